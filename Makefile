@@ -1,0 +1,51 @@
+# Everything a person does with a checkout. Each target does its own set-up.
+.DEFAULT_GOAL := help
+# The first that works: a name on the PATH may be a shim of a version that is not there.
+PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The lock's hashes are checked and nothing is resolved, so every machine gets the same versions.
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "swe-argo needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	@echo "setting up $(VENV) (once, about a minute)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: setup
+setup: $(VENV)/.ready ## Make the virtual environment in .venv
+
+.PHONY: run
+run: $(VENV)/.ready ## Evaluate (the bundled mini dataset unless ARGS="..." says otherwise)
+	@$(BIN)/swe-argo run $(ARGS)
+
+.PHONY: test
+test: $(VENV)/.ready ## Run all tests that this machine can; the others say what they lack
+	@$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
+
+.PHONY: lint
+lint: $(VENV)/.ready ## Check style, types and import directions
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+.PHONY: bench
+bench: $(VENV)/.ready ## Measure speed beside swebench itself, into bench-results.json
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+.PHONY: lock
+lock: $(VENV)/.ready ## Resolve requirements.lock again (needs uv)
+	@uv pip compile pyproject.toml --extra dev --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --upgrade --output-file requirements.lock
+
+.PHONY: ci
+ci: ## What decides whether a change lands
+	@bash .ci/run

@@ -1,0 +1,1 @@
+"""swe-argo: the steps of an evaluation, one module a container."""

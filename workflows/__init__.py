@@ -1,0 +1,1 @@
+"""What runs the steps: this machine, and the command line."""
