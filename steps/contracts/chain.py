@@ -1,0 +1,47 @@
+"""The chain as values: every step, what it takes and what it gives; command lines and engines come from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steps.contracts.data import (
+    Answer,
+    EvalScript,
+    GradeRecord,
+    Instance,
+    InstanceLog,
+    Patch,
+    Raw,
+    Record,
+    Recording,
+    Report,
+    RunFile,
+    SolveRecord,
+    TestLog,
+    Trajectory,
+)
+
+Kind = type[Record] | type[Raw]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A program that turns files into files: ``python -m steps.<name> --in DIR --out DIR``."""
+
+    name: str
+    takes: tuple[Kind, ...]
+    gives: tuple[Kind, ...]
+    """Files that are there whenever the step exits 0. The first is stored last: where it lies, the step is done."""
+    may_take: tuple[Kind, ...] = ()
+    """Files that only some units have."""
+    may_give: tuple[Kind, ...] = ()
+    """Files that only some outcomes have."""
+
+
+SOLVE = Step("solve", takes=(RunFile, Instance), may_take=(Recording,), gives=(SolveRecord, Trajectory, Patch))
+GRADE = Step(
+    "grade",
+    takes=(RunFile, Instance, Answer, Patch),
+    gives=(GradeRecord,),
+    may_give=(TestLog, Report, InstanceLog, EvalScript),
+)

@@ -1,0 +1,55 @@
+"""Failures that are not the agent's. Each is one exit code, one class and one line for a person."""
+
+from __future__ import annotations
+
+from steps.contracts.data import FailureClass, Raw, Record
+
+EXIT_OK = 0
+EXIT_INCOMPLETE = 3
+EXIT_CONFIG = 64
+EXIT_BUG = 70
+EXIT_INFRA = 75
+EXIT_RESOURCE = 76
+
+
+class StepError(Exception):
+    """A step could not do its work through no fault of the agent.
+
+    ``reason`` is one line for a person, ``detail`` what the infrastructure said, ``leaves`` the data worth keeping of
+    the try (a partial trajectory with its usage).
+    """
+
+    exit_code = EXIT_BUG
+
+    def __init__(
+        self, failure_class: FailureClass, reason: str, *, detail: str = "", leaves: tuple[Record | Raw, ...] = ()
+    ) -> None:
+        super().__init__(reason)
+        self.failure_class = failure_class
+        self.reason = reason
+        self.detail = detail
+        self.leaves = leaves
+
+
+class InfraError(StepError):
+    """The world failed: retried with backoff, then reported by class."""
+
+    exit_code = EXIT_INFRA
+
+
+class ResourceError(StepError):
+    """The sandbox ran out of memory or disk: retried with twice the resources."""
+
+    exit_code = EXIT_RESOURCE
+
+
+class ConfigError(StepError):
+    """The request is wrong: never retried. ``field`` names what to change; the message says how."""
+
+    exit_code = EXIT_CONFIG
+
+    def __init__(
+        self, reason: str, *, field: str = "", failure_class: FailureClass = FailureClass.CONFIG, detail: str = ""
+    ) -> None:
+        super().__init__(failure_class, f"{field}: {reason}" if field else reason, detail=detail)
+        self.field = field

@@ -1,0 +1,39 @@
+"""The only reader of the environment: where things are on this machine, never what a run is."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from pydantic import AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Environment variables, each under the name its users know."""
+
+    model_config = SettingsConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+    home: Path = Field(Path("~/.cache/swe-argo"), validation_alias="SWE_ARGO_HOME")
+    """Where images for backend local and downloads are kept."""
+    store: str | None = Field(None, validation_alias="SWE_ARGO_STORE")
+    """Default of --store."""
+    s3_endpoint: str | None = Field(None, validation_alias=AliasChoices("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
+    """S3-compatible endpoint; AWS itself by default."""
+    hf_endpoint: str = Field("https://huggingface.co", validation_alias="HF_ENDPOINT")
+    """Hub that dataset ids are loaded from."""
+    mini_base_image: str = Field("python:3.11-slim", validation_alias="SWE_ARGO_MINI_BASE")
+    """Base of the mini images for backend docker: python3 with pytest, git and patch, or with apt and pip."""
+    isolation: str = Field("auto", validation_alias="SWE_ARGO_ISOLATION", pattern="^(auto|none)$")
+    """auto: backend local uses bubblewrap where it works. none: never."""
+
+    @property
+    def local_images(self) -> Path:
+        """Default folder of unpacked images for backend local."""
+        return self.home.expanduser() / "images"
+
+
+@cache
+def settings() -> Settings:
+    """The settings of this process, read once."""
+    return Settings()
