@@ -1,0 +1,26 @@
+"""Where runs are kept: a folder or a bucket, one layout. The only package that knows either."""
+
+from __future__ import annotations
+
+from steps.errors import ConfigError
+from steps.store.protocol import Store
+
+__all__ = ["Store", "open_store"]
+
+
+def open_store(url: str, *, create: bool = False) -> Store:
+    """The store at ``url``: a folder or ``s3://bucket/prefix``.
+
+    With ``create`` it must be writable: a folder is made, a bucket must exist. Raises ConfigError naming what is wrong.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        from steps.store.folder import FolderStore
+
+        return FolderStore(url, create=create)
+    if scheme != "s3":
+        raise ConfigError(f"{url!r} is neither a folder nor s3://bucket/prefix", field="store")
+    from steps.store.s3 import S3Store
+
+    bucket, _, prefix = rest.partition("/")
+    return S3Store(bucket, prefix.strip("/"), create=create)

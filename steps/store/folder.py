@@ -1,0 +1,122 @@
+"""A store in a folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from steps.contracts.data import FailureClass
+from steps.errors import ConfigError, InfraError
+
+
+class FolderStore:
+    """Keys are paths below one folder. Writes are renames, so several processes may share it."""
+
+    def __init__(self, url: str, *, create: bool) -> None:
+        self.url = url
+        self._root = Path(url).expanduser()
+        if self._root.exists() and not self._root.is_dir():
+            raise ConfigError(f"{url} is a file, not a folder", field="store")
+        if create:
+            try:
+                self._root.mkdir(parents=True, exist_ok=True)
+                probe = self._root / f".writable-{uuid.uuid4().hex}"
+                probe.touch()
+                probe.unlink()
+            except OSError as error:
+                raise ConfigError(f"cannot write to {url}: {error.strerror}", field="store") from error
+
+    def get(self, key: str) -> bytes:
+        """The bytes under a key. Raises FileNotFoundError."""
+        with _failures():
+            return (self._root / key).read_bytes()
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write to a neighbour, then rename."""
+        path = self._root / key
+        with _failures():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+            try:
+                part.write_bytes(data)
+                part.replace(path)
+            except OSError:
+                part.unlink(missing_ok=True)
+                raise
+
+    def keys(self, prefix: str) -> list[str]:
+        """All keys below a prefix; unfinished writes are not keys."""
+        found: list[str] = []
+        for folder, _, files in os.walk(self._root / prefix):
+            relative = os.path.relpath(folder, self._root)
+            found += [f"{relative}/{name}" for name in files if not name.startswith(".")]
+        return sorted(found)
+
+    def folders(self, prefix: str) -> list[str]:
+        """Names of the folders directly below a prefix."""
+        try:
+            return sorted(entry.name for entry in os.scandir(self._root / prefix) if entry.is_dir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """The bytes of those keys that exist."""
+        found = {}
+        for key in keys:
+            try:
+                found[key] = self.get(key)
+            except FileNotFoundError:
+                continue
+        return found
+
+    def put_many(self, items: Mapping[str, bytes]) -> None:
+        """Write each atomically."""
+        for key, data in items.items():
+            self.put(key, data)
+
+    def copy_many(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Hard links where the file system has them, else copies."""
+        for source, destination in pairs:
+            origin, target = self._root / source, self._root / destination
+            if not origin.exists():
+                continue
+            with _failures():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
+                try:
+                    os.link(origin, part)
+                except OSError:
+                    shutil.copyfile(origin, part)
+                part.replace(target)
+                part.unlink(missing_ok=True)  # renaming onto a link of the same file does nothing
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Remove those keys that exist, and the folders this leaves empty."""
+        for key in keys:
+            path = self._root / key
+            with _failures():
+                path.unlink(missing_ok=True)
+            for parent in path.parents:
+                if parent == self._root or not parent.is_dir() or any(parent.iterdir()):
+                    break
+                parent.rmdir()
+
+    def locate(self, key: str) -> str:
+        """The path of a key."""
+        return str(self._root / key)
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError(*error.args) from error
+    except PermissionError as error:
+        raise ConfigError(f"cannot use {error.filename}: {error.strerror}", field="store") from error
+    except OSError as error:
+        raise InfraError(FailureClass.STORAGE, f"the store failed: {error}") from error

@@ -1,0 +1,143 @@
+"""A store in a bucket, by boto3: listing by folders and transfers run in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+
+from steps.contracts.data import FailureClass
+from steps.errors import ConfigError, InfraError
+from steps.settings import settings
+
+THREADS = 32
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class S3Store:
+    """Keys are object names below ``prefix``. A put is atomic by the protocol."""
+
+    def __init__(self, bucket: str, prefix: str, *, create: bool) -> None:
+        if not bucket:
+            raise ConfigError("the address names no bucket: s3://bucket/prefix", field="store")
+        self.url = f"s3://{bucket}/{prefix}".rstrip("/")
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._s3 = boto3.session.Session().client(
+            "s3",
+            endpoint_url=settings().s3_endpoint,
+            # "standard" retries throttling, 5xx and dropped connections with backoff
+            config=Config(max_pool_connections=THREADS, retries={"mode": "standard", "total_max_attempts": 6}),
+        )
+        with self._failures():
+            self._s3.head_bucket(Bucket=bucket)
+            if create:
+                probe = f"{self._prefix}.writable"
+                self._s3.put_object(Bucket=bucket, Key=probe, Body=b"")
+                self._s3.delete_object(Bucket=bucket, Key=probe)
+
+    def get(self, key: str) -> bytes:
+        """The bytes of an object. Raises FileNotFoundError."""
+        with self._failures():
+            return self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key)["Body"].read()
+
+    def put(self, key: str, data: bytes) -> None:
+        """One put_object."""
+        with self._failures():
+            self._s3.put_object(Bucket=self._bucket, Key=self._prefix + key, Body=data)
+
+    def keys(self, prefix: str) -> list[str]:
+        """All keys below a prefix. Two levels of folders are listed in parallel: a page holds only 1,000 names."""
+        folders, found = self._page(prefix, "/")
+        for _ in range(2):
+            pages = self._parallel(lambda folder: self._page(folder, "/"), folders)
+            folders = [name for names, _ in pages for name in names]
+            found += [name for _, names in pages for name in names]
+            if len(folders) > THREADS:
+                break
+        found += [name for _, names in self._parallel(lambda folder: self._page(folder, ""), folders) for name in names]
+        return sorted(found)
+
+    def folders(self, prefix: str) -> list[str]:
+        """Names of the common prefixes directly below one."""
+        return sorted(name.rstrip("/").rpartition("/")[2] for name in self._page(prefix, "/")[0])
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """The bytes of those objects that exist."""
+
+        def fetch(key: str) -> tuple[str, bytes | None]:
+            try:
+                return key, self.get(key)
+            except FileNotFoundError:
+                return key, None
+
+        return {key: data for key, data in self._parallel(fetch, keys) if data is not None}
+
+    def put_many(self, items: Mapping[str, bytes]) -> None:
+        """One put_object each."""
+        self._parallel(lambda item: self.put(*item), items.items())
+
+    def copy_many(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Server-side copies."""
+
+        def copy(pair: tuple[str, str]) -> None:
+            source = {"Bucket": self._bucket, "Key": self._prefix + pair[0]}
+            try:
+                with self._failures():
+                    self._s3.copy(source, self._bucket, self._prefix + pair[1])  # type: ignore[arg-type]
+            except FileNotFoundError:
+                return
+
+        self._parallel(copy, pairs)
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """A thousand a request."""
+        names = [{"Key": self._prefix + key} for key in keys]
+        with self._failures():
+            for start in range(0, len(names), 1000):
+                self._s3.delete_objects(Bucket=self._bucket, Delete={"Objects": names[start : start + 1000]})  # type: ignore[typeddict-item]
+
+    def locate(self, key: str) -> str:
+        """The s3:// address of a key."""
+        return f"s3://{self._bucket}/{self._prefix}{key}"
+
+    def _page(self, prefix: str, delimiter: str) -> tuple[list[str], list[str]]:
+        """(folders, keys) below a prefix; without delimiter every key is its own."""
+        folders, keys = [], []
+        with self._failures():
+            pages = self._s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix + prefix, Delimiter=delimiter
+            )
+            for page in pages:
+                folders += [entry["Prefix"][len(self._prefix) :] for entry in page.get("CommonPrefixes", [])]
+                keys += [entry["Key"][len(self._prefix) :] for entry in page.get("Contents", [])]
+        return folders, keys
+
+    def _parallel(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        with ThreadPoolExecutor(THREADS) as pool:
+            return list(pool.map(work, items))
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except (NoCredentialsError, PartialCredentialsError) as error:
+            raise ConfigError(f"no AWS credentials for {self.url}: {error}", field="store") from error
+        except ClientError as error:
+            code = str(error.response.get("Error", {}).get("Code", ""))
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            if code == "NoSuchBucket" or (error.operation_name == "HeadBucket" and status == 404):
+                raise ConfigError(f"bucket {self._bucket!r} does not exist", field="store") from error
+            if status in (401, 403):
+                raise ConfigError(f"access to {self.url} is denied: {error}", field="store") from error
+            if status == 404:
+                raise FileNotFoundError(str(error)) from error
+            raise InfraError(FailureClass.STORAGE, f"the store {self.url} failed: {error}") from error
+        except BotoCoreError as error:
+            raise InfraError(FailureClass.STORAGE, f"the store {self.url} failed: {error}") from error

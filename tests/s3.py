@@ -1,0 +1,46 @@
+"""A bucket behind moto's server: the real boto3 client talks to it over HTTP."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import boto3
+import pytest
+
+from steps.settings import settings
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """A moto server: the real boto3 client talks to it over HTTP."""
+    from moto.server import ThreadedMotoServer
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = ThreadedMotoServer("127.0.0.1", port=port, verbose=False)
+    server.start()
+    yield f"http://127.0.0.1:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for name, value in {
+        "AWS_ENDPOINT_URL": s3_endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    settings.cache_clear()
+    client = boto3.client("s3", endpoint_url=s3_endpoint)
+    client.create_bucket(Bucket="runs-here")
+    yield "runs-here"
+    names = [{"Key": entry["Key"]} for entry in client.list_objects_v2(Bucket="runs-here").get("Contents", [])]
+    if names:
+        client.delete_objects(Bucket="runs-here", Delete={"Objects": names})  # type: ignore[typeddict-item]
+    client.delete_bucket(Bucket="runs-here")
+    settings.cache_clear()

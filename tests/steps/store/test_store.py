@@ -1,0 +1,157 @@
+"""What every store does, tried on a folder and on a bucket behind a real S3 protocol server."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from steps.errors import EXIT_CONFIG, ConfigError, InfraError
+from steps.settings import settings
+from steps.store import Store, open_store
+
+
+def test_bytes_come_back_as_they_were_put(store: Store) -> None:
+    data = bytes(range(256)) * 1000
+    store.put("runs/r/units/i/1/patch.diff", data)
+    assert store.get("runs/r/units/i/1/patch.diff") == data
+
+
+def test_a_second_put_replaces_the_first(store: Store) -> None:
+    store.put("runs/r/a", b"old")
+    store.put("runs/r/a", b"new")
+    assert store.get("runs/r/a") == b"new"
+
+
+def test_a_missing_key_is_file_not_found(store: Store) -> None:
+    with pytest.raises(FileNotFoundError):
+        store.get("runs/r/nothing")
+
+
+def test_keys_are_all_below_the_prefix_and_sorted(store: Store) -> None:
+    wanted = sorted(f"runs/r/units/i{n}/{attempt}/grade.json" for n in range(40) for attempt in (1, 2))
+    store.put_many({**dict.fromkeys(wanted, b"x"), "runs/r/run.json": b"x", "runs/other/run.json": b"x"})
+    assert store.keys("runs/r/units/") == wanted
+    assert store.keys("runs/r/") == ["runs/r/run.json", *wanted]
+    assert store.keys("runs/none/") == []
+
+
+def test_folders_are_the_names_directly_below(store: Store) -> None:
+    store.put_many({"runs/b/run.json": b"", "runs/a/units/i/1/x": b"", "runs/loose": b""})
+    assert store.folders("runs/") == ["a", "b"]
+    assert store.folders("nothing/") == []
+
+
+def test_get_many_leaves_out_what_is_missing(store: Store) -> None:
+    store.put_many({"a/1": b"1", "a/2": b"2"})
+    assert store.get_many(["a/1", "a/2", "a/3"]) == {"a/1": b"1", "a/2": b"2"}
+
+
+def test_copies_are_copies_and_a_missing_source_is_left_out(store: Store) -> None:
+    store.put("a", b"first")
+    store.copy_many([("a", "b/c"), ("nothing", "d")])
+    store.copy_many([("a", "b/c")])
+    store.put("a", b"second")
+    assert store.get("b/c") == b"first"
+    assert store.keys("b/") == ["b/c"]
+
+
+def test_deleting_twice_is_deleting_once(store: Store) -> None:
+    store.put_many({"a/b/c": b"", "a/d": b""})
+    store.delete_many(["a/b/c", "a/nothing"])
+    store.delete_many(["a/b/c"])
+    assert store.keys("a/") == ["a/d"]
+
+
+def test_a_reader_never_sees_half_a_write(tmp_path: Path) -> None:
+    # Of a folder alone: a put into a bucket is atomic by S3's own promise, which moto does not keep under threads.
+    store = open_store(str(tmp_path), create=True)
+    contents = [b"a" * 3_000_000, b"b" * 2_000_000]
+    store.put("k", contents[0])
+    with ThreadPoolExecutor(2) as pool:
+        writes = [pool.submit(store.put, "k", contents[n % 2]) for n in range(30)]
+        seen = [store.get("k") for _ in range(60)]
+        for write in writes:
+            write.result()
+    assert all(data in contents for data in seen)
+
+
+def test_a_file_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="is a file, not a folder"):
+        open_store(str(tmp_path / "file"), create=True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_an_unwritable_folder_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(ConfigError, match="cannot write to"):
+        open_store(str(tmp_path / "store"), create=True)
+
+
+def test_a_folder_where_none_can_be_made_is_refused() -> None:
+    with pytest.raises(ConfigError, match="cannot write to /proc/nowhere") as caught:
+        open_store("/proc/nowhere", create=True)
+    assert caught.value.exit_code == EXIT_CONFIG
+
+
+def test_reading_makes_no_folder(tmp_path: Path) -> None:
+    assert open_store(str(tmp_path / "none")).keys("runs/") == []
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("url", ["gs://bucket/x", "http://host/x"])
+def test_an_unknown_scheme_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"neither a folder nor s3://"):
+        open_store(url)
+
+
+def test_a_bucket_that_does_not_exist_is_named(bucket: str) -> None:
+    with pytest.raises(ConfigError, match="'not-there' does not exist"):
+        open_store("s3://not-there/x")
+
+
+def test_no_credentials_are_a_clear_line(bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="no AWS credentials"):
+        open_store(f"s3://{bucket}/x")
+
+
+def test_an_unreachable_endpoint_is_the_worlds_failure(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    settings.cache_clear()
+    with pytest.raises(InfraError, match="failed"):
+        open_store(f"s3://{bucket}/x")
+
+
+class _Deny(BaseHTTPRequestHandler):
+    """An S3 endpoint whose policy denies everything."""
+
+    def _deny(self) -> None:
+        body = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET = do_PUT = _deny
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+def test_a_bucket_that_denies_is_a_clear_line(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Deny) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        settings.cache_clear()
+        with pytest.raises(ConfigError, match="access to s3://runs-here/x is denied"):
+            open_store("s3://runs-here/x", create=True)
+        server.shutdown()
