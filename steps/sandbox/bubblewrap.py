@@ -1,0 +1,175 @@
+"""A namespace that looks like a container, made by bubblewrap without privileges: what is in it and what is not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from steps.sandbox.channel import SCRIPT
+from steps.settings import settings
+
+SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "nix", "gnu")
+"""What is shown of the host, read-only. /opt, /srv, /var, /home and the like may hold a store with its answers."""
+SECRETS = (
+    *("etc/shadow", "etc/shadow-", "etc/gshadow", "etc/gshadow-", "etc/sudoers", "etc/sudoers.d", "etc/krb5.keytab"),
+    *("etc/ssh", "etc/ssl/private", "etc/docker", "etc/kubernetes", "etc/rancher", "etc/wireguard", "etc/machine-id"),
+)
+CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "SETFCAP",
+                "NET_BIND_SERVICE", "NET_RAW", "SYS_CHROOT", "AUDIT_WRITE")  # fmt: skip
+"""Those that root has in a Docker container; never SYS_ADMIN, which could make the read-only mounts writable."""
+PLACES = {
+    **dict.fromkeys(("testbed", "run", "home", "opt", "srv", "mnt", "var/log", "var/lib", "var/cache"), 0o755),
+    **{"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700},
+}
+KERNEL = ("bus", "fs", "irq", "sys", "sysrq-trigger")
+"""Parts of /proc that are read-only in a Docker container. bubblewrap itself leaves /proc/sys writable to a caller who
+is root, and with it this host's kernel settings."""
+KERNEL_SECRETS = ("acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list")
+SUPERVISOR = "/run/swe-argo/supervisor.py"
+
+
+def arguments(root: Path, deadline_s: float, *, network: bool, hidden: list[Path]) -> list[str]:
+    """The command that becomes the supervisor, PID 1 of its own namespace with the folder ``root`` as /.
+
+    ``hidden``: folders of this host that must not be seen, wherever they lie.
+    """
+    namespaces = ["user", "pid", "ipc", "uts", *(() if network else ("net",))]
+    return [
+        "bwrap",
+        *(f"--unshare-{name}" for name in namespaces),
+        *("--unshare-cgroup-try", "--uid", "0", "--gid", "0", "--as-pid-1"),
+        *(("--disable-userns",) if _knows("--disable-userns") else ()),
+        # A name that resolves without a network.
+        *("--hostname", "localhost"),
+        *("--cap-drop", "ALL"),
+        *(word for name in CAPABILITIES for word in ("--cap-add", f"CAP_{name}")),
+        *("--bind", str(root), "/"),
+        *_system(),
+        *("--proc", "/proc", "--dev", "/dev"),
+        *(word for name in KERNEL for word in _read_only(Path("/proc") / name)),
+        *(word for name in KERNEL_SECRETS for word in _mask(Path("/proc") / name)),
+        *(_resolver() if network else ()),
+        *_interpreter(hidden),
+        *("--ro-bind", str(SCRIPT), SUPERVISOR),
+        *("--chdir", "/testbed"),
+        *("--", sys.executable, "-I", "-S", "-X", "utf8", SUPERVISOR, str(deadline_s)),
+    ]
+
+
+def prepare(root: Path) -> None:
+    """Make the folders that a container has; each sandbox has its own."""
+    for name, mode in PLACES.items():
+        (root / name).mkdir(parents=True, exist_ok=True)
+        (root / name).chmod(mode)
+
+
+def search_path() -> str:
+    """PATH in the sandbox: the interpreter that runs this first, so that ``python -m pytest`` is its own."""
+    return f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def probe() -> str | None:
+    """Why bubblewrap is not used on this machine, in one line with the way out; None where it is.
+
+    Tried by making a namespace of the very kind that sandboxes get.
+    """
+    return "SWE_ARGO_ISOLATION is none: unset it" if settings().isolation == "none" else _tried()
+
+
+@cache
+def _tried() -> str | None:
+    if sys.platform != "linux":
+        return "bubblewrap needs Linux: use --backend docker for isolation"
+    if not shutil.which("bwrap"):
+        return "bubblewrap is not installed: install the package bubblewrap (it brings the command bwrap)"
+    with tempfile.TemporaryDirectory(prefix="bwrap-probe-") as folder:
+        prepare(Path(folder))
+        command = arguments(Path(folder), 10, network=False, hidden=[])
+        command[command.index("--") + 1 :] = [sys.executable, "-I", "-S", "-c", "pass"]
+        try:
+            tried = subprocess.run(command, env={}, capture_output=True, timeout=20, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"bubblewrap does not run: {error}"
+    if tried.returncode == 0:
+        return None
+    said = tried.stderr.decode(errors="replace").strip() or f"exit code {tried.returncode}"
+    return f"bubblewrap is installed but cannot make a namespace ({said}): {_way_out(said)}"
+
+
+def _way_out(said: str) -> str:
+    if Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").exists():
+        return "allow it with sysctl kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for bwrap"
+    if "amespace" in said or "uid map" in said or "not permitted" in said:
+        return "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1)"
+    return "in a container it needs --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
+
+
+def _system() -> list[str]:
+    words: list[str] = []
+    for name in SYSTEM:
+        entry = Path("/") / name
+        if entry.is_symlink():
+            words += ["--symlink", os.readlink(entry), str(entry)]  # noqa: PTH115 - as written, not resolved
+        elif entry.is_dir():
+            words += ["--ro-bind", str(entry), str(entry)]
+    return words + [word for name in SECRETS for word in _mask(Path("/") / name)]
+
+
+def _read_only(path: Path) -> list[str]:
+    return ["--ro-bind", str(path), str(path)] if path.exists() else []
+
+
+@cache
+def _knows(option: str) -> bool:
+    """Whether this bubblewrap has an option: ``--disable-userns`` came with 0.8."""
+    said = subprocess.run(["bwrap", "--help"], capture_output=True, check=False)
+    return option in (said.stdout + said.stderr).decode(errors="replace")
+
+
+def _mask(path: Path) -> list[str]:
+    if path.is_dir():
+        return ["--tmpfs", str(path)]
+    return ["--ro-bind", "/dev/null", str(path)] if path.exists() else []
+
+
+def _resolver() -> list[str]:
+    """Where /etc/resolv.conf is a link to a file elsewhere (systemd-resolved), that file too."""
+    file = Path("/etc/resolv.conf").resolve()
+    shown = file.parts[1] in SYSTEM or not file.is_file()
+    return [] if shown else ["--ro-bind", str(file), str(file)]
+
+
+def _interpreter(hidden: list[Path]) -> list[str]:
+    """The Python that runs this, wherever it is installed, without this project's own files: they hold answers."""
+    prefixes = sorted({sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parents[1])})
+    shown = [Path("/") / name for name in SYSTEM] + [Path(prefix) for prefix in prefixes]
+    project = Path(__file__).parents[2]
+    secret = [*(project / name for name in ("steps", "workflows", "templates")), *hidden, *_settled()]
+    # First what a prefix lies in, then the prefixes, then what lies in them.
+    outer = [p for p in secret if any(Path(prefix).is_relative_to(p) for prefix in prefixes)]
+    inner = [p for p in secret if p not in outer]
+    words: list[str] = []
+    for folder in outer:
+        words += _mask(folder) if _within(folder, shown) else []
+    for prefix in prefixes:
+        if not Path(prefix).is_relative_to("/usr"):
+            words += ["--ro-bind", prefix, prefix]
+    for folder in inner:
+        words += _mask(folder) if _within(folder, shown) else []
+    return words
+
+
+def _within(path: Path, folders: list[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
+def _settled() -> list[Path]:
+    """Where this machine keeps results, downloads and images."""
+    store = settings().store or ""
+    places = [settings().home.expanduser(), Path.home()]
+    return [*places, *([] if "://" in store or not store else [Path(store).absolute()])]

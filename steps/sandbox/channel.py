@@ -1,0 +1,258 @@
+"""The owner's side of a supervised sandbox: what supervisor.py says on its sockets, as calls and exceptions."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Self
+
+from steps.contracts.data import FailureClass
+from steps.errors import InfraError, ResourceError
+from steps.sandbox.protocol import ExecResult
+
+SCRIPT = Path(__file__).with_name("supervisor.py")
+START_S = 30.0
+GRACE_S = 15.0
+"""How much later than its timeout a command's end may be reported before the supervisor counts as hung."""
+SETTLE_S = 0.1
+"""How long output still on its way (``> >(tee log)``) is waited for after a command has ended."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Call:
+    """One request on a socket of its own."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.fds: list[int] = []
+        self._pending = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sock.close()
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = []
+
+    def answer(self, patience_s: float) -> dict[str, Any]:
+        """The next message; descriptors that came with it are kept until the call ends. Raises OSError."""
+        self.sock.settimeout(patience_s)
+        while b"\n" not in self._pending:
+            data, fds, _, _ = socket.recv_fds(self.sock, 4096, 2, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+            self.fds += fds
+            if not data:
+                raise ConnectionResetError
+            self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+
+class Stream:
+    """One output pipe, read up to a limit and past it only to keep the writer going."""
+
+    def __init__(self, fd: int, limit: int) -> None:
+        self.fd, self.limit = fd, limit
+        self.data = bytearray()
+        self.truncated = False
+
+    def pump(self) -> bool:
+        """Take what is there; False at its end."""
+        chunk = os.read(self.fd, 1 << 20)
+        room = self.limit - len(self.data)
+        self.data += chunk[:room]
+        self.truncated |= len(chunk) > room
+        return bool(chunk)
+
+
+class Channel:
+    """A running supervisor, reached through a socket that lives exactly as long as this process wants it to."""
+
+    def __init__(
+        self, command: list[str], deadline_s: float, env: dict[str, str], *, reports_pid: bool = False
+    ) -> None:
+        """Start ``command``; it must become supervisor.py.
+
+        ``reports_pid``: it takes bubblewrap's ``--info-fd`` as its last option before ``--``. Raises InfraError.
+        """
+        self.deadline_s = deadline_s
+        self._ends = time.monotonic() + deadline_s
+        self._closed = False
+        self._control, theirs = socket.socketpair()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        try:
+            with theirs:
+                self._process, self.pid = _start(command, env, theirs, self._log, reports_pid=reports_pid)
+        except OSError as error:
+            self._control.close()
+            self._log.close()
+            raise InfraError(FailureClass.SANDBOX_CREATE, f"the local sandbox did not start: {error}") from error
+        try:
+            with self._call({"op": "hello"}) as call:
+                call.answer(START_S)
+        except (OSError, InfraError) as error:
+            said = self._said()
+            self.close()
+            raise InfraError(FailureClass.SANDBOX_CREATE, "the local sandbox did not start", detail=said) from error
+
+    def exec(
+        self, argv: list[str], *, timeout_s: float, cwd: str, env: dict[str, str], merge: bool, max_output_bytes: int
+    ) -> ExecResult:
+        """Run a program; the limit on output holds for each stream."""
+        started = time.monotonic()
+        request = {"op": "exec", "argv": argv, "cwd": cwd, "env": env, "timeout_s": timeout_s, "merge": merge}
+        try:
+            with self._call(request) as call:
+                call.answer(START_S)
+                streams = [Stream(fd, max_output_bytes) for fd in call.fds]
+                ending = _follow(call, streams, started + timeout_s + GRACE_S)
+        except OSError as error:
+            raise self._lost(error) from error
+        if "lost" in ending:
+            raise self._lost(None)
+        return ExecResult(
+            exit_code=ending["exit"],
+            stdout=bytes(streams[0].data),
+            stderr=b"" if merge else bytes(streams[1].data),
+            timed_out=ending["timed_out"],
+            truncated=any(stream.truncated for stream in streams),
+            seconds=time.monotonic() - started,
+        )
+
+    def read(self, path: str) -> bytes:
+        """A file's content, through a descriptor that was opened in the sandbox."""
+        try:
+            with self._call({"op": "read", "path": path}) as call:
+                answer = call.answer(START_S)
+                if not answer:
+                    with os.fdopen(call.fds.pop(), "rb") as file:
+                        return file.read()
+        except OSError as error:
+            raise self._lost(error) from error
+        if answer["errno"] in (errno.ENOENT, errno.ENOTDIR):
+            raise FileNotFoundError(errno.ENOENT, answer["strerror"], path)
+        raise _refused("read", path, answer)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file, its folders made, atomically."""
+        try:
+            with self._call({"op": "write", "path": path, "size": len(data)}, data) as call:
+                answer = call.answer(START_S)
+        except OSError as error:
+            raise self._lost(error) from error
+        if answer:
+            raise _refused("write", path, answer)
+
+    def close(self) -> None:
+        """End the supervisor and with it all it started. Twice is once."""
+        if self._closed:
+            return
+        self._closed = True
+        # close() alone leaves the socket open to a thread that is sending on it.
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
+        self._control.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            for pid in {self.pid, self._process.pid}:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, 9)
+            self._process.wait()
+        self._log.close()
+
+    def _call(self, request: dict[str, Any], payload: bytes = b"") -> Call:
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                socket.send_fds(self._control, [b"!"], [theirs.fileno()])
+            ours.settimeout(START_S)
+            ours.sendall(json.dumps(request).encode() + b"\n" + payload)
+        except OSError as error:
+            ours.close()
+            raise self._lost(error) from error
+        return Call(ours)
+
+    def _lost(self, error: OSError | None) -> InfraError:
+        if self._closed:
+            why = "it was destroyed"
+        elif time.monotonic() >= self._ends - 0.05:
+            why = f"its deadline of {self.deadline_s:g} s passed"
+        elif isinstance(error, TimeoutError):
+            why = "it does not answer"
+        else:
+            why = "it ended unexpectedly"
+        return InfraError(FailureClass.SANDBOX_LOST, f"the local sandbox is lost: {why}", detail=self._said())
+
+    def _said(self) -> str:
+        if self._log.closed:
+            return ""
+        self._log.seek(0)
+        return self._log.read(10_000).decode(errors="replace").strip()
+
+
+def _start(
+    command: list[str], env: dict[str, str], stdin: socket.socket, log: IO[bytes], *, reports_pid: bool
+) -> tuple[subprocess.Popen[bytes], int]:
+    """The process, and the pid that the supervisor has on this host."""
+    options: dict[str, Any] = {"stdin": stdin, "stdout": log, "stderr": log, "env": env, "start_new_session": True}
+    if not reports_pid:
+        process = subprocess.Popen(command, **options)
+        return process, process.pid
+    receive, send = os.pipe()
+    cut = command.index("--")
+    command = [*command[:cut], "--info-fd", str(send), *command[cut:]]
+    with os.fdopen(receive, "rb") as report:
+        try:
+            process = subprocess.Popen(command, pass_fds=(send,), **options)
+        finally:
+            os.close(send)
+        told = report.read()
+    return process, json.loads(told)["child-pid"] if told else process.pid
+
+
+def _follow(call: Call, streams: list[Stream], give_up: float) -> dict[str, Any]:
+    """Read output until the command's end is told, then what of it is still on its way. Raises OSError."""
+    poll = select.poll()
+    for fd in [call.sock.fileno(), *call.fds]:
+        poll.register(fd, select.POLLIN)
+    open_streams = {stream.fd: stream for stream in streams}
+    ending: dict[str, Any] = {}
+    while not ending or open_streams:
+        left = give_up - time.monotonic()
+        events = poll.poll(max(0, left) * 1000)
+        if not events and ending:
+            break
+        if not events:
+            raise TimeoutError
+        for fd, _ in events:
+            if fd in open_streams:
+                if not open_streams[fd].pump():
+                    poll.unregister(fd)
+                    del open_streams[fd]
+            elif not ending:
+                ending = call.answer(GRACE_S)
+                poll.unregister(fd)
+                give_up = time.monotonic() + SETTLE_S
+        # A child may print without end; all that was in the pipes when the command ended has been read by now.
+        if ending and left < 0:
+            break
+    return ending
+
+
+def _refused(verb: str, path: str, answer: dict[str, Any]) -> Exception:
+    if answer["errno"] == errno.EISDIR:
+        return IsADirectoryError(errno.EISDIR, answer["strerror"], path)
+    if answer["errno"] in FULL:
+        return ResourceError(FailureClass.OUT_OF_DISK, f"could not {verb} {path}: {answer['strerror']}")
+    return InfraError(FailureClass.EXEC, f"could not {verb} {path} in the sandbox: {answer['strerror']}")

@@ -1,0 +1,73 @@
+"""Whether the images of a run fit on the Docker engine's disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from docker import APIClient
+
+from steps.contracts.data import FailureClass
+from steps.contracts.images import through_registry
+from steps.errors import ConfigError
+from steps.sandbox.docker_engine import client
+from steps.sandbox.docker_strays import free_bytes
+
+GIB = 2**30
+IMAGE_BYTES = int(1.3 * GIB)
+"""An unknown image, unpacked. SWE-bench Verified's 500 take 67 GiB where layers are shared, 684 GiB where none are."""
+
+
+def estimate(images: Iterable[str], registry: str | None = None) -> int:
+    """Bytes that those of these images take which are not here yet, at IMAGE_BYTES each: an upper bound."""
+    listed = client().api.images()  # one call, where asking for each would be hundreds
+    here = {name for image in listed for name in (*(image["RepoTags"] or ()), *(image["RepoDigests"] or ()))}
+    return IMAGE_BYTES * len({listed_as(through_registry(image, registry)) for image in images} - here)
+
+
+def check_disk(images: Iterable[str], keep: bool, budget_bytes: int | None, registry: str | None = None) -> list[str]:
+    """What a person should know of the disk before a run.
+
+    Raises ConfigError when no engine answers, or when not even one missing image fits.
+    """
+    wanted = set(images)
+    info = client().api.info()
+    free = free_bytes(str(info.get("DockerRootDir", "")), str(info.get("Name", "")))
+    needed = estimate(wanted, registry)
+    if not needed:
+        return []
+    missing = needed // IMAGE_BYTES
+    if free is None:
+        return [
+            f"{missing} of {len(wanted)} images are to be pulled; the Docker engine's disk cannot be seen from here"
+        ]
+    root = info["DockerRootDir"]
+    if free < IMAGE_BYTES:
+        raise ConfigError(
+            f"{_gib(free)} free at {root}, and one image takes about {_gib(IMAGE_BYTES)}: make room there "
+            "(docker system prune), or move the engine's data-root",
+            field="sandbox.backend",
+            failure_class=FailureClass.OUT_OF_DISK,
+        )
+    notices = [f"{missing} of {len(wanted)} images are to be pulled, up to {_gib(needed)}; {_gib(free)} free at {root}"]
+    if keep and needed > free:
+        notices.append(f"--keep-images may fill the disk: up to {_gib(needed)} wanted, {_gib(free)} free at {root}")
+    if budget_bytes is not None and budget_bytes > free:
+        notices.append(f"--disk-budget-gb of {_gib(budget_bytes)} is more than is free at {root}: {_gib(free)}")
+    return notices
+
+
+def default_budget(api: APIClient) -> int:
+    """Half of what is free at the engine's root; four images where that cannot be seen."""
+    info = api.info()
+    free = free_bytes(str(info.get("DockerRootDir", "")), str(info.get("Name", "")))
+    return free // 2 if free is not None else 4 * IMAGE_BYTES
+
+
+def listed_as(name: str) -> str:
+    """A name as the engine lists it: Docker Hub unnamed, the tag always named."""
+    name = name.removeprefix("docker.io/").removeprefix("library/")
+    return name if "@" in name or ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB"

@@ -1,0 +1,175 @@
+"""Backend docker: one container a sandbox, from the row's own image."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from docker import APIClient
+from docker.errors import APIError, ImageNotFound, NotFound
+from docker.utils import version_lt
+
+from steps.contracts.data import FailureClass, Machine
+from steps.contracts.images import through_registry
+from steps.errors import ConfigError, InfraError, StepError
+from steps.sandbox.docker_engine import Patience, call, client, explanation, failed
+from steps.sandbox.docker_images import PULL_PATIENCE, digest, ensure_image, fits
+from steps.sandbox.docker_sandbox import DEADLINE_EXIT, DockerSandbox
+from steps.sandbox.docker_strays import KIND, LABEL, clean, owner, probe, remove, strays
+from steps.sandbox.protocol import WORKDIR, Sandbox, SandboxRequest
+
+__all__ = ["DockerBackend", "clean", "client", "connect", "probe", "strays"]
+
+PIDS = 16384
+"""Stops a fork bomb; no test suite comes near."""
+
+# PID 1, so that no command can kill it (`kill -9 -1` is a thing agents do) and orphans are reaped; it keeps the
+# deadline by the engine's clock, whatever becomes of us.
+KEEP_ALIVE = """end=$(($(date +%s) + {seconds}))
+while left=$((end - $(date +%s))); [ $left -gt 0 ]; do sleep $((left < 10 ? left : 10)); done
+exit {code}"""
+
+
+def connect() -> DockerBackend:
+    """The backend on the engine that `docker` would use.
+
+    Raises InfraError when none answers: plan has asked before (ConfigError there), so this one went away under the run.
+    """
+    try:
+        return DockerBackend(client().api)
+    except ConfigError as error:
+        raise InfraError(FailureClass.SANDBOX_CREATE, error.reason) from error
+
+
+class DockerBackend:
+    """Makes and removes containers. As the official harness: root, /testbed, no limits unless asked for.
+
+    The harness adds the capability SYS_ADMIN to every container, for the browsers of Multimodal; here only where they
+    are asked for, as it opens mount(2) to whatever runs.
+    """
+
+    def __init__(
+        self, api: APIClient, *, patience: Patience | None = None, pull_patience: Patience = PULL_PATIENCE
+    ) -> None:
+        self._api = api
+        self._patience = patience or Patience()
+        self._pull_patience = pull_patience
+
+    def create(self, request: SandboxRequest) -> DockerSandbox:
+        """A running container under the request's name; one of ours that has it already is replaced.
+
+        Raises ConfigError (image does not exist, a limit the engine refuses), InfraError (IMAGE_PULL, SANDBOX_CREATE),
+        ResourceError (OUT_OF_DISK).
+        """
+        image = through_registry(request.image, request.registry)
+        doing = f"making container {request.name}"
+        try:
+            found = call(
+                lambda: ensure_image(self._api, image, request.platform, self._pull_patience),
+                self._patience,
+                FailureClass.SANDBOX_CREATE,
+                doing,
+            )
+            machine = self._machine(request, image, digest(found))
+            options = self._options(request, machine, image, found)
+            container = self._make(request, options, doing)
+        except APIError as error:
+            raise _refused(error, doing) from error
+        try:
+            call(lambda: self._api.start(container), self._patience, FailureClass.SANDBOX_CREATE, doing)
+        except (APIError, StepError) as error:
+            remove(self._api, container, self._patience)
+            raise (error if isinstance(error, StepError) else _refused(error, doing)) from error
+        return DockerSandbox(
+            self._api, container, request.name, machine, deadline_s=request.deadline_s, patience=self._patience
+        )
+
+    def destroy(self, sandbox: Sandbox) -> None:
+        """Remove the container and its volumes. Raises InfraError when the engine does not answer."""
+        assert isinstance(sandbox, DockerSandbox)
+        remove(self._api, sandbox.container, self._patience)
+
+    def _machine(self, request: SandboxRequest, image: str, image_digest: str) -> Machine:
+        factor = request.resource_factor
+        cpus = request.cpus and request.cpus * factor
+        if cpus:  # the engine refuses more than it has
+            cores = call(self._api.info, self._patience, FailureClass.SANDBOX_CREATE, "asking the engine")["NCPU"]
+            cpus = min(cpus, float(cores))
+        return Machine(
+            backend="docker",
+            image=image,
+            image_digest=image_digest,
+            isolation="container",
+            network=request.network,
+            cpus=cpus,
+            memory_mb=request.memory_mb and int(request.memory_mb * factor),
+            resource_factor=factor,
+        )
+
+    def _options(self, request: SandboxRequest, machine: Machine, image: str, found: dict[str, Any]) -> dict[str, Any]:
+        limits: dict[str, Any] = {}
+        if machine.memory_mb:
+            limits |= {"mem_limit": machine.memory_mb << 20, "memswap_limit": machine.memory_mb << 20}
+        if machine.cpus:
+            limits |= {"nano_cpus": int(machine.cpus * 1e9)}
+        if not request.network:
+            limits |= {"network_mode": "none"}
+        if request.browsers:
+            limits |= {"cap_add": ["SYS_ADMIN"]}
+        host = self._api.create_host_config(pids_limit=PIDS, **limits)
+        seconds = max(1, round(request.deadline_s))
+        named = {f"{LABEL}/{key}": value for key, value in request.labels.items()}
+        options = {
+            "image": image,
+            "entrypoint": ["/bin/sh", "-c", KEEP_ALIVE.format(seconds=seconds, code=DEADLINE_EXIT)],
+            "command": [],
+            "name": request.name,
+            "user": "0",
+            "working_dir": WORKDIR,
+            "stop_signal": "SIGKILL",
+            "labels": {
+                LABEL: KIND,
+                **named,
+                f"{LABEL}/deadline": str(int(time.time()) + seconds),
+                f"{LABEL}/owner": owner(),
+            },
+            "host_config": host,
+        }
+        if fits(found, request.platform) and not version_lt(self._api.api_version, "1.41"):
+            options["platform"] = request.platform
+        return options
+
+    def _make(self, request: SandboxRequest, options: dict[str, Any], doing: str) -> str:
+        for _ in range(3):
+            try:
+                made: dict[str, str] = call(
+                    lambda: self._api.create_container(**options), self._patience, FailureClass.SANDBOX_CREATE, doing
+                )
+            except ImageNotFound as error:
+                raise failed(error, FailureClass.IMAGE_PULL, doing) from error  # removed since: the next try pulls it
+            except APIError as error:
+                if error.status_code != 409:
+                    raise
+                self._replace(request)
+            else:
+                return made["Id"]
+        raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: its name does not come free")
+
+    def _replace(self, request: SandboxRequest) -> None:
+        """Remove what has the name: left by an answer that was lost, or by an earlier life of this try."""
+        try:
+            taken = self._api.inspect_container(request.name)
+        except NotFound:
+            return
+        labels = taken["Config"].get("Labels") or {}
+        ours = {LABEL: KIND, **{f"{LABEL}/{key}": value for key, value in request.labels.items()}}
+        if any(labels.get(key) != value for key, value in ours.items()):
+            reason = f"the container name {request.name} is taken by {taken['Id'][:12]}, which is not this run's"
+            raise InfraError(FailureClass.SANDBOX_CREATE, reason, detail=str(labels))
+        remove(self._api, taken["Id"], self._patience)
+
+
+def _refused(error: APIError, doing: str) -> StepError:
+    if error.status_code == 400:
+        return ConfigError(f"{doing}: the Docker engine refuses: {explanation(error)[:300]}", field="sandbox")
+    return failed(error, FailureClass.SANDBOX_CREATE, doing)

@@ -1,0 +1,109 @@
+"""Images on a Docker engine: there, or pulled; a pull that can never succeed told apart from one that may."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from typing import Any
+
+import requests
+from docker import APIClient
+from docker.errors import APIError, DockerException, ImageNotFound
+
+from steps.contracts.data import FailureClass
+from steps.errors import ConfigError, InfraError, ResourceError, StepError
+from steps.sandbox.docker_engine import Patience, explanation, failed
+
+PULL_PATIENCE = Patience(attempts=5, first_s=2.0, longest_s=30.0)
+
+_MISSING = re.compile(
+    r"manifest unknown|name unknown|manifest for .* not found|repository .* not found|repository does not exist"
+    r"|no matching manifest|does not match the specified platform|not found: does not exist|: not found$",
+    re.IGNORECASE,
+)
+_REFUSED = re.compile(r"unauthorized|authentication required|no basic auth credentials|denied", re.IGNORECASE)
+_MALFORMED = re.compile(r"invalid reference format|invalid tag format|must be lowercase", re.IGNORECASE)
+
+
+def ensure_image(api: APIClient, image: str, platform: str, patience: Patience = PULL_PATIENCE) -> dict[str, Any]:
+    """What the engine knows of ``image``, pulled if it is not there for ``platform``.
+
+    Raises ConfigError (IMAGE_MISSING) when its registry says it does not exist or is not for us, ResourceError when the
+    disk is full, InfraError (IMAGE_PULL) for any other failure once patience has run out.
+    """
+    here = local_image(api, image)
+    if here is not None and fits(here, platform):
+        return here
+    try:
+        pull(api, image, platform, patience)
+    except ConfigError as error:
+        if here is None or error.failure_class is not FailureClass.IMAGE_MISSING:
+            raise
+        return here  # made on this machine, for this machine
+    pulled = local_image(api, image)
+    if pulled is None:
+        raise InfraError(FailureClass.IMAGE_PULL, f"image {image} was pulled, but the engine does not have it")
+    return pulled
+
+
+def local_image(api: APIClient, image: str) -> dict[str, Any] | None:
+    """What the engine knows of an image that is there."""
+    try:
+        found: dict[str, Any] = api.inspect_image(image)  # type: ignore[no-untyped-call]
+    except ImageNotFound:
+        return None
+    return found
+
+
+def fits(inspected: dict[str, Any], platform: str) -> bool:
+    """Whether an image is for ``platform`` (os/architecture, the variant aside)."""
+    system, _, architecture = platform.partition("/")
+    return [inspected.get("Os"), inspected.get("Architecture")] == [system, architecture.partition("/")[0]]
+
+
+def digest(inspected: dict[str, Any]) -> str:
+    """The registry's digest where there is one, else the image's own id (sha256:...)."""
+    named = inspected.get("RepoDigests") or []
+    return str(named[0]).rpartition("@")[2] if named else str(inspected["Id"])
+
+
+def pull(api: APIClient, image: str, platform: str, patience: Patience = PULL_PATIENCE) -> None:
+    """Pull one image, repeated with backoff unless it can never succeed. Raises as ``ensure_image``."""
+    patience.retrying(lambda error: isinstance(error, InfraError))(_pull_once, api, image, platform)
+
+
+def _pull_once(api: APIClient, image: str, platform: str) -> None:
+    try:
+        lines = api.pull(image, platform=platform, stream=True, decode=True)
+        with closing(lines):
+            for line in lines:
+                if "error" in line:  # the engine says 200 first and fails later
+                    raise pull_failure(image, str(line["error"]))
+    except APIError as error:
+        raise pull_failure(image, explanation(error)) from error
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise failed(error, FailureClass.IMAGE_PULL, f"pulling {image}") from error
+
+
+def pull_failure(image: str, said: str) -> StepError:
+    """What the engine's words mean. Docker Hub says "denied" for a repository that is not there, too."""
+    registry = registry_of(image)
+    if "toomanyrequests" in said.lower() or "rate limit" in said.lower():
+        return InfraError(FailureClass.IMAGE_PULL, f"{registry} limits the rate of pulls: {said[:300]}", detail=said)
+    if _MISSING.search(said):
+        reason = f"image {image} does not exist at {registry}: {said[:300]}"
+        return ConfigError(reason, failure_class=FailureClass.IMAGE_MISSING, detail=said)
+    if _REFUSED.search(said):
+        reason = f"{registry} does not give out image {image} (missing, or needs `docker login`): {said[:300]}"
+        return ConfigError(reason, failure_class=FailureClass.IMAGE_MISSING, detail=said)
+    if _MALFORMED.search(said):
+        return ConfigError(f"{image!r} is not an image name: {said[:300]}", failure_class=FailureClass.IMAGE_MISSING)
+    if "no space left on device" in said.lower():
+        return ResourceError(FailureClass.OUT_OF_DISK, f"no space left to pull {image}", detail=said)
+    return InfraError(FailureClass.IMAGE_PULL, f"pulling {image} failed: {said[:300]}", detail=said)
+
+
+def registry_of(image: str) -> str:
+    """The host an image's name names, Docker Hub by default."""
+    first, slash, _ = image.partition("/")
+    return first if slash and ("." in first or ":" in first or first == "localhost") else "docker.io"

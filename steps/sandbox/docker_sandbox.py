@@ -1,0 +1,151 @@
+"""One container as a sandbox: every command a detached job, driven by short execs of the engine's API."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import closing
+from typing import Any
+
+import requests
+from docker import APIClient
+from docker.errors import APIError, DockerException, NotFound
+
+from steps.contracts.data import FailureClass, Machine
+from steps.errors import InfraError, ResourceError
+from steps.sandbox.docker_engine import Patience, explanation, failed, transient
+from steps.sandbox.jobs import Job, Jobs, Tempo
+from steps.sandbox.protocol import WORKDIR, ExecResult
+from steps.sandbox.transfer import read_file, write_file
+
+JOBS_ROOT = "/run/swe-argo"
+DEADLINE_EXIT = 119
+"""Exit code of the container when its own clock ended it."""
+
+
+class DockerSandbox:
+    """A running container. ``deadline_s`` is only for words: the container keeps the time itself."""
+
+    def __init__(
+        self, api: APIClient, container: str, name: str, machine: Machine, *, deadline_s: float, patience: Patience
+    ) -> None:
+        self.machine = machine
+        self.container = container
+        self.name = name
+        self._api = api
+        self._deadline_s = deadline_s
+        self._patience = patience
+        self._jobs = Jobs(self._short_exec, root=JOBS_ROOT, tempo=Tempo(chunk_bytes=16 << 20))
+
+    def exec(
+        self,
+        command: str,
+        *,
+        timeout_s: float,
+        cwd: str = WORKDIR,
+        env: dict[str, str] | None = None,
+        merge: bool = False,
+        max_output_bytes: int = 64 << 20,
+    ) -> ExecResult:
+        """Run a command as root. Raises InfraError (SANDBOX_LOST, EXEC), ResourceError (OUT_OF_MEMORY, OUT_OF_DISK)."""
+        result = self._jobs.run(Job(command, timeout_s, cwd, env or {}, merge, max_output_bytes))
+        if result.oom_kills:
+            raise self._out_of_memory()
+        if result.lost:
+            self.check()  # it lives: the command killed every process there, its own leader included
+        return ExecResult(
+            exit_code=137 if result.lost else result.exit_code,
+            stdout=result.stdout,
+            stderr=result.stderr,
+            timed_out=result.timed_out,
+            truncated=result.truncated,
+            seconds=result.seconds,
+        )
+
+    def read(self, path: str) -> bytes:
+        """A file's content. Raises FileNotFoundError, IsADirectoryError, InfraError."""
+        return read_file(self._short_exec, path)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file atomically. Raises IsADirectoryError, NotADirectoryError, PermissionError, InfraError."""
+        write_file(self._short_exec, path, data)
+
+    def check(self) -> None:
+        """Raise what became of the container, if it no longer runs."""
+        try:
+            state: dict[str, Any] = self._api.inspect_container(self.container)["State"]
+        except NotFound as error:
+            raise InfraError(FailureClass.SANDBOX_LOST, f"container {self.name} was removed") from error
+        if state.get("Running") and not state.get("Dead"):
+            return
+        if state.get("OOMKilled"):
+            raise self._out_of_memory()
+        if state.get("ExitCode") == DEADLINE_EXIT:
+            reason = f"container {self.name} reached its deadline of {self._deadline_s:g} s"
+        else:
+            reason = f"container {self.name} ended under us with exit code {state.get('ExitCode')}"
+        raise InfraError(FailureClass.SANDBOX_LOST, reason, detail=str(state.get("Error") or state.get("Status")))
+
+    def _out_of_memory(self) -> ResourceError:
+        limit = f"its limit of {self.machine.memory_mb} MiB" if self.machine.memory_mb else "the engine's memory"
+        return ResourceError(FailureClass.OUT_OF_MEMORY, f"container {self.name} ran out of memory ({limit})")
+
+    def _short_exec(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
+        try:
+            return self._patience.retrying(transient)(self._exec_once, script, stdin, wait_s)
+        except (DockerException, OSError, EOFError) as error:
+            raise failed(error, FailureClass.EXEC, f"running a command in {self.name}") from error
+
+    def _exec_once(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes]:
+        try:
+            made = self._api.exec_create(
+                self.container, ["/bin/sh", "-c", script], stdin=bool(stdin), stderr=False, user="0", workdir="/"
+            )
+            out = self._talk(made["Id"], stdin, wait_s + self._api.timeout)
+            code = self._exit_code(made["Id"])
+        except APIError as error:
+            self.check()
+            if "no space left on device" in explanation(error).lower():
+                raise failed(error, FailureClass.EXEC, f"running a command in {self.name}") from error
+            raise ConnectionError(explanation(error)) from error  # the container runs: this exec was unlucky
+        if code == 137:
+            self.check()
+        return code, out
+
+    def _talk(self, exec_id: str, stdin: bytes, silence_s: float) -> bytes:
+        """Start an exec, send its stdin, give its stdout; by a raw socket, as the SDK's own reading has no timeout."""
+        stream: Any = self._api.exec_start(exec_id, socket=True)
+        response: requests.Response = stream._response
+        line: socket.socket = getattr(stream, "_sock", stream)
+        with closing(response):
+            line.settimeout(silence_s)
+            line.sendall(stdin)
+            return _stdout(line)
+
+    def _exit_code(self, exec_id: str) -> int:
+        """The exit code, which the engine knows a moment after the stream has ended."""
+        for _ in range(50):
+            state = self._api.exec_inspect(exec_id)
+            if state["ExitCode"] is not None and not state["Running"]:
+                return int(state["ExitCode"])
+            time.sleep(0.02)
+        raise ConnectionError("an exec's stream ended before the exec did")
+
+
+def _stdout(line: socket.socket) -> bytes:
+    """The payload of stream 1 out of the engine's frames: one byte stream, three zero, four length, payload."""
+    out, rest = bytearray(), bytearray()
+    while piece := line.recv(1 << 18):
+        rest += piece
+        at = 0
+        while len(rest) - at >= 8:
+            end = at + 8 + int.from_bytes(rest[at + 4 : at + 8], "big")
+            if end > len(rest):
+                break
+            if rest[at] == 1:
+                out += memoryview(rest)[at + 8 : end]
+            at = end
+        del rest[:at]
+    if rest:
+        raise ConnectionError("an exec's stream was cut inside a frame")
+    return bytes(out)

@@ -1,0 +1,147 @@
+"""Containers that somebody of ours left behind, and what a person should know of the engine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from docker import APIClient
+from docker.errors import APIError, DockerException, NotFound
+
+from steps.contracts.data import FailureClass
+from steps.errors import ConfigError
+from steps.sandbox.docker_engine import Patience, call, client, explanation, failed
+
+LABEL = "swe-argo"
+KIND = "sandbox"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What backend docker is here; ``why_not`` is empty where it works."""
+
+    why_not: str = ""
+    version: str = ""
+    architecture: str = ""
+    storage_driver: str = ""
+    root: str = ""
+    free_bytes: int | None = None
+    """At the engine's root; None where that is not on this machine."""
+    cpus: int = 0
+    memory_bytes: int = 0
+    emulated: bool = False
+    """The official images (linux/amd64) run by emulation."""
+
+
+def probe() -> Probe:
+    """Ask the engine about itself. Never raises."""
+    try:
+        info = client().api.info()
+    except ConfigError as error:
+        return Probe(why_not=error.reason)
+    except (DockerException, OSError) as error:
+        return Probe(why_not=f"the Docker engine does not answer: {explanation(error)[:200]}")
+    return Probe(
+        version=str(info.get("ServerVersion", "")),
+        architecture=str(info.get("Architecture", "")),
+        storage_driver=str(info.get("Driver", "")),
+        root=str(info.get("DockerRootDir", "")),
+        free_bytes=free_bytes(str(info.get("DockerRootDir", "")), str(info.get("Name", ""))),
+        cpus=int(info.get("NCPU", 0)),
+        memory_bytes=int(info.get("MemTotal", 0)),
+        emulated=str(info.get("Architecture", "")) not in {"x86_64", "amd64"},
+    )
+
+
+def free_bytes(root: str, host: str) -> int | None:
+    """Free space at the engine's root, if the engine is on this machine (not in a virtual machine, not remote)."""
+    if not root or host != platform.node() or not Path(root).is_dir():
+        return None
+    return shutil.disk_usage(root).free
+
+
+def owner() -> str:
+    """This process, so that anybody on this machine can tell later whether it still lives."""
+    return f"{_machine()}:{os.getpid()}:{_started(os.getpid())}"
+
+
+def strays(api: APIClient | None = None) -> list[str]:
+    """Names of our containers whose deadline passed or whose owner, on this machine, is dead. Never others'.
+
+    Raises ConfigError when there is no engine, InfraError when it does not answer.
+    """
+    api = api or client().api
+    mine = {"label": f"{LABEL}={KIND}"}
+    found = call(lambda: api.containers(all=True, filters=mine), Patience(), FailureClass.SANDBOX_LOST, "listing")
+    return sorted(str(c["Names"][0]).lstrip("/") for c in found if c.get("Names") and _is_stray(c.get("Labels") or {}))
+
+
+def clean(names: Iterable[str], api: APIClient | None = None) -> list[str]:
+    """Remove those of the named containers that are ours, and give the names of those that are gone now.
+
+    Raises InfraError when the engine does not do it.
+    """
+    api = api or client().api
+    gone = []
+    for name in names:
+        try:
+            labels = api.inspect_container(name)["Config"].get("Labels") or {}
+        except NotFound:
+            labels = {LABEL: KIND}
+        if labels.get(LABEL) == KIND:
+            remove(api, name, Patience())
+            gone.append(name)
+    return gone
+
+
+def remove(api: APIClient, container: str, patience: Patience) -> None:
+    """Remove a container with its processes and volumes; one that is gone, or going, is removed. Raises InfraError."""
+    doing = f"removing container {container}"
+    try:
+        call(lambda: api.remove_container(container, force=True, v=True), patience, FailureClass.SANDBOX_LOST, doing)
+    except NotFound:
+        return
+    except APIError as error:
+        if error.status_code != 409 or "already in progress" not in explanation(error):
+            raise failed(error, FailureClass.SANDBOX_LOST, doing) from error
+
+
+def _is_stray(labels: dict[str, str]) -> bool:
+    deadline = labels.get(f"{LABEL}/deadline", "")
+    if deadline.isdigit() and int(deadline) < time.time():
+        return True
+    machine, _, process = labels.get(f"{LABEL}/owner", "").rpartition(":")[0].rpartition(":")
+    started = labels.get(f"{LABEL}/owner", "").rpartition(":")[2]
+    if not machine or machine != _machine() or not process.isdigit():
+        return False
+    return _started(int(process)) != started
+
+
+def _machine() -> str:
+    """This boot of this host and this process namespace: elsewhere a process id says nothing."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    if not boot.exists():
+        return platform.node()
+    return f"{platform.node()}/{boot.read_text().strip()[:8]}/{Path('/proc/self/ns/pid').readlink()}".replace(":", "")
+
+
+def _started(pid: int) -> str:
+    """When a process began (clock ticks since boot), "0" where that is not to be had, "" when it is dead."""
+    stat = Path(f"/proc/{pid}/stat")
+    if Path("/proc/self/stat").exists():
+        try:
+            return stat.read_text().rpartition(")")[2].split()[19]
+        except OSError:
+            return ""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return ""
+    except PermissionError:
+        return "0"
+    return "0"

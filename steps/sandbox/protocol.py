@@ -1,0 +1,85 @@
+"""What a sandbox is: a running machine with a repository at /testbed, and the backend that makes and removes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from steps.contracts.data import Machine
+
+WORKDIR = "/testbed"
+
+
+@dataclass(frozen=True)
+class ExecResult:
+    """A command that ended, well or badly, or ran out of time: always a result, never an error.
+
+    ``exit_code`` is None when the command was ended by its timeout; signals count as 128 + N. Where ``merge`` was asked
+    for, ``stdout`` holds both streams in the order they were written and ``stderr`` is empty. ``truncated``: what came
+    after ``max_output_bytes`` was left out.
+    """
+
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool
+    truncated: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SandboxRequest:
+    """What is asked of a backend: ``name`` is unique for the try; ``labels`` name run, instance, attempt and step."""
+
+    name: str
+    image: str
+    deadline_s: float
+    network: bool
+    labels: dict[str, str] = field(default_factory=dict)
+    cpus: float | None = None
+    memory_mb: int | None = None
+    platform: str = "linux/amd64"
+    registry: str | None = None
+    local_images: str | None = None
+    isolated: bool = False
+    """Refuse (ConfigError) a machine whose commands could reach this host."""
+    browsers: bool = False
+    """The tests start a browser, whose own sandbox needs CAP_SYS_ADMIN in a container (swebench run_evaluation.py)."""
+    resource_factor: float = 1.0
+
+
+class Sandbox(Protocol):
+    """A running machine. Every method raises InfraError when the machine or the way to it is lost,
+
+    ResourceError when the machine as a whole ran out of memory or disk.
+    """
+
+    machine: Machine
+
+    def exec(
+        self,
+        command: str,
+        *,
+        timeout_s: float,
+        cwd: str = WORKDIR,
+        env: dict[str, str] | None = None,
+        merge: bool = False,
+        max_output_bytes: int = 64 << 20,
+    ) -> ExecResult:
+        """Run ``command`` by ``/bin/bash -c`` as root, stdin empty; its whole process group ends at ``timeout_s``."""
+
+    def read(self, path: str) -> bytes:
+        """A file's content. Raises FileNotFoundError, IsADirectoryError."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file, its folders made, atomically."""
+
+
+class Backend(Protocol):
+    """What makes sandboxes."""
+
+    def create(self, request: SandboxRequest) -> Sandbox:
+        """A running sandbox. Raises InfraError when it could not be made, ConfigError when it never can."""
+
+    def destroy(self, sandbox: Sandbox) -> None:
+        """Remove it and everything in it. Twice is once."""

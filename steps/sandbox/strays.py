@@ -1,0 +1,101 @@
+"""Private folders of local sandboxes, each named after the process that owns it, so that orphans can be told."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+# Digits only between the dashes: namespace, pid, start.
+NAME = re.compile(r"swe-argo-(\d+)-(\d+)-(\d+)-.+")
+
+
+def private_folder() -> Path:
+    """A new empty folder of this process, its path free of links. Raises OSError."""
+    prefix = f"swe-argo-{_namespace()}-{os.getpid()}-{_started(os.getpid())}-"
+    return Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+
+
+def strays() -> list[Path]:
+    """Private folders on this machine whose owner is dead, oldest first.
+
+    A folder made in another pid namespace (another container that shares the temporary folder) is left alone: whether
+    its owner lives cannot be seen from here.
+    """
+    found = []
+    for folder in Path(tempfile.gettempdir()).resolve().iterdir():
+        name = NAME.fullmatch(folder.name)
+        if not name or folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.geteuid():
+            continue
+        namespace, pid, started = map(int, name.groups())
+        if namespace == _namespace() and started != _started(pid):
+            found.append(folder)
+    return sorted(found, key=lambda folder: folder.stat().st_mtime)
+
+
+def clean(folders: Iterable[Path]) -> list[Path]:
+    """Remove such folders and what still runs in them; returns those that are gone."""
+    gone = []
+    for folder in folders:
+        end_processes(folder)
+        remove(folder)
+        if not folder.exists():
+            gone.append(folder)
+    return gone
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder tree, whatever its modes; what cannot be removed stays, to be found as a stray."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        return
+    with suppress(OSError):
+        folder.chmod(stat.S_IRWXU)
+    for parent, names, _ in os.walk(folder):
+        for child in (Path(parent) / name for name in names):
+            # A link may lead out of the sandbox.
+            if not child.is_symlink():
+                with suppress(OSError):
+                    child.chmod(stat.S_IRWXU)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def end_processes(folder: Path) -> None:
+    """Kill what a sandbox without namespaces left: whatever has its mark in the environment. Linux only."""
+    mark = f"SWE_ARGO_SANDBOX={folder}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                os.kill(int(process.name), 9)
+
+
+def _namespace() -> int:
+    """This process's pid namespace, 0 where there is no such thing."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return 0
+
+
+def _started(pid: int) -> int:
+    """When that process began, in whatever unit the system has; 0 where there is none. Tells a pid used again."""
+    if sys.platform != "linux":
+        return _started_elsewhere(pid)
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    except OSError:
+        return 0
+
+
+@cache
+def _started_elsewhere(pid: int) -> int:
+    said = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, check=False).stdout.strip()
+    return int.from_bytes(said[-13:], "big") if said else 0

@@ -1,0 +1,297 @@
+"""The one process that starts a local sandbox's commands: PID 1 where the sandbox has namespaces.
+
+Run as a script by a bare interpreter, it imports the standard library only. Its stdin is a socket held by the process
+that owns the sandbox; when that process dies, however it dies, the socket closes and everything here ends with it.
+On the socket comes one byte for each call with a socket of that call's own, on which all the rest is said:
+
+    {"op": "exec", "argv", "cwd", "env", "timeout_s", "merge"}  ->  {"started"} + read ends of the output pipes, then
+                                                                    {"exit": code or null, "timed_out"}
+    {"op": "read", "path"}                                      ->  {} + the open file
+    {"op": "write", "path", "size"} + bytes                     ->  {}
+    {"op": "hello"}                                             ->  {}
+
+A file operation that fails is answered by {"errno", "strerror"}; what is lost to the deadline by {"lost": "deadline"}.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import selectors
+import signal
+import socket
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+Message = dict[str, Any]
+KILL_AGAIN_S = 0.5
+
+
+@dataclass
+class Job:
+    """A command that was started: ``pid`` leads its session, ``pipes`` are the read ends of its output."""
+
+    call: socket.socket
+    pid: int
+    pipes: list[int]
+    until: float
+    timed_out: bool = False
+
+
+class Supervisor:
+    """One loop over the control socket, the calls of running commands, and the output nobody reads any more."""
+
+    def __init__(self, control: socket.socket, deadline_s: float) -> None:
+        self.control = control
+        self.deadline = time.monotonic() + deadline_s
+        self.jobs: dict[int, Job] = {}
+        self.ready: dict[int, Callable[[], object]] = {}
+        self.selector = selectors.DefaultSelector()
+
+    def run(self) -> NoReturn:
+        """Serve until the owner is gone or the deadline has passed."""
+        self._watch(self.control.fileno(), self._accept)
+        woken, wake = os.pipe()
+        os.set_blocking(woken, False)
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._watch(woken, lambda: os.read(woken, 4096))
+        while True:
+            for key, _ in self.selector.select(self._patience()):
+                self.ready[key.fd]()
+            self._reap()
+            self._enforce()
+
+    def _watch(self, fd: int, act: Callable[[], object]) -> None:
+        self.ready[fd] = act
+        self.selector.register(fd, selectors.EVENT_READ)
+
+    def _unwatch(self, fd: int) -> None:
+        if self.ready.pop(fd, None):
+            self.selector.unregister(fd)
+
+    def _patience(self) -> float:
+        return max(0.0, min([self.deadline, *(job.until for job in self.jobs.values())]) - time.monotonic())
+
+    # -- calls
+
+    def _accept(self) -> None:
+        byte, fds, _, _ = socket.recv_fds(self.control, 1, 1)
+        if not byte:
+            self._end()
+        for fd in fds:
+            os.set_inheritable(fd, False)
+            call = socket.socket(fileno=fd)
+            try:
+                self._serve(call)
+            except OSError:
+                call.close()
+
+    def _serve(self, call: socket.socket) -> None:
+        call.settimeout(60)
+        with call.makefile("rb") as stream:
+            request: Message = json.loads(stream.readline() or b"{}")
+            payload = stream.read(request.get("size", 0))
+        if request.get("op") == "exec":
+            self._start(call, request)
+            return
+        fds: list[int] = []
+        answer: Message = {}
+        try:
+            if request.get("op") == "read":
+                fds = [open_regular(os.fsencode(request["path"]))]
+            elif request.get("op") == "write":
+                replace(os.fsencode(request["path"]), payload)
+        except OSError as error:
+            answer = {"errno": error.errno, "strerror": error.strerror}
+        say(call, answer, fds)
+        for fd in fds:
+            os.close(fd)
+        call.close()
+
+    # -- commands
+
+    def _start(self, call: socket.socket, request: Message) -> None:
+        pipes = [os.pipe() for _ in range(1 if request["merge"] else 2)]
+        pid = os.fork()
+        if pid == 0:
+            become(request, pipes[0][1], pipes[-1][1])
+        for _, end in pipes:
+            os.close(end)
+        job = Job(call, pid, [end for end, _ in pipes], time.monotonic() + request["timeout_s"])
+        self.jobs[pid] = job
+        say(call, {"started": pid}, job.pipes)
+        self._watch(call.fileno(), lambda: self._hung_up(job))
+
+    def _hung_up(self, job: Job) -> None:
+        """The caller has what it wants, or has died: stop the command, and read on so that no child gets SIGPIPE."""
+        self._unwatch(job.call.fileno())
+        job.call.close()
+        if self.jobs.get(job.pid) is job:
+            kill_all(session(job.pid))
+        for pipe in job.pipes:
+            os.set_blocking(pipe, False)
+            self._watch(pipe, lambda pipe=pipe: self._drain(pipe))  # type: ignore[misc]
+
+    def _drain(self, pipe: int) -> None:
+        if not os.read(pipe, 1 << 20):
+            self._unwatch(pipe)
+            os.close(pipe)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if job := self.jobs.pop(pid, None):
+                code = os.waitstatus_to_exitcode(status)
+                ending = None if job.timed_out else code if code >= 0 else 128 - code
+                say(job.call, {"exit": ending, "timed_out": job.timed_out})
+
+    def _enforce(self) -> None:
+        now = time.monotonic()
+        for job in self.jobs.values():
+            if now >= job.until:
+                job.timed_out = True
+                job.until = now + KILL_AGAIN_S
+                kill_all(session(job.pid))
+        if now >= self.deadline:
+            for job in self.jobs.values():
+                say(job.call, {"lost": "deadline"})
+            self._end()
+
+    def _end(self) -> NoReturn:
+        """Where this is PID 1 the kernel ends the rest; elsewhere all that descends from here is hunted down."""
+        if os.getpid() != 1:
+            for job in self.jobs.values():
+                kill_all([job.pid])
+            while left := descendants(os.getpid()):
+                kill_all(left)
+                self._reap()
+                time.sleep(0.005)
+        os._exit(0)
+
+
+def say(call: socket.socket, message: Message, fds: list[int] | None = None) -> None:
+    """Answer a caller, who may be gone."""
+    with suppress(OSError):
+        socket.send_fds(call, [json.dumps(message).encode() + b"\n"], fds or [])
+
+
+def become(request: Message, stdout: int, stderr: int) -> NoReturn:
+    """In the child: turn into the command, leader of its own session, with nothing of this process left to it."""
+    try:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        os.chdir(os.fsencode(request["cwd"]))
+        environment = {os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}
+        os.execve(request["argv"][0], [os.fsencode(a) for a in request["argv"]], environment)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, this copy of the process must not live on
+        os.write(
+            2, f"{request['argv'][0]} could not be started in {request['cwd']}: {error}\n".encode(errors="replace")
+        )
+    os._exit(126)
+
+
+def open_regular(path: bytes) -> int:
+    """An open regular file; a pipe or a device that somebody left there must not block or flood the reader."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    raise FileNotFoundError(errno.ENOENT, "Not a regular file")
+
+
+def replace(path: bytes, data: bytes) -> None:
+    """Write a file beside its place and move it there; a file that was there lends its mode."""
+    folder = os.path.dirname(path)  # noqa: PTH120 - bytes
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - bytes
+    part = os.path.join(folder, b".swe-argo-%d.part" % time.monotonic_ns())  # noqa: PTH118 - bytes
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116 - bytes
+    except OSError:
+        mode = 0o644
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor
+            file.write(data)
+            os.fchmod(fd, mode)
+        os.replace(part, path)  # noqa: PTH105 - bytes
+    except OSError:
+        os.unlink(part)  # noqa: PTH108 - bytes
+        raise
+
+
+def processes() -> dict[int, tuple[int, int]]:
+    """pid -> (parent, session) of every living process; empty where there is no /proc (macOS)."""
+    table = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            # The name in brackets may itself hold brackets and spaces: proc(5).
+            fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if fields[0] not in (b"Z", b"X"):
+            table[int(folder.name)] = (int(fields[1]), int(fields[3]))
+    return table
+
+
+def descendants(root: int) -> list[int]:
+    """All that descends from ``root``, which is a subreaper or alive."""
+    table = processes()
+    found, wave = [], [root]
+    while wave:
+        wave = [pid for pid, (parent, _) in table.items() if parent in wave]
+        found += wave
+    return found
+
+
+def session(leader: int) -> set[int]:
+    """A command's processes: its whole session, for ``timeout`` leads a group of its own, and its descendants."""
+    return {leader, *(pid for pid, (_, sid) in processes().items() if sid == leader), *descendants(leader)}
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    """End them, each with its process group where it leads one."""
+    for pid in pids:
+        for kill in (os.killpg, os.kill):
+            with suppress(ProcessLookupError, PermissionError):
+                kill(pid, signal.SIGKILL)
+
+
+def guard() -> None:
+    """Linux: keep orphans as children, so that they are found at the end; keep commands from reading this process."""
+    if sys.platform == "linux":
+        import ctypes
+
+        set_dumpable, set_child_subreaper = 4, 36  # prctl(2)
+        libc = ctypes.CDLL(None)
+        libc.prctl(set_dumpable, 0, 0, 0, 0)
+        libc.prctl(set_child_subreaper, 1, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    guard()
+    os.umask(0o022)
+    # As PID 1 an unhandled signal from inside is dropped by the kernel; Python's own handler would end it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    inherited = socket.socket(fileno=os.dup(0))
+    Supervisor(inherited, float(sys.argv[1])).run()

@@ -1,0 +1,101 @@
+"""Files in and out of a sandbox over short execs: whole by count, atomic, safe to repeat.
+
+The sandbox needs sh, cat, head, tail, wc, cp, mv, mkdir, rm, readlink.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import uuid
+from typing import TYPE_CHECKING
+
+from steps.contracts.data import FailureClass
+from steps.errors import InfraError, ResourceError
+
+if TYPE_CHECKING:
+    from steps.sandbox.jobs import ShortExec
+
+ATTEMPTS = 4
+
+
+def read_file(short_exec: ShortExec, path: str, *, piece_bytes: int = 4 << 20) -> bytes:
+    """A file's content. Raises FileNotFoundError, IsADirectoryError, PermissionError, InfraError."""
+    data = bytearray()
+    for _ in range(ATTEMPTS):
+        while True:
+            code, answer = short_exec(_READ.format(f=shlex.quote(path), at=len(data), n=piece_bytes), wait_s=10)
+            _raise_for(code, path, b"")
+            head, newline, body = answer.partition(b"\n")
+            size = int(head) if head.isdigit() and newline else -1
+            if code != 0 or size < 0 or len(body) != min(piece_bytes, max(0, size - len(data))):
+                break  # an answer that did not arrive whole is asked for again
+            data += body
+            if len(data) >= size:
+                return bytes(data)
+    raise InfraError(FailureClass.EXEC, f"reading {path} from the sandbox failed", detail=_said(code, answer))
+
+
+def write_file(short_exec: ShortExec, path: str, data: bytes, *, piece_bytes: int = 16 << 20) -> None:
+    """Write a file, its folders made, in one move; its mode and owner stay if it was there, a link is followed.
+
+    Raises IsADirectoryError, NotADirectoryError, PermissionError, ResourceError, InfraError.
+    """
+    part = f"{path}.{uuid.uuid4().hex[:12]}"
+    pieces = [data[i : i + piece_bytes] for i in range(0, len(data), piece_bytes)] or [b""]
+    for number, piece in enumerate(pieces):
+        _send(
+            short_exec, path, _PIECE.format(f=shlex.quote(path), p=shlex.quote(f"{part}.{number}"), n=len(piece)), piece
+        )
+    names = " ".join(shlex.quote(f"{part}.{number}") for number in range(len(pieces)))
+    _send(short_exec, path, _JOIN.format(f=shlex.quote(path), p=shlex.quote(part), pieces=names, n=len(data)), b"")
+
+
+def _send(short_exec: ShortExec, path: str, script: str, piece: bytes) -> None:
+    for _ in range(ATTEMPTS):
+        code, answer = short_exec(script, piece, wait_s=10)
+        if code == 0:
+            return
+        _raise_for(code, path, answer)
+    raise InfraError(FailureClass.EXEC, f"writing {path} in the sandbox failed", detail=_said(code, answer))
+
+
+def _raise_for(code: int, path: str, answer: bytes) -> None:
+    """What the path itself forbids is the caller's to handle: OSError picks FileNotFoundError and its like."""
+    if _NO_SPACE in answer and code != 0:
+        raise ResourceError(FailureClass.OUT_OF_DISK, f"no space left in the sandbox for {path}")
+    number = {_MISSING: errno.ENOENT, _DIRECTORY: errno.EISDIR, _BELOW: errno.ENOTDIR, _DENIED: errno.EACCES}.get(code)
+    if number is not None:
+        raise OSError(number, os.strerror(number), path)
+
+
+def _said(code: int, answer: bytes) -> str:
+    return f"exit code {code}: {answer[:300]!r}"
+
+
+_NO_SPACE = b"No space left on device"
+_MISSING, _DIRECTORY, _BELOW, _DENIED = 41, 42, 43, 44
+"""Exit codes of the scripts below."""
+
+_READ = f"""f={{f}}
+[ -d "$f" ] && exit {_DIRECTORY}
+[ -e "$f" ] || exit {_MISSING}
+n=$(wc -c <"$f") || exit {_DENIED}
+echo $((n)); tail -c +$(({{at}}+1)) "$f" | head -c {{n}}"""
+
+# head reads exactly the bytes that were announced: no end of input is needed, which not every transport can signal.
+_PIECE = f"""exec 2>&1; f={{f}}; p={{p}}
+[ -d "$f" ] && exit {_DIRECTORY}
+mkdir -p "${{{{f%/*}}}}/" || exit {_BELOW}
+true >"$p" || exit {_DENIED}
+head -c {{n}} >"$p"
+[ $(wc -c <"$p") -eq {{n}} ]"""
+
+# The second run of a join whose answer was lost finds the file in place and the pieces gone.
+_JOIN = """exec 2>&1; f={f}; p={p}
+[ -L "$f" ] && f=$(readlink -f "$f")
+set -- {pieces}
+[ -e "$1" ] || {{ [ $(wc -c <"$f") -eq {n} ]; exit; }}
+[ -f "$f" ] && {{ cp -p "$f" "$p" || exit 1; }}
+cat "$@" >"$p" && [ $(wc -c <"$p") -eq {n} ] && mv -f "$p" "$f" && rm -f "$@" """

@@ -1,0 +1,42 @@
+"""What tests of several folders share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.docker_engine import NoEngineError, shared_engine
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+
+@pytest.fixture(scope="session")
+def docker_client() -> Iterator[DockerClient]:
+    """A client of a real Docker engine, started if none answers; skips with the reason where there can be none."""
+    docker = pytest.importorskip("docker")
+    try:
+        with shared_engine() as host, closing(docker.DockerClient(host) if host else docker.from_env()) as client:
+            yield client
+    except NoEngineError as reason:
+        pytest.skip(f"no Docker engine: {reason}")
+
+
+@pytest.fixture
+def docker_host(docker_client: DockerClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The engine of ``docker_client`` is the one that this process and its children find."""
+    from steps.sandbox.docker_engine import client
+
+    address = docker_client.api.base_url.replace("http+docker://localhost", "unix://")
+    if adapter := getattr(docker_client.api, "_custom_adapter", None):
+        address = f"unix://{adapter.socket_path}"
+    monkeypatch.setenv("DOCKER_HOST", address)
+    client.cache_clear()
+    yield
+    client.cache_clear()
+
+
+pytest_plugins = ["tests.s3"]

@@ -1,0 +1,297 @@
+"""What every backend must show. A backend's test module subclasses ``Conformance`` and supplies a ``lab`` fixture."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import pytest
+
+from steps.contracts.data import FailureClass
+from steps.errors import InfraError
+from steps.sandbox.protocol import ExecResult, Sandbox
+
+GIT = "git -c safe.directory=* -C /testbed"
+
+
+class Lab(Protocol):
+    """How the suite makes machines of one backend, and breaks them.
+
+    The image it uses has bash, coreutils, git and at /testbed a git checkout, clean, of one commit, whose only file
+    ``hello.txt`` says "hello". Make the fixture class-scoped: the suite shares one machine, ``box``, among most tests.
+    """
+
+    host: str | None
+    """Address at which a machine *with* network reaches a server on this host; None where none is to be had."""
+    confines_network: bool
+    """Whether ``network=False`` means that there is none."""
+    is_root: bool
+    """Whether commands run as uid 0."""
+    shortest_deadline_s: float
+    """A deadline that a machine still lives to be handed over with."""
+
+    def create(self, *, network: bool = False, deadline_s: float = 120) -> Sandbox:
+        """A running machine of the test image, removed at the end whatever happens."""
+
+    def destroy(self, sandbox: Sandbox) -> None:
+        """What the backend's ``destroy`` does."""
+
+    def kill(self, sandbox: Sandbox) -> None:
+        """End it abruptly from outside, as a crash or an administrator would."""
+
+
+def run(box: Sandbox, command: str, timeout_s: float = 20, **options: object) -> ExecResult:
+    """The command's result, with a time limit no test should reach."""
+    return box.exec(command, timeout_s=timeout_s, **options)  # type: ignore[arg-type]
+
+
+def says(box: Sandbox, command: str) -> str:
+    """What a command that must succeed prints."""
+    result = run(box, command, merge=True)
+    assert result.exit_code == 0, result
+    return result.stdout.decode()
+
+
+class Conformance:
+    # -- how a command ends
+
+    @pytest.mark.parametrize(
+        ("command", "code"),
+        [
+            ("true", 0),
+            ("exit 7", 7),
+            ("no-such-command-here", 127),
+            ("kill -9 $$", 137),
+            ("kill -TERM $$", 143),
+            ("bash -c 'kill -SEGV $$'", 139),
+            ("exit 124", 124),
+        ],
+    )
+    def test_the_exit_code_is_the_commands(self, box: Sandbox, command: str, code: int) -> None:
+        result = run(box, command)
+        assert (result.exit_code, result.timed_out) == (code, False)
+
+    def test_stdout_and_stderr_are_apart(self, box: Sandbox) -> None:
+        result = run(box, "echo one; echo two >&2; echo three")
+        assert (result.stdout, result.stderr, result.truncated) == (b"one\nthree\n", b"two\n", False)
+
+    def test_merged_streams_keep_the_order_they_were_written_in(self, box: Sandbox) -> None:
+        command = "for i in $(seq 300); do echo o$i; echo e$i >&2; done"
+        result = run(box, command, merge=True)
+        assert result.stdout.split() == [f"{c}{i}".encode() for i in range(1, 301) for c in "oe"]
+        assert result.stderr == b""
+
+    def test_reopening_the_output_does_not_lose_what_was_printed(self, box: Sandbox) -> None:
+        result = run(box, "echo one; echo two > /dev/stderr; echo three", merge=True)
+        assert result.stdout == b"one\ntwo\nthree\n"
+
+    def test_bytes_that_are_no_text_come_through(self, box: Sandbox) -> None:
+        result = run(box, r"printf '\x00\xff\xfe\xc3\x28\r\n\x00'; printf '\x80' >&2")
+        assert (result.stdout, result.stderr) == (b"\x00\xff\xfe\xc3(\r\n\x00", b"\x80")
+
+    def test_fifty_megabytes_of_output_are_complete(self, box: Sandbox) -> None:
+        result = run(box, "yes 0123456789abcde | head -c 50000000", timeout_s=60)
+        assert (len(result.stdout), result.exit_code, result.truncated) == (50_000_000, 0, False)
+        line = b"0123456789abcde\n"
+        assert hashlib.sha256(result.stdout).digest() == hashlib.sha256(line * 3_125_000).digest()
+
+    def test_output_past_the_limit_is_cut_and_said_to_be(self, box: Sandbox) -> None:
+        command = "seq 1000000; echo done >/testbed/seq-done"
+        result = run(box, command, max_output_bytes=10_000)
+        assert result.truncated
+        assert result.exit_code == 0
+        assert result.stdout == "".join(f"{i}\n" for i in range(1, 5000)).encode()[:10_000]
+        assert says(box, "cat /testbed/seq-done; rm /testbed/seq-done") == "done\n"
+
+    def test_output_of_exactly_the_limit_is_not_cut(self, box: Sandbox) -> None:
+        result = run(box, "printf 0123456789", max_output_bytes=10)
+        assert (result.stdout, result.truncated) == (b"0123456789", False)
+
+    def test_stdin_is_empty(self, box: Sandbox) -> None:
+        result = run(box, "cat; echo end")
+        assert result.stdout == b"end\n"
+
+    # -- time
+
+    def test_a_timeout_keeps_what_was_printed(self, box: Sandbox) -> None:
+        result = run(box, "echo begun; echo warned >&2; sleep 30; echo never", timeout_s=0.7)
+        assert (result.exit_code, result.timed_out) == (None, True)
+        assert (result.stdout, result.stderr) == (b"begun\n", b"warned\n")
+        assert 0.7 <= result.seconds < 8
+
+    def test_a_timeout_ends_the_whole_process_group(self, box: Sandbox) -> None:
+        command = "rm -f /testbed/beat; (while :; do echo x >>/testbed/beat; sleep 0.05; done) & timeout 60 sleep 60; :"
+        assert run(box, command, timeout_s=0.7).timed_out
+        beats = "wc -c </testbed/beat"
+        before, after = says(box, f"{beats}; sleep 0.4; {beats}; rm /testbed/beat").split()
+        assert int(before) > 0
+        assert before == after
+
+    def test_a_command_that_ignores_signals_is_ended_all_the_same(self, box: Sandbox) -> None:
+        started = time.monotonic()
+        result = run(box, "trap '' TERM INT HUP; while :; do sleep 0.1; done", timeout_s=0.5)
+        assert result.timed_out
+        assert time.monotonic() - started < 9
+
+    def test_the_seconds_are_those_of_the_command(self, box: Sandbox) -> None:
+        assert 0.3 <= run(box, "sleep 0.3").seconds < 3
+
+    # -- processes
+
+    def test_a_background_child_holding_stdout_does_not_hold_the_command(self, box: Sandbox) -> None:
+        started = time.monotonic()
+        result = run(box, "(for i in $(seq 400); do echo tick; sleep 0.05; done) & echo $! >/testbed/child; echo out")
+        assert time.monotonic() - started < 3
+        assert result.exit_code == 0
+        assert b"out\n" in result.stdout
+        # It prints on after the command has returned: that must not end it.
+        assert says(box, "sleep 0.3; kill -0 $(cat /testbed/child) && echo alive") == "alive\n"
+        says(box, "kill $(cat /testbed/child); rm /testbed/child")
+
+    def test_eight_commands_run_at_once(self, box: Sandbox) -> None:
+        started = time.monotonic()
+        with ThreadPoolExecutor(8) as pool:
+            results = list(pool.map(lambda i: run(box, f"echo a{i}; sleep 0.6; echo b{i} >&2; exit {i}"), range(8)))
+        assert time.monotonic() - started < 4
+        expected = [(i, f"a{i}\n".encode(), f"b{i}\n".encode()) for i in range(8)]
+        assert [(r.exit_code, r.stdout, r.stderr) for r in results] == expected
+
+    # -- where a command finds itself
+
+    def test_the_repository_is_at_testbed(self, box: Sandbox) -> None:
+        assert says(box, "pwd; cat hello.txt") == "/testbed\nhello\n"
+        assert says(box, f"{GIT} rev-parse --show-toplevel; {GIT} rev-list --count HEAD") == "/testbed\n1\n"
+        assert says(box, f"{GIT} status --porcelain hello.txt") == ""
+
+    def test_the_working_directory_is_the_one_asked_for(self, box: Sandbox) -> None:
+        says(box, "mkdir -p '/testbed/a b/ü'")
+        assert run(box, "pwd", cwd="/testbed/a b/ü").stdout.decode() == "/testbed/a b/ü\n"
+
+    def test_commands_run_as_root(self, box: Sandbox, lab: Lab) -> None:
+        if not lab.is_root:
+            pytest.skip("this backend runs commands as the caller")
+        assert says(box, "id -u; cd ~; test -w ~ && echo home") == "0\nhome\n"
+
+    def test_the_environment_is_what_was_passed_and_none_of_the_hosts(
+        self, box: Sandbox, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "leaked-secret")
+        passed = {"GREETING": "hällo 'wörld'\n$HOME", "EMPTY": ""}
+        result = run(box, 'printf %s "$GREETING"; printf "|%s|" "${EMPTY-unset}"; env', env=passed)
+        assert result.stdout.decode().startswith(passed["GREETING"] + "||")
+        assert b"leaked-secret" not in result.stdout
+        assert b"GREETING" not in run(box, "env").stdout
+
+    def test_a_command_may_hold_quotes_and_newlines(self, box: Sandbox) -> None:
+        command = "cat <<'END'\nit's \"quoted\" $HOME `x` \\ \t%s\nEND\necho 'a\nb' \"c'd\" é"
+        assert says(box, command) == "it's \"quoted\" $HOME `x` \\ \t%s\na\nb c'd é\n"
+
+    @pytest.mark.parametrize("size", [100_000, 400_000])
+    def test_a_command_may_be_long(self, box: Sandbox, size: int) -> None:
+        text = "0123456789" * (size // 10)
+        assert says(box, f"x={text}; echo ${{#x}}") == f"{size}\n"
+
+    # -- files
+
+    def test_ten_megabytes_go_both_ways_unchanged(self, box: Sandbox) -> None:
+        data = hashlib.shake_256(b"seed").digest(10 << 20)
+        box.write("/testbed/big.bin", data)
+        assert says(box, "sha256sum </testbed/big.bin").split()[0] == hashlib.sha256(data).hexdigest()
+        assert box.read("/testbed/big.bin") == data
+        says(box, "rm /testbed/big.bin")
+
+    def test_a_file_written_outside_the_repository_is_there_for_commands(self, box: Sandbox) -> None:
+        box.write("/eval.sh", b"echo graded in $PWD\n")
+        box.write("/tmp/patch.diff", b"diff --git a/x b/x\n")
+        assert says(box, "bash /eval.sh; cat /tmp/patch.diff") == "graded in /testbed\ndiff --git a/x b/x\n"
+        assert box.read("/tmp/patch.diff") == b"diff --git a/x b/x\n"
+
+    def test_a_file_that_names_the_repository_reads_as_written(self, box: Sandbox) -> None:
+        script = b"set -xo pipefail\ncd /testbed\ncat /testbed/hello.txt\n"
+        box.write("/eval.sh", script)
+        assert box.read("/eval.sh") == script
+        assert says(box, "bash /eval.sh") == "+ cd /testbed\n+ cat /testbed/hello.txt\nhello\n"
+
+    def test_what_a_command_wrote_is_read(self, box: Sandbox) -> None:
+        says(box, r"printf '\xff\x00\n/testbed' >made.bin")
+        assert box.read("/testbed/made.bin") == b"\xff\x00\n/testbed"
+
+    def test_writing_makes_folders_and_replaces(self, box: Sandbox) -> None:
+        box.write("/testbed/new/deep/file", b"first and longer")
+        box.write("/testbed/new/deep/file", b"second")
+        assert box.read("/testbed/new/deep/file") == b"second"
+        assert says(box, "ls -A /testbed/new/deep") == "file\n"
+        box.write("/testbed/new/empty", b"")
+        assert box.read("/testbed/new/empty") == b""
+
+    @pytest.mark.parametrize("name", ["a b", "it's", '"q"', "-rf", "ü€", "new\nline", "$HOME", "*", "back\\slash"])
+    def test_file_names_may_be_odd(self, box: Sandbox, name: str) -> None:
+        box.write(f"/testbed/odd/{name}", name.encode())
+        assert box.read(f"/testbed/odd/{name}") == name.encode()
+
+    def test_a_missing_file_is_file_not_found(self, box: Sandbox) -> None:
+        with pytest.raises(FileNotFoundError, match="missing"):
+            box.read("/testbed/missing")
+        with pytest.raises(FileNotFoundError):
+            box.read("/testbed/hello.txt/below-a-file")
+
+    def test_a_folder_is_not_read(self, box: Sandbox) -> None:
+        with pytest.raises(IsADirectoryError):
+            box.read("/testbed")
+
+    # -- network
+
+    def test_without_network_the_host_is_out_of_reach(self, box: Sandbox, lab: Lab) -> None:
+        if not lab.confines_network or lab.host is None:
+            pytest.skip("this backend cannot confine the network here")
+        assert not box.machine.network
+        with socket.create_server((lab.host, 0)) as server:
+            reach = f"timeout 3 bash -c 'exec 3<>/dev/tcp/{lab.host}/{server.getsockname()[1]}' && echo reached"
+            assert b"reached" not in run(box, reach).stdout
+            connected = lab.create(network=True)
+            assert connected.machine.network
+            assert run(connected, reach).stdout == b"reached\n"
+
+    # -- the end of a machine
+
+    def test_two_machines_share_nothing(self, box: Sandbox, lab: Lab) -> None:
+        other = lab.create()
+        other.write("/testbed/only-here", b"x")
+        assert run(box, "ls /testbed/only-here").exit_code != 0
+        assert says(other, "ls -A /testbed") == ".git\nhello.txt\nonly-here\n"
+
+    def test_destroying_twice_is_destroying_once(self, lab: Lab) -> None:
+        box = lab.create()
+        lab.destroy(box)
+        lab.destroy(box)
+        _lost(lambda: run(box, "true"))
+        _lost(lambda: box.read("/testbed/hello.txt"))
+        _lost(lambda: box.write("/testbed/x", b""))
+
+    def test_a_machine_killed_under_a_command_is_an_infra_error(self, lab: Lab) -> None:
+        box = lab.create()
+        threading.Timer(0.5, lab.kill, [box]).start()
+        started = time.monotonic()
+        _lost(lambda: run(box, "sleep 30"))
+        assert time.monotonic() - started < 10
+        _lost(lambda: run(box, "true"))
+        lab.destroy(box)
+
+    def test_a_deadline_that_passes_is_an_infra_error(self, lab: Lab) -> None:
+        box = lab.create(deadline_s=lab.shortest_deadline_s)
+        started = time.monotonic()
+        assert "deadline" in str(_lost(lambda: run(box, "sleep 30")))
+        assert time.monotonic() - started < lab.shortest_deadline_s + 8
+        assert "deadline" in str(_lost(lambda: run(box, "true")))
+
+
+def _lost(call: object) -> InfraError:
+    assert callable(call)
+    with pytest.raises(InfraError) as caught:
+        call()
+    assert caught.value.failure_class is FailureClass.SANDBOX_LOST
+    return caught.value

@@ -1,0 +1,114 @@
+"""What a sandbox in namespaces can and cannot see of this host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steps.sandbox import bubblewrap
+from steps.sandbox.local import LocalBackend
+from steps.sandbox.protocol import Sandbox, SandboxRequest
+
+needs_bubblewrap = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("images")
+    (folder / "img" / "testbed").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def seen(images: Path) -> Iterator[Sandbox]:
+    backend = LocalBackend(isolated=True)
+    box = backend.create(SandboxRequest("n", "img", 100, network=False, local_images=str(images)))
+    yield box
+    backend.destroy(box)
+
+
+def prints(box: Sandbox, command: str) -> str:
+    return box.exec(command, timeout_s=10, merge=True).stdout.decode(errors="replace")
+
+
+@needs_bubblewrap
+def test_of_this_host_only_the_system_and_the_interpreter_are_seen(seen: Sandbox, images: Path) -> None:
+    hidden = [images, Path.home() / ".ssh", Path("/run/docker.sock"), Path("/var/run/docker.sock"), Path(__file__)]
+    for path in hidden:
+        assert prints(seen, f"test -e '{path}' || echo hidden") == "hidden\n", path
+    prefixes = (Path(sys.prefix), Path(sys.base_prefix))
+    for folder in ("/home", "/opt", "/srv", "/tmp"):
+        if not any(prefix.is_relative_to(folder) for prefix in prefixes):
+            assert prints(seen, f"ls -A {folder}") == "", folder
+
+
+@needs_bubblewrap
+def test_this_project_is_hidden_even_where_it_is_installed_beside_pytest(seen: Sandbox) -> None:
+    folders = " ".join(f"'{Path(bubblewrap.__file__).parents[2] / name}'" for name in ("steps", "workflows"))
+    assert prints(seen, f"ls -A {folders} 2>/dev/null | grep -v -e : -e '^$'") == ""
+    assert "No module named 'steps'" in prints(seen, "python -c 'import steps.datasets'")
+
+
+@needs_bubblewrap
+def test_the_system_cannot_be_written_but_the_rest_can(seen: Sandbox) -> None:
+    for path in ("/usr/x", "/etc/x", f"{sys.prefix}/x", "/proc/sys/kernel/x"):
+        assert "Read-only" in prints(seen, f"touch '{path}'") or path.startswith("/proc")
+    assert prints(seen, "cd / && touch /x /root/x /var/tmp/x /run/x /opt/x && echo written") == "written\n"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("setting", ["/proc/sys/kernel/core_pattern", "/proc/sys/vm/swappiness", "/proc/sysrq-trigger"])
+def test_the_kernels_settings_are_out_of_reach(seen: Sandbox, setting: str) -> None:
+    # Opened for appending, nothing written: where this fails, it does no harm.
+    assert prints(seen, f": >>{setting} && echo opened").endswith(
+        ("denied\n", "Read-only file system\n", "No such file or directory\n")
+    )
+
+
+@needs_bubblewrap
+def test_nothing_can_be_remounted(seen: Sandbox) -> None:
+    assert prints(seen, "mount -o remount,rw,bind /usr && echo remounted").count("remounted") == 0
+    assert prints(seen, "unshare -Ur mount -o remount,rw,bind /usr && echo remounted").count("remounted") == 0
+
+
+@needs_bubblewrap
+def test_the_hosts_secrets_are_empty(seen: Sandbox) -> None:
+    assert prints(seen, "cat /etc/shadow 2>/dev/null; ls -A /etc/ssh 2>/dev/null") == ""
+
+
+@needs_bubblewrap
+def test_the_first_process_can_be_neither_killed_nor_read(seen: Sandbox) -> None:
+    prints(seen, "kill -9 1; kill -STOP 1; kill -INT 1; kill -TERM 1; kill -CHLD 1; kill -9 -1")
+    assert "denied" in prints(seen, "cat /proc/1/environ")
+
+
+@needs_bubblewrap
+def test_a_namespace_that_is_denied_is_explained() -> None:
+    """A probe where user namespaces are used up: inside one that forbids more."""
+    if not bubblewrap._knows("--disable-userns"):
+        pytest.skip("this bubblewrap has no --disable-userns")
+    outer = ["bwrap", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-user", "--uid", "1000"]
+    script = "from steps.sandbox.bubblewrap import probe; print(probe())"
+    command = [*outer, "--disable-userns", sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False)
+    assert done.stdout.startswith("bubblewrap is installed but cannot make a namespace ("), done
+    assert "user namespaces" in done.stdout or "userns" in done.stdout
+
+
+def test_a_machine_without_bubblewrap_is_told_what_to_install(tmp_path: Path) -> None:
+    if sys.platform != "linux":
+        pytest.skip("needs Linux")
+    script = "from steps.sandbox.bubblewrap import probe; print(probe())"
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, cwd=root, check=True
+    )
+    assert done.stdout == (
+        "bubblewrap is not installed: install the package bubblewrap (it brings the command bwrap)\n"
+    )

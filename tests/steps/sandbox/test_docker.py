@@ -1,0 +1,213 @@
+"""Backend docker on a real engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker import DockerClient
+
+from steps.contracts.data import FailureClass
+from steps.errors import ConfigError, InfraError, ResourceError
+from steps.sandbox import open_backend
+from steps.sandbox.docker import DockerBackend
+from steps.sandbox.docker_engine import Patience, client
+from steps.sandbox.docker_sandbox import DockerSandbox
+from steps.sandbox.docker_strays import clean, probe, strays
+from steps.sandbox.protocol import Sandbox, SandboxRequest
+from tests.base_image import testbed_image as make_testbed_image
+from tests.paths import ROOT
+from tests.steps.sandbox.conformance import Conformance, run, says
+
+needs_engine = pytest.mark.docker
+
+LABELS = {"run": "r1", "instance": "i__1", "attempt": "1", "step": "solve"}
+
+
+class DockerLab:
+    confines_network = True
+    is_root = True
+    shortest_deadline_s = 3.0
+
+    def __init__(self, client: DockerClient, image: str) -> None:
+        self.client = client
+        self.image = image
+        self.backend = DockerBackend(client.api, patience=Patience(first_s=0.05, longest_s=0.5))
+        self.made: list[DockerSandbox] = []
+        bridge = client.networks.get("bridge").attrs["IPAM"]["Config"][0]
+        self.host: str | None = bridge.get("Gateway") or bridge["Subnet"].replace("0.0/16", "0.1")
+
+    def request(self, **options: Any) -> SandboxRequest:
+        wish = {"deadline_s": 120, "network": False, "labels": LABELS, "name": f"swe-argo-test-{time.monotonic_ns()}"}
+        return SandboxRequest(image=self.image, **{**wish, **options})
+
+    def make(self, **options: Any) -> DockerSandbox:
+        box = self.backend.create(self.request(**options))
+        self.made.append(box)
+        return box
+
+    def create(self, *, network: bool = False, deadline_s: float = 120) -> Sandbox:
+        return self.make(network=network, deadline_s=deadline_s)
+
+    def destroy(self, sandbox: Sandbox) -> None:
+        self.backend.destroy(sandbox)
+
+    def kill(self, sandbox: Sandbox) -> None:
+        assert isinstance(sandbox, DockerSandbox)
+        self.client.api.kill(sandbox.container)
+
+    def inspect(self, sandbox: DockerSandbox) -> dict[str, Any]:
+        return dict(self.client.api.inspect_container(sandbox.container))
+
+
+@pytest.fixture(scope="class")
+def lab(docker_client: DockerClient, checkout: Path) -> Iterator[DockerLab]:
+    lab = DockerLab(docker_client, make_testbed_image(docker_client, checkout))
+    yield lab
+    for box in lab.made:
+        lab.destroy(box)
+
+
+@needs_engine
+class TestDocker(Conformance):
+    pass
+
+
+@needs_engine
+class TestContainers:
+    def test_killing_every_process_is_a_result_and_not_the_end_of_the_machine(self, lab: DockerLab) -> None:
+        box = lab.make()
+        assert run(box, "kill -9 -1; echo never").exit_code == 137
+        assert says(box, "echo still here") == "still here\n"
+
+    def test_orphans_do_not_stay_as_zombies(self, lab: DockerLab) -> None:
+        box = lab.make()
+        says(box, "for i in $(seq 20); do (setsid sleep 0.05 &); done; sleep 0.5")
+        time.sleep(0.5)
+        assert says(box, "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z ' || :") == "0\n"
+
+    def test_running_out_of_memory_is_a_resource_error(self, lab: DockerLab) -> None:
+        box = lab.make(memory_mb=64)
+        with pytest.raises(ResourceError, match="64 MiB") as caught:
+            run(box, "python3 -c 'b = bytearray(300 << 20)' || echo it was killed")
+        assert caught.value.failure_class is FailureClass.OUT_OF_MEMORY
+
+    def test_limits_grow_with_the_resource_factor_up_to_what_the_engine_has(self, lab: DockerLab) -> None:
+        box = lab.make(memory_mb=128, cpus=0.5, resource_factor=2.0)
+        host = lab.inspect(box)["HostConfig"]
+        assert (host["Memory"], host["NanoCpus"]) == (256 << 20, 10**9)
+        assert (box.machine.memory_mb, box.machine.cpus, box.machine.resource_factor) == (256, 1.0, 2.0)
+        cores = lab.client.info()["NCPU"]
+        assert lab.make(cpus=cores * 100.0).machine.cpus == cores
+
+    def test_without_wishes_there_are_no_limits_but_no_network_either(self, lab: DockerLab) -> None:
+        box = lab.make()
+        host = lab.inspect(box)["HostConfig"]
+        assert (host["Memory"], host["NanoCpus"], host["NetworkMode"]) == (0, 0, "none")
+        assert not host["Privileged"]
+        assert not host["CapAdd"]
+        assert says(box, "ls /sys/class/net") == "lo\n"
+        assert (box.machine.backend, box.machine.isolation, box.machine.network) == ("docker", "container", False)
+        assert (box.machine.image_digest or "").startswith("sha256:")
+
+    def test_a_container_says_whose_it_is_and_until_when(self, lab: DockerLab) -> None:
+        labels = lab.inspect(lab.make(deadline_s=100))["Config"]["Labels"]
+        assert {key: labels[f"swe-argo/{key}"] for key in LABELS} == LABELS
+        assert labels["swe-argo"] == "sandbox"
+        assert abs(int(labels["swe-argo/deadline"]) - time.time() - 100) < 5
+
+    def test_a_name_left_by_a_lost_answer_is_taken_over(self, lab: DockerLab) -> None:
+        first = lab.make(name="swe-argo-test-lost-answer")
+        second = lab.make(name="swe-argo-test-lost-answer")
+        assert first.container != second.container
+        assert says(second, "echo new") == "new\n"
+        with pytest.raises(InfraError, match="was removed"):
+            run(first, "true")
+
+    def test_a_name_of_somebody_else_is_left_alone(self, lab: DockerLab) -> None:
+        other = lab.make(name="swe-argo-test-taken", labels={**LABELS, "run": "another"})
+        with pytest.raises(InfraError, match="swe-argo-test-taken is taken") as caught:
+            lab.make(name="swe-argo-test-taken")
+        assert caught.value.failure_class is FailureClass.SANDBOX_CREATE
+        assert says(other, "echo unharmed") == "unharmed\n"
+
+    def test_a_limit_that_the_engine_refuses_is_a_wrong_request(self, lab: DockerLab) -> None:
+        with pytest.raises(ConfigError, match="memory limit"):
+            lab.make(memory_mb=1)
+
+    def test_an_image_without_a_shell_leaves_no_container(self, lab: DockerLab) -> None:
+        lab.client.api.import_image_from_data(_empty_tar(), repository="swe-argo-test-empty", tag="1")
+        backend, name = lab.backend, "swe-argo-test-no-shell"
+        with pytest.raises(ConfigError, match="/bin/sh"):
+            backend.create(SandboxRequest(name, "swe-argo-test-empty:1", deadline_s=60, network=False))
+        assert lab.client.api.containers(all=True, filters={"name": name}) == []
+
+
+@needs_engine
+class TestStrays:
+    def test_a_container_whose_deadline_passed_is_a_stray(self, lab: DockerLab) -> None:
+        box, fresh = lab.make(deadline_s=1), lab.make()
+        time.sleep(2.2)
+        found = strays(lab.client.api)
+        assert box.name in found
+        assert fresh.name not in found
+        assert clean([box.name], lab.client.api) == [box.name]
+        assert box.name not in strays(lab.client.api)
+
+    def test_a_container_whose_owner_is_dead_is_a_stray(self, lab: DockerLab, docker_host: None) -> None:
+        script = (
+            "from steps.sandbox import open_backend\n"
+            "from steps.sandbox.protocol import SandboxRequest\n"
+            f"open_backend('docker').create(SandboxRequest('swe-argo-test-orphan', {lab.image!r}, 600, False))"
+        )
+        subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+        assert "swe-argo-test-orphan" in strays(lab.client.api)
+        assert clean(["swe-argo-test-orphan"], lab.client.api) == ["swe-argo-test-orphan"]
+
+    def test_containers_of_others_are_never_strays_nor_removed(self, lab: DockerLab) -> None:
+        other = lab.client.containers.create(lab.image, ["true"], name="swe-argo-test-other", labels={"a": "b"})
+        try:
+            assert "swe-argo-test-other" not in strays(lab.client.api)
+            assert clean(["swe-argo-test-other"], lab.client.api) == []
+            other.reload()
+        finally:
+            other.remove(force=True)
+
+    def test_the_engine_tells_about_itself(self, docker_host: None, lab: DockerLab) -> None:
+        found = probe()
+        assert found.why_not == ""
+        assert found.version == lab.client.version()["Version"]
+        assert found.storage_driver
+        assert found.cpus > 0
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("unix:///no/such/docker.sock", "unix:///no/such/docker.sock (no such file or directory)"),
+        ("tcp://127.0.0.1:9", "tcp://127.0.0.1:9"),
+        ("carrier-pigeon://x", "carrier-pigeon"),
+    ],
+)
+def test_without_an_engine_one_line_says_what_was_tried_and_what_to_do(
+    host: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host)
+    client.cache_clear()
+    with pytest.raises(ConfigError) as caught:
+        client()
+    assert said in str(caught.value)
+    assert "--backend local" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert probe().why_not == caught.value.reason
+    with pytest.raises(InfraError, match="no Docker engine answers"):  # plan found one: it went away under the run
+        open_backend("docker")
+
+
+def _empty_tar() -> bytes:
+    return bytes(10240)

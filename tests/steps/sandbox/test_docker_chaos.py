@@ -1,0 +1,112 @@
+"""A Docker engine that dies, hangs and comes back under a sandbox."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import docker
+import pytest
+
+from steps.contracts.data import FailureClass
+from steps.errors import InfraError
+from steps.sandbox.docker import DockerBackend
+from steps.sandbox.docker_engine import Patience
+from steps.sandbox.docker_sandbox import DockerSandbox
+from steps.sandbox.protocol import SandboxRequest
+from tests.base_image import smallest_layer
+from tests.docker_engine import Engine, NoEngineError
+
+# The SDK does not close the socket of a connection that was refused.
+pytestmark = [pytest.mark.docker, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+
+IMAGE = "swe-argo-test-tiny:1"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    """An engine of its own, which may be broken."""
+    engine = Engine(Path(tempfile.mkdtemp(prefix="swe-argo-dk-")), bridge=False)
+    try:
+        engine.start()
+    except NoEngineError as reason:
+        pytest.skip(f"no Docker engine to break: {reason}")
+    with closing(docker.DockerClient(engine.host)) as client:
+        client.api.import_image_from_data(smallest_layer(), repository="swe-argo-test-tiny", tag="1")
+    yield engine
+    engine.remove()
+
+
+@pytest.fixture
+def backend(engine: Engine) -> Iterator[DockerBackend]:
+    if engine.pid is None:
+        engine.start()
+    with closing(docker.DockerClient(engine.host, timeout=2)) as client:
+        yield DockerBackend(client.api, patience=Patience(attempts=3, first_s=0.1, longest_s=0.5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture
+def box(backend: DockerBackend) -> DockerSandbox:
+    name = f"swe-argo-test-chaos-{time.monotonic_ns()}"
+    return backend.create(SandboxRequest(name, IMAGE, deadline_s=120, network=False, labels={"run": "chaos"}))
+
+
+def lost(box: DockerSandbox, command: str, within_s: float) -> InfraError:
+    started = time.monotonic()
+    with pytest.raises(InfraError) as caught:
+        box.exec(command, timeout_s=60)
+    assert time.monotonic() - started < within_s
+    return caught.value
+
+
+def test_an_engine_killed_under_a_command_is_an_infra_error(
+    engine: Engine, backend: DockerBackend, box: DockerSandbox
+) -> None:
+    threading.Timer(0.5, engine.kill).start()
+    error = lost(box, "sleep 60", within_s=10)
+    assert error.failure_class is FailureClass.EXEC
+    assert "stopped answering" in error.reason
+    with pytest.raises(InfraError):
+        backend.destroy(box)
+    engine.start()
+    assert lost(box, "true", within_s=10).failure_class is FailureClass.SANDBOX_LOST
+    backend.destroy(box)
+    backend.destroy(box)
+
+
+def test_an_engine_that_hangs_is_an_infra_error(engine: Engine, backend: DockerBackend, box: DockerSandbox) -> None:
+    pid = engine.pid
+    assert pid is not None
+    threading.Timer(0.5, os.kill, [pid, signal.SIGSTOP]).start()
+    try:
+        assert lost(box, "sleep 60", within_s=45).failure_class is FailureClass.EXEC
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert box.exec("echo back", timeout_s=10).stdout == b"back\n"
+    backend.destroy(box)
+
+
+def test_a_short_hang_loses_nothing(engine: Engine, backend: DockerBackend, box: DockerSandbox) -> None:
+    pid = engine.pid
+    assert pid is not None
+    threading.Timer(0.3, os.kill, [pid, signal.SIGSTOP]).start()
+    threading.Timer(1.5, os.kill, [pid, signal.SIGCONT]).start()
+    result = box.exec("echo a; sleep 1; echo b; exit 5", timeout_s=20)
+    assert (result.exit_code, result.stdout) == (5, b"a\nb\n")
+    backend.destroy(box)
+
+
+def test_a_container_removed_by_somebody_is_an_infra_error(backend: DockerBackend, box: DockerSandbox) -> None:
+    threading.Timer(0.5, backend.destroy, [box]).start()
+    assert lost(box, "sleep 60", within_s=10).failure_class is FailureClass.SANDBOX_LOST

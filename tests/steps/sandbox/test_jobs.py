@@ -1,0 +1,189 @@
+"""Detached jobs over a transport that runs a real shell, and over one that drops connections."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.data import FailureClass
+from steps.errors import InfraError, ResourceError
+from steps.sandbox.jobs import Job, JobResult, Jobs, Tempo
+from steps.sandbox.transfer import read_file, write_file
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="jobs run in sandboxes, which are Linux")
+
+
+def shell(script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
+    done = subprocess.run(["/bin/sh", "-c", script], input=stdin, stdout=subprocess.PIPE, check=False)
+    return done.returncode, done.stdout
+
+
+class Dropping:
+    """A transport whose connections drop before or after the script ran, repeated as a transport must."""
+
+    def __init__(self, seed: int, rate: float) -> None:
+        self.random = random.Random(seed)
+        self.rate = rate
+        self.dropped = 0
+
+    def __call__(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
+        while True:
+            if self.random.random() < self.rate:
+                self.dropped += 1
+                continue
+            code, out = shell(script, stdin, wait_s=wait_s)
+            if self.random.random() < self.rate:
+                self.dropped += 1
+                if self.random.random() < 0.5:
+                    return code, out[: self.random.randrange(len(out) + 1)]  # cut, without anybody noticing
+                continue
+            return code, out
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Jobs:
+    return Jobs(shell, root=str(tmp_path / "jobs"))
+
+
+def go(jobs: Jobs, command: str, timeout_s: float = 20, merge: bool = False, limit: int = 64 << 20) -> JobResult:
+    return jobs.run(Job(command, timeout_s, "/", merge=merge, max_output_bytes=limit))
+
+
+def test_a_command_of_124_is_not_a_timeout(jobs: Jobs) -> None:
+    result = go(jobs, "echo out; echo err >&2; exit 124")
+    assert (result.exit_code, result.timed_out, result.stdout, result.stderr) == (124, False, b"out\n", b"err\n")
+
+
+def test_a_command_killed_by_the_signal_of_timeouts_is_not_a_timeout(jobs: Jobs) -> None:
+    assert (go(jobs, "kill -9 0").exit_code, go(jobs, "kill -9 0").timed_out) == (137, False)
+
+
+def test_a_timeout_ends_what_left_the_process_group_but_not_the_session(jobs: Jobs, tmp_path: Path) -> None:
+    beat = tmp_path / "beat"
+    result = go(jobs, f"set -m; (while :; do echo x >>{beat}; sleep 0.05; done) & set +m; sleep 30", 0.5)
+    assert result.timed_out
+    size = beat.stat().st_size
+    assert size > 0
+    time.sleep(0.3)
+    assert beat.stat().st_size == size
+
+
+def test_a_command_may_end_in_its_own_way_at_its_timeout(jobs: Jobs) -> None:
+    result = go(jobs, "trap 'echo goodbye; exit 0' TERM; while :; do sleep 0.05; done", 0.4)
+    assert (result.timed_out, result.exit_code, result.stdout) == (True, None, b"goodbye\n")
+
+
+def test_output_of_a_child_left_behind_does_not_follow_the_end(jobs: Jobs) -> None:
+    result = go(jobs, "(sleep 0.5; echo late) & echo in time")
+    assert (result.stdout, result.truncated) == (b"in time\n", False)
+    assert result.seconds < 0.5
+
+
+def test_output_that_is_exactly_the_limit_is_whole_and_one_byte_more_is_not(jobs: Jobs) -> None:
+    for merge in (False, True):
+        exact = go(jobs, "printf 0123456789", merge=merge, limit=10)
+        assert (exact.stdout, exact.truncated) == (b"0123456789", False)
+        more = go(jobs, "printf 0123456789a", merge=merge, limit=10)
+        assert (more.stdout, more.truncated) == (b"0123456789", True)
+
+
+def test_a_missing_working_directory_is_a_result_that_says_so(jobs: Jobs) -> None:
+    result = jobs.run(Job("true", 5, "/no/such/folder"))
+    assert result.exit_code == 126
+    assert b"/no/such/folder" in result.stderr
+
+
+def test_the_environment_of_a_command_does_not_disturb_its_start(jobs: Jobs) -> None:
+    result = jobs.run(Job('echo "$PATH $d"', 5, "/", {"PATH": "/nowhere", "d": "x"}))
+    assert (result.exit_code, result.stdout) == (0, b"/nowhere x\n")
+
+
+def test_a_job_whose_supervisor_is_killed_is_said_to_be_lost(jobs: Jobs, tmp_path: Path) -> None:
+    result = go(jobs, f"echo partial; sleep 0.3; kill -9 $(cat {tmp_path}/jobs/*/pid); sleep 5")
+    assert (result.lost, result.exit_code, result.stdout) == (True, None, b"partial\n")
+    assert result.seconds < 4
+
+
+def test_the_folders_of_finished_jobs_do_not_pile_up(jobs: Jobs, tmp_path: Path) -> None:
+    for _ in range(4):
+        go(jobs, "true")
+    assert len(list((tmp_path / "jobs").iterdir())) == 1
+
+
+def test_a_machine_without_a_writable_folder_is_an_infra_error() -> None:
+    jobs = Jobs(shell, root="/proc/nowhere", tempo=Tempo(start_wait_s=0, attempts=2))
+    with pytest.raises(InfraError, match="does not run commands") as caught:
+        go(jobs, "true")
+    assert caught.value.failure_class is FailureClass.EXEC
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_dropped_connections_neither_repeat_nor_lose_a_command(tmp_path: Path, seed: int) -> None:
+    transport = Dropping(seed, 0.3)
+    tempo = Tempo(start_wait_s=0.05, poll_wait_s=0.1, chunk_bytes=20_000, attempts=20)
+    jobs = Jobs(transport, root=str(tmp_path / "jobs"), tempo=tempo)
+    result = go(jobs, f"echo started >>{tmp_path}/starts; seq 50000; sleep 0.3; echo end >&2; exit 3")
+    assert (tmp_path / "starts").read_text() == "started\n"
+    assert result.stdout == "".join(f"{i}\n" for i in range(1, 50001)).encode()
+    assert (result.stderr, result.exit_code, result.truncated) == (b"end\n", 3, False)
+    assert transport.dropped > 5
+
+
+def test_dropped_connections_do_not_harm_files(tmp_path: Path) -> None:
+    transport = Dropping(7, 0.2)
+    data = hashlib.shake_256(b"seed").digest(300_000)
+    target = tmp_path / "new" / "file"
+    write_file(transport, str(target), data, piece_bytes=40_000)
+    assert target.read_bytes() == data
+    assert list(target.parent.iterdir()) == [target]
+    assert transport.dropped > 2
+
+
+def test_a_file_that_is_written_again_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
+    script, link = tmp_path / "script", tmp_path / "link"
+    script.write_text("old")
+    script.chmod(0o755)
+    link.symlink_to("script")
+    write_file(shell, str(link), b"new")
+    assert script.read_bytes() == b"new"
+    assert script.stat().st_mode & 0o777 == 0o755
+    assert link.is_symlink()
+
+
+def test_a_path_that_cannot_be_written_is_the_callers_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(IsADirectoryError):
+        write_file(shell, str(tmp_path), b"")
+    with pytest.raises(NotADirectoryError):
+        write_file(shell, str(tmp_path / "file" / "below"), b"")
+    with pytest.raises(PermissionError):
+        write_file(shell, "/proc/uptime", b"")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.getuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], check=False).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    yield tmp_path
+    subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_full_disk_is_a_resource_error(small_disk: Path) -> None:
+    with pytest.raises(ResourceError) as caught:
+        write_file(shell, str(small_disk / "file"), b"x" * (2 << 20))
+    assert caught.value.failure_class is FailureClass.OUT_OF_DISK
+
+
+def test_a_file_is_read_in_pieces(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"0123456789" * 1000)
+    assert read_file(shell, str(tmp_path / "file"), piece_bytes=999) == b"0123456789" * 1000

@@ -1,0 +1,175 @@
+"""Backend ``local`` both ways: in namespaces, and with paths translated."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.data import FailureClass
+from steps.errors import ConfigError
+from steps.sandbox import bubblewrap
+from steps.sandbox.local import LocalBackend, LocalSandbox
+from steps.sandbox.protocol import Sandbox, SandboxRequest
+from tests.steps.sandbox.conformance import Conformance
+
+needs_bubblewrap = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
+
+
+class LocalLab:
+    host = "127.0.0.1"
+    shortest_deadline_s = 1.0
+
+    def __init__(self, images: Path, *, isolated: bool) -> None:
+        self.images = images
+        self.backend = LocalBackend(isolated=isolated)
+        self.confines_network = isolated
+        self.is_root = isolated or os.geteuid() == 0
+        self.made: list[LocalSandbox] = []
+        self._numbers = count()
+
+    def create(self, *, network: bool = False, deadline_s: float = 120, isolated: bool = False) -> LocalSandbox:
+        request = SandboxRequest(
+            name=f"test-{next(self._numbers)}",
+            image="test/image:1",
+            deadline_s=deadline_s,
+            network=network,
+            local_images=str(self.images),
+            isolated=isolated,
+        )
+        made = self.backend.create(request)
+        assert isinstance(made, LocalSandbox)
+        self.made.append(made)
+        return made
+
+    def destroy(self, sandbox: Sandbox) -> None:
+        self.backend.destroy(sandbox)
+
+    def kill(self, sandbox: Sandbox) -> None:
+        assert isinstance(sandbox, LocalSandbox)
+        os.kill(sandbox.channel.pid, signal.SIGKILL)
+
+
+def open_lab(folder: Path, checkout: Path, *, isolated: bool) -> Iterator[LocalLab]:
+    shutil.copytree(checkout, folder / "test__image:1" / "testbed")
+    lab = LocalLab(folder, isolated=isolated)
+    yield lab
+    for sandbox in lab.made:
+        lab.destroy(sandbox)
+        assert not sandbox.root.exists()
+
+
+@pytest.fixture(scope="module")
+def namespaces(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Iterator[LocalLab]:
+    yield from open_lab(tmp_path_factory.mktemp("images"), checkout, isolated=True)
+
+
+@pytest.fixture(scope="module")
+def translated(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Iterator[LocalLab]:
+    yield from open_lab(tmp_path_factory.mktemp("images"), checkout, isolated=False)
+
+
+@needs_bubblewrap
+class TestLocalInNamespaces(Conformance):
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def lab(namespaces: LocalLab) -> LocalLab:
+        return namespaces
+
+
+class TestLocalTranslated(Conformance):
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def lab(translated: LocalLab) -> LocalLab:
+        return translated
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_destroying_ends_what_was_left_running(translated: LocalLab) -> None:
+    box = translated.create()
+    box.exec("setsid -f sleep 300; (sleep 300 & echo $! >pids); pgrep -n -f 'sleep 300' >>pids", timeout_s=5)
+    pids = [int(line) for line in box.read("/testbed/pids").split()]
+    assert len(pids) == 2
+    assert all(lives(pid) for pid in pids)
+    translated.destroy(box)
+    assert not any(lives(pid) for pid in pids)
+
+
+def test_destroying_ends_what_outlived_a_killed_supervisor(translated: LocalLab) -> None:
+    box = translated.create()
+    box.exec("sleep 300 & echo $! >pid", timeout_s=5)
+    pid = int(box.read("/testbed/pid"))
+    translated.kill(box)
+    time.sleep(0.1)
+    assert lives(pid)
+    translated.destroy(box)
+    time.sleep(0.1)
+    assert not lives(pid)
+
+
+def test_agents_are_refused_on_an_unisolated_host(translated: LocalLab) -> None:
+    with pytest.raises(ConfigError, match=r"install bubblewrap, use --backend docker, or say --allow-host"):
+        translated.create(isolated=True)
+
+
+@needs_bubblewrap
+def test_agents_are_let_into_namespaces(namespaces: LocalLab) -> None:
+    machine = namespaces.create(isolated=True).machine
+    assert (machine.isolation, machine.network) == ("bubblewrap", False)
+
+
+def test_the_machine_says_what_was_not_confined(translated: LocalLab) -> None:
+    machine = translated.create(network=False).machine
+    assert (machine.backend, machine.isolation, machine.network) == ("local", "none", True)
+    assert machine.image_digest is None
+
+
+def test_the_digest_is_what_lies_beside_the_checkout(tmp_path: Path, checkout: Path) -> None:
+    shutil.copytree(checkout, tmp_path / "img" / "testbed")
+    (tmp_path / "img" / "digest").write_text("sha256:abc\n")
+    backend = LocalBackend(isolated=False)
+    box = backend.create(SandboxRequest("n", "img", 20, network=True, local_images=str(tmp_path)))
+    backend.destroy(box)
+    assert box.machine.image_digest == "sha256:abc"
+
+
+def test_an_image_that_is_not_there_is_named_with_its_folder(tmp_path: Path) -> None:
+    request = SandboxRequest("n", "swebench/x:latest", 20, network=True, local_images=str(tmp_path))
+    with pytest.raises(ConfigError, match=rf"{tmp_path}/swebench__x:latest/testbed.*--backend docker") as caught:
+        LocalBackend(isolated=False).create(request)
+    assert caught.value.failure_class is FailureClass.IMAGE_MISSING
+
+
+def test_the_image_is_left_as_it_was(translated: LocalLab) -> None:
+    box = translated.create()
+    box.exec("echo changed >hello.txt; rm -rf .git", timeout_s=5)
+    image = translated.images / "test__image:1" / "testbed"
+    assert (image / "hello.txt").read_text() == "hello\n"
+    assert (image / ".git").is_dir()
+
+
+def test_folders_nobody_may_enter_are_removed_all_the_same(translated: LocalLab) -> None:
+    box = translated.create()
+    box.exec("mkdir -p a/b; touch a/b/c; ln -s / a/link; chmod 0 a/b a", timeout_s=5)
+    translated.destroy(box)
+    assert not box.root.exists()
+
+
+@pytest.mark.parametrize("lab", [pytest.param("namespaces", marks=needs_bubblewrap), "translated"])
+def test_the_interpreter_and_its_pytest_are_at_hand(lab: str, request: pytest.FixtureRequest) -> None:
+    box: LocalSandbox = request.getfixturevalue(lab).create()
+    box.write("/testbed/test_it.py", b"def test_it():\n    assert __file__ == '/testbed/test_it.py'\n")
+    result = box.exec("python -m pytest -q -p no:cacheprovider test_it.py", timeout_s=60, merge=True)
+    assert b"1 passed" in result.stdout, result
