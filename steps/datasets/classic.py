@@ -1,0 +1,95 @@
+"""Classic rows: those from before swebench 5, without image, eval_script, log_parser and eval_type."""
+
+from __future__ import annotations
+
+from steps.contracts.images import swebench_image
+from steps.datasets import names, parsers
+from steps.datasets.rows import NEW_COLUMNS, TEST_LISTS, Row, missing_columns
+from steps.errors import ConfigError
+
+_SHOWN = 20
+
+
+def is_classic(row: Row) -> bool:
+    """Whether a row lacks any column that swebench 5 needs to run it."""
+    return bool(missing_columns(row))
+
+
+def refuse(rows: list[Row], name: str) -> None:
+    """Raise ConfigError naming the missing columns and the dataset that has them, where any row is classic."""
+    lacking = [row for row in rows if is_classic(row)]
+    if not lacking:
+        return
+    columns = [column for column in NEW_COLUMNS if any(column in missing_columns(row) for row in lacking)]
+    there = {column for row in lacking for column, value in row.items() if value}
+    raise ConfigError(
+        f"{name}: {len(lacking)} of {len(rows)} rows are classic and lack {', '.join(columns)}; "
+        f"join them by id with a swebench 5 dataset: --answers {names.guess_answers(name, there)}",
+        field="dataset",
+    )
+
+
+def join(rows: list[Row], answers: list[Row], source: str) -> tuple[list[Row], list[str]]:
+    """Rows with the four columns and the labels of the swebench 5 row of the same id, and what to tell of it.
+
+    The labels too, because those of old rows can be wrong: with the classic ones the gold patches of
+    django__django-10097 and astropy__astropy-7606 fail. Rows that are not classic stay as they are.
+    Raises ConfigError when an id is not in ``answers``, is classic there as well, or has another base commit.
+    """
+    known = {row["instance_id"]: row for row in answers}
+    classic = [row for row in rows if is_classic(row)]
+    _check(classic, known, source)
+    joined: list[Row] = []
+    relabelled: list[str] = []
+    for row in rows:
+        if not is_classic(row):
+            joined.append(row)
+            continue
+        other = known[row["instance_id"]]
+        if any(sorted(row[tests]) != sorted(other[tests]) for tests in TEST_LISTS):
+            relabelled.append(row["instance_id"])
+        joined.append({**row, **{column: other[column] for column in (*NEW_COLUMNS, *TEST_LISTS)}})
+    notices = [f"{len(classic)} classic rows are joined with {source}"]
+    if not classic:
+        notices = [f"answers: no row is classic, so {source} is not used"]
+    if relabelled:
+        notices.append(f"the test labels of {len(relabelled)} rows differ, {source} decides: {_some(relabelled)}")
+    return joined, notices
+
+
+def grading_row(row: Row) -> Row:
+    """Enough of a classic row to grade a saved log of it: image by the naming rule, log_parser and eval_type by
+    swebench's own tables of repositories; its eval_script stays empty. Other rows are returned as they are.
+
+    Raises ConfigError for a repository that swebench knows no parser of.
+    """
+    if not is_classic(row):
+        return row
+    parser = row["log_parser"] or parsers.of_repo(row["repo"])
+    if parser is None:
+        raise ConfigError(
+            f"{row['instance_id']} has no log_parser, and swebench {parsers.VERSION} knows none of {row['repo']}",
+            field="dataset",
+        )
+    return {
+        **row,
+        "image": row["image"] or swebench_image(row["instance_id"]),
+        "log_parser": parser,
+        "eval_type": row["eval_type"] or parsers.eval_type_of_repo(row["repo"]),
+    }
+
+
+def _check(rows: list[Row], known: dict[str, Row], source: str) -> None:
+    absent = [row["instance_id"] for row in rows if row["instance_id"] not in known]
+    if absent:
+        raise ConfigError(f"{source} lacks {len(absent)} of {len(rows)} ids: {_some(absent)}", field="answers")
+    lacking = [row["instance_id"] for row in rows if is_classic(known[row["instance_id"]])]
+    if lacking:
+        raise ConfigError(f"{source} is classic itself: no {', '.join(NEW_COLUMNS)}: {_some(lacking)}", field="answers")
+    moved = [row["instance_id"] for row in rows if known[row["instance_id"]]["base_commit"] != row["base_commit"]]
+    if moved:
+        raise ConfigError(f"{source} has other base commits of {_some(moved)}", field="answers")
+
+
+def _some(ids: list[str]) -> str:
+    return ", ".join(ids[:_SHOWN]) + (f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else "")

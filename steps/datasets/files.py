@@ -1,0 +1,107 @@
+"""Rows from files of this machine: parquet, JSON, JSON Lines, and the folders that swebench and ``datasets`` make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steps.datasets.records import Found, read_json, read_jsonl
+from steps.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+SUFFIXES = (".parquet", ".json", ".jsonl")
+_FIELD = "dataset"
+
+
+def read_file(path: Path) -> list[Found]:
+    """The rows of one .parquet, .json (a list) or .jsonl file, whatever split they are of. Raises ConfigError."""
+    suffix = path.suffix.lower()
+    if suffix == ".jsonl":
+        return read_jsonl(path, _FIELD)
+    if suffix == ".parquet":
+        return _numbered(path.name, _parquet(path).to_pylist())
+    rows = read_json(path, _FIELD)
+    if not isinstance(rows, list):
+        raise ConfigError(f"{path.name}: not a list of rows", field=_FIELD)
+    return _numbered(path.name, rows)
+
+
+def read_folder(folder: Path, split: str) -> list[Found]:
+    """The rows of ``split`` in a folder with ``<split>.parquet`` (or .jsonl, .json, or a hub's
+    ``[data/]<split>-00000-of-00001.parquet``) or in one that ``save_to_disk`` made. Raises ConfigError."""
+    if (folder / "state.json").is_file():  # a single Dataset: it has no splits
+        return _numbered(folder.name, _saved(folder).to_pylist())
+    splits = _splits(folder)
+    if not splits:
+        raise ConfigError(f"{folder} holds no dataset: no <split>.parquet, no save_to_disk, no sweb.yaml", field=_FIELD)
+    if split not in splits:
+        raise ConfigError(f"{folder} has no split {split!r}; it has {', '.join(sorted(splits))}", field="split")
+    found: list[Found] = []
+    for path in splits[split]:
+        found += _numbered(f"{folder.name}/{split}", _saved(path).to_pylist()) if path.is_dir() else read_file(path)
+    return found
+
+
+def _splits(folder: Path) -> dict[str, list[Path]]:
+    saved = {path.parent.name: [path.parent] for path in folder.glob("*/state.json")}
+    if saved:
+        return saved
+    splits: dict[str, list[Path]] = {}
+    for place in (folder, folder / "data"):
+        for path in sorted(place.glob("*-*-of-*.parquet")):
+            splits.setdefault(path.name.rsplit("-", 3)[0], []).append(path)
+    for suffix in reversed(SUFFIXES):
+        splits |= {path.stem: [path] for path in folder.glob(f"*{suffix}") if "-of-" not in path.name}
+    for name in ("dataset_info", "dataset_dict", "dataset_infos"):  # what ``datasets`` writes beside its data
+        splits.pop(name, None)
+    return splits
+
+
+def _numbered(name: str, rows: Iterable[Any]) -> list[Found]:
+    return [Found(f"{name}, row {number}", row) for number, row in enumerate(rows, 1)]
+
+
+def _parquet(path: Path) -> pyarrow.Table:
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}", field=_FIELD)
+    pa = _pyarrow()
+    import pyarrow.parquet
+
+    try:
+        # Not read_table: it loads pyarrow.dataset, 0.2 s, and takes a folder called ``split=test`` for a column.
+        with pyarrow.parquet.ParquetFile(path) as file:
+            return file.read(use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise ConfigError(f"{path.name}: not a parquet file that can be read: {_line(error)}", field=_FIELD) from error
+
+
+def _saved(folder: Path) -> pyarrow.Table:
+    """The table of a ``Dataset.save_to_disk`` folder: state.json names its Arrow stream files."""
+    pa = _pyarrow()
+    state = read_json(folder / "state.json", _FIELD)
+    try:
+        names = [entry["filename"] for entry in state["_data_files"]]
+        tables = []
+        for name in names:
+            with pa.OSFile(str(folder / name)) as source, pa.ipc.open_stream(source) as stream:
+                tables.append(stream.read_all())
+        return pa.concat_tables(tables)
+    except (KeyError, TypeError, pa.ArrowException, OSError) as error:
+        raise ConfigError(f"{folder} is no whole save_to_disk folder: {_line(error)}", field=_FIELD) from error
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise ConfigError(
+            "parquet and save_to_disk need pyarrow: pip install 'swe-argo[report]', or give .jsonl", field=_FIELD
+        ) from None
+    return pyarrow
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,112 @@
+"""A dataset by name, whatever its form: normalised rows, and what exactly was read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from steps.datasets import classic, names
+from steps.datasets.files import SUFFIXES, read_file, read_folder
+from steps.datasets.hub import read_hub
+from steps.datasets.records import Found, local_path
+from steps.datasets.rows import Row, normalise
+from steps.datasets.task_repo import is_task_repo, read_task_repo
+from steps.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The rows of one split in the dataset's order; ``revision`` is the commit of a hub dataset.
+
+    ``by_id`` are further rows of a task repo, of other splits: only an id that is asked for reaches them.
+    """
+
+    name: str
+    split: str
+    revision: str | None
+    rows: list[Row]
+    notices: list[str]
+    by_id: list[Row] = field(default_factory=list)
+
+
+def load(
+    name: str, split: str, *, revision: str | None = None, answers: str | None = None, allow_classic: bool = False
+) -> Loaded:
+    """Every row of a dataset. ``name`` is any of names.FORMS, ``revision`` pins a hub dataset.
+
+    Classic rows are joined with the swebench 5 dataset ``answers`` (``<hub id>@<revision>`` pins it), else refused;
+    ``allow_classic`` keeps them as they are, for grading saved logs.
+    Raises ConfigError for anything wrong with the request or the rows, InfraError where a hub cannot be reached.
+    """
+    loaded = _load(name, split, revision)
+    if answers is not None:
+        rows, notices = classic.join(loaded.rows, *_answers(answers, split))
+        return Loaded(loaded.name, split, loaded.revision, rows, [*loaded.notices, *notices], loaded.by_id)
+    if not allow_classic:
+        classic.refuse(loaded.rows, loaded.name)
+    return loaded
+
+
+def _load(name: str, split: str, revision: str | None) -> Loaded:
+    known, commit, by_id = name, None, list[Found]()
+    path = local_path(name, "dataset")
+    if path.suffix.lower() in SUFFIXES:
+        found = read_file(path)
+    elif name.strip().lower() == names.MINI:
+        from steps.datasets.mini import TASK_REPO
+
+        known = names.MINI
+        found, by_id = read_task_repo(Path(TASK_REPO), split)
+    elif name.strip() and path.is_dir() and not _is_alias(name):
+        found, by_id = _folder(path, split)
+    elif (hub_id := names.hub_id(name)) is not None and not name.startswith("."):
+        known = hub_id
+        found, commit = read_hub(hub_id, split, revision)
+    else:
+        raise ConfigError(
+            f"unknown dataset {name!r}{names.did_you_mean(name)}: no such folder here, and no name of a dataset. "
+            f"It is {names.FORMS}",
+            field="dataset",
+        )
+    if revision is not None and commit is None:
+        raise ConfigError(f"only a dataset of a hub has revisions, {known} has none", field="revision")
+    rows = [normalise(value, where) for where, value in found]
+    rest = [normalise(value, where) for where, value in by_id]
+    if not rows:
+        raise ConfigError(f"{known} has no rows in split {split!r}", field="dataset")
+    _refuse_duplicates([*rows, *rest], known)
+    return Loaded(known, split, commit, rows, [], rest)
+
+
+def _is_alias(name: str) -> bool:
+    """Whether a name without a slash means a dataset of the hub, even where a folder here is called so."""
+    return "/" not in name and names.hub_id(name) is not None
+
+
+def _folder(path: Path, split: str) -> tuple[list[Found], list[Found]]:
+    if is_task_repo(path):
+        return read_task_repo(path, split)
+    return read_folder(path, split), []
+
+
+def _answers(name: str, split: str) -> tuple[list[Row], str]:
+    hub_id, at, revision = name.rpartition("@")
+    pinned = bool(at) and not local_path(name, "answers").exists()
+    try:
+        loaded = _load(hub_id if pinned else name, split, revision if pinned else None)
+    except ConfigError as error:
+        # The same messages, under the field that is to be changed.
+        raise ConfigError(error.reason.removeprefix(f"{error.field}: "), field="answers") from error
+    return [*loaded.rows, *loaded.by_id], f"{loaded.name}@{loaded.revision}" if loaded.revision else loaded.name
+
+
+def _refuse_duplicates(rows: list[Row], name: str) -> None:
+    twice = [each for each, times in Counter(row["instance_id"] for row in rows).items() if times > 1]
+    if twice:
+        raise ConfigError(f"{name} holds {len(twice)} ids more than once: {', '.join(sorted(twice))}", field="dataset")
+    folded = Counter(row["instance_id"].lower() for row in rows)
+    alike = sorted(row["instance_id"] for row in rows if folded[row["instance_id"].lower()] > 1)
+    if alike:
+        # Image names are lower case, and so are folders on some systems: such rows would share both.
+        raise ConfigError(f"{name} holds ids that differ in case only: {', '.join(alike)}", field="dataset")

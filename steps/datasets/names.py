@@ -1,0 +1,69 @@
+"""Names of the SWE-bench datasets: every spelling that their tools and guides use, and what to say to any other."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+MINI = "mini"
+
+FULL = "SWE-bench/SWE-bench"
+VERIFIED = "SWE-bench/SWE-bench_Verified"
+LITE = "SWE-bench/SWE-bench_Lite"
+MULTILINGUAL = "SWE-bench/SWE-bench_Multilingual"
+MULTIMODAL = "SWE-bench/SWE-bench_Multimodal"
+
+# swebench/cli/_datasets.py, swebench/harness/utils.py load_swebench_dataset, mini-swe-agent's DATASET_MAPPING, and the
+# ids that the datasets had before they moved to the organisation SWE-bench.
+_ALIASES = {
+    FULL: ("full", "swe-bench", "swebench", "swe_bench", "princeton-nlp/SWE-bench"),
+    VERIFIED: ("verified", "princeton-nlp/SWE-bench_Verified"),
+    LITE: (
+        "lite",
+        "swe-bench-lite",
+        "swebench-lite",
+        "swe_bench_lite",
+        "swe-bench_lite",
+        "princeton-nlp/SWE-bench_Lite",
+    ),
+    MULTILINGUAL: ("multilingual", "swe-bench/SWE-Bench_Multilingual"),
+    MULTIMODAL: ("multimodal", "princeton-nlp/SWE-bench_Multimodal"),
+    "SWE-bench/SWE-smith": ("smith",),
+    "R2E-Gym/SWE-Bench-Verified": (),
+    "R2E-Gym/SWE-Bench-Lite": (),
+    "MariusHobbhahn/swe-bench-verified-mini": (),
+}
+_HUB_IDS = {name.lower(): hub_id for hub_id, aliases in _ALIASES.items() for name in (hub_id, *aliases)}
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+
+FORMS = (
+    "mini, full, verified, lite, multilingual, multimodal, a hub id (owner/name), a .parquet, .json or .jsonl file, "
+    "a folder with <split>.parquet, a save_to_disk folder, or a swebench 5 task repo"
+)
+
+
+def hub_id(name: str) -> str | None:
+    """The hub id that ``name`` stands for, known names in any case; None when it can be none."""
+    return _HUB_IDS.get(name.strip().lower()) or (name if _HUB_ID.fullmatch(name) else None)
+
+
+def did_you_mean(name: str, known: list[str] | None = None) -> str:
+    """`` (did you mean X?)`` for a name close to a known one (by default a dataset's), else nothing."""
+    spelt = {each.lower(): each for each in known} if known is not None else {**_HUB_IDS, MINI: MINI}
+    close = difflib.get_close_matches(name.strip().lower(), spelt, n=2, cutoff=0.75)
+    found = [spelt[each] if known is not None or "/" in each else each for each in close]
+    return f" (did you mean {' or '.join(dict.fromkeys(found))}?)" if found else ""
+
+
+def guess_answers(name: str, columns: set[str]) -> str:
+    """The swebench 5 dataset that most likely holds the rows of a classic one.
+
+    By the name, else by the columns only one dataset has; the full set holds all of Verified and Lite.
+    """
+    known = hub_id(name) or name
+    for word, dataset in {"verified": VERIFIED, "lite": LITE, "multilingual": MULTILINGUAL}.items():
+        if word in known.lower():
+            return dataset
+    if "multimodal" in known.lower() or "image_assets" in columns:
+        return MULTIMODAL
+    return VERIFIED if "difficulty" in columns else FULL

@@ -1,0 +1,54 @@
+"""What swebench itself knows of repositories: its log parsers and how each repository's tests are judged."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from steps.datasets import harness
+
+VERSION = "5.0.2"
+_LANGUAGES = {
+    "python": "PY",
+    "javascript": "JS",
+    "c": "C",
+    "go": "GO",
+    "java": "JAVA",
+    "php": "PHP",
+    "ruby": "RUBY",
+    "rust": "RUST",
+}
+
+
+@cache
+def names() -> frozenset[str]:
+    """Every ``log_parser`` a row may name: the keys of swebench's PARSER_REGISTRY."""
+    return frozenset(harness.module("log_parsers").PARSER_REGISTRY)
+
+
+@cache
+def eval_types() -> frozenset[str]:
+    """Every ``eval_type`` a row may name."""
+    return frozenset(kind.value for kind in harness.module("constants").EvalType)
+
+
+def of_repo(repo: str) -> str | None:
+    """The ``log_parser`` of a repository's classic rows, or None where swebench knows none."""
+    return _by_repo().get(repo)
+
+
+def eval_type_of_repo(repo: str) -> str:
+    """The ``eval_type`` of a repository's classic rows (swebench's FAIL_ONLY_REPOS)."""
+    known = harness.module("constants")
+    return str((known.EvalType.FAIL_ONLY if repo in known.FAIL_ONLY_REPOS else known.EvalType.PASS_AND_FAIL).value)
+
+
+@cache
+def _by_repo() -> dict[str, str]:
+    # Several names can stand for one function (parse_log_sqlfluff is parse_log_pytest); any of them grades alike.
+    name_of = {function: name for name, function in reversed(harness.module("log_parsers").PARSER_REGISTRY.items())}
+    found: dict[str, str] = {}
+    for language, suffix in _LANGUAGES.items():
+        module = harness.module(f"log_parsers.{language}")
+        parsers = getattr(module, f"MAP_REPO_TO_PARSER_{suffix}")
+        found |= {repo: name_of[parser] for repo, parser in parsers.items() if parser in name_of}
+    return found

@@ -1,0 +1,122 @@
+"""Predictions: patches somebody made elsewhere, in the files that swebench and mini-swe-agent write."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steps.datasets.names import did_you_mean
+from steps.datasets.records import Found, local_path, read_json, read_jsonl
+from steps.errors import ConfigError
+
+_FIELD = "agent.predictions"
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """``patches``: instance id -> patch text, None or ``""`` where the agent gave none (both are data).
+
+    Bytes of a patch that are no UTF-8 are lone surrogates in the text (PEP 383); ``Patch.from_text`` gives them back.
+    """
+
+    model: str
+    patches: dict[str, str | None]
+    notices: list[str]
+
+
+def read(path: str | Path, known_ids: Collection[str], dataset_ids: Collection[str]) -> Predictions:
+    """The predictions of the selected instances (``known_ids``) among those of the whole dataset (``dataset_ids``).
+
+    A .jsonl file of one object a line, or a .json file that is a list or an object keyed by instance id. Of several
+    for one instance the last counts, and the first row names the model, as in swebench. Raises ConfigError.
+    """
+    path = local_path(str(path), _FIELD)
+    found = _rows(path)
+    if not found:
+        raise ConfigError(f"{path} holds no predictions", field=_FIELD)
+    ids = [_key(where, row, "instance_id") for where, row in found]
+    models = [_key(where, row, "model_name_or_path") for where, row in found]
+    patches = dict(zip(ids, (_patch(where, row) for where, row in found), strict=True))
+    _refuse_unknown(patches, dataset_ids, path)
+
+    known = set(known_ids)
+    selected = {each: patch for each, patch in patches.items() if each in known}
+    if not selected:
+        raise ConfigError(f"{path.name} has no prediction for any selected instance", field=_FIELD)
+    notices = []
+    if twice := sorted(each for each, times in Counter(ids).items() if times > 1):
+        notices.append(f"{path.name} has several predictions of {_some(twice)}: the last of each counts")
+    if beside := [each for each in patches if each not in selected]:
+        notices.append(f"{len(beside)} predictions of instances that are not selected are ignored: {_some(beside)}")
+    if others := sorted(set(models) - {models[0]}):
+        notices.append(f"{path.name} names several models: the first, {models[0]}, counts, not {_some(others)}")
+    return Predictions(models[0], selected, notices)
+
+
+def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    if str(path) == "gold":
+        raise ConfigError("'gold' is no file: --agent gold grades the reference patches", field=_FIELD)
+    suffix = path.suffix.lower()
+    if suffix == ".jsonl":
+        found = read_jsonl(path, _FIELD)
+    elif suffix == ".json":
+        found = _keyed_or_listed(path.name, read_json(path, _FIELD))
+    else:
+        raise ConfigError(f"{path} is neither .json nor .jsonl", field=_FIELD)
+    for where, row in found:
+        if not isinstance(row, dict):
+            raise ConfigError(f"{where}: not an object with instance_id and model_patch", field=_FIELD)
+    return [(where, row) for where, row in found]
+
+
+def _keyed_or_listed(name: str, value: Any) -> list[Found]:
+    if isinstance(value, list):
+        return [Found(f"{name}, row {number}", row) for number, row in enumerate(value, 1)]
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name}: neither a list of predictions nor an object keyed by instance id", field=_FIELD)
+    if "instance_id" in value and "model_patch" in value:  # one prediction, not a file of them
+        return [Found(f"{name}, row 1", value)]
+    return [Found(f"{name}, key {key!r}", _with_id(name, key, row)) for key, row in value.items()]
+
+
+def _with_id(name: str, key: str, row: Any) -> Any:
+    if not isinstance(row, dict):
+        return row
+    if row.get("instance_id", key) != key:
+        raise ConfigError(f"{name}, key {key!r}: instance_id is {row['instance_id']!r}", field=_FIELD)
+    return {**row, "instance_id": key}
+
+
+def _key(where: str, row: dict[str, Any], key: str) -> str:
+    value = row.get(key)
+    if value is None:
+        raise ConfigError(f"{where}: {key} is missing", field=_FIELD)
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"{where}: {key} is {value!r}, not a name", field=_FIELD)
+    return value
+
+
+def _patch(where: str, row: dict[str, Any]) -> str | None:
+    value = row.get("model_patch")
+    if value is not None and not isinstance(value, str):
+        raise ConfigError(f"{where}: model_patch is {type(value).__name__}, not text or null", field=_FIELD)
+    return value
+
+
+def _refuse_unknown(ids: Collection[str], dataset_ids: Collection[str], path: Path) -> None:
+    there = set(dataset_ids)
+    unknown = [each for each in ids if each not in there]
+    if unknown:
+        hint = did_you_mean(unknown[0], sorted(there)) if len(unknown) == 1 else ""
+        raise ConfigError(
+            f"{path.name} has predictions of {len(unknown)} ids outside the dataset: {', '.join(unknown)}{hint}",
+            field=_FIELD,
+        )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

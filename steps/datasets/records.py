@@ -1,0 +1,68 @@
+"""JSON and JSON Lines files as a list of values, each with the words that name its place."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from steps.errors import ConfigError
+
+
+class Found(NamedTuple):
+    """A value as it was read, and where: ``rows.jsonl, row 17`` (in .jsonl the line, so that an editor finds it)."""
+
+    where: str
+    value: Any
+
+
+def local_path(text: str, field: str) -> Path:
+    """``text`` as a path of this machine, ``~`` expanded. Raises ConfigError where it can be none."""
+    try:
+        path = Path(text).expanduser()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            path.lstat()
+    except (RuntimeError, OSError, ValueError) as error:  # ~nobody, a name that is too long, a NUL
+        raise ConfigError(f"{text!r} is no path: {error}", field=field) from None
+    return path
+
+
+def read_bytes(path: Path, field: str) -> bytes:
+    """A file's content. Raises ConfigError under ``field`` when it cannot be read."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {path}", field=field) from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}", field=field) from error
+
+
+def read_json(path: Path, field: str) -> Any:
+    """The value in a .json file. Raises ConfigError."""
+    return _value(read_bytes(path, field), path.name, field)
+
+
+def read_jsonl(path: Path, field: str) -> list[Found]:
+    """A value a line, blank lines skipped. Lines end at ``\\n`` only: U+2028 and form feeds belong to the text.
+
+    Raises ConfigError.
+    """
+    lines = _without_bom(read_bytes(path, field)).split(b"\n")
+    wheres = (f"{path.name}, row {number}" for number in range(1, len(lines) + 1))
+    return [Found(where, _value(line, where, field)) for where, line in zip(wheres, lines, strict=True) if line.strip()]
+
+
+def _without_bom(data: bytes) -> bytes:
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def _value(data: bytes, where: str, field: str) -> Any:
+    # Bytes that are no UTF-8 become lone surrogates (PEP 383), so that a patch can be written back byte for byte.
+    text = _without_bom(data).decode("utf-8", "surrogateescape")
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ConfigError(f"{where}: not JSON that can be read: nested too deeply", field=field) from None
+    except ValueError as error:
+        raise ConfigError(f"{where}: not JSON: {error}", field=field) from None

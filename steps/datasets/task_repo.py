@@ -1,0 +1,92 @@
+"""Rows from a swebench 5 task repo: ``sweb.yaml`` and a folder of files for each instance (swebench/task/repo.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from steps.datasets.records import Found, read_bytes, read_json
+from steps.errors import ConfigError
+
+CONFIG = "sweb.yaml"
+DEPRECATED = "deprecated"
+_FIELD = "dataset"
+_FILES = {
+    "patch": "gold.patch",
+    "test_patch": "test.patch",
+    "eval_script": "eval.sh",
+    "problem_statement": "problem_statement.md",
+}
+_HINTS = "hints.md"
+
+
+def is_task_repo(folder: Path) -> bool:
+    """Whether a folder is a task repo."""
+    return (folder / CONFIG).is_file()
+
+
+def read_task_repo(folder: Path, split: str) -> tuple[list[Found], list[Found]]:
+    """The rows of ``split`` in order of their ids, and all others: those are run only where an id names them, as in
+    swebench's load_instances (an instance can be repaired while it is ``deprecated``).
+
+    Raises ConfigError for an unknown or never published split and for a task that is not whole.
+    """
+    splits = _published(folder)
+    if split not in splits:
+        if split == DEPRECATED:
+            raise ConfigError(
+                f"split {DEPRECATED!r} is never published: name its instances with --instance and another split, "
+                f"of {', '.join(splits)}",
+                field="split",
+            )
+        raise ConfigError(f"{folder} has no split {split!r}; it has {', '.join(splits)}", field="split")
+    tasks = sorted(path.parent for path in (folder / "tasks").glob("*/task.yaml"))
+    found = [Found(f"tasks/{task.name}", _task(task)) for task in tasks]
+    return (
+        [row for row in found if row.value.get("split") == split],
+        [row for row in found if row.value.get("split") != split],
+    )
+
+
+def _published(folder: Path) -> list[str]:
+    config = _yaml(folder / CONFIG, CONFIG)
+    splits = config.get("splits", ["test"])
+    if not config.get("datasets"):
+        raise ConfigError(f"{folder / CONFIG} does not name any datasets", field=_FIELD)
+    if not isinstance(splits, list) or not all(isinstance(split, str) for split in splits):
+        raise ConfigError(f"{folder / CONFIG}: splits is not a list of names", field=_FIELD)
+    return splits
+
+
+def _task(folder: Path) -> dict[str, Any]:
+    where = f"tasks/{folder.name}"
+    row = _yaml(folder / "task.yaml", f"{where}/task.yaml")
+    if row.get("instance_id") != folder.name:
+        raise ConfigError(f"{where}/task.yaml: instance_id is {row.get('instance_id')!r}", field=_FIELD)
+    row |= {column: _text(folder / name, f"{where}/{name}") for column, name in _FILES.items()}
+    row["hints_text"] = _text(folder / _HINTS, f"{where}/{_HINTS}") if (folder / _HINTS).is_file() else ""
+    tests = read_json(folder / "tests.json", _FIELD)
+    if not isinstance(tests, dict):
+        raise ConfigError(f"{where}/tests.json: not an object of test lists", field=_FIELD)
+    return row | tests
+
+
+def _text(path: Path, where: str) -> str:
+    """The file's text; no newline is translated."""
+    try:
+        return read_bytes(path, _FIELD).decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{where}: not UTF-8 text (byte {error.start + 1})", field=_FIELD) from None
+
+
+def _yaml(path: Path, where: str) -> dict[str, Any]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        value = yaml.load(_text(path, where), Loader=loader)  # noqa: S506 - both loaders are safe ones
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where}: not YAML: {' '.join(str(error).split())}", field=_FIELD) from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: not a table of keys", field=_FIELD)
+    return value

@@ -1,0 +1,198 @@
+"""A hub on this machine: the part of the Hugging Face Hub's HTTP protocol by which a dataset repository is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+
+@dataclass
+class Repo:
+    """A dataset repository: branches and tags name commits, and a commit is files."""
+
+    commits: dict[str, dict[str, bytes]]
+    refs: dict[str, str]
+    error: tuple[int, str, str] | None = None
+    """status, X-Error-Code, X-Error-Message of every answer."""
+    broken: frozenset[str] = frozenset()
+    """Paths whose content is cut off in the middle, the connection closed."""
+
+
+@dataclass
+class Hub:
+    """What the server serves, and what it was asked."""
+
+    repos: dict[str, Repo] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+    endpoint: str = ""
+    refuses: str = ""
+    """Part of the paths that are answered with 403 (which the clients, unlike a 500, do not try again for 20 s)."""
+
+
+def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: object) -> None:
+            hub.requests.append(format % args)
+
+        def _send(self, status: int, body: bytes = b"", **headers: str) -> None:
+            self.send_response(status)
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            named.setdefault("Content-Length", str(len(body)))
+            for name, value in named.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def _json(self, value: object) -> None:
+            self._send(200, json.dumps(value).encode(), Content_Type="application/json")
+
+        def _error(self, status: int, code: str, message: str) -> None:
+            body = json.dumps({"error": message}).encode()
+            self._send(status, body, Content_Type="application/json", X_Error_Code=code, X_Error_Message=message)
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def do_POST(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            sent = self.rfile.read(length)
+            parts = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
+            if parts[:2] == ["api", "datasets"] and len(parts) == 6 and parts[4] == "paths-info":
+                found = self._commit("/".join(parts[2:4]), parts[5])
+                if found:
+                    asked = (
+                        json.loads(sent)["paths"]
+                        if "json" in self.headers.get("Content-Type", "")
+                        else parse_qs(sent.decode()).get("paths", [])
+                    )
+                    files = found[1]
+                    self._json(
+                        [_file(path, files[path]) for path in asked if path in files]
+                        + [_folder(path) for path in asked if any(name.startswith(f"{path}/") for name in files)]
+                    )
+                return
+            self._error(404, "", "no such page")
+
+        def _commit(self, repo_id: str, revision: str) -> tuple[str, dict[str, bytes]] | None:
+            repo = hub.repos.get(repo_id)
+            if repo is None:
+                self._error(401, "RepoNotFound", "Repository not found")
+                return None
+            if repo.error:
+                self._error(*repo.error)
+                return None
+            sha = repo.refs.get(revision, revision)
+            if sha not in repo.commits:
+                self._error(404, "RevisionNotFound", f"Invalid rev id: {revision}")
+                return None
+            return sha, repo.commits[sha]
+
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            if hub.refuses and hub.refuses in url.path:
+                self._error(403, "", "Forbidden")
+                return
+            parts = [unquote(part) for part in url.path.strip("/").split("/")]
+            if parts[:2] == ["api", "datasets"] and len(parts) >= 4:
+                self._api("/".join(parts[2:4]), parts[4:], parse_qs(url.query))
+            elif parts[0] == "datasets" and len(parts) >= 6 and parts[3] == "resolve":
+                self._resolve("/".join(parts[1:3]), parts[4], "/".join(parts[5:]))
+            else:
+                self._error(404, "", "no such page")
+
+        def _api(self, repo_id: str, rest: list[str], query: dict[str, list[str]]) -> None:
+            revision = rest[1] if len(rest) > 1 else "main"
+            found = self._commit(repo_id, revision)
+            if found is None:
+                return
+            sha, files = found
+            if not rest or rest[0] == "revision":
+                siblings = [{"rfilename": name} for name in sorted(files)]
+                self._json(
+                    {"_id": sha[:24], "id": repo_id, "sha": sha, "private": False, "siblings": siblings, "tags": []}
+                )
+            elif rest[0] == "tree":
+                self._tree(files, "/".join(rest[2:]), query.get("recursive", ["false"])[0].lower() == "true")
+            else:
+                self._error(404, "", "no such page")
+
+        def _tree(self, files: dict[str, bytes], under: str, recursive: bool) -> None:
+            prefix = f"{under}/" if under else ""
+            inside = sorted(name for name in files if name.startswith(prefix))
+            if under and not inside:
+                self._error(404, "EntryNotFound", f"{under} does not exist")
+                return
+            entries: dict[str, dict[str, object]] = {}
+            for name in inside:
+                steps = name.removeprefix(prefix).split("/")
+                for depth in range(1, len(steps) if recursive else min(len(steps), 2)):
+                    folder = prefix + "/".join(steps[:depth])
+                    entries.setdefault(folder, _folder(folder))
+                if recursive or len(steps) == 1:
+                    entries[name] = _file(name, files[name])
+            self._json(list(entries.values()))
+
+        def _resolve(self, repo_id: str, revision: str, path: str) -> None:
+            found = self._commit(repo_id, revision)
+            if found is None:
+                return
+            sha, files = found
+            if path not in files:
+                self._error(404, "EntryNotFound", "Entry not found")
+                return
+            body = files[path]
+            if path in hub.repos[repo_id].broken and self.command == "GET":
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("X-Repo-Commit", sha)
+                self.end_headers()
+                self.wfile.write(body[: len(body) // 2])
+                self.close_connection = True
+                return
+            headers = {"ETag": f'"{_oid(body)}"', "X_Repo_Commit": sha, "Accept_Ranges": "bytes"}
+            wanted = self.headers.get("Range")
+            if wanted and self.command == "GET":
+                first, _, last = wanted.removeprefix("bytes=").partition("-")
+                start, end = int(first or 0), min(int(last or len(body) - 1), len(body) - 1)
+                self._send(206, body[start : end + 1], Content_Range=f"bytes {start}-{end}/{len(body)}", **headers)
+            else:
+                self._send(200, body, **headers)
+
+    return Handler
+
+
+def _oid(body: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(body) + body, usedforsecurity=False).hexdigest()
+
+
+def _file(path: str, body: bytes) -> dict[str, object]:
+    return {"type": "file", "path": path, "size": len(body), "oid": _oid(body)}
+
+
+def _folder(path: str) -> dict[str, object]:
+    return {"type": "directory", "path": path, "size": 0, "oid": _oid(path.encode())}
+
+
+@contextmanager
+def serving(hub: Hub) -> Iterator[Hub]:
+    """Serve ``hub`` on a free port of this machine; its ``endpoint`` says where."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub))
+    server.daemon_threads = True
+    hub.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

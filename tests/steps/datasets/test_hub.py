@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from steps.datasets.load import load
+from steps.datasets.rows import digest
+from steps.errors import EXIT_CONFIG, EXIT_INFRA
+from tests.paths import DATA, ROOT, needs_data
+from tests.steps.datasets.hub_server import Hub, Repo, serving
+from tests.steps.datasets.made import classic, row
+
+pytest.importorskip("datasets", reason="needs the datasets library, the client of hub ids")
+
+OLD, NEW = "a" * 40, "b" * 40
+CARD = b"""---
+configs:
+- config_name: default
+  data_files:
+  - {split: dev, path: data/dev-*}
+  - {split: test, path: data/test-*}
+---
+# Rows
+"""
+# The libraries read their environment when they are imported, so each load is a process of its own.
+PROGRAM = """
+import json, sys
+from steps.datasets.load import load
+from steps.datasets.rows import digest
+from steps.errors import StepError
+for name, split, more in json.loads(sys.argv[1]):
+    try:
+        got = load(name, split, **more)
+        told = {"name": got.name, "revision": got.revision, "rows": len(got.rows), "digest": digest(got.rows),
+                "notices": got.notices}
+    except StepError as error:
+        told = {"exit": error.exit_code, "reason": error.reason}
+    print("told", json.dumps(told))
+"""
+Wish = tuple[str, str, dict[str, Any]]
+
+
+def _parquet(*rows: dict[str, Any]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(list(rows)), sink)
+    return bytes(sink.getvalue())
+
+
+def _repo() -> Repo:
+    one, two = row("a__b-1", patch="old\r\n"), row("a__b-1", patch="new\r\n")
+    dev = {"data/dev-00000-of-00001.parquet": _parquet(row("a__b-5"))}
+    parts = {
+        "data/test-00000-of-00002.parquet": _parquet(two),
+        "data/test-00001-of-00002.parquet": _parquet(row("a__b-2")),
+    }
+    return Repo(
+        commits={
+            OLD: {"README.md": CARD, "data/test-00000-of-00001.parquet": _parquet(one), **dev},
+            NEW: {"README.md": CARD, **parts, **dev},
+        },
+        refs={"main": NEW, "v1": OLD},
+    )
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with serving(Hub({"SWE-bench/SWE-bench_Lite": _repo()})) as served:
+        yield served
+
+
+def _environment(endpoint: str, home: Path, **more: str) -> dict[str, str]:
+    """No setting or cache of this machine, or of another test, reaches the libraries."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    kept = {name: value for name, value in kept.items() if "proxy" not in name.lower()}
+    return kept | {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1", **more}
+
+
+def _run(endpoint: str, home: Path, *wishes: Wish, **environment: str) -> list[dict[str, Any]]:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", PROGRAM, json.dumps(wishes)],
+        cwd=ROOT,
+        env=_environment(endpoint, home, **environment),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return [json.loads(line.removeprefix("told ")) for line in ran.stdout.splitlines() if line.startswith("told ")]
+
+
+def test_an_alias_is_loaded_from_the_hub_that_the_environment_names(hub: Hub, tmp_path: Path) -> None:
+    newest, tagged, pinned, dev = _run(
+        hub.endpoint + "/",
+        tmp_path,
+        ("lite", "test", {}),
+        ("princeton-nlp/SWE-bench_Lite", "test", {"revision": "v1"}),
+        ("swe-bench/swe-bench_lite", "test", {"revision": OLD}),
+        ("SWE-bench/SWE-bench_Lite", "dev", {}),
+    )
+    assert (newest["name"], newest["revision"], newest["rows"]) == ("SWE-bench/SWE-bench_Lite", NEW, 2)
+    assert (tagged["revision"], tagged["rows"]) == (OLD, 1)
+    assert pinned == tagged
+    assert (dev["revision"], dev["rows"]) == (NEW, 1)
+
+
+def test_only_the_files_of_the_wanted_split_are_downloaded(hub: Hub, tmp_path: Path) -> None:
+    _run(hub.endpoint, tmp_path, ("lite", "test", {}))
+    fetched = [line for line in hub.requests if line.startswith('"GET') and ".parquet" in line]
+    assert len(fetched) == 2
+    assert all("/data/test-" in line for line in fetched)
+
+
+def test_rows_of_the_hub_equal_those_of_the_file(hub: Hub, tmp_path: Path) -> None:
+    (told,) = _run(hub.endpoint, tmp_path / "home", ("lite", "test", {"revision": OLD}))
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(hub.repos["SWE-bench/SWE-bench_Lite"].commits[OLD]["data/test-00000-of-00001.parquet"])
+    assert told["digest"] == digest(load(str(path), "test").rows)
+
+
+def test_what_does_not_exist_is_a_wrong_request(hub: Hub, tmp_path: Path) -> None:
+    hub.repos["acme/gated"] = Repo({}, {}, error=(403, "GatedRepo", "Access to this dataset is restricted"))
+    hub.repos["acme/empty"] = Repo({NEW: {"README.md": b"# nothing"}}, {"main": NEW})
+    absent, split, revision, gated, empty = _run(
+        hub.endpoint,
+        tmp_path,
+        ("SWE-bench/SWE-bench_Light", "test", {}),
+        ("lite", "train", {}),
+        ("lite", "test", {"revision": "v9"}),
+        ("acme/gated", "test", {}),
+        ("acme/empty", "test", {}),
+    )
+    for told in (absent, split, revision, gated, empty):
+        assert told["exit"] == EXIT_CONFIG
+        assert "\n" not in told["reason"]
+    assert absent["reason"].startswith(
+        f"dataset: there is no dataset SWE-bench/SWE-bench_Light on {hub.endpoint} "
+        "(did you mean SWE-bench/SWE-bench_Lite"
+    )
+    assert split["reason"] == "split: SWE-bench/SWE-bench_Lite has no split 'train'; it has dev, test"
+    assert revision["reason"].startswith("revision: SWE-bench/SWE-bench_Lite on ")
+    assert revision["reason"].endswith("has no commit, tag or branch 'v9'")
+    assert "is gated" in gated["reason"]
+    assert "HF_TOKEN" in gated["reason"]
+    assert empty["reason"].startswith("dataset: acme/empty on ")
+
+
+def test_a_hub_that_is_down_is_a_failure_of_the_world(tmp_path: Path) -> None:
+    with serving(Hub()) as gone:
+        endpoint = gone.endpoint
+    (told,) = _run(endpoint, tmp_path, ("lite", "test", {}))
+    assert told["exit"] == EXIT_INFRA
+    assert told["reason"].startswith(f"cannot reach the hub at {endpoint} for SWE-bench/SWE-bench_Lite: ")
+    assert "HF_ENDPOINT" in told["reason"]
+
+
+def test_a_hub_that_fails_is_a_failure_of_the_world(hub: Hub, tmp_path: Path) -> None:
+    hub.repos["SWE-bench/SWE-bench_Lite"].error = (503, "", "Service Unavailable")
+    (told,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
+    assert told["exit"] == EXIT_INFRA
+    assert "the hub answered 503" in told["reason"]
+
+
+def test_a_download_that_breaks_off_is_a_failure_of_the_world(hub: Hub, tmp_path: Path) -> None:
+    hub.repos["SWE-bench/SWE-bench_Lite"].broken = frozenset({"data/test-00000-of-00002.parquet"})
+    (told,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
+    assert told["exit"] == EXIT_INFRA
+    assert "cannot reach the hub" in told["reason"]
+
+
+@pytest.mark.parametrize("cached_by", ["this project", "the library alone"])
+def test_a_hub_that_fails_midway_never_means_another_commit_from_the_cache(
+    hub: Hub, tmp_path: Path, cached_by: str
+) -> None:
+    if cached_by == "this project":
+        (first,) = _run(hub.endpoint, tmp_path, ("lite", "test", {"revision": OLD}))
+        assert first["rows"] == 1
+    else:
+        program = "import datasets; datasets.load_dataset('SWE-bench/SWE-bench_Lite', revision='v1')"
+        subprocess.run([sys.executable, "-c", program], env=_environment(hub.endpoint, tmp_path), check=True)
+    hub.refuses = f"tree/{NEW}"
+    (told,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
+    assert told.get("exit") == EXIT_INFRA
+    assert "hub" in told["reason"]
+
+
+def test_without_a_network_the_pinned_commit_comes_from_the_cache(hub: Hub, tmp_path: Path) -> None:
+    (online,) = _run(hub.endpoint, tmp_path, ("lite", "test", {"revision": NEW}))
+    asked = len(hub.requests)
+    pinned, floating = _run(
+        hub.endpoint,
+        tmp_path,
+        ("lite", "test", {"revision": NEW}),
+        ("lite", "test", {"revision": "v1"}),
+        HF_HUB_OFFLINE="1",
+    )
+    assert pinned == online
+    assert floating["exit"] == EXIT_CONFIG
+    assert "HF_HUB_OFFLINE" in floating["reason"]
+    assert len(hub.requests) == asked
+
+
+def test_a_cache_that_cannot_be_written_is_named(hub: Hub, tmp_path: Path) -> None:
+    (told,) = _run(hub.endpoint, Path("/dev/null/cache"), ("lite", "test", {}))
+    assert told["exit"] == EXIT_CONFIG
+    assert "set HF_HOME" in told["reason"]
+
+
+def test_what_is_no_hub_is_said(hub: Hub, tmp_path: Path) -> None:
+    (told,) = _run(f"{hub.endpoint}/elsewhere", tmp_path, ("lite", "test", {}))
+    assert told["exit"] == EXIT_CONFIG
+    assert f"Is HF_ENDPOINT={hub.endpoint}/elsewhere a hub" in told["reason"]
+
+
+def test_classic_rows_of_the_hub_are_joined_with_a_pinned_dataset(hub: Hub, tmp_path: Path) -> None:
+    view = {
+        "README.md": b"# view",
+        "data/test-00000-of-00001.parquet": _parquet(classic("a__b-1", docker_image="s/i:t")),
+    }
+    hub.repos["R2E-Gym/SWE-Bench-Lite"] = Repo({NEW: view}, {"main": NEW})
+    refused, joined = _run(
+        hub.endpoint,
+        tmp_path,
+        ("R2E-Gym/SWE-Bench-Lite", "test", {}),
+        ("r2e-gym/swe-bench-lite", "test", {"answers": "lite@v1"}),
+    )
+    assert refused["reason"].endswith("--answers SWE-bench/SWE-bench_Lite")
+    assert joined["rows"] == 1
+    assert joined["notices"] == [f"1 classic rows are joined with SWE-bench/SWE-bench_Lite@{OLD}"]
+
+
+@needs_data
+def test_the_real_verified_rows_are_the_same_from_the_hub(tmp_path: Path) -> None:
+    path = DATA / "swebench/verified_test.parquet"
+    files = {"README.md": b"# Verified", "data/test-00000-of-00001.parquet": path.read_bytes()}
+    with serving(Hub({"SWE-bench/SWE-bench_Verified": Repo({NEW: files}, {"main": NEW})})) as hub:
+        (told,) = _run(hub.endpoint, tmp_path, ("verified", "test", {}))
+    assert (told["rows"], told["revision"]) == (500, NEW)
+    assert told["digest"] == digest(load(str(path), "test").rows)

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steps.contracts.data import Patch
+from steps.datasets import predictions
+from steps.errors import ConfigError
+from tests.steps.datasets.made import PROPERTY, jsonl
+
+IDS = ["a__a-1", "a__a-2", "a__a-3"]
+
+
+def _one(instance_id: str = "a__a-1", patch: Any = "p", model: Any = "m") -> dict[str, Any]:
+    return {"instance_id": instance_id, "model_name_or_path": model, "model_patch": patch}
+
+
+def _json(path: Path, value: Any) -> Path:
+    path.write_text(json.dumps(value))
+    return path
+
+
+def _refusal(path: Path | str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        predictions.read(path, IDS, IDS)
+    assert "\n" not in caught.value.reason
+    assert caught.value.reason.startswith("agent.predictions: ")
+    return caught.value.reason.removeprefix("agent.predictions: ")
+
+
+def test_every_form_of_file_gives_the_same_predictions(tmp_path: Path) -> None:
+    rows = [_one("a__a-1", "one"), _one("a__a-2", "two")]
+    preds = {each["instance_id"]: each for each in rows}
+    keyed = {each["instance_id"]: {k: v for k, v in each.items() if k != "instance_id"} for each in rows}
+    blank = tmp_path / "blank.jsonl"
+    blank.write_text("\n" + "\n\n".join(json.dumps(each) for each in rows) + "\n\n")
+    paths = [
+        jsonl(tmp_path / "all_preds.jsonl", *rows),
+        blank,
+        _json(tmp_path / "list.json", rows),
+        _json(tmp_path / "preds.json", preds),
+        _json(tmp_path / "keyed.json", keyed),
+    ]
+    for path in paths:
+        read = predictions.read(path, IDS, IDS)
+        assert (read.model, read.patches, read.notices) == ("m", {"a__a-1": "one", "a__a-2": "two"}, [])
+
+
+def test_null_missing_and_empty_patches_are_data(tmp_path: Path) -> None:
+    missing = {"instance_id": "a__a-3", "model_name_or_path": "m"}
+    path = jsonl(tmp_path / "p.jsonl", _one("a__a-1", None), _one("a__a-2", ""), missing)
+    assert predictions.read(path, IDS, IDS).patches == {"a__a-1": None, "a__a-2": "", "a__a-3": None}
+
+
+def test_of_duplicates_the_last_counts_with_a_notice(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", _one(patch="old"), _one("a__a-2"), _one(patch="new"))
+    read = predictions.read(path, IDS, IDS)
+    assert read.patches == {"a__a-1": "new", "a__a-2": "p"}
+    assert read.notices == ["p.jsonl has several predictions of a__a-1: the last of each counts"]
+
+
+def test_of_several_models_the_first_names_the_run_with_a_notice(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", _one(model="org/m"), _one("a__a-2", model="other"))
+    read = predictions.read(path, IDS, IDS)
+    assert read.model == "org/m"
+    assert read.notices == ["p.jsonl names several models: the first, org/m, counts, not other"]
+
+
+def test_predictions_outside_the_selection_are_ignored_with_a_notice(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", *map(_one, IDS))
+    read = predictions.read(path, ["a__a-2"], IDS)
+    assert list(read.patches) == ["a__a-2"]
+    assert read.notices == ["2 predictions of instances that are not selected are ignored: a__a-1, a__a-3"]
+
+
+def test_predictions_for_nothing_that_is_selected_are_refused(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", _one("a__a-1"))
+    with pytest.raises(ConfigError, match=r"p\.jsonl has no prediction for any selected instance"):
+        predictions.read(path, ["a__a-2"], IDS)
+
+
+def test_ids_outside_the_dataset_are_all_refused_in_one_error(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", *map(_one, ["x__x-1", "a__a-1", "x__x-2", "../etc"]))
+    assert _refusal(path) == "p.jsonl has predictions of 3 ids outside the dataset: x__x-1, x__x-2, ../etc"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "p.jsonl holds no predictions"),
+        ([_one(), {"model_name_or_path": "m", "model_patch": "p"}], "p.jsonl, row 2: instance_id is missing"),
+        ([{"instance_id": "a__a-1", "model_patch": "p"}], "p.jsonl, row 1: model_name_or_path is missing"),
+        ([_one(model="")], "p.jsonl, row 1: model_name_or_path is '', not a name"),
+        ([_one(model=3)], "p.jsonl, row 1: model_name_or_path is 3, not a name"),
+        ([_one(patch=["p"])], "p.jsonl, row 1: model_patch is list, not text or null"),
+        ([_one(), "a__a-2"], "p.jsonl, row 2: not an object"),
+    ],
+)
+def test_a_malformed_row_is_refused_by_its_place(tmp_path: Path, rows: list[Any], said: str) -> None:
+    path = jsonl(tmp_path / "p.jsonl", *rows)
+    assert said in _refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (3, "p.json: neither a list of predictions nor an object"),
+        ({}, "holds no predictions"),
+        ({"a__a-1": "diff"}, "p.json, key 'a__a-1': not an object"),
+        ({"a__a-1": _one("a__a-2")}, "p.json, key 'a__a-1': instance_id is 'a__a-2'"),
+        ([_one(), {}], "p.json, row 2: instance_id is missing"),
+    ],
+)
+def test_a_malformed_json_file_is_refused(tmp_path: Path, value: Any, said: str) -> None:
+    assert said in _refusal(_json(tmp_path / "p.json", value))
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    assert "is neither .json nor .jsonl" in _refusal(tmp_path / "p.csv")
+    assert "there is no file" in _refusal(tmp_path / "p.json")
+    assert "--agent gold" in _refusal("gold")
+    (tmp_path / "p.jsonl").write_text('{"a": 1}\n{"b":\n')
+    assert "p.jsonl, row 2: not JSON: " in _refusal(tmp_path / "p.jsonl")
+
+
+def test_a_single_prediction_in_a_json_file_is_one(tmp_path: Path) -> None:
+    assert predictions.read(_json(tmp_path / "p.json", _one()), IDS, IDS).patches == {"a__a-1": "p"}
+
+
+PATCHES = st.text(
+    alphabet=st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("\r\n\u2028\x85\x0c\0")), max_size=40
+)
+
+
+@given(patches=st.dictionaries(st.sampled_from(IDS), PATCHES | st.none(), min_size=1), ascii_only=st.booleans())
+@PROPERTY
+def test_patches_stay_what_they_were_to_the_byte(
+    tmp_path: Path, patches: dict[str, str | None], ascii_only: bool
+) -> None:
+    lines = [json.dumps(_one(each, patch), ensure_ascii=ascii_only) for each, patch in patches.items()]
+    path = tmp_path / "p.jsonl"
+    path.write_bytes("\n".join(lines).encode())
+    read = predictions.read(path, IDS, IDS)
+    assert read.patches == patches
+    for each, patch in patches.items():
+        found = read.patches[each]
+        assert (found and Patch.from_text(found).data) == (patch and patch.encode())
+
+
+def test_bytes_of_a_patch_that_are_no_utf8_come_through(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_bytes(b'{"instance_id": "a__a-1", "model_name_or_path": "m", "model_patch": "-caf\xe9\\r\\n"}\n')
+    patch = predictions.read(path, IDS, IDS).patches["a__a-1"]
+    assert patch is not None
+    assert Patch.from_text(patch).data == b"-caf\xe9\r\n"
+    jsonl(path, _one(patch="half \ud83d of a pair"))
+    assert predictions.read(path, IDS, IDS).patches == {"a__a-1": "half \ud83d of a pair"}

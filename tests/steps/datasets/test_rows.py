@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steps.contracts.data import Answer, Instance
+from steps.datasets import rows
+from steps.errors import EXIT_CONFIG, ConfigError
+from tests.steps.datasets.made import PROPERTY, classic, row, without
+
+
+def _refusal(found: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        rows.normalise(found, "rows.jsonl, row 17")
+    assert caught.value.exit_code == EXIT_CONFIG
+    assert "\n" not in caught.value.reason
+    assert caught.value.reason.startswith("dataset: rows.jsonl, row 17: ")
+    return caught.value.reason.removeprefix("dataset: rows.jsonl, row 17: ")
+
+
+def test_test_lists_become_lists_whether_they_came_as_json_or_as_lists() -> None:
+    tests = ["a::b[x y]", "ünï::cödé", "cut[part"]
+    assert rows.normalise(row(FAIL_TO_PASS=json.dumps(tests)), "r")["FAIL_TO_PASS"] == tests
+    assert rows.normalise(row(FAIL_TO_PASS=tests), "r")["FAIL_TO_PASS"] == tests
+    assert rows.normalise(row(PASS_TO_PASS="[]"), "r")["PASS_TO_PASS"] == []
+
+
+def test_image_assets_become_a_dict() -> None:
+    assets = {"problem_statement": ["https://x/y.png"], "patch": [], "test_patch": None}
+    assert rows.normalise(row(image_assets=json.dumps(assets)), "r")["image_assets"] == assets
+    assert rows.normalise(row(image_assets=assets), "r")["image_assets"] == assets
+    empty: tuple[Any, ...] = (None, "", "{}", {})
+    for nothing in empty:
+        assert rows.normalise(row(image_assets=nothing), "r")["image_assets"] == {}
+    assert rows.normalise(row(), "r")["image_assets"] == {}
+
+
+def test_optional_columns_may_be_missing_or_null() -> None:
+    found = rows.normalise(without(row(), "hints_text", "created_at"), "r")
+    assert (found["hints_text"], found["created_at"]) == ("", "")
+    assert rows.normalise(row(hints_text=None), "r")["hints_text"] == ""
+    assert rows.missing_columns(rows.normalise(classic(), "r")) == ["image", "eval_script", "log_parser", "eval_type"]
+
+
+def test_a_timestamp_becomes_text() -> None:
+    when = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert rows.normalise(row(created_at=when), "r")["created_at"] == "2026-01-02T03:04:05+00:00"
+
+
+def test_the_given_row_is_left_as_it_was() -> None:
+    given_row = row()
+    rows.normalise(given_row, "r")
+    assert given_row == row()
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ([1], "is a list, not an object"),
+        ("text", "is text, not an object"),
+        (None, "is null, not an object"),
+        (row(FAIL_TO_PASS="[a, b]"), "FAIL_TO_PASS is not a JSON list: Expecting value: line 1 column 2 (char 1)"),
+        (row(FAIL_TO_PASS='{"a": 1}'), "FAIL_TO_PASS is not a JSON list: it is an object"),
+        (row(PASS_TO_PASS="null"), "PASS_TO_PASS is not a JSON list: it is null"),
+        (row(PASS_TO_PASS=None), "PASS_TO_PASS is not a JSON list: it is null"),
+        (row(PASS_TO_PASS=["a", 3]), "PASS_TO_PASS holds a number, not only test names"),
+        (row(PASS_TO_PASS=["a", None]), "PASS_TO_PASS holds null, not only test names"),
+        (row(FAIL_TO_PASS="[" * 100_000), "FAIL_TO_PASS is not a JSON list"),
+        (without(row(), "FAIL_TO_PASS"), "has no column FAIL_TO_PASS"),
+        (without(row(), "base_commit"), "has no column base_commit"),
+        (without(row(), "instance_id"), "has no column instance_id"),
+        (row(patch=None), "patch is null, not text"),
+        (row(version=3.1), "version is a number, not text: put it in quotes"),
+        (row(base_commit=1234567), "base_commit is a number, not text: put it in quotes"),
+        ({**row(), "instance_id": 7}, "instance_id is a number, not text"),
+        (row(image_assets="[1"), "image_assets is not a JSON object"),
+        (row(image_assets="[1]"), "image_assets is a list, not an object"),
+        (row(image_assets={"test_patch": "a.png"}), "image_assets.test_patch is text, not a list"),
+        (row(patch="\udce9"), "patch is not UTF-8 text (character 1)"),
+        (row(difficulty="\ud800"), "difficulty is not UTF-8 text"),
+        (row(FAIL_TO_PASS=["a", "\ud800"]), "FAIL_TO_PASS is not UTF-8 text"),
+    ],
+)
+def test_a_malformed_row_is_refused_by_place_and_field(found: object, said: str) -> None:
+    assert _refusal(found).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["..", "a..b", "a/b", "/etc/passwd", "", " a", "a b", "a\nb", "-a", ".hidden", "a\\b", "ä", "x" * 129, "a:b"],
+)
+def test_an_id_that_cannot_be_a_file_name_is_refused(name: str) -> None:
+    assert _refusal(row(instance_id=name)).startswith(f"instance_id {name!r} cannot be a file name")
+
+
+def test_rows_of_other_families_are_told_apart() -> None:
+    assert "R2E-Gym" in _refusal({"repo_name": "aiohttp", "docker_image": "i", "expected_output_json": "{}"})
+    assert "SWE-smith" in _refusal(without(row(repo="swesmith/acme__anvil.1234"), "test_patch", "version"))
+
+
+def test_an_instance_holds_the_hints_only_where_asked_for_and_nothing_of_the_answer() -> None:
+    found = rows.normalise(row(difficulty="<15 min fix"), "r")
+    hidden = rows.instance(found, hints=False)
+    assert isinstance(hidden, Instance)
+    assert hidden.hints_text is None
+    assert hidden.difficulty == "<15 min fix"
+    assert rows.instance(found, hints=True).hints_text == "Look at a.py"
+    text = rows.instance(found, hints=True).to_bytes().decode()
+    assert "diff --git" not in text
+    assert "test_a.py" not in text
+    assert "set -uxo" not in text
+
+
+def test_an_answer_keeps_carriage_returns_of_patches() -> None:
+    found = rows.answer(rows.normalise(row(), "r"))
+    assert Answer.from_bytes(found.to_bytes()).patch == row()["patch"]
+    assert "\r\n" in found.patch
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"FAIL_TO_PASS": "[]"}, None),
+        ({"image_assets": {"problem_statement": ["https://x"], "patch": [], "test_patch": []}}, None),
+        ({"log_parser": "parse_log_nothing"}, "log_parser 'parse_log_nothing' is none of swebench 5.0.2"),
+        ({"eval_type": "all"}, "eval_type 'all' is none of fail_only, pass_and_fail"),
+        ({"FAIL_TO_PASS": "[]", "PASS_TO_PASS": "[]"}, "lists no tests"),
+        ({"eval_script": " \n"}, "lacks eval_script"),
+        ({"image_assets": {"test_patch": [{"path": "a.png", "url": "https://x"}] * 3}}, None),
+        ({"image_assets": {"test_patch": [{"path": "a.png"}] * 3}}, "3 of 3 binary files of its tests have no url"),
+        ({"image_assets": {"patch": [{"path": "a.png", "url": "u"}]}}, "1 of 1 binary files of its tests have no url"),
+    ],
+)
+def test_what_cannot_be_graded_is_said_with_its_reason(changes: dict[str, Any], reason: str | None) -> None:
+    found = rows.ungradeable(rows.normalise(row(**changes), "r"))
+    assert found == reason if reason is None else found is not None and found.startswith(reason)
+
+
+def test_the_digest_does_not_depend_on_order_or_on_the_form_of_the_lists() -> None:
+    one, two = row("a__b-1"), row("a__b-2")
+    as_lists = {**one, "PASS_TO_PASS": json.loads(one["PASS_TO_PASS"])}
+    plain = [rows.normalise(each, "r") for each in (one, two)]
+    other = [rows.normalise(dict(reversed(each.items())), "r") for each in (two, as_lists)]
+    assert rows.digest(plain) == rows.digest(other)
+    assert len(rows.digest(plain)) == 64
+    changed = rows.normalise(row("a__b-2", patch="x"), "r")
+    assert rows.digest([plain[0], changed]) != rows.digest(plain)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(changes=st.dictionaries(st.sampled_from([*sorted(row()), "image_assets", "difficulty"]), JSON, max_size=4))
+@PROPERTY
+def test_any_json_in_any_column_is_read_or_refused_in_one_line(changes: dict[str, Any]) -> None:
+    refused = None
+    try:
+        found = rows.normalise(row() | changes, "rows.jsonl, row 3")
+    except ConfigError as error:
+        refused = error.reason
+    if refused is not None:
+        assert refused.startswith("dataset: rows.jsonl, row 3: ")
+        assert len(refused.splitlines()) == 1
+        return
+    rows.ungradeable(found)
+    rows.answer(found).to_bytes()
+    rows.instance(found, hints=True).to_bytes()
+    rows.digest([found])
