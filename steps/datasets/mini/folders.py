@@ -1,0 +1,67 @@
+"""The images of the mini instances for backend local: folders, one for each image."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from steps.contracts.data import FailureClass
+from steps.datasets.mini.content import digest
+from steps.datasets.mini.history import materialise
+from steps.errors import InfraError
+
+
+def prepare(images: Path, image_by_id: dict[str, str]) -> None:
+    """Make ``<images>/<image, / as __>/{testbed,digest}`` for each instance whose ``digest`` is not the current one.
+
+    Each folder appears whole or not at all, also when several processes prepare the same one at once.
+    Raises ConfigError for an unknown instance, InfraError when a folder cannot be written.
+    """
+    for instance_id, image in image_by_id.items():
+        current = digest(instance_id)
+        target = images / image.replace("/", "__")
+        if _digest_of(target) == current:
+            continue
+        try:
+            _make(instance_id, target, current)
+        except OSError as error:
+            raise InfraError(FailureClass.STORAGE, f"cannot write the image folder {target}: {error}") from error
+
+
+def _make(instance_id: str, target: Path, current: str) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".making-", dir=target.parent) as scratch:
+        new = Path(scratch) / "new"
+        materialise(instance_id, new)
+        (new / "digest").write_text(f"{current}\n", encoding="ascii")
+        _put(new, target, Path(scratch))
+
+
+def _put(new: Path, target: Path, scratch: Path) -> None:
+    """Move ``new`` to ``target``; what another process put there first stays when it is the same."""
+    for attempt in range(10):
+        try:
+            new.rename(target)
+        except OSError:
+            if _digest_of(target) == _digest_of(new):
+                return
+            if not target.is_dir():
+                raise
+            _move_aside(target, scratch / f"old-{attempt}")
+        else:
+            return
+    raise InfraError(FailureClass.STORAGE, f"{target} is written again and again by other processes: try later")
+
+
+def _move_aside(target: Path, aside: Path) -> None:
+    try:
+        target.rename(aside)
+    except FileNotFoundError:
+        return
+
+
+def _digest_of(folder: Path) -> str | None:
+    try:
+        return (folder / "digest").read_text(encoding="ascii").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None

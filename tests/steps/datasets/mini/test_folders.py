@@ -1,0 +1,69 @@
+"""Image folders for backend local."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.images import swebench_image
+from steps.datasets.mini import digest, prepare
+from steps.datasets.mini.content import instance_ids
+from steps.errors import InfraError
+from tests.steps.datasets.mini.running import git
+
+ONE = "mini__slugkit-1"
+IMAGE = {ONE: swebench_image(ONE)}
+FOLDER = "swebench__sweb.eval.x86_64.mini_1776_slugkit-1:latest"
+
+
+def test_a_folder_holds_the_repository_and_its_digest(tmp_path: Path) -> None:
+    prepare(tmp_path / "images", IMAGE)
+    assert [path.name for path in (tmp_path / "images").iterdir()] == [FOLDER]
+    folder = tmp_path / "images" / FOLDER
+    assert sorted(path.name for path in folder.iterdir()) == ["digest", "testbed"]
+    assert (folder / "digest").read_text() == f"{digest(ONE)}\n"
+    assert digest(ONE).startswith("sha256:")
+    assert len({digest(name) for name in instance_ids()}) == len(instance_ids())
+
+
+def test_a_current_folder_is_left_alone_and_an_old_one_made_anew(tmp_path: Path) -> None:
+    prepare(tmp_path, IMAGE)
+    mark = tmp_path / FOLDER / "testbed" / "mark"
+    mark.touch()
+    prepare(tmp_path, IMAGE)
+    assert mark.exists()
+    (tmp_path / FOLDER / "digest").write_text("sha256:old\n")
+    prepare(tmp_path, IMAGE)
+    assert not mark.exists()
+    assert (tmp_path / FOLDER / "digest").read_text() == f"{digest(ONE)}\n"
+    assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
+
+
+def test_several_processes_can_prepare_the_same_folders(tmp_path: Path) -> None:
+    images = {name: swebench_image(name) for name in instance_ids()[:3]}
+    old = tmp_path / swebench_image(instance_ids()[0]).replace("/", "__")
+    old.mkdir()
+    (old / "digest").write_text("sha256:old\n")
+    with ProcessPoolExecutor(4) as pool:
+        for done in [pool.submit(prepare, tmp_path, images) for _ in range(4)]:
+            done.result(60)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(i.replace("/", "__") for i in images.values())
+    for name, image in images.items():
+        folder = tmp_path / image.replace("/", "__")
+        assert (folder / "digest").read_text() == f"{digest(name)}\n"
+        assert git(folder / "testbed", "status", "--porcelain") == ""
+
+
+def test_all_images_are_made_in_a_few_seconds(tmp_path: Path) -> None:
+    began = time.perf_counter()
+    prepare(tmp_path, {name: swebench_image(name) for name in instance_ids()})
+    assert time.perf_counter() - began < 3
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "images").write_text("a file")
+    with pytest.raises(InfraError, match=f"cannot write the image folder {tmp_path}/images/swebench__"):
+        prepare(tmp_path / "images", IMAGE)

@@ -1,0 +1,109 @@
+"""The repositories made for the instances: the same everywhere, with a past like that of real images."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from steps.datasets.mini import TASK_REPO, materialise
+from steps.datasets.mini.content import instance_ids
+from steps.errors import ConfigError
+from tests.steps.datasets.mini.running import git
+
+IDS = instance_ids()
+ONE = "mini__slugkit-1"
+
+
+def hidden_lines(instance_id: str) -> list[str]:
+    """Names of tests that only the test patch has."""
+    patch = (TASK_REPO / "tasks" / instance_id / "test.patch").read_text(encoding="utf-8")
+    added = [line[1:].strip() for line in patch.splitlines() if line.startswith("+")]
+    return [line for line in added if line.startswith("def test_")]
+
+
+def all_objects(testbed: Path) -> str:
+    """Every object of a repository as text, reachable or not."""
+    names = git(testbed, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)").splitlines()
+    return "\n".join(git(testbed, "cat-file", "-p", name.split()[1]) for name in names if not name.startswith("tree"))
+
+
+def test_a_machines_own_settings_do_not_change_the_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    materialise(ONE, tmp_path / "plain")
+    home = tmp_path / "home"
+    (home / "templates" / "hooks").mkdir(parents=True)
+    hook = home / "templates" / "hooks" / "pre-commit"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    (home / ".gitconfig").write_text(
+        "[core]\n\tautocrlf = true\n\tfileMode = false\n[commit]\n\tgpgsign = true\n[init]\n\tdefaultBranch = trunk\n"
+        f"\ttemplateDir = {home}/templates\n[user]\n\tname = Somebody\n\temail = somebody@example.org\n"
+    )
+    for name, value in {
+        "HOME": str(home),
+        "TZ": "Asia/Tokyo",
+        "GIT_AUTHOR_DATE": "2001-01-01T00:00:00Z",
+        "GIT_DIR": str(tmp_path),
+        "LC_ALL": "C.UTF-8",
+    }.items():
+        monkeypatch.setenv(name, value)
+    mask = os.umask(0o077)
+    try:
+        materialise(ONE, tmp_path / "odd")
+    finally:
+        os.umask(mask)
+        monkeypatch.undo()
+    refs = [git(tmp_path / name / "testbed", "for-each-ref") for name in ("plain", "odd")]
+    assert refs[0] == refs[1]
+    assert not list((tmp_path / "odd" / "testbed" / ".git").glob("hooks/*"))
+
+
+@pytest.mark.parametrize("instance_id", IDS)
+def test_head_is_a_set_up_commit_above_the_base(instance_id: str, tmp_path: Path) -> None:
+    materialise(instance_id, tmp_path)
+    testbed = tmp_path / "testbed"
+    assert git(testbed, "status", "--porcelain", "--branch").split() == ["##", "main"]
+    assert git(testbed, "log", "-1", "--format=%an %s") == "SWE-bench SWE-bench\n"
+    assert git(testbed, "diff", "--name-only", "HEAD~1", "HEAD") == "pyproject.toml\n"
+    assert git(testbed, "tag", "--merged", "HEAD").startswith("v")
+    assert not git(testbed, "remote")
+
+
+def test_the_fix_can_be_found_in_every_place_where_old_images_have_it(tmp_path: Path) -> None:
+    materialise(ONE, tmp_path)
+    testbed = tmp_path / "testbed"
+    fix = git(testbed, "rev-parse", "future").strip()
+    assert git(testbed, "tag", "--points-at", fix) == "v1.4.1\n"
+    assert fix in git(testbed, "reflog", "--no-abbrev", "HEAD")
+    assert git(testbed, "rev-parse", "ORIG_HEAD").strip() == fix
+    dates = git(testbed, "log", "--no-walk=unsorted", "--format=%ct", fix, "HEAD").split()
+    assert int(dates[0]) < int(dates[1]), "the fix is older than the set-up commit"
+    assert git(testbed, "diff", "--name-only", "HEAD~1", fix).split() == ["slugkit/ascii.py", "tests/test_ascii.py"]
+
+
+@pytest.mark.parametrize("instance_id", IDS)
+def test_hidden_tests_are_gone_once_the_history_is_cleaned(instance_id: str, tmp_path: Path) -> None:
+    materialise(instance_id, tmp_path)
+    testbed = tmp_path / "testbed"
+    hidden = hidden_lines(instance_id)
+    assert hidden
+    assert all(line in all_objects(testbed) for line in hidden), "before, there is something to hide"
+    clean = Path(__file__).parents[4] / "steps" / "agents" / "hide_history.sh"
+    subprocess.run(["bash", str(clean)], cwd=testbed, check=True, capture_output=True)
+    left = all_objects(testbed) + "".join(path.read_text(encoding="utf-8") for path in testbed.rglob("*.py"))
+    assert [line for line in hidden if line in left] == []
+    base = (TASK_REPO / "tasks" / instance_id / "task.yaml").read_text().partition("base_commit: ")[2].split()[0]
+    assert git(testbed, "cat-file", "-t", base) == "commit\n"
+
+
+def test_an_unknown_instance_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="mini has no instance 'mini__slugkit-9'; it has mini__gridprint-1, "):
+        materialise("mini__slugkit-9", tmp_path)
+
+
+def test_a_machine_without_git_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="needs git"):
+        materialise(ONE, tmp_path)
