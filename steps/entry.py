@@ -1,0 +1,230 @@
+"""The container side of a step: flags and files in, files and an exit code out. No step knows what started it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn, TypeVar, cast
+
+from pydantic import ValidationError
+
+from steps.contracts.chain import Step
+from steps.contracts.data import Failure, FailureClass, Instance, Raw, Record, RunFile
+from steps.errors import EXIT_BUG, EXIT_OK, ConfigError, StepError
+from steps.sandbox import open_backend
+from steps.sandbox.protocol import Sandbox, SandboxRequest
+
+D = TypeVar("D", bound=Record | Raw)
+
+
+@dataclass(frozen=True)
+class Context:
+    """Which try of which attempt this process is."""
+
+    attempt: int
+    try_name: str
+    resource_factor: float = 1.0
+
+
+class Inputs:
+    """The files a step was handed, read when asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __getitem__(self, kind: type[D]) -> D:
+        """The datum of that kind. Raises ConfigError when it is missing or malformed."""
+        found = self.get(kind)
+        if found is None:
+            raise ConfigError(f"{self._folder / kind.file} is missing", field="--in")
+        return found
+
+    def get(self, kind: type[D]) -> D | None:
+        """The datum of that kind, or None when there is no such file."""
+        path = self._folder / kind.file
+        try:
+            return cast(D, kind.from_bytes(path.read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (ValidationError, ValueError) as error:
+            raise ConfigError(f"{path} is malformed: {error}", field="--in") from error
+
+
+Work = Callable[[Context, Inputs], Iterable[Record | Raw]]
+
+
+@contextmanager
+def sandbox(
+    context: Context,
+    run: RunFile,
+    instance: Instance,
+    *,
+    step: str,
+    network: bool,
+    deadline_s: float,
+    isolated: bool = False,
+    browsers: bool = False,
+) -> Iterator[Sandbox]:
+    """A fresh sandbox of the run's backend for this try, destroyed at the end whatever happens."""
+    wish = run.spec.sandbox
+    backend = open_backend(wish.backend)
+    box = backend.create(
+        SandboxRequest(
+            name=_machine_name(run.run_id, instance.instance_id, context, step),
+            image=instance.image,
+            deadline_s=deadline_s,
+            network=network,
+            labels={
+                "swe-argo/run": run.run_id,
+                "swe-argo/instance": instance.instance_id,
+                "swe-argo/attempt": str(context.attempt),
+                "swe-argo/step": step,
+            },
+            cpus=wish.cpus,
+            memory_mb=wish.memory_mb,
+            platform=wish.platform,
+            registry=wish.registry,
+            local_images=wish.local_images,
+            isolated=isolated and not wish.allow_host,
+            browsers=browsers,
+            resource_factor=context.resource_factor,
+        )
+    )
+    try:
+        yield box
+    finally:
+        # A machine that cannot be removed has a deadline of its own, and swe-argo clean finds it. It takes back neither
+        # work that is done nor the reason why work was not done.
+        try:
+            backend.destroy(box)
+        except StepError as error:
+            sys.stderr.write(f"{step}: left behind: {error.reason}\n")
+
+
+def _machine_name(run: str, instance: str, context: Context, step: str) -> str:
+    """Unique for the try, legal as a container, pod and host name: 63 characters, the try always whole."""
+    tail = re.sub(r"[^a-z0-9]+", "-", f"{step}-{context.attempt}-{context.try_name}".lower())[-36:].strip("-")
+    head = re.sub(r"[^a-z0-9]+", "-", f"sb-{instance}-{run}".lower())[: 62 - len(tail)].strip("-")
+    return f"{head}-{tail}"
+
+
+def run_step(step: Step, work: Work) -> NoReturn:
+    """The main program of a step: parse flags, read inputs, work, write outputs, exit by the table of design section 4.
+
+    Outputs are written only when the step succeeds, each atomically; a failed try leaves ``failure.json`` and what the
+    failure carries.
+    """
+    args = _parser(step).parse_args()
+    signal.signal(signal.SIGTERM, _terminate)
+    if args.tied:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
+    context = Context(args.attempt, args.try_name, args.resource_factor)
+    inputs = Inputs(args.inputs)
+    began = time.monotonic()
+    try:
+        outputs = list(work(context, inputs))
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - every end becomes an exit code
+        failure, leaves = _failure(step, context, inputs, error, time.monotonic() - began)
+        write_all(args.outputs, [*leaves, failure])
+        sys.stderr.write(f"{step.name}: {failure.reason}\n")
+        if failure.exit_code == EXIT_BUG:
+            sys.stderr.write(failure.detail)
+        sys.exit(failure.exit_code)
+    write_all(args.outputs, outputs)
+    sys.exit(EXIT_OK)
+
+
+def write_all(folder: Path, data: Iterable[Record | Raw]) -> None:
+    """Write every datum under its own file name, each by a rename."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for datum in data:
+        part = folder / f".{datum.file}.part"
+        part.write_bytes(datum.to_bytes())
+        part.replace(folder / datum.file)
+
+
+def _parser(step: Step) -> argparse.ArgumentParser:
+    def names(kinds: Iterable[type[Record] | type[Raw]]) -> str:
+        return ", ".join(kind.file for kind in kinds) or "none"
+
+    parser = argparse.ArgumentParser(
+        prog=f"python -m steps.{step.name}",
+        description=f"takes {names(step.takes)} (optional: {names(step.may_take)}); "
+        f"gives {names(step.gives)} (by outcome: {names(step.may_give)})",
+    )
+    parser.add_argument("--in", dest="inputs", type=Path, required=True, help="folder of the input files")
+    parser.add_argument("--out", dest="outputs", type=Path, required=True, help="folder for the output files")
+    parser.add_argument("--attempt", type=int, default=1, help="number of the attempt, from 1")
+    parser.add_argument("--try", dest="try_name", default="0", help="name of this try, unique for the unit")
+    parser.add_argument("--resource-factor", type=float, default=1.0, help="multiplies the sandbox's limits")
+    parser.add_argument("--tied", action="store_true", help="end when standard input closes")
+    return parser
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
+    # SystemExit runs every finally on its way out: the sandbox is destroyed.
+    sys.exit(128 + signal.SIGTERM)
+
+
+def _end_with_stdin() -> None:
+    # Whoever started this step holds the other end: when it dies, however it dies, this process must not go on.
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def run_program(name: str, work: Callable[[], None]) -> NoReturn:
+    """The main program of a step that works on a whole run in the store: one line and an exit code on failure."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        work()
+    except StepError as error:
+        sys.stderr.write(f"{error.reason}\n")
+        sys.exit(error.exit_code)
+    except Exception:  # noqa: BLE001 - a traceback and exit 70: our bug
+        sys.stderr.write(f"{name}: {traceback.format_exc()}")
+        sys.exit(EXIT_BUG)
+    sys.exit(EXIT_OK)
+
+
+def _failure(
+    step: Step, context: Context, inputs: Inputs, error: BaseException, seconds: float
+) -> tuple[Failure, tuple[Record | Raw, ...]]:
+    if isinstance(error, StepError):
+        failure_class, reason, detail = error.failure_class, error.reason, error.detail
+        exit_code, leaves = error.exit_code, error.leaves
+    elif isinstance(error, KeyboardInterrupt):
+        failure_class, reason, detail = FailureClass.STEP_KILLED, "interrupted", ""
+        exit_code, leaves = 128 + signal.SIGINT, ()
+    else:
+        failure_class, reason = FailureClass.BUG, f"{type(error).__name__}: {error}"
+        detail, exit_code, leaves = traceback.format_exc(), EXIT_BUG, ()
+    try:
+        instance = inputs.get(Instance)
+    except ConfigError:
+        instance = None
+    failure = Failure(
+        step=step.name,
+        instance_id=instance.instance_id if instance else "",
+        attempt=context.attempt,
+        failure_class=failure_class,
+        reason=(reason.splitlines() or ["no reason given"])[0][:500],
+        detail=detail,
+        exit_code=exit_code,
+        occurred_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=round(seconds, 3),
+        resource_factor=context.resource_factor,
+    )
+    return failure, leaves

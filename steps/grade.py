@@ -1,0 +1,118 @@
+"""RunFile, Instance, Answer, Patch -> GradeRecord, TestLog, Report, InstanceLog, EvalScript: the official verdict."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from collections.abc import Iterator
+
+from steps.contracts.chain import GRADE
+from steps.contracts.data import (
+    Answer,
+    EvalScript,
+    GradeRecord,
+    Instance,
+    InstanceLog,
+    Machine,
+    Outcome,
+    Patch,
+    Raw,
+    Record,
+    Report,
+    RunFile,
+    TestLog,
+)
+from steps.entry import Context, Inputs, run_step, sandbox
+from steps.grading import official
+from steps.grading.run import Run, official_folder, run_tests
+from steps.grading.verdict import OK, Verdict, judge
+
+# A sandbox outlives its tests by this: making it, applying the patch, fetching the log.
+SANDBOX_MARGIN_S = 1800.0
+
+
+def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
+    """Grade one patch in a fresh sandbox. An empty patch is listed, not run, unless nobody was asked for one (idle)."""
+    run_file, instance, answer, patch = inputs[RunFile], inputs[Instance], inputs[Answer], inputs[Patch].data
+    untouched = run_file.spec.agent.name == "idle" and not patch
+    if not patch and not untouched:
+        empty = Verdict(Outcome.EMPTY_PATCH, OK)
+        yield _record(context, run_file, instance, patch, verdict=empty, run=Run.nothing(), machine=None)
+        return
+    spec = official.make_test_spec(answer.row())
+    limit_s = run_file.spec.grading.timeout_s
+    began = time.monotonic()
+    with sandbox(
+        context,
+        run_file,
+        instance,
+        step=GRADE.name,
+        network=run_file.spec.grading.network,
+        deadline_s=limit_s + SANDBOX_MARGIN_S,
+        browsers=bool(answer.image_assets),
+    ) as box:
+        create_s = time.monotonic() - began
+        run = run_tests(
+            box,
+            spec,
+            None if untouched else patch,
+            timeout_s=limit_s,
+            folder=official_folder(run_file.run_id, run_file.model, instance.instance_id),
+            machine_name=f"{box.machine.backend}, try {context.try_name}",
+        )
+        machine = box.machine
+    run.seconds["create"] = round(create_s, 3)
+    began = time.monotonic()
+    verdict = judge(run, spec, patch)
+    run.seconds["grade"] = round(time.monotonic() - began, 3)
+    yield _record(context, run_file, instance, patch, verdict=verdict, run=run, machine=machine)
+    yield from _files(run, verdict)
+
+
+def _files(run: Run, verdict: Verdict) -> Iterator[Raw]:
+    """The official files, as far as this outcome has them."""
+    yield InstanceLog(run.journal.to_bytes())
+    if run.log is not None:
+        yield EvalScript(run.script)
+        yield TestLog(run.log)
+    if verdict.graded is not None:
+        yield Report(verdict.graded.data)
+
+
+def _record(
+    context: Context,
+    run_file: RunFile,
+    instance: Instance,
+    patch: bytes,
+    *,
+    verdict: Verdict,
+    run: Run,
+    machine: Machine | None,
+) -> GradeRecord:
+    return GradeRecord(
+        instance_id=instance.instance_id,
+        attempt=context.attempt,
+        outcome=verdict.outcome,
+        resolved=verdict.resolved,
+        official_failure_reason=verdict.failure_reason,
+        fail_to_pass=verdict.counts("FAIL_TO_PASS"),
+        pass_to_pass=verdict.counts("PASS_TO_PASS"),
+        failing_tests=verdict.failing_tests,
+        apply_command=run.apply_command,
+        evidence=verdict.evidence,
+        integrity=verdict.integrity,
+        machine=machine,
+        seconds=run.seconds,
+        patch_sha256=hashlib.sha256(patch).hexdigest(),
+        versions=_versions(run_file),
+    )
+
+
+def _versions(run_file: RunFile) -> dict[str, str]:
+    """What graded: this process' versions over those the run was planned with."""
+    return {**run_file.versions, "swebench": official.version(), "python": platform.python_version()}
+
+
+if __name__ == "__main__":
+    run_step(GRADE, grade)

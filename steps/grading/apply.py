@@ -1,0 +1,80 @@
+"""Putting the patch into the repository: the harness' four commands, in its words (swebench run_evaluation.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steps.contracts.data import FailureClass
+from steps.errors import InfraError
+from steps.grading import official
+from steps.grading.journal import Journal
+from steps.sandbox.protocol import ExecResult, Sandbox
+
+APPLY_COMMANDS = (
+    "git apply --verbose",
+    "git apply --verbose --3way",
+    "git apply --verbose --reject",
+    "patch --batch --forward --fuzz=5 -p1 -i",
+)
+RESET = "git checkout -- . ; git clean -fd"
+REVERSE_CHECK = "git apply --check --reverse"
+# The harness sets no limit on these; a git that takes this long hangs.
+GIT_TIMEOUT_S = 900.0
+
+
+@dataclass(frozen=True)
+class Applied:
+    """How the chain ended."""
+
+    command: str | None
+    """The command that took the patch, ``REVERSE_CHECK`` where it was in already, None where it does not apply."""
+    output: str
+    """What the last command said."""
+
+
+def apply_patch(box: Sandbox, patch: bytes, journal: Journal) -> Applied:
+    """Apply ``patch`` byte for byte.
+
+    A failed command (``--reject`` above all) leaves parts behind, so the tree is reset before each further one. Raises
+    InfraError when the sandbox is lost or a command hangs.
+    """
+    words = official.constants()
+    patch_file = words.CONTAINER_PATCH_FILE
+    box.write(patch_file, patch)
+    output = ""
+    for number, command in enumerate(APPLY_COMMANDS):
+        if number:
+            run_git(box, RESET)
+        result = run_git(box, f"{command} {patch_file}")
+        output = text_of(result)
+        if result.exit_code == 0:
+            journal.info(f"{words.APPLY_PATCH_PASS}:\n{output}")
+            return Applied(command, output)
+        journal.info(f"Failed to apply patch to container: {command}")
+    if run_git(box, f"{REVERSE_CHECK} {patch_file}").exit_code == 0:
+        journal.info(f"{words.APPLY_PATCH_PASS}: verified already applied")
+        return Applied(REVERSE_CHECK, output)
+    journal.info(f"{words.APPLY_PATCH_FAIL}:\n{output}")
+    return Applied(None, output)
+
+
+def git_diff(box: Sandbox) -> str:
+    """What differs from HEAD, permissions aside, as the harness logs it."""
+    return text_of(run_git(box, "git -c core.fileMode=false diff")).strip()
+
+
+def run_git(box: Sandbox, command: str) -> ExecResult:
+    """A command of fixed words in the repository, both streams in one. Raises InfraError when it hangs."""
+    result = box.exec(command, timeout_s=GIT_TIMEOUT_S, merge=True)
+    if result.timed_out:
+        raise InfraError(
+            FailureClass.EXEC,
+            f"{command!r} did not end within {GIT_TIMEOUT_S:.0f} s in the grading sandbox",
+            detail=text_of(result)[-2000:],
+        )
+    return result
+
+
+def text_of(result: ExecResult) -> str:
+    """The output as text. The harness fails on bytes that are not UTF-8 here; a verdict is worth more."""
+    return result.stdout.decode(errors="replace")

@@ -1,0 +1,71 @@
+"""What a runner itself says at the end of a run, against what the parser read: pytest, unittest and sympy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from steps.grading.official import Parser
+
+_PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|errors?|xpassed|xfailed|skipped)\b")
+_UNITTEST_RAN = re.compile(r"Ran (\d+) tests? in ")
+_UNITTEST_BAD = re.compile(r"(?:failures|errors)=(\d+)")
+_SYMPY_COUNT = re.compile(r"(\d+) (passed|failed|exceptions?|expected to fail but passed)")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Closing:
+    """A runner's own count of a run."""
+
+    line: str
+    passed_at_most: int
+    failed: int
+
+
+def closing_of(parser: Parser) -> Callable[[list[str]], Closing | None] | None:
+    """The reader of closing lines that belongs to an official parser; None where its runner's is not known."""
+    return _READERS.get(getattr(parser, "__name__", ""))
+
+
+def _pytest(lines: list[str]) -> Closing | None:
+    # From the end: the last count is the outermost run's (pytest's own tests print inner ones).
+    for line in reversed(lines):
+        if " in " in line and (" passed" in line or " failed" in line or " error" in line or " skipped" in line):
+            plain = _COLOUR.sub("", line)
+            counts = {word: int(number) for number, word in _PYTEST_COUNT.findall(plain.partition(" in ")[0])}
+            if counts:
+                passed = counts.get("passed", 0) + counts.get("xpassed", 0)
+                failed = counts.get("failed", 0) + counts.get("error", 0) + counts.get("errors", 0)
+                return Closing(plain.strip("= "), passed, failed)
+    return None
+
+
+def _unittest(lines: list[str]) -> Closing | None:
+    for number in range(len(lines) - 1, -1, -1):
+        if lines[number].startswith("Ran ") and (ran := _UNITTEST_RAN.match(lines[number])):
+            verdict = next((line for line in lines[number + 1 : number + 6] if line.strip()), "")
+            failed = sum(int(count) for count in _UNITTEST_BAD.findall(verdict)) if "FAILED" in verdict else 0
+            return Closing(f"{lines[number]}: {verdict}", int(ran[1]), failed)
+    return None
+
+
+def _sympy(lines: list[str]) -> Closing | None:
+    for line in reversed(lines):
+        if "tests finished: " in line:
+            counts = {word: int(number) for number, word in _SYMPY_COUNT.findall(line)}
+            failed = counts.get("failed", 0) + counts.get("exceptions", 0) + counts.get("exception", 0)
+            return Closing(line.strip("= "), counts.get("passed", 0), failed)
+    return None
+
+
+_READERS = {
+    "parse_log_pytest": _pytest,
+    "parse_log_pytest_options": _pytest,
+    "parse_log_pytest_v2": _pytest,
+    "parse_log_matplotlib": _pytest,
+    "parse_log_seaborn": _pytest,
+    "parse_log_django": _unittest,
+    "parse_log_sympy": _sympy,
+}

@@ -1,0 +1,174 @@
+"""The official grader: swebench's own functions, none of the packages its other parts need.
+
+``steps.datasets.harness`` opens the package. Its ``utils.py`` imports datasets, dotenv and tqdm besides (calling
+``load_dotenv()``), none of which grading a log uses: it is executed, under a name of ours, while empty modules stand in
+for them. What runs is swebench's own code.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import dataclasses
+import json
+import locale
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from steps.datasets import harness
+from steps.errors import ConfigError
+
+Parser = Callable[[str, Any], dict[str, str]]
+StatusMap = dict[str, str]
+
+_UNUSED = {"datasets": ("Dataset", "load_dataset", "load_from_disk"), "dotenv": ("load_dotenv",), "tqdm": ("tqdm",)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What the official parser was given and found, in the order the grader asked: the marked region, then, if that
+
+    held nothing, the whole log.
+    """
+
+    parser: Parser
+    calls: list[tuple[str, StatusMap]]
+
+    @property
+    def statuses(self) -> StatusMap:
+        """The status map that was graded; empty where the log was refused before it was parsed."""
+        return self.calls[-1][1] if self.calls else {}
+
+    @property
+    def whole_log_used(self) -> bool:
+        """Whether results were looked for outside the markers."""
+        return len(self.calls) > 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Graded:
+    """The official report of one log, as an object and as the file's bytes, and how the log was read."""
+
+    report: dict[str, Any]
+    """The whole object, with the instance-id level."""
+    data: bytes
+    """``report.json`` as the harness writes it: indent 4, no final newline."""
+    reading: Reading
+
+    @property
+    def inner(self) -> dict[str, Any]:
+        """The object under the instance id."""
+        return cast(dict[str, Any], next(iter(self.report.values())))
+
+
+def make_test_spec(row: dict[str, Any]) -> Any:
+    """swebench's TestSpec of a row. Raises KeyError for a missing column (notes: there is no fallback)."""
+    return _make_test_spec()(row)
+
+
+def grade(spec: Any, log: Path, prediction: dict[str, Any]) -> Graded:
+    """The official verdict on a log file (UTF-8). Raises KeyError for an unknown parser, ValueError for an eval type.
+
+    The verdict is ``get_eval_report``'s. It is handed the spec under a parser name of ours that calls the official
+    parser and remembers what it returned, so that nothing is parsed twice.
+    """
+    _require_utf8()
+    grading = harness.module("grading")
+    registry = grading.PARSER_REGISTRY
+    reading = Reading(registry[spec.log_parser], [])
+
+    def remembering(text: str, test_spec: Any) -> StatusMap:
+        found = reading.parser(text, test_spec)
+        reading.calls.append((text, found))
+        return found
+
+    name = f"{spec.log_parser}, remembered {id(reading)}"
+    registry[name] = remembering
+    try:
+        # Two parsers print warnings; standard output belongs to whoever asked for the report.
+        with contextlib.redirect_stdout(sys.stderr):
+            report = grading.get_eval_report(
+                test_spec=dataclasses.replace(spec, log_parser=name),
+                prediction=prediction,
+                test_log_path=str(log),
+                include_tests_status=True,
+            )
+    finally:
+        del registry[name]
+    return Graded(report, json.dumps(report, indent=4).encode(), reading)
+
+
+def report_bytes(row: dict[str, Any], log_path: Path, prediction: dict[str, Any]) -> bytes:
+    """``report.json`` of a saved log, byte for byte as the harness writes it."""
+    return grade(make_test_spec(row), log_path, prediction).data
+
+
+def classify(text: str) -> tuple[str, str] | None:
+    """swebench's (reason, tier) of the first infrastructure signature in ``text``, or None."""
+    return cast("tuple[str, str] | None", harness.module("infra_failure").classify_text(text))
+
+
+def quietly(parser: Parser, text: str, spec: Any) -> StatusMap:
+    """A parser's answer without what two of them print: standard output belongs to whoever asked for the report."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return parser(text, spec)
+
+
+def exit_code_pattern() -> re.Pattern[str]:
+    """The grader's pattern of the logged exit code; group 1 is the number."""
+    return cast("re.Pattern[str]", harness.module("grading").TEST_EXIT_CODE_RE)
+
+
+def constants() -> Any:
+    """``swebench.harness.constants``."""
+    return harness.module("constants")
+
+
+def version() -> str:
+    """The version of swebench that grades."""
+    import swebench
+
+    return cast(str, swebench.__version__)
+
+
+def _require_utf8() -> None:
+    # The grader opens the log in the process' default codec.
+    if not sys.flags.utf8_mode and codecs.lookup(locale.getencoding()).name != "utf-8":
+        raise ConfigError(f"the locale's encoding is {locale.getencoding()}: set PYTHONUTF8=1", field="PYTHONUTF8")
+
+
+@cache
+def _make_test_spec() -> Callable[[dict[str, Any]], Any]:
+    harness.module("constants")
+    source = spec_from_file_location("swebench_harness_utils_alone", harness.home() / "utils.py")
+    if source is None or source.loader is None:
+        raise ConfigError(f"{harness.home() / 'utils.py'} cannot be read: reinstall swebench==5.0.2", field="swebench")
+    module = module_from_spec(source)
+    with _empty_modules():
+        source.loader.exec_module(module)
+    return cast(Callable[[dict[str, Any]], Any], module.make_test_spec)
+
+
+@contextlib.contextmanager
+def _empty_modules() -> Iterator[None]:
+    """Empty modules in place of what the library imports for work that is not done here; gone afterwards."""
+    before = {name: sys.modules.get(name) for name in _UNUSED}
+    for name, attributes in _UNUSED.items():
+        module = ModuleType(name)
+        for attribute in attributes:
+            setattr(module, attribute, lambda *_a, **_k: None)
+        sys.modules[name] = module
+    try:
+        yield
+    finally:
+        for name, module_before in before.items():
+            if module_before is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module_before

@@ -1,0 +1,110 @@
+"""The harness' procedure on one instance (swebench run_evaluation.run_instance) in a sandbox that is already there."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from steps.contracts.ids import model_token
+from steps.grading import official
+from steps.grading.apply import apply_patch, git_diff
+from steps.grading.assets import add_restore_commands, stage_assets
+from steps.grading.channel import EVAL_FILE, Channel, Heard
+from steps.grading.journal import Journal
+from steps.sandbox.protocol import Sandbox
+
+# What is kept of a log; the harness keeps all. Past this the END marker is lost and the log is not gradeable.
+MAX_LOG_BYTES = 1 << 30
+
+
+@dataclass
+class Run:
+    """What one run of the procedure left. ``log`` is None where the script never ran."""
+
+    journal: Journal
+    script: bytes = b""
+    apply_command: str | None = None
+    log: bytes | None = None
+    timed_out: bool = False
+    heard: Heard | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    log_path: str = ""
+    """Where the harness would have written its log; it stands in the journal's lines."""
+
+    @classmethod
+    def nothing(cls) -> Run:
+        """Of a patch that was not run."""
+        return cls(Journal())
+
+
+def official_folder(run_id: str, model: str, instance_id: str) -> str:
+    """The harness' folder of one instance, relative to its working directory: it stands in the log's lines."""
+    return f"{official.constants().RUN_EVALUATION_LOG_DIR}/{run_id}/{model_token(model)}/{instance_id}"
+
+
+def run_tests(
+    box: Sandbox, spec: Any, patch: bytes | None, *, timeout_s: int, folder: str, machine_name: str = "sandbox"
+) -> Run:
+    """Apply ``patch`` (None: grade the untouched repository), run the official script, keep what it printed.
+
+    ``folder`` is what the log's lines name as the place of the files. Raises InfraError or ResourceError when the
+    sandbox is lost; a patch that does not apply and tests that take too long are results.
+    """
+    journal = Journal()
+    run = Run(journal, log_path=f"{folder}/{official.constants().LOG_INSTANCE}")
+    name = spec.instance_id
+    journal.info(f"Creating container for {name}...")
+    journal.info(f"Container for {name} created: {machine_name}")
+    journal.info(f"Container for {name} started: {machine_name}")
+    began = time.monotonic()
+    if patch is None:
+        journal.info(f"Skipping model patch for {name} (--no-patch mode)")
+    else:
+        journal.info(f"Intermediate patch for {name} written to {folder}/patch.diff, now applying to container...")
+        applied = apply_patch(box, patch, journal)
+        run.apply_command = applied.command
+        if applied.command is None:
+            run.seconds["apply"] = round(time.monotonic() - began, 3)
+            _log_error(journal, name, f"{official.constants().APPLY_PATCH_FAIL}:\n{applied.output}", run.log_path)
+            return run
+    before = git_diff(box)
+    journal.info(f"Git diff before:\n{before}")
+    run.seconds["apply"] = round(time.monotonic() - began, 3)
+    _run_script(box, spec, run, timeout_s=timeout_s, folder=folder)
+    if not run.timed_out:
+        after = git_diff(box)
+        journal.info(f"Git diff after:\n{after}")
+        if after != before:
+            journal.info("Git diff changed after running eval script")
+    return run
+
+
+def _run_script(box: Sandbox, spec: Any, run: Run, *, timeout_s: int, folder: str) -> None:
+    name, journal = spec.instance_id, run.journal
+    script = add_restore_commands(spec.eval_script, stage_assets(box, spec, journal))
+    run.script = script.encode()
+    journal.info(f"Eval script for {name} written to {folder}/eval.sh; copying to container...")
+    box.write(EVAL_FILE, run.script)
+    channel = Channel()
+    result = box.exec(channel.open(box), timeout_s=timeout_s, merge=True, max_output_bytes=MAX_LOG_BYTES)
+    run.seconds["tests"] = round(result.seconds, 3)
+    journal.info(f"Test runtime: {result.seconds:_.2f} seconds")
+    if result.truncated:
+        journal.error(f"Test output of {name} is longer than {MAX_LOG_BYTES} bytes; the rest was left out")
+    text = result.stdout.decode(errors="replace")
+    log_file = f"{folder}/{official.constants().LOG_TEST_OUTPUT}"
+    journal.info(f"Test output for {name} written to {log_file}")
+    if result.timed_out:
+        run.timed_out = True
+        text += f"\n\nTimeout error: {timeout_s} seconds exceeded."
+        _log_error(journal, name, f"Test timed out after {timeout_s} seconds.", run.log_path)
+    else:
+        run.heard = channel.hear(box, run.script)
+    run.log = text.encode()
+
+
+def _log_error(journal: Journal, name: str, message: str, log_path: str) -> None:
+    # The harness writes the traceback of its EvaluationError here; this is that error's text, without frames of code
+    # that did not run.
+    journal.info(f"Error in evaluation for {name}: {message}\nCheck ({log_path}) for more information.")

@@ -1,0 +1,132 @@
+"""The apply chain on real repositories in real machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steps.datasets import harness
+from steps.grading.apply import APPLY_COMMANDS, REVERSE_CHECK, apply_patch
+from steps.grading.journal import Journal
+from steps.sandbox.protocol import Sandbox
+from tests.steps.grading.conftest import GOLD, Lab, git
+
+LINES = "".join(f"line {n}\n" for n in range(1, 13))
+
+
+def apply(box: Sandbox, patch: bytes) -> tuple[str | None, str]:
+    journal = Journal()
+    return apply_patch(box, patch, journal).command, journal.to_bytes().decode()
+
+
+def sh(box: Sandbox, command: str) -> str:
+    result = box.exec(command, timeout_s=30, merge=True)
+    assert result.exit_code == 0, result.stdout
+    return result.stdout.decode()
+
+
+def commit(box: Sandbox, name: str, text: str) -> None:
+    box.write(f"/testbed/{name}", text.encode())
+    sh(box, f"git add -f {name} && git -c user.name=T -c user.email=t@example.org commit -qm '{name}'")
+
+
+def patch_of(box: Sandbox, name: str, text: str) -> bytes:
+    """The diff that makes ``name`` hold ``text``; the repository stays as it was."""
+    box.write(f"/testbed/{name}", text.encode())
+    diff = box.exec("git diff", timeout_s=30).stdout
+    sh(box, "git checkout -- .")
+    return diff
+
+
+def test_the_first_command_takes_an_ordinary_patch(box: Sandbox) -> None:
+    command, log = apply(box, GOLD)
+    assert command == APPLY_COMMANDS[0]
+    assert ">>>>> Applied Patch:\nChecking patch calc.py...\nApplied patch calc.py cleanly.\n" in log
+    assert "Failed to apply" not in log
+    assert "return a + b" in sh(box, "cat calc.py")
+
+
+def test_the_second_command_merges_where_the_context_has_moved_on(box: Sandbox) -> None:
+    commit(box, "lines.txt", LINES)
+    patch = patch_of(box, "lines.txt", LINES.replace("line 6\n", "line six\n"))
+    commit(box, "lines.txt", LINES.replace("line 8\n", "line eight\n"))
+    command, log = apply(box, patch)
+    assert command == APPLY_COMMANDS[1]
+    assert log.count("Failed to apply patch to container: ") == 1
+    assert sh(box, "cat lines.txt") == LINES.replace("line 6\n", "line six\n").replace("line 8\n", "line eight\n")
+
+
+def test_the_third_command_takes_what_the_index_does_not_know(box: Sandbox) -> None:
+    # An ignored file survives the clean-up and is not in the index, which --3way needs; a dirty file stops the first.
+    box.write("/testbed/settings.local", b"one\n")
+    box.write("/testbed/calc.py", b"dirty\n")
+    patch = GOLD + b"--- a/settings.local\n+++ b/settings.local\n@@ -1 +1 @@\n-one\n+two\n"
+    command, log = apply(box, patch)
+    assert command == APPLY_COMMANDS[2]
+    assert log.count("Failed to apply patch to container: ") == 2
+    assert sh(box, "cat settings.local") == "two\n"
+    assert "return a + b" in sh(box, "cat calc.py")
+
+
+def test_the_fourth_command_takes_a_patch_with_wrong_context_after_a_clean_up(box: Sandbox) -> None:
+    commit(box, "lines.txt", LINES)
+    fuzzy = (
+        b"--- a/lines.txt\n+++ b/lines.txt\n@@ -4,5 +4,5 @@\n wrong\n line 5\n-line 6\n+line six\n line 7\n wrong too\n"
+    )
+    command, log = apply(box, GOLD + fuzzy)
+    assert command == APPLY_COMMANDS[3]
+    assert log.count("Failed to apply patch to container: ") == 3
+    # --reject had applied the first file and left a .rej: without the clean-up patch would find it applied already.
+    assert sh(box, "git status --porcelain | grep -v '[.]orig$'").split() == ["M", "calc.py", "M", "lines.txt"]
+    assert sh(box, "cat lines.txt") == LINES.replace("line 6\n", "line six\n")
+
+
+def test_a_patch_that_is_in_already_counts_as_applied(box: Sandbox) -> None:
+    apply(box, GOLD)
+    sh(box, "git -c user.name=T -c user.email=t@example.org commit -qam fixed")
+    command, log = apply(box, GOLD)
+    assert command == REVERSE_CHECK
+    assert log.count("Failed to apply patch to container: ") == 4
+    assert log.endswith(">>>>> Applied Patch: verified already applied\n")
+
+
+@pytest.mark.parametrize("patch", [b"\n", b"  \n", b"not a diff\n"], ids=["blank", "spaces", "prose"])
+def test_what_is_no_patch_does_not_apply(box: Sandbox, patch: bytes) -> None:
+    command, log = apply(box, patch)
+    assert command is None
+    assert log.count("Failed to apply patch to container: ") == 4
+    assert ">>>>> Patch Apply Failed:\n" in log
+    assert ">>>>> Applied Patch" not in log
+
+
+def test_a_patch_arrives_byte_for_byte(box: Sandbox) -> None:
+    patch = b"--- /dev/null\n+++ b/odd.txt\n@@ -0,0 +1,2 @@\n+carriage\r\n+\xff\xfe latin \xe9\n"
+    command, _ = apply(box, patch)
+    assert command == APPLY_COMMANDS[0]
+    assert box.read("/tmp/patch.diff") == patch
+    assert box.read("/testbed/odd.txt") == b"carriage\r\n\xff\xfe latin \xe9\n"
+
+
+def test_the_journal_is_written_as_the_logging_library_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    import logging
+
+    formatter = logging.Formatter("%(asctime)s - %(levelname)s - %(message)s")
+    for now in (1_700_000_000.0, 1_700_000_000.0409, 1_700_000_000.9996):
+        record = logging.LogRecord("x", logging.INFO, "f", 1, "two\nlines é", None, None)
+        record.created, record.msecs = now, int((now - int(now)) * 1000) + 0.0
+        journal = Journal(clock=lambda now=now: now)  # type: ignore[misc]
+        journal.info("two\nlines é")
+        assert journal.to_bytes().decode() == formatter.format(record) + "\n"
+
+
+def test_the_commands_are_the_harness_own() -> None:
+
+    source = Path(harness.home() / "run_evaluation.py").read_text()
+    for command in (*APPLY_COMMANDS, "git checkout -- . ; git clean -fd"):
+        assert f'"{command}"' in source
+    assert f'f"{REVERSE_CHECK} {{CONTAINER_PATCH_FILE}}"' in source
+
+
+def test_the_lab_is_never_changed(lab: Lab) -> None:
+    assert git(lab.testbed, "status", "--porcelain") == ""

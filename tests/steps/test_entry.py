@@ -1,0 +1,170 @@
+"""The container side of a step, as its caller sees it: a process, its files and its exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from steps import entry
+from steps.contracts.data import Failure, FailureClass
+from steps.errors import InfraError
+from steps.sandbox.protocol import Sandbox, SandboxRequest
+from tests.bench.start import INSTANCE, RUN
+
+STEP = """
+import sys, time
+from steps.contracts.chain import Step
+from steps.contracts.data import *
+from steps.entry import run_step
+from steps.errors import *
+
+STEP = Step("toy", takes=(Patch,), gives=(TestLog,))
+LEFT = Trajectory(instance_id="i", attempt=1, agent="a", model="m", steps=[], stop_reason="finished",
+                  started_at="now", seconds=1.0, usage=Usage(calls=3))
+
+def work(context, inputs):
+    patch = inputs[Patch]
+    yield TestLog(patch.data + context.try_name.encode())
+    {body}
+
+run_step(STEP, work)
+"""
+
+
+WAITS = """folder = sys.argv[2] + '/..'
+    open(folder + '/began', 'w').close()
+    try: time.sleep(60)
+    finally: open(folder + '/cleaned', 'w').close()"""
+
+
+def start(tmp_path: Path, body: str, *flags: str, patch: bytes | None = b"p") -> subprocess.Popen[bytes]:
+    (tmp_path / "in").mkdir()
+    if patch is not None:
+        (tmp_path / "in" / "patch.diff").write_bytes(patch)
+    (tmp_path / "toy.py").write_text(STEP.replace("{body}", body))
+    command = [sys.executable, str(tmp_path / "toy.py"), "--in", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    return subprocess.Popen([*command, "--try", "t7", *flags], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    _, said = process.communicate(timeout=30)
+    return process.returncode, said.decode()
+
+
+def left(tmp_path: Path) -> set[str]:
+    return {path.name for path in (tmp_path / "out").iterdir()}
+
+
+def test_a_step_that_succeeds_writes_its_files_and_exits_0(tmp_path: Path) -> None:
+    assert finish(start(tmp_path, "pass")) == (0, "")
+    assert (tmp_path / "out" / "test_output.txt").read_bytes() == b"pt7"
+    assert left(tmp_path) == {"test_output.txt"}
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "failure_class"),
+    [
+        ('raise InfraError(FailureClass.EXEC, "the line went dead", detail="503")', 75, FailureClass.EXEC),
+        ('raise ResourceError(FailureClass.OUT_OF_MEMORY, "too little")', 76, FailureClass.OUT_OF_MEMORY),
+        ('raise ConfigError("no such image", field="sandbox.registry")', 64, FailureClass.CONFIG),
+        ("1 / 0", 70, FailureClass.BUG),
+    ],
+)
+def test_a_step_that_fails_leaves_the_reason_and_nothing_else(
+    tmp_path: Path, body: str, code: int, failure_class: FailureClass
+) -> None:
+    returned, said = finish(start(tmp_path, body))
+    failure = Failure.from_bytes((tmp_path / "out" / "failure.json").read_bytes())
+    assert (returned, failure.exit_code, failure.failure_class) == (code, code, failure_class)
+    assert failure.reason in said
+    assert left(tmp_path) == {"failure.json"}
+
+
+def test_a_failure_keeps_what_is_worth_keeping_of_the_try(tmp_path: Path) -> None:
+    finish(start(tmp_path, 'raise InfraError(FailureClass.EXEC, "x", leaves=(LEFT,))'))
+    assert left(tmp_path) == {"failure.json", "trajectory.json"}
+
+
+def test_a_bug_keeps_its_traceback(tmp_path: Path) -> None:
+    _, said = finish(start(tmp_path, "1 / 0"))
+    assert "ZeroDivisionError" in Failure.from_bytes((tmp_path / "out" / "failure.json").read_bytes()).detail
+    assert "Traceback" in said
+
+
+def test_a_missing_input_is_a_wrong_request(tmp_path: Path) -> None:
+    code, said = finish(start(tmp_path, "pass", patch=None))
+    assert code == 64
+    assert "patch.diff is missing" in said
+
+
+def test_a_tied_step_ends_when_its_starter_is_gone(tmp_path: Path) -> None:
+    process = start(tmp_path, WAITS, "--tied")
+    while not (tmp_path / "began").exists():
+        time.sleep(0.02)
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait(timeout=10)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert (tmp_path / "cleaned").exists()
+    assert process.stderr is not None
+    process.stderr.close()
+
+
+def test_a_step_that_is_told_to_end_cleans_up(tmp_path: Path) -> None:
+    process = start(tmp_path, WAITS)
+    while not (tmp_path / "began").exists():
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGTERM)
+    assert finish(process)[0] == 128 + signal.SIGTERM
+    assert (tmp_path / "cleaned").exists()
+
+
+def test_help_says_what_a_step_takes_and_gives() -> None:
+    command = [sys.executable, "-m", "steps.grade", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "run.json, instance.json, answer.json, patch.diff" in " ".join(done.stdout.split())
+
+
+class Stubborn:
+    """A backend whose engine goes away before its machine can be removed."""
+
+    def __init__(self, box: Sandbox) -> None:
+        self.box = box
+
+    def create(self, request: SandboxRequest) -> Sandbox:
+        return self.box
+
+    def destroy(self, sandbox: Sandbox) -> None:
+        raise InfraError(FailureClass.SANDBOX_LOST, "removing failed")
+
+
+@pytest.fixture
+def stubborn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry, "open_backend", lambda _name: Stubborn(cast(Sandbox, object())))
+
+
+def machine() -> AbstractContextManager[Sandbox]:
+    context = entry.Context(attempt=1, try_name="t")
+    return entry.sandbox(context, RUN, INSTANCE, step="grade", network=False, deadline_s=1.0)
+
+
+def test_a_machine_that_cannot_be_removed_takes_no_work_back(
+    stubborn: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with machine():
+        done = True
+    assert done
+    assert "left behind: removing failed" in capsys.readouterr().err
+
+
+def test_the_first_failure_is_the_one_that_is_told(stubborn: None) -> None:
+    with pytest.raises(InfraError, match="the line went dead"), machine():
+        raise InfraError(FailureClass.EXEC, "the line went dead")

@@ -1,0 +1,171 @@
+"""The step as a process: files in, files and an exit code out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contracts.data import (
+    Answer,
+    DatasetLock,
+    EvalScript,
+    Failure,
+    FailureClass,
+    GradeRecord,
+    Instance,
+    InstanceLog,
+    Outcome,
+    Patch,
+    Report,
+    RunFile,
+    TestLog,
+)
+from steps.contracts.run import RunSpec
+from steps.errors import EXIT_INFRA, EXIT_RESOURCE
+from tests.paths import ROOT
+from tests.steps.grading.conftest import GOLD, IMAGE, Lab, eval_script
+
+OFFICIAL = (TestLog, Report, InstanceLog, EvalScript)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("images"))
+    yield made
+    made.close()
+
+
+class Unit:
+    """A folder of inputs and one of outputs."""
+
+    def __init__(self, lab: Lab, folder: Path, patch: bytes, agent: str = "gold", **changes: Any) -> None:
+        self.inputs, self.outputs = folder / "in", folder / "out"
+        self.inputs.mkdir()
+        spec = RunSpec.model_validate(
+            {
+                "agent": {"name": agent},
+                "sandbox": {"local_images": str(lab.images)},
+                "grading": {"timeout_s": changes.pop("timeout_s", 60)},
+            }
+        )
+        lock = DatasetLock(name="made", split="test", revision=None, rows=1, sha256="0" * 64)
+        run = RunFile(
+            run_id="r1",
+            spec=spec,
+            dataset=lock,
+            model="acme/model",
+            versions={"swe-argo": "0.0.0"},
+            created_at="2026-01-01T00:00:00+00:00",
+        )
+        row = lab.row(**changes)
+        common = {"instance_id": row["instance_id"], "repo": row["repo"], "version": row["version"], "image": IMAGE}
+        instance = Instance(**common, base_commit=lab.base, problem_statement="adds wrongly")
+        tests = {name: row[name] for name in ("eval_script", "FAIL_TO_PASS", "PASS_TO_PASS", "log_parser", "eval_type")}
+        answer = Answer(**common, patch="", test_patch="", **tests)
+        for datum in (run, instance, answer, Patch(patch)):
+            (self.inputs / datum.file).write_bytes(datum.to_bytes())
+
+    def grade(self) -> int:
+        """Run the step; its exit code."""
+        command = [sys.executable, "-m", "steps.grade", "--in", str(self.inputs), "--out", str(self.outputs)]
+        env = {**os.environ, "PYTHONUTF8": "1"}
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
+        self.stderr = done.stderr
+        return done.returncode
+
+    @property
+    def record(self) -> GradeRecord:
+        return GradeRecord.from_bytes((self.outputs / GradeRecord.file).read_bytes())
+
+    @property
+    def official(self) -> set[str]:
+        return {kind.file for kind in OFFICIAL if (self.outputs / kind.file).is_file()}
+
+
+def test_a_gold_patch_is_resolved_and_every_official_file_is_there(lab: Lab, tmp_path: Path) -> None:
+    unit = Unit(lab, tmp_path, GOLD)
+    assert unit.grade() == 0, unit.stderr
+    record = unit.record
+    assert record.outcome is Outcome.RESOLVED
+    assert record.resolved
+    assert record.integrity.verdict == "ok"
+    assert record.apply_command == "git apply --verbose"
+    assert record.evidence is not None
+    assert record.evidence.exit_code == 0
+    assert record.machine is not None
+    assert record.machine.image == IMAGE
+    assert set(record.seconds) == {"create", "apply", "tests", "grade"}
+    assert record.patch_sha256 == hashlib.sha256(GOLD).hexdigest()
+    assert record.versions["swebench"] == "5.0.2"
+    assert record.fail_to_pass is not None
+    assert (record.fail_to_pass.passed, record.fail_to_pass.total) == (1, 1)
+    assert unit.official == {"test_output.txt", "report.json", "run_instance.log", "eval.sh"}
+    report = json.loads((unit.outputs / "report.json").read_bytes())
+    assert report["acme__calc-1"]["resolved"] is True
+    journal = (unit.outputs / "run_instance.log").read_text()
+    assert "logs/run_evaluation/r1/acme__model/acme__calc-1/patch.diff" in journal
+
+
+def test_idle_grades_the_untouched_repository(lab: Lab, tmp_path: Path) -> None:
+    unit = Unit(lab, tmp_path, b"", agent="idle")
+    assert unit.grade() == 0, unit.stderr
+    assert unit.record.outcome is Outcome.UNRESOLVED
+    assert unit.record.failing_tests == ["tests/test_calc.py::test_adds"]
+    assert "--no-patch mode" in (unit.outputs / "run_instance.log").read_text()
+
+
+def test_an_empty_patch_is_listed_and_nothing_runs(lab: Lab, tmp_path: Path) -> None:
+    unit = Unit(lab, tmp_path, b"")
+    assert unit.grade() == 0, unit.stderr
+    assert unit.record.outcome is Outcome.EMPTY_PATCH
+    assert unit.record.machine is None
+    assert unit.official == set()
+
+
+def test_a_blank_patch_is_run_and_does_not_apply(lab: Lab, tmp_path: Path) -> None:
+    unit = Unit(lab, tmp_path, b"\n")
+    assert unit.grade() == 0, unit.stderr
+    assert unit.record.outcome is Outcome.PATCH_FAILED
+    assert unit.official == {"run_instance.log"}
+
+
+def test_tests_that_take_too_long_are_an_outcome(lab: Lab, tmp_path: Path) -> None:
+    unit = Unit(lab, tmp_path, GOLD, timeout_s=1, eval_script=eval_script(lab.base, "sleep 60"))
+    assert unit.grade() == 0, unit.stderr
+    assert unit.record.outcome is Outcome.TESTS_TIMED_OUT
+    assert unit.official == {"run_instance.log", "test_output.txt", "eval.sh"}
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "failure_class"),
+    [
+        ("Killed", EXIT_RESOURCE, FailureClass.OUT_OF_MEMORY),
+        ("Could not resolve host: x", EXIT_INFRA, FailureClass.TEST_ENVIRONMENT),
+    ],
+)
+def test_a_broken_environment_is_a_failure_to_try_again(
+    lab: Lab, tmp_path: Path, line: str, code: int, failure_class: FailureClass
+) -> None:
+    unit = Unit(lab, tmp_path, GOLD, eval_script=eval_script(lab.base, f"echo '{line}'"))
+    assert unit.grade() == code
+    failure = Failure.from_bytes((unit.outputs / Failure.file).read_bytes())
+    assert failure.failure_class is failure_class
+    assert "acme__calc-1" in failure.reason
+    assert not (unit.outputs / GradeRecord.file).exists()
+
+
+def test_another_patch_under_the_same_run_id_is_graded_again(lab: Lab, tmp_path: Path) -> None:
+    unit = Unit(lab, tmp_path, GOLD)
+    assert unit.grade() == 0, unit.stderr
+    (unit.inputs / Patch.file).write_bytes(GOLD.replace(b"a + b", b"a * b"))
+    assert unit.grade() == 0, unit.stderr
+    assert unit.record.outcome is Outcome.UNRESOLVED
+    assert unit.record.patch_sha256 != hashlib.sha256(GOLD).hexdigest()
