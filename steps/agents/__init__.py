@@ -1,0 +1,1 @@
+"""Who works on an issue, what it may see, and what it leaves."""

@@ -1,0 +1,149 @@
+"""Agents that need no machine: gold, and patches made elsewhere. Also what a wish depends on beside its own words."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from steps.contracts.data import GradeRecord, Integrity, Outcome, Patch, Recording, RunFile, key
+from steps.contracts.run import How, RunSpec
+from steps.datasets import predictions
+from steps.errors import ConfigError
+from steps.store import Store
+
+FROM_RUN = "run:"
+"""Prefix of ``agent.predictions`` that names an earlier run of the same store instead of a file."""
+
+
+@dataclass
+class Prepared:
+    """What is known of the units before any of them runs: ``files`` are store keys and their bytes."""
+
+    model: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+
+
+def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], known: list[str]) -> Prepared:
+    """The files that the wish's agent hands on: patches, recordings, and verdicts of instances nobody predicted.
+
+    ``chosen`` are the selected rows, ``known`` all ids of the dataset. Raises ConfigError.
+    """
+    ids = [row["instance_id"] for row in chosen]
+    match spec.agent.name:
+        case "gold":
+            patches = {row["instance_id"]: row["patch"] for row in chosen}
+            return _hand_on(spec, Prepared(spec.agent.model or "gold"), patches, ids)
+        case "given" if (spec.agent.predictions or "").startswith(FROM_RUN):
+            return _from_run(spec, store, ids)
+        case "given":
+            if not spec.agent.predictions:
+                raise ConfigError(
+                    "agent 'given' needs a predictions file: --predictions FILE", field="agent.predictions"
+                )
+            read = predictions.read(spec.agent.predictions, ids, known)
+            prepared = Prepared(spec.agent.model or read.model, notices=list(read.notices))
+            return _hand_on(spec, prepared, read.patches, ids)
+        case "replay":
+            return _recorded(spec, ids, known)
+    return Prepared(spec.agent.model or spec.agent.name)
+
+
+def _hand_on(spec: RunSpec, prepared: Prepared, patches: dict[str, Any], ids: Iterable[str]) -> Prepared:
+    run = spec.run_id or ""
+    for instance_id in ids:
+        for attempt in range(1, spec.attempts + 1):
+            name = (run, instance_id, attempt)
+            if instance_id not in patches:
+                prepared.files[key(GradeRecord, *name)] = _nothing(instance_id, attempt).to_bytes()
+                continue
+            prepared.files[key(Patch, *name)] = Patch.from_text(patches[instance_id] or "").to_bytes()
+    return prepared
+
+
+def _nothing(instance_id: str, attempt: int) -> GradeRecord:
+    return GradeRecord(
+        instance_id=instance_id,
+        attempt=attempt,
+        outcome=Outcome.NO_PREDICTION,
+        resolved=False,
+        integrity=Integrity(verdict="ok"),
+        patch_sha256="",
+        versions={},
+    )
+
+
+def _from_run(spec: RunSpec, store: Store, ids: list[str]) -> Prepared:
+    source = (spec.agent.predictions or "").removeprefix(FROM_RUN)
+    try:
+        run = RunFile.from_bytes(store.get(key(RunFile, source)))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no run {source!r} in {store.url}", field="agent.predictions") from None
+    prepared = Prepared(spec.agent.model or run.model)
+    for instance_id in ids:
+        for attempt in range(1, spec.attempts + 1):
+            old, new = key(Patch, source, instance_id, attempt), (spec.run_id or "", instance_id, attempt)
+            try:
+                prepared.files[key(Patch, *new)] = store.get(old)
+            except FileNotFoundError:
+                prepared.files[key(GradeRecord, *new)] = _nothing(instance_id, attempt).to_bytes()
+    return prepared
+
+
+def _recorded(spec: RunSpec, ids: list[str], known: list[str]) -> Prepared:
+    if not spec.agent.trajectories:
+        raise ConfigError("agent 'replay' needs recorded trajectories: --trajectories PATH", field="agent.trajectories")
+    from steps.agents import recordings
+
+    read = recordings.read(spec.agent.trajectories, ids, known)
+    prepared = Prepared(spec.agent.model or read.model or "replay", notices=list(read.notices))
+    for instance_id in ids:
+        for attempt in range(1, spec.attempts + 1):
+            name = key(Recording, spec.run_id or "", instance_id, attempt)
+            prepared.files[name] = read.by_id[instance_id].to_bytes()
+    return prepared
+
+
+def input_hashes(spec: RunSpec) -> dict[str, str]:
+    """Field -> sha256 of the file or folder it names: under one run id these may move, but not change."""
+    named = {
+        "agent.predictions": spec.agent.predictions,
+        "agent.trajectories": spec.agent.trajectories,
+        "select.ids_file": spec.select.ids_file,
+    }
+    hashes = {}
+    for name, value in named.items():
+        if value is None:
+            continue
+        if value.startswith(FROM_RUN):
+            hashes[name] = value
+            continue
+        path = Path(value).expanduser()
+        if not path.exists():
+            raise ConfigError(f"there is no file {value}", field=name)
+        digest = hashlib.sha256()
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file():
+                digest.update(file.read_bytes())
+        hashes[name] = digest.hexdigest()
+    return hashes
+
+
+def wish(spec: RunSpec) -> dict[str, Any]:
+    """The flat fields that make a run what it is: without how it is done, and without paths that are hashed."""
+    hashed = {"agent.predictions", "agent.trajectories", "select.ids_file"}
+    return {name: value for name, value in _flat(spec, "") if name not in hashed}
+
+
+def _flat(table: BaseModel, prefix: str) -> Iterable[tuple[str, Any]]:
+    for name, info in type(table).model_fields.items():
+        value = getattr(table, name)
+        if isinstance(value, BaseModel):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif not any(isinstance(mark, How) for mark in info.metadata):
+            yield f"{prefix}{name}", value

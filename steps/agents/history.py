@@ -1,0 +1,65 @@
+"""What an agent may read of a repository's past: HEAD and what is below it. The rest is hidden before it begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from steps.contracts.data import FailureClass, History
+from steps.errors import ConfigError, InfraError, ResourceError
+from steps.sandbox.protocol import ExecResult, Sandbox
+
+TIMEOUT_S = 1800.0
+"""Repacking 50,000 objects takes about 2 s, a repository of ten million some minutes."""
+
+_SCRIPT = Path(__file__).with_name("hide_history.sh")
+
+
+def hide(sandbox: Sandbox) -> History:
+    """Make everything in /testbed's repository unreadable that HEAD does not reach, whatever its date, and prove it.
+
+    Images made before swebench 4.1.0 hold commits after the base commit, and HEAD is a commit made with the image, so
+    the fix may be older than it; agents have been seen to look for it (swebench #465, #471). The working tree, the
+    index, untracked files and the branch of HEAD stay as they are; tags on HEAD's history stay, for version tools need
+    them.
+    Repositories inside the working tree (submodules, vendored clones) are cleaned alike and counted with it; linked
+    worktrees inside it are removed.
+
+    Raises ConfigError where the image's repository cannot be cleaned: no agent begins on an unverified one, and another
+    try would end alike. Raises InfraError or ResourceError when the machine failed.
+    """
+    result = sandbox.exec(_SCRIPT.read_text(), timeout_s=TIMEOUT_S)
+    if result.exit_code != 0:
+        raise failed("hiding the history of the repository", result)
+    said: dict[str, str] = {}
+    problems = []
+    for line in result.stdout.decode("utf-8", "replace").splitlines():
+        word, _, rest = line.partition(" ")
+        if word in ("refused", "problem"):
+            problems.append(rest)
+        else:
+            said[word] = rest
+    if problems or "unreachable_after" not in said:
+        raise ConfigError(
+            f"no agent can work in {sandbox.machine.image}: {'; '.join(problems) or 'its history was not verified'}; "
+            "make the image a plain git checkout",
+            field="image",
+        )
+    return History(
+        head=said["head"],
+        refs_removed=max(0, int(said["refs_removed"])),
+        objects_before=int(said["objects_before"]),
+        objects_after=int(said["objects_after"]),
+        unreachable_after=int(said["unreachable_after"]),
+        verified=True,
+    )
+
+
+def failed(what: str, result: ExecResult) -> InfraError | ResourceError:
+    """A script of ours that must not fail, failed: was it the disk, the memory, or something else?"""
+    detail = (result.stderr or result.stdout).decode("utf-8", "replace")[-4000:]
+    if "No space left on device" in detail:
+        return ResourceError(FailureClass.OUT_OF_DISK, f"{what} ran out of disk", detail=detail)
+    if result.exit_code == 137 or "ut of memory" in detail or "Cannot allocate memory" in detail:
+        return ResourceError(FailureClass.OUT_OF_MEMORY, f"{what} ran out of memory", detail=detail)
+    how = "timed out" if result.timed_out else f"ended with exit code {result.exit_code}"
+    return InfraError(FailureClass.EXEC, f"{what} {how}", detail=detail)

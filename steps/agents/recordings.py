@@ -1,0 +1,142 @@
+"""Recorded trajectories, in whatever form they lie on disk -> the actions to perform again, by instance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from steps.agents.formats import Recorded, read_row
+from steps.agents.tools import KINDS
+from steps.contracts.data import Recording
+from steps.errors import ConfigError
+
+FIELD = "agent.trajectories"
+_KNOWN = "trajectory.json of swe-argo, .traj.json of mini-swe-agent, .jsonl of R2E-Gym, output.jsonl of OpenHands"
+_SHOWN = 20
+
+
+@dataclass
+class Recordings:
+    """What was read: ``model`` is the first that was named, ``notices`` are for the person who asked."""
+
+    model: str | None = None
+    by_id: dict[str, Recording] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+
+
+def read(path: str, ids: Collection[str], known: Collection[str] | None = None) -> Recordings:
+    """The recordings of the instances ``ids`` in a file or folder. Of several of one, the first good one counts.
+
+    ``known`` are all ids of the dataset: a recording of any other is an error; without it others are passed over.
+    Ids are compared without regard to case, for image names have none. Raises ConfigError: nothing there, a malformed
+    row (named), unknown tools, unknown ids (all of them), instances without a recording (all of them).
+    """
+    if not Path(path).expanduser().exists():
+        raise ConfigError(f"there is no file or folder {path}", field=FIELD)
+    pile = _Pile({instance_id.lower(): instance_id for instance_id in ids})
+    rows = 0
+    for place, recorded in _rows(Path(path).expanduser()):
+        rows += 1
+        pile.add(place, recorded)
+    if not rows:
+        raise ConfigError(f"{path} holds no trajectory: {_KNOWN}", field=FIELD)
+    legal = {instance_id.lower() for instance_id in known or ()}
+    unknown = [shown for name, shown in pile.others.items() if known is not None and name not in legal]
+    if unknown:
+        raise ConfigError(f"{path}: no such instances in the dataset: {_few(unknown)}", field=FIELD)
+    missing = [instance_id for name, instance_id in pile.wanted.items() if name not in pile.found]
+    if missing:
+        raise ConfigError(
+            f"{len(missing)} of {len(pile.wanted)} instances have no recording in {path}: {_few(missing)}", field=FIELD
+        )
+    by_id = {}
+    for name, instance_id in pile.wanted.items():
+        place, recorded = pile.found[name]
+        _check_tools(place, recorded)
+        by_id[instance_id] = Recording(source=f"{recorded.format} {place}", actions=recorded.actions)
+    return Recordings(next(iter(pile.models), None), by_id, list(pile.notices(path)))
+
+
+@dataclass
+class _Pile:
+    """Recordings as they come; ``wanted`` and ``found`` by lower-case id."""
+
+    wanted: dict[str, str]
+    found: dict[str, tuple[str, Recorded]] = field(default_factory=dict)
+    others: dict[str, str] = field(default_factory=dict)
+    models: dict[str, None] = field(default_factory=dict)
+    again: int = 0
+
+    def add(self, place: str, recorded: Recorded) -> None:
+        name = recorded.instance_id.lower()
+        if name not in self.wanted:
+            self.others[name] = recorded.instance_id or f"(none, in {place})"
+            return
+        if recorded.model:
+            self.models[recorded.model] = None
+        self.again += name in self.found
+        if name not in self.found or (recorded.good and not self.found[name][1].good):
+            self.found[name] = place, recorded
+
+    def notices(self, path: str) -> Iterator[str]:
+        if self.again:
+            yield f"{self.again} further recordings of the same instances in {path} are not used"
+        if self.others:
+            yield f"{path} has recordings of {len(self.others)} instances that are not selected"
+        if len(self.models) > 1:
+            yield f"{path} names several models, the first counts: {_few(self.models)}"
+
+
+def _rows(root: Path) -> Iterator[tuple[str, Recorded]]:
+    """Every trajectory below ``root`` and where it stands (``file`` or ``file:row``)."""
+    for file in _files(root):
+        if file.suffix == ".jsonl":
+            with file.open("rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    if line.strip():
+                        yield from _row(line, f"{file}:{number}", fallback="")
+        else:
+            # mini-swe-agent 1 names the instance by its file only.
+            yield from _row(file.read_bytes(), str(file), fallback=file.name.removesuffix(".traj.json"))
+
+
+def _files(root: Path) -> list[Path]:
+    if root.is_file():
+        return [root]
+    named = [file for end in ("*.traj.json", "trajectory.json") for file in root.rglob(end)]
+    # What a failed try left lies beside the real one.
+    named = [file for file in named if "tries" not in file.relative_to(root).parts]
+    if not named and (root / "output.jsonl").is_file():
+        named = [root / "output.jsonl"]
+    if not named and root.name == "trajs":  # of a leaderboard bundle: <instance_id>.json
+        named = list(root.glob("*.json"))
+    return sorted(named or root.rglob("*.jsonl"))
+
+
+def _row(data: bytes, place: str, fallback: str) -> Iterator[tuple[str, Recorded]]:
+    try:
+        row = json.loads(data)
+        recorded = read_row(row) if isinstance(row, dict) else None
+    except ValueError as error:
+        raise ConfigError(f"{place} is malformed: {str(error).splitlines()[0]}", field=FIELD) from error
+    if recorded is None:
+        raise ConfigError(f"{place} is no trajectory: {_KNOWN}", field=FIELD)
+    if not recorded.instance_id:
+        recorded = Recorded(recorded.format, fallback, recorded.model, recorded.good, recorded.actions)
+    yield place, recorded
+
+
+def _check_tools(place: str, recorded: Recorded) -> None:
+    unknown = dict.fromkeys(action.tool for action in recorded.actions if action.tool not in KINDS)
+    if unknown:
+        raise ConfigError(
+            f"{place} uses tools that cannot be performed again: {_few(unknown)}; known are {', '.join(KINDS)}",
+            field=FIELD,
+        )
+
+
+def _few(names: Collection[str]) -> str:
+    shown = list(names)[:_SHOWN]
+    return ", ".join(shown) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

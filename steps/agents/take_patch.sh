@@ -1,0 +1,80 @@
+# Compares the working tree with the tree it had as HEAD. Called by patch.py with WHAT=begin, look or diff.
+#
+# All work is done in a git directory of our own, outside the repository, which holds a copy of HEAD's tree: no
+# configuration, index, hook, filter or diff driver of the agent has a say, its own index is not touched, and a patch
+# can be taken even where .git was deleted. The repository's objects are a second source, should the copy be gone.
+set -euo pipefail
+export LC_ALL=C
+for name in ${!GIT_@}; do unset "$name"; done
+gone() { echo "$1" >&2; exit 66; } # 66: nothing can be taken, and that is the agent's doing
+command -v git >/dev/null || gone "git is gone"
+side=${TMPDIR:-/var/tmp}/swe-argo-head
+if [ "$WHAT" = begin ]; then
+  root=$(pwd -P)
+  rm -rf "$side"
+else
+  root=$ROOT tree=$TREE
+  cd "$root" 2>/dev/null || gone "the folder of the repository is gone"
+fi
+# The second line of defence after GIT_DIR: no configuration of a user or of the machine.
+export HOME=$side XDG_CONFIG_HOME=$side GIT_CONFIG_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0
+mine() {
+  GIT_DIR=$side GIT_WORK_TREE=$root GIT_INDEX_FILE=$side/index GIT_ALTERNATE_OBJECT_DIRECTORIES=$root/.git/objects \
+    git --no-replace-objects -c core.bare=false -c core.fileMode=true -c core.symlinks=true -c core.ignoreCase=false \
+    -c core.precomposeUnicode=false -c core.safecrlf=false -c core.compression=0 -c core.attributesFile=/dev/null \
+    -c core.excludesFile=/dev/null -c core.preloadIndex=true -c advice.addEmbeddedRepo=false "$@"
+}
+theirs() { git --no-replace-objects --git-dir="$root/.git" --work-tree="$root" -c core.fsmonitor= "$@"; }
+
+[ "$WHAT" != begin ] || tree=$(theirs rev-parse "$HEAD^{tree}")
+if [ ! -d "$side/objects" ]; then
+  mkdir -p "$side"
+  format=; [ ${#tree} -eq 40 ] || format=--object-format=sha256
+  (cd "$side" && git init -q --bare --template= $format .)
+  mkdir -p "$side/info"
+fi
+if [ "$WHAT" = begin ]; then
+  theirs rev-list --objects "$tree" | theirs pack-objects -q "$side/objects/pack/pack" >/dev/null
+fi
+
+# A repository inside the tree would be taken as a bare commit name, or stop git. Its files are what counts, so its .git
+# steps aside meanwhile; submodules of HEAD stay what they are.
+ASIDE=.swe-argo-aside
+step_aside() {
+  mine ls-files -s | awk '$1 == "160000"' | cut -f 2- | sed "s|^|$root/|; s|\$|/.git|" >"$side/modules"
+  find "$root" -path "$root/.git" -prune -o -name .git -print -prune | grep -vxFf "$side/modules" >"$side/aside" || true
+  while IFS= read -r entry; do mv "$entry" "${entry%/.git}/$ASIDE"; done <"$side/aside"
+}
+step_back() {
+  [ -f "$side/aside" ] || return 0
+  while IFS= read -r entry; do mv "${entry%/.git}/$ASIDE" "$entry" || true; done <"$side/aside"
+  rm -f "$side/aside"
+}
+trap step_back EXIT
+
+look() {
+  rm -f "$side/index" "$side/index.lock"
+  mine read-tree "$tree" 2>"$side/errors" || gone "the repository and the copy of its HEAD are gone"
+  step_aside
+  if [ -f "$root/.git/info/exclude" ]; then cp "$root/.git/info/exclude" "$side/info/exclude.theirs"; fi
+  { cat "$side/info/exclude.theirs" 2>/dev/null || true; printf '\n%s\n' "$ASIDE"; } >"$side/info/exclude"
+  # Exit code 1: a file vanished or could not be read, the others were taken. More: nothing was.
+  mine add -A --ignore-errors . 2>"$side/errors" || [ $? -eq 1 ] || {
+    if grep -q 'No space left' "$side/errors"; then cat "$side/errors" >&2; exit 1; fi
+    gone "git cannot take up the changes: $(tail -n 1 "$side/errors")"
+  }
+  # Ignored files that were added by force or committed are no longer ignored.
+  theirs ls-files -c -i --exclude-standard -z 2>/dev/null >"$side/forced" || true
+  [ ! -s "$side/forced" ] || mine update-index --add --remove -z --stdin <"$side/forced" 2>/dev/null || true
+  mine diff-index --cached --raw -z --abbrev=64 --no-renames --ignore-submodules=all "$tree"
+}
+
+case $WHAT in
+  begin) printf '%s\0%s\0' "$root" "$tree"; look ;;
+  look) look ;;
+  diff)
+    [ -z "$UNDO" ] || mine update-index -z --index-info <"$UNDO"
+    mine diff-index --cached --patch --binary --full-index --no-renames --no-color --no-ext-diff --no-textconv \
+      --src-prefix=a/ --dst-prefix=b/ --unified=3 --ignore-submodules=all "$tree"
+    ;;
+esac

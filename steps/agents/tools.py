@@ -1,0 +1,44 @@
+"""The tools of other agents, by the names their recordings use, and what each means for a sandbox."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What performing a tool's call means."""
+
+    SHELL = "shell"
+    """A command in a new shell at /testbed."""
+    SESSION = "session"
+    """A command in a shell that keeps its folder and its exported variables from call to call."""
+    EDIT = "edit"
+    """``create``, ``str_replace``, ``insert``, ``undo_edit`` or ``view`` of a file."""
+    SEARCH = "search"
+    """A text looked for in files; reads only."""
+    NOTHING = "nothing"
+    """No effect on the machine."""
+    END = "end"
+    """The agent says it is done."""
+
+
+KINDS: dict[str, Kind] = {
+    **dict.fromkeys(
+        ("bash", "execute_bash", "execute_command", "run_command", "run_shell_command", "shell", "run", "cmd"),
+        Kind.SHELL,
+    ),
+    **dict.fromkeys(("bash_session", "terminal"), Kind.SESSION),
+    **dict.fromkeys(("str_replace_editor", "str_replace_based_edit_tool", "file_editor", "edit"), Kind.EDIT),
+    **dict.fromkeys(("search", "search_dir"), Kind.SEARCH),
+    **dict.fromkeys(("think", "task_tracker"), Kind.NOTHING),
+    **dict.fromkeys(("finish", "submit"), Kind.END),
+}
+"""R2E-Gym's scaffolds, OpenHands' CodeAct agent and its SDK, mini-swe-agent, and the usual names of others."""
+
+
+def command(arguments: dict[str, object]) -> str:
+    """The shell command among the arguments of a call."""
+    for key in ("command", "cmd"):
+        if isinstance(value := arguments.get(key), str):
+            return value
+    return ""

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steps.sandbox import bubblewrap
+from steps.sandbox.local import LocalBackend, LocalSandbox
+from steps.sandbox.protocol import SandboxRequest
+from tests.steps.agents.machine import Box, image
+
+
+def _box(images: Path, *, isolated: bool) -> Iterator[Box]:
+    image(images / "test__image" / "testbed")
+    backend = LocalBackend(isolated=isolated)
+    request = SandboxRequest(
+        name="test", image="test/image", deadline_s=600, network=False, local_images=str(images), isolated=isolated
+    )
+    sandbox = backend.create(request)
+    assert isinstance(sandbox, LocalSandbox)
+    try:
+        yield Box(sandbox, sandbox.root)
+    finally:
+        backend.destroy(sandbox)
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Box]:
+    """A sandbox on the plain host: repositories may refer to each other by the paths the test sees."""
+    yield from _box(tmp_path / "images", isolated=False)
+
+
+@pytest.fixture(params=["host", "bubblewrap"])
+def any_box(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Box]:
+    """A sandbox of either kind."""
+    isolated = request.param == "bubblewrap"
+    if isolated and (reason := bubblewrap.probe()):
+        pytest.skip(reason)
+    yield from _box(tmp_path / "images", isolated=isolated)

@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from steps.agents.history import hide
+from steps.agents.patch import Start, Taken, begin, extract
+from tests.steps.agents.machine import Box, commit, git
+
+
+def start(box: Box) -> Start:
+    return begin(box.sandbox, hide(box.sandbox).head)
+
+
+def fresh(box: Box, head: str = "HEAD") -> Path:
+    """A checkout of ``head`` that the agent never saw."""
+    folder = Path(tempfile.mkdtemp(dir=box.root))
+    git(box.root, "clone", "-q", "--no-local", str(box.testbed), str(folder))
+    git(folder, "checkout", "-q", git(box.testbed, "rev-parse", head))
+    return folder
+
+
+def apply(folder: Path, patch: bytes) -> None:
+    done = subprocess.run(["git", "apply", "--verbose", "-"], cwd=folder, input=patch, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+
+
+def tree(folder: Path) -> dict[str, tuple[str, bytes]]:
+    """Every file but git's own: kind and content."""
+    found = {}
+    for path in folder.rglob("*"):
+        name = os.fsencode(path.relative_to(folder)).decode("latin1")
+        if ".git" in path.relative_to(folder).parts:
+            continue
+        if path.is_symlink():
+            found[name] = ("link", os.fsencode(path.readlink()))
+        elif path.is_file():
+            executable = bool(path.stat().st_mode & stat.S_IXUSR)
+            found[name] = ("executable" if executable else "file", path.read_bytes())
+    return found
+
+
+def test_an_untouched_repository_gives_an_empty_patch(any_box: Box) -> None:
+    assert extract(any_box.sandbox, start(any_box)) == Taken(b"")
+
+
+def test_a_change_is_a_plain_diff(any_box: Box) -> None:
+    before = start(any_box)
+    any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
+    any_box.sandbox.write("/testbed/new/n.py", b"n = 1\n")
+    assert extract(any_box.sandbox, before).data.decode().splitlines() == [
+        "diff --git a/a.py b/a.py",
+        "index e7cabca986b0365ccfa4624eed67117c1b9b5f0c..367805cb8ae1b94e172b0707e8c2fce1d47dda93 100644",
+        "--- a/a.py",
+        "+++ b/a.py",
+        "@@ -1 +1 @@",
+        "-a = 2",
+        "+a = 3",
+        "diff --git a/new/n.py b/new/n.py",
+        "new file mode 100644",
+        "index 0000000000000000000000000000000000000000..4a3f3148a6563c03794f7e788da042e0d5214f98",
+        "--- /dev/null",
+        "+++ b/new/n.py",
+        "@@ -0,0 +1 @@",
+        "+n = 1",
+    ]
+
+
+def changed(box: Box, before: Start) -> list[str]:
+    """The paths in the patch."""
+    patch = extract(box.sandbox, before).data.decode()
+    return [line.split(" b/", 1)[1] for line in patch.splitlines() if line.startswith("diff --git ")]
+
+
+def test_the_diff_is_against_the_recorded_head_wherever_the_agent_went(box: Box) -> None:
+    before = start(box)
+    commit(box.testbed, "mine", {"a.py": "a = 3\n"})
+    commit(box.testbed, "mine too", {"new.py": "n\n"})
+    assert changed(box, before) == ["a.py", "new.py"]
+    git(box.testbed, "checkout", "-q", "--orphan", "elsewhere")
+    assert changed(box, before) == ["a.py", "new.py"]
+
+
+def test_ignored_files_are_left_out_unless_the_agent_added_them(box: Box) -> None:
+    commit(box.testbed, "ignore", {".gitignore": "*.log\nbuild/\n"})
+    (box.testbed / ".git/info/exclude").write_text("scratch.py\n")
+    before = start(box)
+    for name in ("x.log", "scratch.py", "forced.log", "committed.log"):
+        (box.testbed / name).write_text("x\n")
+    (box.testbed / "build").mkdir()
+    (box.testbed / "build/out").write_text("x\n")
+    git(box.testbed, "add", "-f", "forced.log")
+    git(box.testbed, "add", "-f", "committed.log")
+    git(box.testbed, "commit", "-q", "-m", "mine", "committed.log")
+    assert changed(box, before) == ["committed.log", "forced.log"]
+
+
+def test_what_was_there_before_the_agent_is_not_in_its_patch(box: Box) -> None:
+    commit(box.testbed, "more", {"gone.py": "g\n", "dirty.py": "d\n", "twice.py": "t\n"})
+    (box.testbed / "left.txt").write_text("untracked\n")
+    (box.testbed / "dirty.py").write_text("changed in the image\n")
+    (box.testbed / "twice.py").write_text("changed in the image\n")
+    (box.testbed / "gone.py").unlink()
+    before = start(box)
+    assert extract(box.sandbox, before) == Taken(b"")
+    (box.testbed / "twice.py").write_text("changed by the agent too\n")
+    (box.testbed / "a.py").write_text("a = 3\n")
+    assert changed(box, before) == ["a.py", "twice.py"]
+    (box.testbed / "left.txt").unlink()
+    assert changed(box, before) == ["a.py", "twice.py"], "a file that HEAD never had cannot be deleted by a patch"
+
+
+HOSTILE = """[core]
+\tautocrlf = true
+\tfileMode = false
+\tquotePath = false
+\texcludesFile = /testbed/.git/all
+\tattributesFile = /testbed/.git/all
+\tfsmonitor = /testbed/.git/evil
+\thooksPath = /testbed/.git
+\tsparseCheckout = true
+\tbare = true
+[diff]
+\tnoprefix = true
+\tmnemonicPrefix = true
+\texternal = /testbed/.git/evil
+\tcontext = 0
+\torderFile = /testbed/.git/all
+[color]
+\tui = always
+[filter "evil"]
+\tclean = /testbed/.git/evil
+\trequired = true
+[diff "evil"]
+\ttextconv = /testbed/.git/evil
+\tcommand = /testbed/.git/evil
+"""
+
+
+def test_nothing_the_agent_sets_up_changes_its_patch(any_box: Box) -> None:
+    repo, box = any_box.testbed, any_box.sandbox
+    commit(repo, "attributes", {".gitattributes": "*.py filter=evil diff=evil\n"})
+    before = start(any_box)
+    (repo / "a.py").write_text("a = 3\n")
+    (repo / "setup.cfg").chmod(0o755)
+    plain = extract(box, before).data
+    assert plain.count(b"\nold mode 100644\nnew mode 100755\n") == 1
+    git(repo, "update-index", "--assume-unchanged", "a.py")
+    git(repo, "update-index", "--skip-worktree", "setup.cfg")
+    box.write("/testbed/.git/config", (repo / ".git/config").read_bytes() + HOSTILE.encode())
+    for name in ("info/attributes", "info/sparse-checkout", "all"):
+        box.write(f"/testbed/.git/{name}", b"*.py -diff filter=evil\n")
+    for name in ("evil", "post-index-change"):
+        box.write(f"/testbed/.git/{name}", b"#!/bin/sh\necho x >>/testbed/evil-was-here\necho nonsense\n")
+        (repo / ".git" / name).chmod(0o755)
+    index = (repo / ".git/index").read_bytes()
+    assert extract(box, before).data == plain
+    assert (repo / ".git/index").read_bytes() == index
+    assert not (repo / "evil-was-here").exists()
+
+
+@pytest.mark.parametrize("how", ["deleted", "made anew", "corrupted", "a file"])
+def test_a_broken_repository_still_gives_its_patch(any_box: Box, how: str) -> None:
+    before = start(any_box)
+    any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
+    wanted = extract(any_box.sandbox, before)
+    assert b"+a = 3" in wanted.data
+    folder = any_box.testbed / ".git"
+    if how == "corrupted":
+        for path in folder.rglob("pack-*"):
+            path.chmod(0o644)
+            path.write_bytes(b"nonsense")
+    else:
+        shutil.rmtree(folder)
+    if how == "made anew":
+        commit_all(any_box.testbed)
+    if how == "a file":
+        folder.write_text("gitdir: /nowhere\n")
+    assert extract(any_box.sandbox, before) == wanted
+
+
+def commit_all(repo: Path) -> None:
+    git(repo, "init", "-q")
+    commit(repo, "all new", {})
+
+
+def test_without_the_copy_the_repository_is_enough(any_box: Box) -> None:
+    before = start(any_box)
+    any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
+    wanted = extract(any_box.sandbox, before)
+    any_box.sandbox.exec('rm -rf "${TMPDIR:-/var/tmp}"/*', timeout_s=10)
+    assert b"+a = 3" in wanted.data
+    assert extract(any_box.sandbox, before) == wanted
+
+
+def test_an_agent_that_deletes_repository_and_copy_leaves_an_empty_patch_and_the_reason(any_box: Box) -> None:
+    before = start(any_box)
+    any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
+    any_box.sandbox.exec('rm -rf .git "${TMPDIR:-/var/tmp}"/*', timeout_s=10)
+    assert extract(any_box.sandbox, before) == Taken(b"", "the repository and the copy of its HEAD are gone")
+
+
+def test_an_agent_that_deletes_the_whole_folder_leaves_an_empty_patch_and_the_reason(box: Box) -> None:
+    before = start(box)
+    shutil.rmtree(box.testbed)
+    assert extract(box.sandbox, before) == Taken(b"", "the folder of the repository is gone")
+
+
+def test_a_submodule_is_neither_in_the_patch_nor_in_its_way(box: Box) -> None:
+    library = box.root / "library"
+    library.mkdir()
+    git(library, "init", "-q")
+    commit(library, "one", {"lib.py": "x = 1\n"})
+    git(box.testbed, "submodule", "add", "-q", str(library), "vendor/library")
+    git(box.testbed, "commit", "-q", "-m", "submodule")
+    before = start(box)
+    commit(box.testbed / "vendor/library", "two", {"lib.py": "x = 2\n"})
+    (box.testbed / "a.py").write_text("a = 3\n")
+    assert changed(box, before) == ["a.py"]
+
+
+def test_line_endings_that_the_repository_converts_are_compared_as_git_does(box: Box) -> None:
+    commit(box.testbed, "attributes", {".gitattributes": "*.txt text eol=crlf\n", "w.txt": "one\ntwo\n"})
+    (box.testbed / "w.txt").unlink()
+    git(box.testbed, "checkout", "w.txt")
+    assert (box.testbed / "w.txt").read_bytes() == b"one\r\ntwo\r\n"
+    before = start(box)
+    (box.testbed / "w.txt").write_bytes(b"one\r\nthree\r\n")
+    patch = extract(box.sandbox, before).data
+    assert b"-two\n+three\n" in patch
+    other = fresh(box)
+    apply(other, patch)
+    assert (other / "w.txt").read_bytes() == b"one\r\nthree\r\n"
+
+
+def test_sockets_pipes_and_files_that_cannot_be_read_do_not_stop_it(box: Box) -> None:
+    before = start(box)
+    os.mkfifo(box.testbed / "pipe")
+    (box.testbed / "loop").symlink_to("loop")
+    (box.testbed / "a.py").write_text("a = 3\n")
+    assert changed(box, before) == ["a.py", "loop"]
+
+
+def test_the_patch_is_for_git_apply_and_for_gnu_patch(box: Box) -> None:
+    before = start(box)
+    (box.testbed / "a.py").rename(box.testbed / "moved.py")
+    (box.testbed / "b/c.py").write_text("c = 2\n")
+    patch = extract(box.sandbox, before).data
+    other = fresh(box)
+    subprocess.run(["patch", "--batch", "--fuzz=5", "-p1"], cwd=other, input=patch, check=True, capture_output=True)
+    assert tree(other) == tree(box.testbed)
+
+
+NAMES = st.sampled_from(
+    [
+        "a.py",
+        "b/c.py",
+        "setup.cfg",
+        "b",
+        "with space.txt",
+        "b/ünï.txt",
+        'quo"te',
+        "tab\tname",
+        "-dash",
+        "deep/er/x",
+        "\udcff",
+    ]
+)
+CONTENT = st.one_of(
+    st.sampled_from(
+        [b"", b"a = 2", b"one\r\ntwo\r\n", b"no newline", b"\0\1\2binary", b"\xff\xfe text\n", b"mixed\r\nend\n"]
+    ),
+    st.binary(max_size=60),
+)
+ENTRY = st.one_of(
+    st.tuples(st.just("file"), CONTENT),
+    st.tuples(st.just("executable"), CONTENT),
+    st.tuples(st.just("link"), st.sampled_from([b"a.py", b"nowhere", b"../outside", b"b"])),
+    st.tuples(st.just("gone"), st.just(b"")),
+)
+
+
+EVERY_KIND = {
+    "a.py": ("file", b"a = 2"),
+    "b/c.py": ("gone", b""),
+    "b/\xfcn\xef.txt": ("file", b"\0\1\2binary"),
+    "setup.cfg": ("executable", b"one\r\ntwo\r\n"),
+    'quo"te': ("link", b"nowhere"),
+    "\udcff": ("file", b""),
+}
+
+
+@example(changes=EVERY_KIND, nested=True, commits=False)
+@example(changes=EVERY_KIND, nested=False, commits=True)
+@settings(max_examples=20, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=st.dictionaries(NAMES, ENTRY, max_size=6), nested=st.booleans(), commits=st.booleans())
+def test_the_patch_gives_a_fresh_checkout_the_same_files(
+    box: Box, changes: dict[str, tuple[str, bytes]], *, nested: bool, commits: bool
+) -> None:
+    repo = box.testbed
+    head = git(repo, "rev-list", "--reverse", "HEAD").split()[2]
+    git(repo, "reset", "-q", "--hard", head)
+    shutil.rmtree(repo / "inner", ignore_errors=True)
+    git(repo, "clean", "-q", "-ffdx")
+    before = begin(box.sandbox, head)
+    for name, (kind, content) in changes.items():
+        put(repo / name, kind, content)
+    if nested:
+        (repo / "inner").mkdir()
+        git(repo / "inner", "init", "-q")
+        (repo / "inner/file.txt").write_text("inner\n")
+    if commits:
+        git(repo, "add", "-A", "--", *(["."] if not nested else [".", ":!inner"]))
+        git(repo, "commit", "-q", "--allow-empty", "-m", "the agent's own")
+    wanted = tree(repo)
+    taken = extract(box.sandbox, before)
+    assert tree(repo) == wanted, "taking the patch changed the working tree"
+    assert (repo / "inner/.git").exists() == nested
+    other = fresh(box, head)
+    try:
+        if taken.data:
+            apply(other, taken.data)
+        assert tree(other) == wanted
+    finally:
+        shutil.rmtree(other)
+
+
+def put(path: Path, kind: str, content: bytes) -> None:
+    for parent in path.parents:
+        if parent.is_symlink() or parent.is_file():
+            parent.unlink()
+            break
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    if kind == "gone":
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "link":
+        path.symlink_to(os.fsdecode(content))
+    else:
+        path.write_bytes(content)
+        path.chmod(0o755 if kind == "executable" else 0o644)

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contracts.data import (
+    Action,
+    DatasetLock,
+    Failure,
+    FailureClass,
+    Instance,
+    Patch,
+    Record,
+    Recording,
+    RunFile,
+    SolveRecord,
+    StopReason,
+    Trajectory,
+)
+from steps.contracts.run import RunSpec
+from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
+from steps.sandbox import bubblewrap
+from tests.steps.agents.machine import git, image
+
+needs_isolation = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
+
+
+class Desk:
+    """The folders of one solve, and the step run on them as the program it is."""
+
+    def __init__(self, root: Path, agent: dict[str, Any], sandbox: dict[str, Any] | None = None) -> None:
+        self.inputs, self.outputs, images = root / "in", root / "out", root / "images"
+        self.inputs.mkdir()
+        image(images / "test__image" / "testbed")
+        self.repo = images / "test__image" / "testbed"
+        wish = {"backend": "local", "local_images": str(images), **(sandbox or {})}
+        spec = RunSpec.model_validate({"run_id": "run", "agent": agent, "sandbox": wish})
+        lock = DatasetLock(name="d", split="test", revision=None, rows=1, sha256="0")
+        made = "2026-01-01T00:00:00+00:00"
+        self.put(RunFile(run_id="run", spec=spec, dataset=lock, model="m", versions={}, created_at=made))
+        self.put(
+            Instance(
+                instance_id="o__r-1",
+                repo="o/r",
+                version="1",
+                base_commit=git(self.repo, "rev-parse", "HEAD~1"),
+                image="test/image",
+                problem_statement="p",
+            )
+        )
+
+    def put(self, record: Record) -> None:
+        (self.inputs / record.file).write_bytes(record.to_bytes())
+
+    def record(self, *commands: str) -> None:
+        actions = [Action(tool="bash", arguments={"command": command}) for command in commands]
+        self.put(Recording(source="test", actions=actions))
+
+    def command(self) -> list[str]:
+        folders = ["--in", str(self.inputs), "--out", str(self.outputs)]
+        return [sys.executable, "-m", "steps.solve", *folders, "--attempt", "2"]
+
+    def solve(self, **environment: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(self.command(), env=os.environ | environment, capture_output=True, check=False)
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.outputs.iterdir())
+
+    def get(self, kind: type[Any]) -> Any:
+        return kind.from_bytes((self.outputs / kind.file).read_bytes())
+
+
+def test_an_idle_agent_leaves_an_empty_patch(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"name": "idle"})
+    git(desk.repo, "branch", "future", git(desk.repo, "commit-tree", "-m", "fix", "HEAD^{tree}"))
+    done = desk.solve()
+    assert done.returncode == EXIT_OK, done.stderr.decode()
+    assert desk.files() == ["patch.diff", "solve.json", "trajectory.json"]
+    assert desk.get(Patch).data == b""
+    record: SolveRecord = desk.get(SolveRecord)
+    assert (record.instance_id, record.attempt, record.agent) == ("o__r-1", 2, "idle")
+    assert record.stop_reason is StopReason.FINISHED
+    assert record.history.verified
+    assert record.history.head == git(desk.repo, "rev-parse", "HEAD")
+    assert record.history.refs_removed == 1
+    assert record.history.objects_before - record.history.objects_after == 1
+    assert set(record.seconds) == {"create", "prepare", "agent", "patch"}
+    assert desk.get(Trajectory).steps == []
+
+
+@needs_isolation
+def test_a_replayed_agent_leaves_its_patch_and_its_trajectory(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"name": "replay"})
+    desk.record("echo 'a = 3' > a.py", "git log --all --oneline | wc -l", "ls /sys/class/net")
+    done = desk.solve()
+    assert done.returncode == EXIT_OK, done.stderr.decode()
+    assert b"\n+a = 3\n" in desk.get(Patch).data
+    trajectory: Trajectory = desk.get(Trajectory)
+    assert (trajectory.agent, trajectory.model, trajectory.attempt) == ("replay", "m", 2)
+    assert [step.observation.strip() for step in trajectory.steps][1] == "3"
+    record: SolveRecord = desk.get(SolveRecord)
+    assert record.machine.isolation == "bubblewrap"
+    assert not record.machine.network
+    assert record.patch_bytes == len(desk.get(Patch).data)
+    git(desk.repo, "apply", "--check", str(desk.outputs / "patch.diff"))
+
+
+@needs_isolation
+def test_the_network_is_there_only_when_wished(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"name": "replay"}, {"solve_network": True})
+    desk.record("true")
+    assert desk.solve().returncode == EXIT_OK
+    assert desk.get(SolveRecord).machine.network
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the sandbox's supervisor in /proc")
+def test_a_machine_that_is_lost_leaves_the_trajectory_so_far_with_the_failure(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"name": "replay"}, {"allow_host": True})
+    begun = tmp_path / "begun"
+    desk.record("echo one", f"touch {begun}; sleep 60", "echo never")
+    step = subprocess.Popen(desk.command(), env=os.environ | {"SWE_ARGO_ISOLATION": "none"}, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 30
+        while not begun.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        for supervisor in Path(f"/proc/{step.pid}/task/{step.pid}/children").read_text().split():
+            os.kill(int(supervisor), signal.SIGKILL)
+        _, said = step.communicate(timeout=60)
+    finally:
+        step.kill()
+    assert step.returncode == EXIT_INFRA, said.decode()
+    assert desk.files() == ["failure.json", "trajectory.json"]
+    trajectory: Trajectory = desk.get(Trajectory)
+    assert trajectory.stop_reason is StopReason.INTERRUPTED
+    assert [step.observation for step in trajectory.steps] == ["one\n"]
+    assert desk.get(Failure).failure_class is FailureClass.SANDBOX_LOST
+
+
+def test_an_agent_that_deletes_the_repository_leaves_a_note(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"name": "replay"}, {"allow_host": True})
+    desk.record('echo 1 > a.py; rm -rf .git "${TMPDIR:-/var/tmp}"/*')
+    done = desk.solve()
+    assert done.returncode == EXIT_OK, done.stderr.decode()
+    assert desk.get(Patch).data == b""
+    assert desk.get(SolveRecord).patch_note == "the repository and the copy of its HEAD are gone"
+
+
+def test_a_recorded_agent_is_refused_on_a_host_it_could_reach(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"name": "replay"})
+    desk.record("touch /tmp/reached")
+    done = desk.solve(SWE_ARGO_ISOLATION="none")
+    assert done.returncode == EXIT_CONFIG
+    assert b"--allow-host" in done.stderr
+    assert desk.files() == ["failure.json"]
+
+
+def test_an_idle_agent_needs_no_isolation(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"name": "idle"})
+    assert desk.solve(SWE_ARGO_ISOLATION="none").returncode == EXIT_OK
+
+
+def test_an_image_without_a_repository_fails_the_unit_at_once(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {"name": "idle"})
+    shutil.rmtree(desk.repo / ".git")
+    done = desk.solve()
+    assert done.returncode == EXIT_CONFIG
+    assert b"no agent can work in test/image: there is no git repository of its own at /testbed" in done.stderr
+    assert desk.get(Failure).failure_class is FailureClass.CONFIG
+
+
+@pytest.mark.parametrize(
+    ("agent", "reason"), [("gold", "does not solve"), ("replay", "there is no recording of o__r-1")]
+)
+def test_what_cannot_be_solved_is_refused(tmp_path: Path, agent: str, reason: str) -> None:
+    done = Desk(tmp_path, {"name": agent}).solve()
+    assert done.returncode == EXIT_CONFIG
+    assert reason in done.stderr.decode()
+
+
+def test_solving_imports_nothing_it_does_not_use() -> None:
+    code = "import steps.solve, sys, json; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+    assert not {"docker", "boto3", "datasets", "pyarrow", "jinja2", "swebench"} & set(loaded)
