@@ -1,0 +1,111 @@
+"""What a reader must know before believing the headline."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from steps.contracts.data import Machine
+from steps.reports.summary import Conditions
+from steps.reports.view import RunView, Standing, UnitView
+from steps.reports.words import count, listing
+
+OFFICIAL_TIMEOUT_S = 1800
+_KINDS = {"gold": "reference", "idle": "control", "given": "given", "replay": "replay"}
+
+
+def conditions(view: RunView) -> Conditions:
+    """How the run was done, as wished and as the machines recorded it."""
+    spec = view.run.spec
+    solved = [unit.solve.machine for unit in view.units if unit.solve is not None]
+    graded = [unit.grade.machine for unit in view.units if unit.grade is not None and unit.grade.machine is not None]
+    return Conditions.model_validate(
+        {
+            "agent": spec.agent.name,
+            "kind": _KINDS.get(spec.agent.name, "agent"),
+            "hints": spec.agent.hints,
+            "solve_network": any(machine.network for machine in solved) if solved else None,
+            "grading_network": any(machine.network for machine in graded) if graded else spec.grading.network,
+            "timeout_s": spec.grading.timeout_s,
+            "machines": _machines(solved + graded),
+            "selected": len({unit.instance_id for unit in view.units}),
+            "dataset_rows": view.run.dataset.rows,
+        }
+    )
+
+
+def _machines(machines: list[Machine]) -> list[str]:
+    return sorted({f"{machine.backend}, {machine.isolation}" for machine in machines})
+
+
+def doubts(view: RunView) -> list[str]:
+    """Everything that speaks against the headline, in words, worst first. Empty when there is nothing to say."""
+    if not view.units:
+        return ["Nothing was planned: there is nothing to report."]
+    return [*_no_verdicts(view.units), *_integrity(view.units), *_leaks(view), *_departures(view), *_unreadable(view)]
+
+
+def _no_verdicts(units: list[UnitView]) -> list[str]:
+    said = []
+    classes = Counter(unit.failure.failure_class.value for unit in units if unit.failure is not None)
+    if classes:
+        named = listing([f"{name} {n:,}" for name, n in sorted(classes.items(), key=lambda item: (-item[1], item[0]))])
+        said.append(f"{count(classes.total(), 'unit')} failed without a verdict: {named}.")
+    waiting = sum(unit.standing is Standing.NOT_RUN for unit in units)
+    if waiting:
+        said.append(f"{count(waiting, 'unit')} not run: the run is not finished.")
+    absent = sum(unit.standing is Standing.NO_PREDICTION for unit in units)
+    if absent:
+        said.append(f"{count(absent, 'unit has', 'units have')} no prediction; none of them is resolved.")
+    return said
+
+
+def _integrity(units: list[UnitView]) -> list[str]:
+    suspect = [unit for unit in units if unit.suspect]
+    if not suspect:
+        return []
+    counted = sum(unit.standing is Standing.RESOLVED for unit in suspect)
+    if len(suspect) == 1:
+        return [f"1 log contradicted by what is known beside it{'; it counts as resolved' if counted else ''}."]
+    among = f"; {counted:,} of them {'counts' if counted == 1 else 'count'} as resolved" if counted else ""
+    return [f"{len(suspect):,} logs contradicted by what is known beside them{among}."]
+
+
+def _leaks(view: RunView) -> list[str]:
+    solved = [unit.solve for unit in view.units if unit.solve is not None]
+    said = []
+    open_history = sum(not record.history.verified for record in solved)
+    if open_history:
+        said.append(f"{count(open_history, 'unit')} solved in a repository whose later history may be readable.")
+    if view.run.spec.agent.name != "idle" and any(record.machine.network for record in solved):
+        said.append("The agent could reach the network: it can have read the fix.")
+    if view.run.spec.agent.hints:
+        said.append("The agent was shown the discussion of each issue (hints).")
+    return said
+
+
+def _departures(view: RunView) -> list[str]:
+    spec, said = view.run.spec, []
+    bare = {
+        unit.instance_id
+        for unit in view.units
+        for record in (unit.solve, unit.grade)
+        if record is not None and record.machine is not None and record.machine.isolation == "none"
+    }
+    if bare:
+        said.append(f"{count(len(bare), 'instance')} ran without isolation on the host.")
+    if spec.grading.timeout_s != OFFICIAL_TIMEOUT_S:
+        said.append(f"Tests were given {spec.grading.timeout_s:,} s; the official limit is {OFFICIAL_TIMEOUT_S:,} s.")
+    if not spec.grading.network:
+        said.append("Tests had no network; the official containers have one.")
+    if spec.agent.name == "idle":
+        resolved = sum(unit.standing is Standing.RESOLVED for unit in view.units)
+        if resolved:
+            said.append(f"{count(resolved, 'untouched repository', 'untouched repositories')} resolved: none should.")
+    return said
+
+
+def _unreadable(view: RunView) -> list[str]:
+    if not view.unreadable:
+        return []
+    shown = ", ".join(view.unreadable[:3]) + (", ..." if len(view.unreadable) > 3 else "")
+    return [f"{count(len(view.unreadable), 'file')} of the run could not be read: {shown}."]

@@ -1,0 +1,59 @@
+"""The bundle that SWE-bench/experiments takes: ``evaluation/<split>/<date>_<name>/`` is this folder under that name."""
+
+from __future__ import annotations
+
+import json
+
+from steps.contracts.data import EvalScript, InstanceLog, Patch, Report, TestLog, Trajectory
+from steps.reports.summary import Summary
+from steps.reports.view import RunView
+
+FOLDER = "leaderboard"
+_LOGS = (EvalScript.file, Patch.file, Report.file, InstanceLog.file, TestLog.file)
+
+
+def bundle_copies(view: RunView) -> list[tuple[str, str]]:
+    """(source key, destination key) of logs and traces of the first attempt."""
+    pairs = []
+    report = f"runs/{view.run.run_id}/report/{FOLDER}"
+    for unit in view.attempt(1):
+        folder = f"runs/{view.run.run_id}/units/{unit.instance_id}/{unit.attempt}"
+        pairs += [
+            (f"{folder}/{name}", f"{report}/logs/{unit.instance_id}/{name}") for name in _LOGS if name in unit.files
+        ]
+        if Trajectory.file in unit.files:
+            pairs.append((f"{folder}/{Trajectory.file}", f"{report}/trajs/{unit.instance_id}.json"))
+    return pairs
+
+
+def bundle_files(summary: Summary, predictions: bytes) -> dict[str, bytes]:
+    """File name -> content of what is written rather than copied."""
+    return {
+        f"{FOLDER}/all_preds.jsonl": predictions,
+        f"{FOLDER}/metadata.yaml": _metadata(summary),
+        f"{FOLDER}/README.md": _readme(summary),
+    }
+
+
+def _metadata(summary: Summary) -> bytes:
+    # JSON strings are YAML strings, so any model name survives.
+    lines = [f"name: {json.dumps(summary.model)}", "oss: false", 'site: ""', "verified: false"]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _readme(summary: Summary) -> bytes:
+    rate, dataset, how = summary.headline, summary.dataset, summary.conditions
+    revision = f" at revision {dataset.revision}" if dataset.revision else ""
+    lines = [
+        f"# {summary.model}",
+        "",
+        f"- Resolved {rate.resolved} of {rate.total}; {rate.graded} have a verdict.",
+        f"- Dataset {dataset.name}, split {dataset.split}{revision}; rows sha256 {dataset.sha256}.",
+        f"- Agent {how.agent}; one attempt an instance; hints {'shown' if how.hints else 'not shown'}.",
+        f"- Graded with swebench {summary.versions.get('swebench', 'unknown')}, a fresh sandbox for each patch.",
+        *(f"- {doubt}" for doubt in summary.doubts),
+        "",
+        "Before submitting: fill in `oss` and `site` in metadata.yaml and describe the system here.",
+        "",
+    ]
+    return "\n".join(lines).encode(errors="backslashreplace")

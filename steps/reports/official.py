@@ -1,0 +1,90 @@
+"""The official summary, ``<model>.<run>.json``: what swebench's own make_run_report writes, byte for byte.
+
+Computed from the store, which has no tree of log folders to walk (swebench 5.0.2, harness/reporting.py).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from steps.contracts.ids import model_token
+from steps.reports.predictions import prediction
+from steps.reports.signatures import is_environment
+from steps.reports.view import UnitView
+
+
+def official_name(model: str, run_id: str, attempt: int) -> str:
+    """The file's name: the official one for the first attempt, with the attempt in it for the others."""
+    return f"{model_token(model)}.{run_id}{'' if attempt == 1 else f'.attempt-{attempt}'}.json"
+
+
+def official_summary(units: list[UnitView], model: str) -> bytes:
+    """The file's content for the units of one attempt.
+
+    A unit is submitted when it has a patch; an error when it was submitted and has no readable ``report.json``. That is
+    the harness's view: an untouched repository (``idle``) is an empty patch here, although ours is graded.
+    """
+    ids: dict[str, set[str]] = {name: set() for name in _LISTS}
+    reasons: dict[str, str] = {}
+    for unit in units:
+        for name in _lists_of(unit, model):
+            ids[name].add(unit.instance_id)
+        if not ids["unresolved"].isdisjoint({unit.instance_id}) or unit.instance_id in ids["error"]:
+            if unit.official.reason is None:
+                continue
+            reason, tier = unit.official.reason
+            reasons[unit.instance_id] = reason
+            ids["infra_failure" if is_environment(tier) else "ambiguous_failure"].add(unit.instance_id)
+    return (json.dumps(_as_written(len(units), ids, reasons), indent=4) + "\n").encode()
+
+
+_LISTS = (
+    "completed",
+    "incomplete",
+    "empty_patch",
+    "submitted",
+    "resolved",
+    "unresolved",
+    "infra_failure",
+    "ambiguous_failure",
+    "error",
+)
+
+
+def _lists_of(unit: UnitView, model: str) -> list[str]:
+    line = prediction(unit, model)
+    if line is None:
+        return ["incomplete"]
+    if line["model_patch"] == "":
+        return ["submitted", "empty_patch"]
+    if not unit.official.completed:
+        return ["submitted", "error"]
+    verdict = {True: "resolved", False: "unresolved", None: "error"}[unit.official.resolved]
+    return ["submitted", "completed", verdict]
+
+
+def _as_written(total: int, ids: dict[str, set[str]], reasons: dict[str, str]) -> dict[str, Any]:
+    listed = {name: sorted(members) for name, members in ids.items()}
+    return {
+        "total_instances": total,
+        "submitted_instances": len(listed["submitted"]),
+        "completed_instances": len(listed["completed"]),
+        "resolved_instances": len(listed["resolved"]),
+        "unresolved_instances": len(listed["unresolved"]),
+        "infra_failure_instances": len(listed["infra_failure"]),
+        "ambiguous_failure_instances": len(listed["ambiguous_failure"]),
+        "empty_patch_instances": len(listed["empty_patch"]),
+        "error_instances": len(listed["error"]),
+        "completed_ids": listed["completed"],
+        "incomplete_ids": listed["incomplete"],
+        "empty_patch_ids": listed["empty_patch"],
+        "submitted_ids": listed["submitted"],
+        "resolved_ids": listed["resolved"],
+        "unresolved_ids": listed["unresolved"],
+        "infra_failure_ids": listed["infra_failure"],
+        "ambiguous_failure_ids": listed["ambiguous_failure"],
+        "failure_reasons": dict(sorted(reasons.items())),
+        "error_ids": listed["error"],
+        "schema_version": 2,
+    }

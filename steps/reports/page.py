@@ -1,0 +1,134 @@
+"""``report.html``: one file that asks nobody for anything, and does without scripts, web fonts and images."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import steps
+from steps.reports.charts import histogram, stacked
+from steps.reports.labels import STAGES, STANDINGS, STOP_REASONS, kind_phrase
+from steps.reports.rows import repositories, rows
+from steps.reports.summary import Summary
+from steps.reports.view import RunView, Standing
+from steps.reports.visible import visible
+from steps.reports.words import count, duration, listing, money, percent, tokens
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SLOWEST = 10
+STAGES_SHOWN = 8
+LEAST_SHARE = 0.005  # of all time, for a stage to be drawn
+
+
+def page(view: RunView, summary: Summary) -> bytes:
+    """The page, UTF-8. Hostile text in it is escaped by the template and made visible before."""
+    table = rows(view)
+    order = sorted(range(len(table)), key=lambda n: -view.units[n].total_s)
+    longest = max((unit.total_s for unit in view.units), default=0.0)
+    text = (
+        _templates()
+        .get_template("report.html.j2")
+        .render(
+            summary=summary,
+            phrase=kind_phrase(summary.conditions.kind),
+            facts=_facts(summary),
+            labels=STANDINGS,
+            bar=_bar(summary),
+            outcomes=_outcomes(summary),
+            stages=_stages(view, summary),
+            slowest=[(table[n], round(100 * view.units[n].total_s / longest, 2)) for n in order[:SLOWEST]]
+            if longest
+            else [],
+            without=[row for row, unit in zip(table, view.units, strict=True) if unit.standing is Standing.FAILED][:50],
+            suspects=[row for row, unit in zip(table, view.units, strict=True) if unit.suspect][:50],
+            rows=table,
+            repos=repositories(view),
+            many=len(summary.attempts) > 1,
+        )
+    )
+    return text.encode(errors="backslashreplace")
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(steps.__file__).parents[1] / "templates" / "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "duration": duration,
+        "money": money,
+        "tokens": tokens,
+        "percent": percent,
+        "count": count,
+        "listing": listing,
+        "visible": visible,
+    }
+    return environment
+
+
+def _facts(summary: Summary) -> list[tuple[str, str]]:
+    """What was evaluated, how and with what: (name, value)."""
+    how, dataset, versions = summary.conditions, summary.dataset, summary.versions
+    whole = how.dataset_rows <= how.selected
+    solving = {None: "", True: "open for the agent, ", False: "none for the agent, "}[how.solve_network]
+    facts = [
+        ("Dataset", f"{dataset.name}, {dataset.split}"),
+        ("Revision", dataset.revision or f"rows {dataset.sha256[:12]}"),
+        ("Instances", f"all {how.selected:,}" if whole else f"{how.selected:,} of {how.dataset_rows:,} rows"),
+        ("Attempts", f"{len(summary.attempts)} an instance"),
+        ("Agent", how.agent),
+        ("Model", summary.model),
+        ("Hints", "shown" if how.hints else "not shown"),
+        ("Network", f"{solving}{'open' if how.grading_network else 'none'} for the tests"),
+        ("Graded by", f"swebench {versions.get('swebench', 'unknown')}, {how.timeout_s:,} s for tests"),
+        ("Sandboxes", "; ".join(how.machines) or "none"),
+        ("Code", f"swe-argo {versions.get('swe-argo', 'unknown')} {versions.get('code', '')[:12]}".strip()),
+        ("Planned", summary.created_at.replace("T", " ")[:16] + " UTC"),
+    ]
+    return [(name, visible(value)) for name, value in facts]
+
+
+def _bar(summary: Summary) -> Any:
+    parts = []
+    for name, label in STANDINGS.items():
+        early = sum(summary.stopped.get(name, {}).values())
+        number = summary.outcomes.get(name, 0)
+        parts += [(label.tone, label.name, number - early, False), (label.tone, label.name, early, True)]
+    return stacked(parts)
+
+
+def _outcomes(summary: Summary) -> list[dict[str, Any]]:
+    """The bar in words: only what occurs, with what each consists of."""
+    shown = []
+    for name, label in STANDINGS.items():
+        if number := summary.outcomes.get(name, 0):
+            inside = {STOP_REASONS.get(why, why): n for why, n in summary.stopped.get(name, {}).items()}
+            inside |= summary.failures if name == Standing.FAILED else {}
+            shown.append({"label": label, "number": number, "share": number / summary.units, "inside": inside})
+    return shown
+
+
+def _stages(view: RunView, summary: Summary) -> list[dict[str, Any]]:
+    """The stages that take most of the time, in the order in which they happen."""
+    whole = summary.seconds.get("total")
+    ranked = sorted(summary.seconds, key=lambda stage: -summary.seconds[stage].total)[:STAGES_SHOWN]
+    known = list(STAGES)
+    shown = []
+    for stage in sorted(ranked, key=lambda stage: (known.index(stage) if stage in known else -1, stage)):
+        values = [unit.total_s if stage == "total" else unit.seconds.get(stage, 0.0) for unit in view.units]
+        spread = summary.seconds[stage]
+        share = spread.total / whole.total if whole and whole.total else 0.0
+        if share < LEAST_SHARE:
+            continue
+        drawn = histogram([value for value in values if value] or [0.0])
+        shown.append({"name": STAGES.get(stage, stage), "spread": spread, "share": share, "drawn": drawn})
+    return shown

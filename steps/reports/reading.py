@@ -1,0 +1,194 @@
+"""store -> RunView. Files are read in batches: a run has thousands of units and a log may be many megabytes."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TypeVar
+
+from steps.contracts.data import (
+    Failure,
+    GradeRecord,
+    Instance,
+    InstanceLog,
+    Patch,
+    Plan,
+    Record,
+    Report,
+    RunFile,
+    SolveRecord,
+    TestLog,
+    Trajectory,
+    Unit,
+    Usage,
+    key,
+)
+from steps.errors import ConfigError
+from steps.reports.signatures import classify
+from steps.reports.view import Official, RunView, Try, UnitView
+from steps.reports.visible import tail, visible
+from steps.store import Store
+
+RECORDS_AT_ONCE = 128
+LOGS_AT_ONCE = 16  # logs of a few MB each, twice in memory while they are decoded
+SHOWN_TESTS = 20
+TAIL_LINES = 40
+LINE_WIDTH = 240
+
+R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+
+
+def read_run(store: Store, run_id: str) -> RunView:
+    """The run as it is now. Raises ConfigError when the store has no run of that name, InfraError when it fails."""
+    return _Reader(store, run_id).read()
+
+
+class _Reader:
+    def __init__(self, store: Store, run_id: str) -> None:
+        self.store = store
+        self.run_id = run_id
+        self.unreadable: list[str] = []
+        self.files: dict[tuple[str, int], list[str]] = defaultdict(list)
+
+    def read(self) -> RunView:
+        names = [key(RunFile, self.run_id), key(Plan, self.run_id)]
+        found = self.store.get_many(names)
+        run = self._parse(RunFile, names[0], found)
+        if run is None:
+            what = "cannot be read" if names[0] in found else "does not exist"
+            raise ConfigError(f"{self.store.locate(names[0])} {what}: no such run in this store", field="run")
+        plan = self._parse(Plan, names[1], found)
+        units = plan.units if plan else []
+        self._index()
+        instances = self._instances(sorted({unit.instance_id for unit in units}))
+        views = [view for batch in _batches(units, RECORDS_AT_ONCE) for view in self._records(batch, instances)]
+        for unsettled in _batches([view for view in views if _wants_logs(view)], LOGS_AT_ONCE):
+            self._logs(unsettled)
+        return RunView(run=run, plan=plan, units=views, unreadable=self.unreadable)
+
+    def _index(self) -> None:
+        prefix = f"runs/{self.run_id}/units/"
+        for name in self.store.keys(prefix):
+            parts = name.removeprefix(prefix).split("/", 2)
+            if len(parts) == 3 and parts[1].isdigit():
+                self.files[parts[0], int(parts[1])].append(parts[2])
+
+    def _instances(self, ids: list[str]) -> dict[str, tuple[str, str | None]]:
+        """id -> (title, difficulty): all the report says of an issue."""
+        facts = {}
+        for batch in _batches(ids, RECORDS_AT_ONCE):
+            names = {key(Instance, self.run_id, one): one for one in batch}
+            found = self.store.get_many(names)
+            for name, one in names.items():
+                record = self._parse(Instance, name, found)
+                if record is not None:
+                    first = next((line.strip() for line in record.problem_statement.splitlines() if line.strip()), "")
+                    facts[one] = (visible(first[:200]), record.difficulty)
+        return facts
+
+    def _records(self, units: list[Unit], instances: dict[str, tuple[str, str | None]]) -> list[UnitView]:
+        wanted = [f"{self._folder(unit)}/{name}" for unit in units for name in self._files(unit) if _is_record(name)]
+        found = self.store.get_many(wanted)
+        return [self._unit(unit, found, instances.get(unit.instance_id, ("", None))) for unit in units]
+
+    def _unit(self, unit: Unit, found: dict[str, bytes], facts: tuple[str, str | None]) -> UnitView:
+        folder, names = self._folder(unit), self._files(unit)
+        grade = self._parse(GradeRecord, f"{folder}/{GradeRecord.file}", found)
+        failing = len(grade.failing_tests) if grade else 0
+        if grade is not None and failing > SHOWN_TESTS:
+            grade = grade.model_copy(update={"failing_tests": grade.failing_tests[:SHOWN_TESTS]})
+        return UnitView(
+            instance_id=unit.instance_id,
+            attempt=unit.attempt,
+            repo=unit.repo,
+            begins=unit.begins,
+            title=facts[0],
+            difficulty=facts[1],
+            grade=grade,
+            failing_tests=failing,
+            solve=self._parse(SolveRecord, f"{folder}/{SolveRecord.file}", found),
+            patch=found.get(f"{folder}/{Patch.file}"),
+            official=_official(unit.instance_id, found.get(f"{folder}/{Report.file}")),
+            tries=self._tries(folder, names, found),
+            files=tuple(name for name in names if "/" not in name),
+        )
+
+    def _tries(self, folder: str, names: list[str], found: dict[str, bytes]) -> list[Try]:
+        tries = []
+        for name in names:
+            if name.startswith("tries/") and name.endswith(f"/{Failure.file}"):
+                failure = self._parse(Failure, f"{folder}/{name}", found)
+                partial = found.get(f"{folder}/{name.removesuffix(Failure.file)}{Trajectory.file}")
+                if failure is not None:
+                    tries.append(Try(failure, _usage(partial)))
+        return sorted(tries, key=lambda tried: tried.failure.occurred_at)
+
+    def _logs(self, views: list[UnitView]) -> None:
+        """The tail a person reads, and the official advisory class, of units that are not resolved."""
+        kinds = (TestLog, InstanceLog)
+        found = self.store.get_many(
+            key(kind, self.run_id, view.instance_id, view.attempt)
+            for view in views
+            for kind in kinds
+            if kind.file in view.files
+        )
+        for view in views:
+            keys = [key(kind, self.run_id, view.instance_id, view.attempt) for kind in kinds]
+            logs = [found[one] for one in keys if one in found]
+            if not logs:
+                continue
+            view.log_name = kinds[0].file if keys[0] in found else kinds[1].file
+            view.log_tail = tail(logs[0], TAIL_LINES, LINE_WIDTH)
+            official = view.official
+            if official.resolved is not True:
+                view.official = Official(official.completed, official.resolved, classify(*logs))
+
+    def _parse(self, kind: type[R], name: str, found: dict[str, bytes]) -> R | None:
+        data = found.get(name)
+        if data is None:
+            return None
+        try:
+            return kind.from_bytes(data)
+        except ValueError:  # pydantic's too
+            self.unreadable.append(name)
+            return None
+
+    def _folder(self, unit: Unit) -> str:
+        return key(GradeRecord, self.run_id, unit.instance_id, unit.attempt).removesuffix(f"/{GradeRecord.file}")
+
+    def _files(self, unit: Unit) -> list[str]:
+        return self.files.get((unit.instance_id, unit.attempt), [])
+
+
+def _is_record(name: str) -> bool:
+    return name in (GradeRecord.file, SolveRecord.file, Patch.file, Report.file) or name.startswith("tries/")
+
+
+def _wants_logs(view: UnitView) -> bool:
+    return (view.official.resolved is not True or view.suspect) and bool(
+        {TestLog.file, InstanceLog.file} & set(view.files)
+    )
+
+
+def _official(instance_id: str, data: bytes | None) -> Official:
+    """As make_run_report reads it: what is there but cannot be read is completed and an error."""
+    if data is None:
+        return Official(completed=False, resolved=None, reason=None)
+    try:
+        return Official(completed=True, resolved=bool(json.loads(data)[instance_id]["resolved"]), reason=None)
+    except (ValueError, KeyError, TypeError):
+        return Official(completed=True, resolved=None, reason=None)
+
+
+def _usage(trajectory: bytes | None) -> Usage:
+    try:
+        return Usage.model_validate(json.loads(trajectory or b"{}").get("usage", {}))
+    except (ValueError, AttributeError):
+        return Usage()
+
+
+def _batches(items: list[T], size: int) -> Iterator[list[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -1,0 +1,90 @@
+"""The arithmetic of the report: each a textbook formula under its source."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb, sqrt
+
+Z_95 = 1.959963984540054
+RESAMPLES = 1000
+SEED = 20251
+
+
+def wilson(successes: int, total: int, z: float = Z_95) -> tuple[float, float]:
+    """The score interval for a rate (Wilson 1927): sound where n is 5, unlike the normal approximation.
+
+    Nothing measured is nothing known: (0, 1).
+    """
+    if total == 0:
+        return 0.0, 1.0
+    rate = successes / total
+    centre = (rate + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * sqrt(rate * (1 - rate) / total + z * z / (4 * total * total))
+    # At 0 and at n one bound is exact; rounding would leave it at -1e-17 or 0.9999999999999999.
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    return low, 1.0 if successes == total else min(1.0, centre + half)
+
+
+def pass_at_k(attempts: int, resolved: int, k: int) -> float:
+    """The unbiased estimate that at least one of k attempts resolves (Chen et al. 2021, arXiv 2107.03374).
+
+    1 - C(n-c, k) / C(n, k), for n >= k.
+    """
+    if attempts < k:
+        raise ValueError(f"pass@{k} needs {k} attempts, there are {attempts}")
+    return 1.0 - comb(attempts - resolved, k) / comb(attempts, k)
+
+
+@dataclass(frozen=True)
+class PassRate:
+    """pass@k over instances."""
+
+    k: int
+    instances: int
+    """Instances with at least k attempts that have a verdict; the others say nothing about pass@k."""
+    estimate: float
+    low: float
+    high: float
+
+
+def pass_rates(counts: Sequence[tuple[int, int]], ks: Sequence[int], seed: int = SEED) -> list[PassRate]:
+    """pass@k for each k that some instance allows; ``counts`` holds (attempts with a verdict, resolved) per instance.
+
+    The 95 % interval is a percentile bootstrap over instances, because attempts at one instance are not independent.
+    """
+    kinds = Counter(counts)  # few distinct pairs stand for thousands of instances
+    rates = []
+    for k in ks:
+        usable = {pair: times for pair, times in kinds.items() if pair[0] >= k}
+        instances = sum(usable.values())
+        if not instances:
+            continue
+        values = {pair: pass_at_k(*pair, k) for pair in usable}
+        estimate = sum(values[pair] * times for pair, times in usable.items()) / instances
+        means = _resampled_means([values[pair] for pair in usable], list(usable.values()), seed)
+        rates.append(PassRate(k, instances, estimate, quantile(means, 0.025), quantile(means, 0.975)))
+    return rates
+
+
+def _resampled_means(values: list[float], weights: list[int], seed: int) -> list[float]:
+    rng, size = random.Random(seed), sum(weights)
+    if len(values) == 1:
+        return [values[0]]
+    return [sum(rng.choices(values, weights, k=size)) / size for _ in range(RESAMPLES)]
+
+
+def attempts_shown(most: int) -> list[int]:
+    """The k worth showing: powers of two and the most there are."""
+    return sorted({1, *(2**n for n in range(7) if 2**n <= most), most})
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """By linear interpolation between order statistics (type 7 of Hyndman and Fan 1996, numpy's default)."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)

@@ -1,0 +1,157 @@
+"""``summary.json``: every figure of the report for programs, each defined once."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from steps.contracts.data import DatasetLock, Part, Place, Record, Usage
+
+
+class Rate(Part):
+    """Resolved of how many."""
+
+    resolved: int
+    graded: int
+    """With a verdict."""
+    total: int
+    rate: float | None
+    """resolved / total, also where some have no verdict; None when there is nothing."""
+    low: float
+    high: float
+    """95 % Wilson score interval of rate."""
+
+
+class Group(Part):
+    """A rate of a part of the instances."""
+
+    name: str
+    rate: Rate
+
+
+class Attempt(Part):
+    """One attempt at every instance."""
+
+    attempt: int
+    rate: Rate
+    official: str
+    """Name of its official summary."""
+
+
+class PassAtK(Part):
+    """The chance that at least one of k attempts resolves, averaged over instances."""
+
+    k: int
+    instances: int
+    """With at least k attempts that have a verdict."""
+    estimate: float
+    low: float
+    high: float
+    """95 % bootstrap interval over instances."""
+
+
+class Spread(Part):
+    """How a measured quantity spreads over units; seconds. Of whole units those with a verdict, where there are any;
+
+    ``total`` is of all.
+    """
+
+    units: int
+    median: float
+    p95: float
+    most: float
+    total: float
+
+
+class Cost(Part):
+    """What models took."""
+
+    usage: Usage
+    """Of everything, failed tries included."""
+    failed_tries: Usage
+    """Of failed tries alone."""
+    usd_per_resolved: float | None
+    tokens_per_resolved: float | None
+
+
+class IntegrityFigures(Part):
+    """What the second channel says of the logs. Ours, never the official verdict."""
+
+    suspect: int
+    findings: dict[str, int]
+    """Code -> units."""
+    units: list[str]
+    """``instance_id/attempt`` of the suspect ones."""
+
+
+class NoVerdict(Part):
+    """A unit without a verdict, and why."""
+
+    instance_id: str
+    attempt: int
+    failure_class: str | None
+    """None when it was not run, or was under way when the run stopped."""
+    reason: str
+
+
+class Conditions(Part):
+    """What a reader must know to compare this run with another."""
+
+    agent: str
+    kind: Literal["agent", "reference", "control", "given", "replay"]
+    """reference (gold) and control (idle) runs measure the harness and the machine, not an agent."""
+    hints: bool
+    solve_network: bool | None
+    """Whether any agent could reach the network, as its sandbox recorded it; None where nothing was solved."""
+    grading_network: bool
+    timeout_s: int
+    machines: list[str]
+    """``backend, isolation`` as recorded."""
+    selected: int
+    dataset_rows: int
+
+
+class Summary(Record):
+    """All figures of a run."""
+
+    file: ClassVar[str] = "summary.json"
+    place: ClassVar[Place] = Place.REPORT
+    format: Literal["swe-argo-summary-1"] = "swe-argo-summary-1"
+    run_id: str
+    model: str
+    created_at: str
+    """When the run was planned."""
+    complete: bool
+    """Every unit has a definitive verdict."""
+    headline: Rate
+    """Of the first attempt."""
+    attempts: list[Attempt]
+    pass_at: list[PassAtK]
+    """Empty with one attempt."""
+    units: int
+    outcomes: dict[str, int]
+    """Over all units: the outcomes, ``failed`` and ``not_run``."""
+    stopped: dict[str, dict[str, int]]
+    """Outcome -> stop reason -> units, where the agent did not finish of itself."""
+    failures: dict[str, int]
+    """Class -> units that have no verdict because of it."""
+    failed_tries: dict[str, int]
+    """Class -> tries, also of units that got a verdict later."""
+    without_verdict: list[NoVerdict]
+    repositories: list[Group]
+    """Of the first attempt, largest first."""
+    difficulties: list[Group]
+    """Of the first attempt, where the dataset says how hard an issue is."""
+    seconds: dict[str, Spread]
+    """``solve.agent`` and the like, ``total`` for all stages and failed tries of a unit."""
+    cost: Cost
+    integrity: IntegrityFigures
+    histories_verified: int | None
+    """Solved units whose repository was proven to hold nothing newer than its head; None where nothing was solved."""
+    histories: int | None
+    conditions: Conditions
+    dataset: DatasetLock
+    versions: dict[str, str]
+    notices: list[str]
+    """Of the plan, and of this report."""
+    doubts: list[str]
+    """Everything that speaks against taking the headline at its face, in words; empty is green."""

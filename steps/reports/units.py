@@ -1,0 +1,115 @@
+"""``units.parquet``: one row a unit, every figure a column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steps.reports.view import RunView, UnitView
+
+
+def units_table(view: RunView) -> bytes:
+    """The parquet file. Seconds are float, bytes and counts are integers, what is not known is null."""
+    import io
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    text, whole, real, truth = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+    schema = pa.schema(
+        [
+            *((name, text) for name in ("run_id", "model", "instance_id")),
+            ("attempt", whole),
+            *((name, text) for name in ("repo", "difficulty", "standing")),
+            ("resolved", truth),
+            *((name, text) for name in ("failure_class", "failure_step", "failure_reason", "stop_reason")),
+            *((name, whole) for name in _COUNTS),
+            ("integrity", text),
+            ("findings", pa.list_(text)),
+            *((name, text) for name in ("official_reason", "apply_command")),
+            ("test_exit_code", whole),
+            ("seconds", pa.map_(text, real)),
+            ("total_seconds", real),
+            *((name, whole) for name in ("calls", "prompt_tokens", "completion_tokens")),
+            ("cost_usd", real),
+            *((name, text) for name in ("backend", "isolation", "image", "image_digest")),
+            *((name, truth) for name in ("solve_network", "history_verified")),
+            ("patch_sha256", text),
+        ]
+    )
+    rows = [_row(view, unit) for unit in view.units]
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink, compression="zstd")
+    return sink.getvalue()
+
+
+_COUNTS = (
+    "failed_tries",
+    "fail_to_pass_passed",
+    "fail_to_pass_total",
+    "pass_to_pass_passed",
+    "pass_to_pass_total",
+    "failing_tests",
+    "patch_bytes",
+)
+
+
+def _row(view: RunView, unit: UnitView) -> dict[str, Any]:
+    usage, failure = unit.usage, unit.failure
+    return {
+        "run_id": view.run.run_id,
+        "model": view.run.model,
+        "instance_id": unit.instance_id,
+        "attempt": unit.attempt,
+        "repo": unit.repo,
+        "difficulty": unit.difficulty,
+        "standing": unit.standing.value,
+        "failure_class": failure.failure_class.value if failure else None,
+        "failure_step": failure.step if failure else None,
+        "failure_reason": failure.reason if failure else None,
+        "failed_tries": len(unit.tries),
+        "failing_tests": unit.failing_tests,
+        "patch_bytes": len(unit.patch) if unit.patch is not None else None,
+        "seconds": list(unit.seconds.items()),
+        "total_seconds": unit.total_s,
+        "calls": usage.calls,
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "cost_usd": usage.cost_usd,
+        "official_reason": unit.official.reason[0] if unit.official.reason else None,
+        **_solved(unit),
+        **_graded(unit),
+    }
+
+
+def _solved(unit: UnitView) -> dict[str, Any]:
+    solve = unit.solve
+    if solve is None:
+        return {}
+    return {
+        "stop_reason": solve.stop_reason.value,
+        "solve_network": solve.machine.network,
+        "history_verified": solve.history.verified,
+    }
+
+
+def _graded(unit: UnitView) -> dict[str, Any]:
+    grade = unit.grade
+    if grade is None:
+        return {}
+    f2p, p2p, machine = grade.fail_to_pass, grade.pass_to_pass, grade.machine
+    return {
+        "resolved": grade.resolved,
+        "fail_to_pass_passed": f2p.passed if f2p else None,
+        "fail_to_pass_total": f2p.total if f2p else None,
+        "pass_to_pass_passed": p2p.passed if p2p else None,
+        "pass_to_pass_total": p2p.total if p2p else None,
+        "integrity": grade.integrity.verdict,
+        "findings": [finding.code for finding in grade.integrity.findings],
+        "apply_command": grade.apply_command,
+        "test_exit_code": grade.evidence.exit_code if grade.evidence else None,
+        "backend": machine.backend if machine else None,
+        "isolation": machine.isolation if machine else None,
+        "image": machine.image if machine else None,
+        "image_digest": machine.image_digest if machine else None,
+        "patch_sha256": grade.patch_sha256,
+    }

@@ -1,0 +1,149 @@
+"""A run in memory: per unit what the report says of it, and no more than that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from steps.contracts.data import Failure, GradeRecord, Outcome, Plan, RunFile, SolveRecord, Stage, Usage
+from steps.reports.visible import NOTHING, Excerpt
+
+
+class Standing(StrEnum):
+    """How a unit stands: one of the definitive outcomes, or no verdict."""
+
+    RESOLVED = Outcome.RESOLVED
+    UNRESOLVED = Outcome.UNRESOLVED
+    EMPTY_PATCH = Outcome.EMPTY_PATCH
+    PATCH_FAILED = Outcome.PATCH_FAILED
+    TESTS_TIMED_OUT = Outcome.TESTS_TIMED_OUT
+    LOG_UNREADABLE = Outcome.LOG_UNREADABLE
+    NO_PREDICTION = Outcome.NO_PREDICTION
+    FAILED = "failed"
+    """No verdict: the world, the request or this project failed."""
+    NOT_RUN = "not_run"
+    """No verdict: its turn never came, or it was under way when the run stopped."""
+
+
+NO_VERDICT = (Standing.FAILED, Standing.NOT_RUN)
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A failed try and what it used up."""
+
+    failure: Failure
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Official:
+    """What the official files of one unit say, as swebench's make_run_report reads them."""
+
+    completed: bool
+    """``report.json`` exists."""
+    resolved: bool | None
+    """Its verdict; None when there is no such file or it cannot be read."""
+    reason: tuple[str, str] | None
+    """(reason, tier) of the logs of a unit that is not resolved, by swebench's own signatures."""
+
+
+NO_REPORT = Official(completed=False, resolved=None, reason=None)
+
+
+@dataclass(slots=True)
+class UnitView:
+    """One attempt at one instance."""
+
+    instance_id: str
+    attempt: int
+    repo: str
+    begins: Stage
+    title: str = ""
+    """First line of the issue."""
+    difficulty: str | None = None
+    grade: GradeRecord | None = None
+    """With at most SHOWN_TESTS failing tests; failing_tests counts them all."""
+    failing_tests: int = 0
+    solve: SolveRecord | None = None
+    patch: bytes | None = None
+    official: Official = NO_REPORT
+    log_tail: Excerpt = NOTHING
+    log_name: str = ""
+    """The file log_tail is of."""
+    tries: list[Try] = field(default_factory=list)
+    """Failed ones, oldest first."""
+    files: tuple[str, ...] = ()
+    """Names in the unit's folder."""
+
+    @property
+    def standing(self) -> Standing:
+        """The outcome, else why there is none."""
+        if self.grade is not None:
+            return Standing(self.grade.outcome.value)
+        return Standing.FAILED if self.failure is not None else Standing.NOT_RUN
+
+    @property
+    def failure(self) -> Failure | None:
+        """The newest failure, unless the step it stopped has succeeded since. None where there is a verdict."""
+        if self.grade is not None or not self.tries:
+            return None
+        newest = self.tries[-1].failure
+        return None if newest.step == "solve" and self.solve is not None else newest
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the second channel contradicts the log or the verdict."""
+        return self.grade is not None and self.grade.integrity.verdict == "suspect"
+
+    @property
+    def usage(self) -> Usage:
+        """Of the solve that counts and of all failed tries."""
+        return add_usage([*([self.solve.usage] if self.solve else []), *(tried.usage for tried in self.tries)])
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """``solve.agent`` -> seconds, for every stage of the tries that succeeded."""
+        stages: dict[str, float] = {}
+        for step, record in (("solve", self.solve), ("grade", self.grade)):
+            if record is not None:
+                stages |= {f"{step}.{stage}": spent for stage, spent in record.seconds.items()}
+        return stages
+
+    @property
+    def total_s(self) -> float:
+        """Seconds in all stages and in failed tries; queues between steps are not in it."""
+        return sum(self.seconds.values()) + sum(tried.failure.seconds for tried in self.tries)
+
+
+def add_usage(parts: list[Usage]) -> Usage:
+    """The sum; the cost is None where no call has a known price."""
+    costs = [part.cost_usd for part in parts if part.cost_usd is not None]
+    return Usage(
+        calls=sum(part.calls for part in parts),
+        prompt_tokens=sum(part.prompt_tokens for part in parts),
+        completion_tokens=sum(part.completion_tokens for part in parts),
+        cost_usd=sum(costs) if costs else None,
+    )
+
+
+@dataclass(slots=True)
+class RunView:
+    """A run as it lies in the store, finished or not."""
+
+    run: RunFile
+    plan: Plan | None
+    """None when the run stopped before it was planned."""
+    units: list[UnitView]
+    """In the order of the plan."""
+    unreadable: list[str]
+    """Keys whose content could not be understood."""
+
+    def attempt(self, number: int) -> list[UnitView]:
+        """The units of one attempt."""
+        return [unit for unit in self.units if unit.attempt == number]
+
+    @property
+    def attempts(self) -> list[int]:
+        """Numbers of the attempts, from 1; at least the first."""
+        return sorted({1, *(unit.attempt for unit in self.units)})

@@ -1,0 +1,63 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor, log10
+
+
+def duration(seconds: float) -> str:
+    """``30 ms``, ``0.4 s``, ``12 s``, ``3 m 12 s``, ``2 h 05 m``."""
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms" if seconds else "0 s"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60:02d} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60:02d} m"
+
+
+def money(dollars: float) -> str:
+    """Cents from a dollar on; below it two significant digits."""
+    if dollars == 0:
+        return "$0"
+    if dollars >= 0.995:
+        return f"${dollars:,.2f}"
+    digits = max(2, 1 - floor(log10(dollars)))
+    return f"${dollars:.{digits}f}"
+
+
+def tokens(count: int) -> str:
+    """Thousands separators below a million, then ``1.2 M``."""
+    for unit, name in ((1e9, "G"), (1e6, "M")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count:,}"
+
+
+def percent(share: float) -> str:
+    """One decimal; never 100 or 0 where it is not."""
+    shown = f"{100 * share:.1f}"
+    if shown == "100.0":
+        return "100" if share == 1 else "> 99.9"
+    return "< 0.1" if shown == "0.0" and share > 0 else shown.removesuffix(".0") if share in (0, 1) else shown
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """``1 unit``, ``2 units``."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def listing(words: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def size(data_bytes: int) -> str:
+    """``812 B``, ``14 kB``, ``2.1 MB``."""
+    if data_bytes < 1000:
+        return f"{data_bytes} B"
+    return f"{data_bytes / 1000:.0f} kB" if data_bytes < 1_000_000 else f"{data_bytes / 1_000_000:.1f} MB"

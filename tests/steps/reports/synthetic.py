@@ -1,0 +1,300 @@
+"""A run in a store as the other steps would have left it: any number of units, every way to end, hostile texts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from steps.contracts.data import (
+    DatasetLock,
+    EvalScript,
+    Evidence,
+    Failure,
+    FailureClass,
+    Finding,
+    GradeRecord,
+    Instance,
+    InstanceLog,
+    Integrity,
+    Machine,
+    Outcome,
+    Patch,
+    Plan,
+    Raw,
+    Record,
+    Report,
+    RunFile,
+    SolveRecord,
+    Stage,
+    StopReason,
+    TestCounts,
+    TestLog,
+    Trajectory,
+    Unit,
+    Usage,
+    key,
+)
+from steps.contracts.run import RunSpec
+from steps.store import Store
+from tests.steps.reports.texts import HISTORY, HOSTILE, REPOS, STOPS, TITLES, USUAL, VERSIONS
+
+
+@dataclass
+class Synthetic:
+    """What to make; everything follows from the seed."""
+
+    run_id: str = "synthetic"
+    instances: int = 12
+    attempts: int = 1
+    mix: Mapping[str, float] = field(default_factory=lambda: USUAL)
+    agent: str = "replay"
+    model: str = "lab/model-1"
+    seed: int = 1
+    hostile: bool = False
+    suspects: float = 0.02
+    priced: bool = True
+    log_lines: int = 300
+    spec: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, store: Store) -> Plan:
+        """The whole run, in batches."""
+        rng = random.Random(self.seed)
+        repos = rng.choices([r for r, _ in REPOS], [w for _, w in REPOS], k=self.instances)
+        spec = RunSpec.model_validate({"agent": {"name": self.agent}, "attempts": self.attempts} | self.spec)
+        ids = [
+            (f"{repo.replace('/', '__')}-{1000 + 7 * n}", repo) for n, repo in enumerate(sorted(repos, key=str.lower))
+        ]
+        run = RunFile(
+            run_id=self.run_id,
+            spec=spec,
+            dataset=DatasetLock(
+                name="SWE-bench/SWE-bench_Verified",
+                split="test",
+                revision="c104f840cc67",
+                rows=max(500, self.instances),
+                sha256="9f" * 32,
+            ),
+            model=self.model,
+            versions=VERSIONS,
+            created_at="2026-11-20T22:04:11Z",
+        )
+        plan = Plan(
+            run_id=self.run_id,
+            units=[
+                Unit(instance_id=one, attempt=a, begins=Stage.SOLVE, repo=repo, image=f"swebench/{one}:latest")
+                for one, repo in ids
+                for a in range(1, self.attempts + 1)
+            ],
+        )
+        store.put(key(RunFile, self.run_id), run.to_bytes())
+        store.put(key(Plan, self.run_id), plan.to_bytes())
+        items: dict[str, bytes] = {}
+        for one, repo in ids:
+            self._put(items, self._instance(rng, one, repo), one, 0)
+        for unit in plan.units:
+            wanted = rng.choices(list(self.mix), list(self.mix.values()))[0]
+            self._unit(items, rng, unit, wanted)
+            if len(items) > 2000:
+                store.put_many(items)
+                items = {}
+        store.put_many(items)
+        return plan
+
+    def _put(self, items: dict[str, bytes], datum: Record | Raw, one: str, attempt: int, name: str = "") -> None:
+        items[key(type(datum), self.run_id, one, attempt, name)] = datum.to_bytes()
+
+    def _instance(self, rng: random.Random, one: str, repo: str) -> Instance:
+        return Instance(
+            instance_id=one,
+            repo=repo,
+            version="4.2",
+            base_commit="a" * 40,
+            image=f"swebench/{one}:latest",
+            problem_statement=(HOSTILE if self.hostile else rng.choice(TITLES))
+            + "\n\nSteps to reproduce:\n"
+            + "x\n" * 40,
+            difficulty=rng.choices(["<15 min fix", "15 min - 1 hour", "1-4 hours", ">4 hours"], [39, 52, 8, 1])[0],
+        )
+
+    def _unit(self, items: dict[str, bytes], rng: random.Random, unit: Unit, wanted: str) -> None:
+        where = (unit.instance_id, unit.attempt)
+        failed = wanted == "failed"
+        if failed or (wanted != "not_run" and rng.random() < 0.04):
+            self._tries(items, rng, unit, 3 if failed else 1)
+        if failed or wanted == "not_run":
+            return
+        patch = b"" if wanted == "empty_patch" else self._patch(rng)
+        self._put(items, Patch(patch), *where)
+        self._put(items, self._solve(rng, unit, len(patch)), *where)
+        self._put(items, self._trajectory(unit), *where)
+        grade = self._grade(rng, unit, Outcome(wanted), patch)
+        self._put(items, grade, *where)
+        if wanted == "empty_patch":
+            return
+        self._put(items, InstanceLog(f"2026-11-20 22:10:01 - INFO - {unit.instance_id}\n".encode()), *where)
+        if wanted == "patch_does_not_apply":
+            return
+        self._put(items, EvalScript(b"#!/bin/bash\nset -uxo pipefail\n"), *where)
+        self._put(items, TestLog(self._log(rng, Outcome(wanted))), *where)
+        if wanted != "tests_timed_out":
+            self._put(items, Report(_official(unit.instance_id, grade)), *where)
+
+    def _tries(self, items: dict[str, bytes], rng: random.Random, unit: Unit, times: int) -> None:
+        kind = rng.choices(
+            [
+                FailureClass.SANDBOX_CREATE,
+                FailureClass.IMAGE_PULL,
+                FailureClass.SANDBOX_LOST,
+                FailureClass.OUT_OF_MEMORY,
+            ],
+            [5, 3, 2, 1],
+        )[0]
+        for n in range(times):
+            failure = Failure(
+                step="solve",
+                instance_id=unit.instance_id,
+                attempt=unit.attempt,
+                failure_class=kind,
+                reason=HOSTILE.strip()
+                if self.hostile
+                else f"{kind.value.replace('_', ' ')}: the engine did not answer",
+                detail="Error response from daemon: no such host\n" * 3,
+                exit_code=75,
+                occurred_at=f"2026-11-20T22:1{n}:00Z",
+                seconds=40.0 + n,
+            )
+            self._put(items, failure, unit.instance_id, unit.attempt, f"try-{n}")
+            if n == 0:
+                place = key(Failure, self.run_id, unit.instance_id, unit.attempt, f"try-{n}")
+                items[place.replace(Failure.file, Trajectory.file)] = self._trajectory(unit).to_bytes()
+
+    def _usage(self) -> Usage:
+        return Usage(calls=31, prompt_tokens=412_000, completion_tokens=9_100, cost_usd=0.37 if self.priced else None)
+
+    def _trajectory(self, unit: Unit) -> Trajectory:
+        return Trajectory(
+            instance_id=unit.instance_id,
+            attempt=unit.attempt,
+            agent=self.agent,
+            model=self.model,
+            steps=[],
+            stop_reason=StopReason.FINISHED,
+            usage=self._usage(),
+            started_at="2026-11-20T22:05:00Z",
+            seconds=100.0,
+        )
+
+    def _solve(self, rng: random.Random, unit: Unit, patch_bytes: int) -> SolveRecord:
+        return SolveRecord(
+            instance_id=unit.instance_id,
+            attempt=unit.attempt,
+            agent=self.agent,
+            stop_reason=rng.choices(STOPS, [90, 8, 2])[0],
+            history=HISTORY,
+            machine=_machine(unit, network=False),
+            seconds={
+                "create": rng.lognormvariate(1.2, 0.6),
+                "prepare": rng.lognormvariate(0.5, 0.4),
+                "agent": rng.lognormvariate(5.2, 0.8),
+                "patch": rng.uniform(0.1, 0.6),
+            },
+            usage=self._usage(),
+            patch_bytes=patch_bytes,
+        )
+
+    def _grade(self, rng: random.Random, unit: Unit, outcome: Outcome, patch: bytes) -> GradeRecord:
+        resolved = outcome is Outcome.RESOLVED
+        f2p, p2p = rng.randint(1, 4), int(rng.lognormvariate(3.8, 1))
+        broken = 0 if resolved else rng.randint(1, f2p)
+        also = 0 if resolved or rng.random() < 0.7 else min(p2p, rng.randint(1, 60))
+        tests = [self._test(n) for n in range(broken)] + [self._test(1000 + n) for n in range(also)]
+        suspect = resolved and rng.random() < self.suspects
+        findings = [Finding(code="exit_code_mismatch", detail="the log says 0, the shell says 1")] if suspect else []
+        ran = outcome is not Outcome.EMPTY_PATCH
+        return GradeRecord(
+            instance_id=unit.instance_id,
+            attempt=unit.attempt,
+            outcome=outcome,
+            resolved=resolved,
+            fail_to_pass=TestCounts(passed=f2p - broken, total=f2p) if ran else None,
+            pass_to_pass=TestCounts(passed=p2p - also, total=p2p) if ran else None,
+            failing_tests=tests if ran else [],
+            apply_command="git apply --verbose" if ran else None,
+            evidence=Evidence(exit_code=int(not resolved), logged_exit_codes=["0"], start_markers=1, end_markers=1)
+            if ran
+            else None,
+            integrity=Integrity(verdict="suspect" if suspect else "ok", findings=findings),
+            machine=_machine(unit, network=True) if ran else None,
+            seconds={
+                "create": rng.lognormvariate(1.1, 0.5),
+                "apply": rng.uniform(0.1, 0.9),
+                "tests": rng.lognormvariate(3.4, 1.1),
+                "grade": 0.01,
+            }
+            if ran
+            else {},
+            patch_sha256=hashlib.sha256(patch).hexdigest(),
+            versions=VERSIONS,
+        )
+
+    def _test(self, n: int) -> str:
+        name = f"tests/delete/test_fast_{n}.py::DeleteTests::test_keeps_the_count[rows-{n} of many]"
+        return name + HOSTILE.strip() if self.hostile else name
+
+    def _patch(self, rng: random.Random) -> bytes:
+        added = [f"+        removed = {n} + self._raw_delete(using)\n" for n in range(rng.randint(2, 40))]
+        text = (
+            "diff --git a/src/query.py b/src/query.py\n--- a/src/query.py\n+++ b/src/query.py\n"
+            "@@ -700,9 +700,12 @@ class QuerySet:\n         if not self.query.can_filter():\n"
+            "-            raise TypeError('Cannot use limit')\n" + "".join(added) + "         return removed\n"
+        )
+        patch = text.encode()
+        if self.hostile:
+            patch += b"+" + HOSTILE.encode() + b"+\xff\xfe not UTF-8\n+" + b"z" * 200_000 + b"\n"
+        return patch
+
+    def _log(self, rng: random.Random, outcome: Outcome) -> bytes:
+        size = int(rng.lognormvariate(0, 0.8) * self.log_lines)
+        lines = ["+ : '>>>>> Start Test Output'"]
+        lines += [f"PASSED tests/delete/test_fast_{n}.py::DeleteTests::test_keeps_the_count[{n}]" for n in range(size)]
+        if self.hostile:
+            lines += [HOSTILE, "y" * 300_000, "\x1b[31m" * 1000]
+        if outcome is Outcome.TESTS_TIMED_OUT:
+            return ("\n".join(lines) + "\n\nTimeout error: 1800 seconds exceeded.").encode()
+        if outcome is Outcome.LOG_UNREADABLE:
+            return ("\n".join(lines) + "\nKilled\n").encode()
+        lines += ["FAILED tests/delete/test_fast_0.py - AssertionError: (0, {}) != (0, {'app.User': 0})"]
+        lines += ["+ : '>>>>> End Test Output'", "+ git checkout aaaa tests/delete", "Updated 1 path from 4f2c1aa"]
+        return "\n".join(lines).encode()
+
+
+def _machine(unit: Unit, *, network: bool) -> Machine:
+    return Machine(
+        backend="docker",
+        image=unit.image,
+        image_digest="sha256:" + "c" * 64,
+        isolation="container",
+        network=network,
+        cpus=2.0,
+        memory_mb=4096,
+    )
+
+
+def _official(instance_id: str, grade: GradeRecord) -> bytes:
+    status = {
+        "FAIL_TO_PASS": {"success": [], "failure": grade.failing_tests},
+        "PASS_TO_PASS": {"success": [], "failure": []},
+    }
+    inner = {
+        "patch_is_None": False,
+        "patch_exists": True,
+        "patch_successfully_applied": grade.outcome is not Outcome.LOG_UNREADABLE,
+        "resolved": grade.resolved,
+        "infra_failure": False,
+        "tests_status": status,
+    }
+    return json.dumps({instance_id: inner}, indent=4).encode()

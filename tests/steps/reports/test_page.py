@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from steps.report import report
+from steps.store import open_store
+from tests.chromium import Scheme, Tab, browser, needs_browser
+from tests.steps.reports.synthetic import Synthetic
+
+pytestmark = [needs_browser, pytest.mark.browser]
+
+# What Argo's artifact server sends (argo-workflows, server/artifacts/artifact_server.go).
+ARGO_CSP = "sandbox; default-src 'none'; img-src 'self'; style-src 'self' 'unsafe-inline'"
+RUNS = {
+    "small": Synthetic(instances=30, mix={"resolved": 5, "unresolved": 4, "failed": 1, "empty_patch": 1}),
+    "attempts": Synthetic(instances=12, attempts=4),
+    "failed": Synthetic(instances=20, mix={"failed": 1}),
+    "empty": Synthetic(instances=0),
+    "gold": Synthetic(instances=10, agent="gold", model="gold", mix={"resolved": 1}, suspects=0),
+    "large": Synthetic(instances=2294, log_lines=60),
+    "hostile": Synthetic(instances=25, hostile=True, suspects=1),
+}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The page of every run, by name."""
+    written = {}
+    for name, synthetic in RUNS.items():
+        folder = tmp_path_factory.mktemp(name)
+        store = open_store(str(folder), create=True)
+        synthetic.write(store)
+        report(store, "synthetic")
+        written[name] = folder / "runs/synthetic/report/report.html"
+    return written
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Tab]:
+    with browser() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize("run", RUNS)
+def test_the_page_is_quiet_alone_and_no_wider_than_the_window(
+    pages: dict[str, Path], tab: Tab, run: str, width: int, scheme: Scheme
+) -> None:
+    tab.scheme(scheme)
+    tab.size(width)
+    tab.open(pages[run].as_uri())
+    tab.value("document.querySelectorAll('details').forEach((d, n) => { if (n < 40) d.open = true })")
+    tab.settle()
+    assert tab.messages == []
+    assert tab.requests == [pages[run].as_uri()]
+    assert tab.sideways() <= 0
+    assert tab.value("document.querySelectorAll('h1').length") == 1
+
+
+def test_2294_units_fit_in_five_megabytes(pages: dict[str, Path]) -> None:
+    assert 1_000_000 < pages["large"].stat().st_size <= 5_000_000
+
+
+def test_hostile_text_is_text(pages: dict[str, Path], tab: Tab) -> None:
+    tab.open(pages["hostile"].as_uri())
+    assert tab.value("document.querySelectorAll('script, img, iframe, object, form').length") == 0
+    assert tab.value("document.querySelectorAll('style').length") == 1
+    assert tab.value("document.querySelectorAll('.units > tbody').length") == 25
+    # nothing broke out of its row: every unit has its two rows, and nothing else stands in the table
+    assert tab.value("document.querySelectorAll('.units > tbody > tr').length") == 50
+    text = str(tab.value("document.body.textContent"))
+    for shown in ("<script>", "</details>", "␛[31mred", "␀ NUL", "\\x9b31m", "\\u202egnp", "{{ 7*7 }}", "\\xff\\xfe"):
+        assert shown in text, shown
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\ud800-\udfff]", text)
+
+
+def test_a_long_line_is_cut_and_says_by_how_much(pages: dict[str, Path], tab: Tab) -> None:
+    tab.open(pages["hostile"].as_uri())
+    lines = "[...document.querySelectorAll('li, p, pre')].flatMap(e => e.textContent.split('\\n'))"
+    assert 200 < tab.value(f"Math.max(...{lines}.map(line => line.length))") < 500
+    assert "more bytes" in str(tab.value("document.querySelector('.units').textContent"))
+
+
+@pytest.mark.parametrize("run", ["small", "hostile"])
+def test_served_with_argos_header_the_page_looks_the_same(pages: dict[str, Path], tab: Tab, run: str) -> None:
+    tab.size(1400)
+    tab.scheme("light")
+    tab.open(pages[run].as_uri())
+    plain, layout = tab.picture(), tab.value(LAYOUT)
+    with served(pages[run].parent) as address:
+        tab.open(f"{address}/report.html")
+        assert tab.picture() == plain
+        assert tab.value(LAYOUT) == layout
+        assert [line for line in tab.messages if "favicon" not in line] == []
+        asked = [url for url in tab.requests if not url.endswith("/favicon.ico")]  # the browser's own wish
+        assert asked == [f"{address}/report.html"]
+
+
+LAYOUT = """[...document.querySelectorAll('body *')].map(e => {
+  const r = e.getBoundingClientRect(), s = getComputedStyle(e);
+  return [e.tagName, r.x, r.y, r.width, r.height, s.color, s.backgroundColor, s.fill, s.display].join(' ')
+}).join('\\n')"""
+
+
+class served:  # noqa: N801 - used as a function
+    """A local server of a folder that sends Argo's header with every answer."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Argo, directory=str(folder)))
+
+    def __enter__(self) -> str:
+        Thread(target=self.server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class _Argo(SimpleHTTPRequestHandler):
+    def end_headers(self) -> None:
+        self.send_header("Content-Security-Policy", ARGO_CSP)
+        super().end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+CONTRAST = """(() => {
+  const parse = c => { const m = c.match(/[\\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m };
+  const over = (a, b) => [0, 1, 2].map(i => a[i] * a[3] + b[i] * (1 - a[3])).concat(1);
+  const linear = v => v / 255 <= .04045 ? v / 255 / 12.92 : ((v / 255 + .055) / 1.055) ** 2.4;
+  const light = c => .2126 * linear(c[0]) + .7152 * linear(c[1]) + .0722 * linear(c[2]);
+  const paper = e => { let stack = [];
+    for (; e; e = e.parentElement) stack.push(parse(getComputedStyle(e).backgroundColor));
+    return stack.reverse().reduce((below, c) => over(c, below), [255, 255, 255, 1]) };
+  const seen = {};
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const e = walk.currentNode.parentElement;
+    if (!walk.currentNode.data.trim() || !e.getClientRects().length || e.closest('title')) continue;
+    const s = getComputedStyle(e), below = paper(e), ink = over(parse(e.closest('svg') ? s.fill : s.color), below);
+    const [a, b] = [light(ink), light(below)].sort((x, y) => y - x);
+    const ratio = (a + .05) / (b + .05), name = e.tagName + '.' + (e.getAttribute('class') || '');
+    if (!(name in seen) || seen[name] > ratio) seen[name] = ratio;
+  }
+  return seen })()"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("run", ["small", "attempts", "gold", "hostile"])
+def test_every_text_has_a_contrast_of_at_least_four_and_a_half(
+    pages: dict[str, Path], tab: Tab, run: str, scheme: Scheme
+) -> None:
+    tab.size(1400)
+    tab.scheme(scheme)
+    tab.open(pages[run].as_uri())
+    tab.value("document.querySelectorAll('details').forEach(d => d.open = true)")
+    ratios: dict[str, float] = tab.value(CONTRAST)
+    assert len(ratios) > 15
+    assert {name: ratio for name, ratio in ratios.items() if ratio < 4.5} == {}
+
+
+def rows_shown(tab: Tab) -> int:
+    return int(tab.value("[...document.querySelectorAll('.u')].filter(e => e.getClientRects().length).length"))
+
+
+def test_a_click_on_a_filter_leaves_only_its_rows(pages: dict[str, Path], tab: Tab) -> None:
+    tab.size(1400)
+    tab.open(pages["small"].as_uri())
+    assert rows_shown(tab) == 30
+    for tone in ("resolved", "unresolved", "infra", "empty"):
+        tab.click(f"label[for=f-{tone}]")
+        count = tab.value(f"document.querySelectorAll('.u.{tone}').length")
+        assert 0 < rows_shown(tab) == count < 30
+    tab.click("label[for=f-all]")
+    assert rows_shown(tab) == 30
+
+
+def test_a_repository_and_an_attempt_can_be_chosen_together(pages: dict[str, Path], tab: Tab) -> None:
+    tab.open(pages["attempts"].as_uri())
+    assert rows_shown(tab) == 48
+    tab.value("document.querySelector('#f-attempt').selectedIndex = 2")
+    tab.settle()
+    assert rows_shown(tab) == 12
+    tab.value("document.querySelector('#f-repo').selectedIndex = 1")
+    tab.settle()
+    assert rows_shown(tab) == tab.value("document.querySelectorAll('.u.r0.a2').length") > 0
+
+
+def test_a_row_unfolds_on_a_click_and_where_a_link_points(pages: dict[str, Path], tab: Tab) -> None:
+    tab.size(1400)
+    tab.open(pages["small"].as_uri())
+    unfolded = "[...document.querySelectorAll('.more')].filter(e => e.getClientRects().length).length"
+    assert tab.value(unfolded) == 0
+    tab.click("#u3 summary")
+    assert tab.value(unfolded) == 1
+    tab.click("#u3 summary")
+    assert tab.value(unfolded) == 0
+    tab.click(".slowest a")
+    assert tab.value(unfolded) == 1
+
+
+def test_on_paper_nothing_scrolls_and_the_controls_are_gone(pages: dict[str, Path], tab: Tab) -> None:
+    tab.size(800)
+    tab.open(pages["small"].as_uri())
+    tab.print_view()
+    tab.value("document.querySelectorAll('details').forEach(d => d.open = true)")
+    cut = "[...document.querySelectorAll('pre')].filter(e => e.scrollHeight > e.clientHeight + 1).length"
+    assert tab.value(cut) == 0
+    assert tab.value("document.querySelector('.filters').getClientRects().length") == 0
+    assert tab.value("getComputedStyle(document.querySelector('.units > thead')).display") == "table-header-group"
+    tab.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_drawings_have_words_and_the_language_is_said(pages: dict[str, Path], tab: Tab) -> None:
+    tab.open(pages["small"].as_uri())
+    silent = (
+        "[...document.querySelectorAll('svg:not([aria-hidden])')].filter(e => !e.querySelector('title')?.textContent)"
+    )
+    assert tab.value(f"{silent}.length") == 0
+    assert tab.value("document.documentElement.lang") == "en"
+    assert tab.value("document.querySelectorAll('th:not([scope])').length") == 0

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from steps.reports.words import count, duration, listing, money, percent, size, tokens
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "0 s"),
+        (0.0304, "30 ms"),
+        (0.0996, "0.1 s"),
+        (0.44, "0.4 s"),
+        (9.96, "10 s"),
+        (59.6, "1 m 00 s"),
+        (192, "3 m 12 s"),
+        (3599.7, "1 h 00 m"),
+        (7500, "2 h 05 m"),
+    ],
+)
+def test_durations(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("dollars", "said"),
+    [(0, "$0"), (0.0123, "$0.012"), (0.00045678, "$0.00046"), (0.4, "$0.40"), (0.999, "$1.00"), (1234.5, "$1,234.50")],
+)
+def test_money_has_two_digits_below_a_dollar(dollars: float, said: str) -> None:
+    assert money(dollars) == said
+
+
+def test_tokens_have_separators_and_then_units() -> None:
+    assert [tokens(n) for n in (0, 999_999, 1_234_567, 2_500_000_000)] == ["0", "999,999", "1.2 M", "2.5 G"]
+
+
+def test_a_rate_is_a_whole_only_when_it_is() -> None:
+    assert [percent(p) for p in (0.0, 1.0, 0.624, 0.9999, 0.0001)] == ["0", "100", "62.4", "> 99.9", "< 0.1"]
+
+
+def test_counts_sizes_and_lists() -> None:
+    assert count(1, "log") == "1 log"
+    assert count(2, "repository", "repositories") == "2 repositories"
+    assert [listing(list("abc"[:n])) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
+    assert [size(n) for n in (12, 14_300, 2_100_000)] == ["12 B", "14 kB", "2.1 MB"]

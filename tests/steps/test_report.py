@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from steps.report import report
+from steps.reports.summary import Summary
+from steps.store import Store, open_store
+from tests.steps.reports.synthetic import Synthetic
+
+FOLDER = "runs/synthetic/report/"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(str(tmp_path / "store"), create=True)
+
+
+def contents(store: Store) -> dict[str, bytes]:
+    return store.get_many(store.keys(FOLDER))
+
+
+def test_everything_is_written(store: Store) -> None:
+    Synthetic(instances=20, attempts=2).write(store)
+    summary = report(store, "synthetic")
+    names = {name.removeprefix(FOLDER) for name in store.keys(FOLDER)}
+    assert {name for name in names if "/" not in name} == {
+        "lab__model-1.synthetic.json",
+        "lab__model-1.synthetic.attempt-2.json",
+        "preds.jsonl",
+        "report.html",
+        "summary.json",
+        "units.parquet",
+    }
+    assert Summary.from_bytes(store.get(f"{FOLDER}summary.json")) == summary
+
+
+def test_the_same_store_gives_the_same_bytes_twice(store: Store) -> None:
+    Synthetic(instances=20, attempts=2).write(store)
+    report(store, "synthetic")
+    first = contents(store)
+    report(store, "synthetic")
+    assert contents(store) == first
+
+
+def test_files_of_an_earlier_report_do_not_outlive_it(store: Store) -> None:
+    Synthetic(instances=20, attempts=2).write(store)
+    report(store, "synthetic")
+    store.delete_many(store.keys("runs/synthetic/"))
+    Synthetic(instances=3).write(store)
+    store.put(f"{FOLDER}old__model.synthetic.json", b"{}")
+    store.put(f"{FOLDER}leaderboard/logs/gone__gone-1/eval.sh", b"")
+    report(store, "synthetic")
+    assert not [name for name in store.keys(FOLDER) if "old__" in name or "gone__" in name or "attempt-2" in name]
+
+
+@pytest.mark.parametrize("mix", [{"not_run": 1}, {"failed": 1}, {"failed": 1, "not_run": 1, "resolved": 1}])
+def test_a_run_that_stopped_early_is_reported_honestly(store: Store, mix: dict[str, float]) -> None:
+    Synthetic(instances=9, mix=mix).write(store)
+    summary = report(store, "synthetic")
+    assert summary.headline.total == 9
+    assert not summary.complete
+    assert summary.doubts
+
+
+def test_a_run_without_a_plan_has_a_report_too(store: Store) -> None:
+    Synthetic(instances=2).write(store)
+    store.delete_many(["runs/synthetic/plan.json"])
+    summary = report(store, "synthetic")
+    assert summary.headline.total == 0
+    assert summary.doubts == ["Nothing was planned: there is nothing to report."]
+    official = json.loads(store.get(f"{FOLDER}lab__model-1.synthetic.json"))
+    assert official["total_instances"] == 0
+    assert store.get(f"{FOLDER}preds.jsonl") == b""
+
+
+def test_the_leaderboard_bundle_holds_the_files_byte_for_byte(store: Store) -> None:
+    plan = Synthetic(instances=30, attempts=2, suspects=0).write(store)
+    report(store, "synthetic")
+    bundle = f"{FOLDER}leaderboard/"
+    assert store.get(f"{bundle}all_preds.jsonl") == store.get(f"{FOLDER}preds.jsonl")
+    metadata = yaml.safe_load(store.get(f"{bundle}metadata.yaml"))
+    assert metadata == {"name": "lab/model-1", "oss": False, "site": "", "verified": False}
+    assert b"Resolved" in store.get(f"{bundle}README.md")
+    names = {"eval.sh", "patch.diff", "report.json", "run_instance.log", "test_output.txt"}
+    whole = 0
+    for unit in plan.units:
+        source = f"runs/synthetic/units/{unit.instance_id}/1/"
+        copied = store.keys(f"{bundle}logs/{unit.instance_id}/")
+        assert {name.rpartition("/")[2] for name in copied} <= names
+        whole += len(copied) == len(names)
+        for name in copied:
+            assert store.get(name) == store.get(source + name.rpartition("/")[2])
+        trace = store.get_many([f"{source}trajectory.json"])
+        assert list(trace.values()) == list(store.get_many([f"{bundle}trajs/{unit.instance_id}.json"]).values())
+    assert whole > 20
+
+
+def test_the_table_of_units_has_a_row_for_each_with_typed_columns(store: Store, tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    Synthetic(instances=60, attempts=2, hostile=True).write(store)
+    summary = report(store, "synthetic")
+    file = tmp_path / "units.parquet"
+    file.write_bytes(store.get(f"{FOLDER}units.parquet"))
+    table = pq.read_table(file)
+    types = {field.name: str(field.type) for field in table.schema}
+    assert types["instance_id"] == "string"
+    assert types["attempt"] == "int64"
+    assert types["resolved"] == "bool"
+    assert types["seconds"].startswith("map<string, double")
+    assert types["findings"].startswith("list<")
+    rows = table.to_pylist()
+    assert len(rows) == 120
+    assert sum(row["resolved"] is True for row in rows) == summary.outcomes["resolved"]
+    assert sum(row["standing"] == "failed" for row in rows) == summary.outcomes["failed"]
+    assert all(row["resolved"] is None for row in rows if row["standing"] in ("failed", "not_run"))
+    assert all(row["failure_class"] for row in rows if row["standing"] == "failed")
+    assert sum(row["total_seconds"] for row in rows) == pytest.approx(summary.seconds["total"].total)
+
+
+def test_the_step_is_a_program(store: Store) -> None:
+    Synthetic(instances=3).write(store)
+    command = [sys.executable, "-m", "steps.report", "--store", store.url, "--run", "synthetic"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert store.keys(FOLDER)
+
+
+def test_a_bucket_holds_the_same_report_as_a_folder(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    boto3 = pytest.importorskip("boto3")
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    from steps.settings import settings
+
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        settings.cache_clear()
+        boto3.client("s3", endpoint_url=f"http://{host}:{port}").create_bucket(Bucket="runs-here")
+        bucket = open_store("s3://runs-here/some/prefix", create=True)
+        for place in (store, bucket):
+            Synthetic(instances=8, attempts=2).write(place)
+            report(place, "synthetic")
+        assert contents(bucket) == contents(store)
+    finally:
+        server.stop()
+        settings.cache_clear()
