@@ -1,0 +1,132 @@
+"""Every wrong request is one clear line and exit 64, and leaves nothing half-written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.workflows.command import QUICK, ids, swe_argo
+
+Files = Callable[[Path], list[str]]
+
+
+def _write(name: str, content: str, *flags: str) -> Files:
+    def make(folder: Path) -> list[str]:
+        (folder / name).write_text(content)
+        return [flag.replace("FILE", str(folder / name)) for flag in flags]
+
+    return make
+
+
+def _words(*flags: str) -> Files:
+    return lambda _folder: list(flags)
+
+
+ROW = {"instance_id": "o__r-1", "repo": "o/r", "base_commit": "c", "version": "1", "problem_statement": "p"}
+PREDICTION = {"instance_id": QUICK[0], "model_name_or_path": "m", "model_patch": ""}
+
+CASES: dict[str, tuple[Files, str]] = {
+    "dataset": (_words("--dataset", "verifed"), "verified"),
+    "split": (_words("--split", "tset"), "tset"),
+    "id": (_words(*ids("mini__slugkit-1", "mini__nope-1", "mini__nope-2")), "mini__nope-2"),
+    "agent": (_words("--agent", "golden"), "agent.name"),
+    "backend": (_words("--backend", "dcoker"), "sandbox.backend"),
+    "field": (_words("--set", "agent.stps=1"), "agent.stps"),
+    "flag": (_words("--datset", "mini"), "--datset"),
+    "regex": (_words("--regex", "("), "("),
+    "repository": (_words("--repo", "o/none"), "o/none"),
+    "empty selection": (_words("--start-idx", "1000"), "start_idx"),
+    "toml": (_write("run.toml", "dataset = [", "FILE"), "is not TOML"),
+    "toml key": (_write("run.toml", "datset = 'x'", "FILE"), "did you mean 'dataset'"),
+    "rows of no json": (_write("rows.jsonl", "{}\n{oops\n", "--dataset", "FILE"), "rows.jsonl"),
+    "rows of no parquet": (_write("rows.parquet", "no", "--dataset", "FILE"), "rows.parquet"),
+    "classic rows": (_write("rows.jsonl", json.dumps(ROW | {"FAIL_TO_PASS": "[]", "PASS_TO_PASS": "[]", "patch": "",
+                            "test_patch": ""}) + "\n", "--dataset", "FILE"), "eval_script"),
+    "odd id": (_write("rows.jsonl", json.dumps(ROW | {"instance_id": "../up"}) + "\n", "--dataset", "FILE"), "../up"),
+    "no predictions file": (_words("--predictions", "none.jsonl"), "none.jsonl"),
+    "no predictions at all": (_words("--agent", "given"), "--predictions"),
+    "predictions of no json": (_write("p.jsonl", "{oops\n", "--predictions", "FILE"), "p.jsonl"),
+    "predictions without a key": (_write("p.jsonl", '{"model_patch": ""}\n', "--predictions", "FILE"), "instance_id"),
+    "predictions of unknown ids": (
+        _write("p.json", json.dumps([PREDICTION | {"instance_id": "a__b-1"}]), "--predictions", "FILE"), "a__b-1"),
+    "predictions of another suffix": (_write("p.txt", "", "--predictions", "FILE"), ".jsonl"),
+    "no recordings": (_words("--agent", "replay"), "--trajectories"),
+    "images not unpacked": (_words("--local-images", "/nowhere", "--agent", "gold"), "/nowhere"),
+    "run id": (_words("--run-id", "a/b"), "a/b"),
+    "number": (_words("--workers", "many"), "--workers"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_wrong_request_is_one_line_and_nothing_is_written(name: str, tmp_path: Path) -> None:
+    make, said = CASES[name]
+    store = tmp_path / "store"
+    words = make(tmp_path)
+    words += [] if "--run-id" in words else ["--run-id", "r"]
+    done = swe_argo("run", *words, "--store", str(store))
+    assert done.returncode == 64, done.stdout + done.stderr
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert not list(store.rglob("*")) if store.exists() else True
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["show", "none"], "there is no run 'none'"),
+        (["report", "none"], "none"),
+        (["regrade", "none"], "there is no run 'none'"),
+        (["grade-log", "-d", "mini"], "--corpus DIR"),
+        (["grade-log", "-d", "mini", "-i", "x", "--log", "y"], "no instance 'x'"),
+        (["grade-log", "-d", "mini", "-i", QUICK[0], "--log", "none.txt"], "none.txt"),
+        (["frobnicate"], "frobnicate"),
+        (["run", "--store", "/proc/none"], "cannot write to /proc/none"),
+        (["run", "--store", "ftp://x/y"], "neither a folder nor s3://bucket/prefix"),
+    ],
+)
+def test_every_command_refuses_in_one_line(words: list[str], said: str, tmp_path: Path) -> None:
+    done = swe_argo(*words, cwd=tmp_path)
+    assert done.returncode == 64, done.stdout + done.stderr
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_agent_that_acts_on_an_open_host_is_refused_by_plan(tmp_path: Path) -> None:
+    recorded = {
+        "instance_id": QUICK[0],
+        "history": [],
+        "test_result": {"git_patch": ""},
+        "instruction": "",
+        "metrics": {},
+    }
+    (tmp_path / "output.jsonl").write_text(json.dumps(recorded) + "\n")
+    words = [
+        "run",
+        "--trajectories",
+        str(tmp_path / "output.jsonl"),
+        "--store",
+        str(tmp_path / "store"),
+        "--run-id",
+        "r",
+    ]
+    done = swe_argo(*words, *ids(QUICK[0]), env={"SWE_ARGO_ISOLATION": "none"})
+    assert done.returncode == 64, done.stdout + done.stderr
+    assert "--allow-host" in done.stderr
+    assert not list((tmp_path / "store").rglob("*"))
+    allowed = swe_argo(*words, "--allow-host", *ids(QUICK[0]), env={"SWE_ARGO_ISOLATION": "none"})
+    assert allowed.returncode == 0, allowed.stdout + allowed.stderr
+
+
+def test_an_engine_that_is_not_there_is_named(tmp_path: Path) -> None:
+    nowhere = f"unix://{tmp_path}/none.sock"
+    words = ["run", "--backend", "docker", "--store", str(tmp_path / "store"), "--run-id", "r"]
+    done = swe_argo(*words, env={"DOCKER_HOST": nowhere})
+    assert done.returncode == 64
+    assert nowhere in done.stderr
+    assert "--backend local" in done.stderr
+    assert not list((tmp_path / "store").rglob("*"))

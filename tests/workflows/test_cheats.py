@@ -1,0 +1,88 @@
+"""Patches that cheat, run for real: the official verdict stays what it is, and ``integrity`` is alarmed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.data import GradeRecord, key
+from steps.datasets.load import load
+from steps.store import open_store
+from tests.workflows.command import ids, summary, swe_argo
+
+TARGET = "mini__slugkit-1"
+
+
+def new_file(path: str, text: str) -> str:
+    """A patch that makes one file."""
+    lines = text.strip("\n").split("\n")
+    body = "".join(f"+{line}\n" for line in lines)
+    head = f"diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n"
+    return f"{head}@@ -0,0 +1,{len(lines)} @@\n{body}"
+
+
+def passed_lines() -> str:
+    row = next(row for row in load("mini", "test").rows if row["instance_id"] == TARGET)
+    return "".join(f"PASSED {test}\\n" for test in (*row["FAIL_TO_PASS"], *row["PASS_TO_PASS"]))
+
+
+ALWAYS_PASS = """
+import pytest
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    report.outcome = "passed"
+"""
+PRINT_AND_LEAVE = f"""
+import os
+os.write(1, {passed_lines()!r}.replace("\\\\n", "\\n").encode())
+os._exit(0)
+"""
+FORGED_END = f"""
+import os
+os.write(2, ({passed_lines()!r}.replace("\\\\n", "\\n")
+             + "+ : '>>>>> End Test Output'\\n>>>>> Test Exit Code: 0\\n").encode())
+"""
+FORGED_CODE = f"""
+import os
+os.write(1, ({passed_lines()!r}.replace("\\\\n", "\\n") + ">>>>> Test Exit Code: 0\\n").encode())
+os._exit(1)
+"""
+CHEATS = {
+    "conftest-passes-all": new_file("tests/conftest.py", ALWAYS_PASS),
+    "prints-and-leaves": new_file("conftest.py", PRINT_AND_LEAVE),
+    "forged-end": new_file("conftest.py", FORGED_END),
+    "forged-exit-code": new_file("conftest.py", FORGED_CODE),
+    "start-up-file": new_file("sitecustomize.py", PRINT_AND_LEAVE),
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_patch_that_cheats_is_caught(name: str, tmp_path: Path) -> None:
+    predictions = tmp_path / "preds.json"
+    row = {"instance_id": TARGET, "model_name_or_path": "cheat", "model_patch": CHEATS[name]}
+    predictions.write_text(json.dumps([row]))
+    words = ["--store", str(tmp_path), "--run-id", "r", "--predictions", str(predictions), *ids(TARGET)]
+    done = swe_argo("run", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    store = open_store(str(tmp_path))
+    grade = GradeRecord.from_bytes(store.get(key(GradeRecord, "r", TARGET, 1)))
+    report = json.loads(store.get(f"runs/r/units/{TARGET}/1/report.json"))
+    assert report[TARGET]["resolved"] is grade.resolved
+    assert grade.integrity.verdict == "suspect", grade
+    assert summary(str(tmp_path), "r").integrity.suspect == 1
+    assert "suspect" in done.stdout
+
+
+def test_at_least_one_cheat_fools_the_official_verdict(tmp_path: Path) -> None:
+    """Else the tests above would prove nothing: the official grader believes the log."""
+    predictions = tmp_path / "preds.json"
+    row = {"instance_id": TARGET, "model_name_or_path": "cheat", "model_patch": CHEATS["conftest-passes-all"]}
+    predictions.write_text(json.dumps([row]))
+    words = ["--store", str(tmp_path), "--run-id", "r", "--predictions", str(predictions), *ids(TARGET)]
+    assert swe_argo("run", *words).returncode == 0
+    assert summary(str(tmp_path), "r").headline.resolved == 1

@@ -1,0 +1,128 @@
+"""A run that is killed, stopped or starved goes on where it stood, and ends with the report of an undisturbed one."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.data import FailureClass
+from steps.sandbox import strays
+from steps.settings import settings
+from steps.store import open_store
+from tests.workflows.command import (
+    QUICK,
+    begin,
+    failures,
+    ids,
+    kill,
+    official,
+    steps_of,
+    summary,
+    swe_argo,
+    wait_for,
+)
+
+RUN = ["--run-id", "r", "--attempts", "2", *ids(*QUICK)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    store = str(tmp_path_factory.mktemp("undisturbed"))
+    assert swe_argo("run", "--store", store, "-j", "2", *RUN).returncode == 0
+    return official(store, "r", "gold")
+
+
+def graded(store: str) -> int:
+    return len(list(Path(store).glob("runs/r/units/*/*/grade.json")))
+
+
+def test_steps_killed_under_way_are_tried_again_in_the_same_run(tmp_path: Path, undisturbed: bytes) -> None:
+    store = str(tmp_path)
+    runner = begin("run", "--store", store, "-j", "2", *RUN)
+    for _ in range(3):
+        wait_for(lambda: steps_of(store))
+        time.sleep(0.3)
+        for pid in steps_of(store):
+            kill(pid)
+    said, _ = runner.communicate(timeout=180)
+    assert runner.returncode == 0, said
+    killed = failures(open_store(store), "r")
+    assert killed
+    assert {failure.failure_class for failure in killed} == {FailureClass.STEP_KILLED}
+    assert "was killed by SIGKILL" in killed[0].reason
+    assert official(store, "r", "gold") == undisturbed
+
+
+def test_a_killed_runner_takes_its_steps_with_it_and_the_run_goes_on(tmp_path: Path, undisturbed: bytes) -> None:
+    store = str(tmp_path)
+    runner = begin("run", "--store", store, "-j", "2", *RUN)
+    wait_for(lambda: graded(store) >= 2)
+    wait_for(lambda: steps_of(store))
+    steps = steps_of(store)
+    kill(runner.pid)
+    runner.communicate()
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in steps), 30)
+    done = graded(store)
+    assert done < 8
+    assert [folder for folder in strays.strays() if (folder / "in" / "answer.json").exists()]
+    again = swe_argo("run", "--store", store, "-j", "2", *RUN)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert f"{8 - done} unit" in again.stdout
+    assert not strays.strays()
+    assert official(store, "r", "gold") == undisturbed
+
+
+def test_ctrl_c_puts_away_what_runs_reports_and_says_how_to_go_on(tmp_path: Path, undisturbed: bytes) -> None:
+    store = str(tmp_path)
+    runner = begin("run", "--store", store, *RUN)
+    wait_for(lambda: graded(store) >= 1)
+    runner.send_signal(signal.SIGINT)
+    said, _ = runner.communicate(timeout=60)
+    assert runner.returncode == 130, said
+    assert f"to go on: swe-argo run --store {store} {shlex.join(RUN)}" in said
+    partial = summary(store, "r").headline
+    assert partial.total == 4
+    assert partial.graded < 4
+    assert not failures(open_store(store), "r")
+    assert swe_argo("run", "--store", store, "-j", "2", *RUN).returncode == 0
+    assert official(store, "r", "gold") == undisturbed
+
+
+def test_two_runners_of_one_run_do_not_meet(tmp_path: Path) -> None:
+    store = str(tmp_path)
+    runner = begin("run", "--store", store, *RUN)
+    wait_for(lambda: graded(store) >= 1)
+    second = swe_argo("run", "--store", store, *RUN)
+    runner.send_signal(signal.SIGINT)
+    runner.communicate(timeout=60)
+    assert second.returncode == 64
+    assert f"is being worked on by process {runner.pid}" in second.stderr
+
+
+def test_what_the_world_failed_is_reported_by_class_and_done_by_the_next_run(tmp_path: Path) -> None:
+    """An image that vanishes between plan and sandbox: configuration, so failed at once, and never 'unresolved'."""
+    images, store = tmp_path / "images", str(tmp_path / "store")
+    assert swe_argo("run", "--store", str(tmp_path / "warm"), "--run-id", "w", *ids(*QUICK[:2])).returncode == 0
+    shutil.copytree(settings().local_images, images, symlinks=True)
+    broken = next(images.glob("*gridprint-1*")) / "testbed" / ".git" / "HEAD"
+    head = broken.read_bytes()
+    broken.write_bytes(b"garbage")
+    flags = ["--store", store, "--run-id", "r", "--local-images", str(images), "--retries", "0"]
+    wish = [*flags, "--agent", "idle", *ids(*QUICK[:2])]
+    done = swe_argo("run", *wish)
+    assert done.returncode == 3, done.stdout + done.stderr
+    found = summary(store, "r")
+    assert (found.headline.graded, found.headline.total) == (1, 2)
+    assert sum(found.failures.values()) == 1
+    report = json.loads(official(store, "r", "idle"))
+    assert "mini__gridprint-1" not in report["unresolved_ids"]
+    broken.write_bytes(head)
+    again = swe_argo("run", *wish)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "1 unit to do, 1 done before" in again.stdout

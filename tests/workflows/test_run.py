@@ -1,0 +1,173 @@
+"""``swe-argo run`` on the bundled dataset: verdicts, files, resuming, exit codes, words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from steps.store import open_store
+from tests.workflows.command import QUICK, ids, official, plan, summary, swe_argo
+
+
+@pytest.fixture(scope="module")
+def gold(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store with a finished gold run."""
+    store = str(tmp_path_factory.mktemp("store"))
+    done = swe_argo("run", "--store", store, "--run-id", "gold", "-j", "2", *ids(*QUICK))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return store
+
+
+def test_gold_resolves_all_and_the_last_line_says_so(gold: str) -> None:
+    done = swe_argo("report", "gold", "--store", gold)
+    last = done.stdout.strip().splitlines()[-1]
+    assert last.startswith("resolved 4/4, infra 0, report: ")
+    assert Path(last.partition("report: ")[2]).is_file()
+
+
+def test_idle_resolves_none_and_has_the_official_files(tmp_path: Path) -> None:
+    done = swe_argo("run", "--store", str(tmp_path), "--run-id", "idle", "--agent", "idle", *ids(*QUICK[:2]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert summary(str(tmp_path), "idle").headline.resolved == 0
+    for name in QUICK[:2]:
+        unit = tmp_path / "runs" / "idle" / "units" / name / "1"
+        assert json.loads((unit / "report.json").read_text())[name]["resolved"] is False
+        assert (unit / "patch.diff").read_bytes() == b""
+
+
+def test_every_official_file_is_where_the_harness_puts_it(gold: str) -> None:
+    logs = Path(gold, "runs", "gold", "report", "leaderboard", "logs", QUICK[0])
+    names = {"eval.sh", "patch.diff", "report.json", "run_instance.log", "test_output.txt"}
+    assert {path.name for path in logs.iterdir()} == names
+    report = json.loads(official(gold, "gold", "gold"))
+    assert report["resolved_ids"] == sorted(QUICK)
+    assert report["schema_version"] == 2
+
+
+def test_a_finished_run_again_does_nothing_and_says_the_same(gold: str) -> None:
+    before = {name: open_store(gold).get(name) for name in open_store(gold).keys("runs/gold/units/")}
+    done = swe_argo("run", "--store", gold, "--run-id", "gold", *ids(*QUICK))
+    assert done.returncode == 0
+    assert "0 units to do, 4 done before" in done.stdout
+    assert {name: open_store(gold).get(name) for name in open_store(gold).keys("runs/gold/units/")} == before
+
+
+def test_only_what_is_missing_is_done_again(gold: str) -> None:
+    store = open_store(gold)
+    lost = f"runs/gold/units/{QUICK[1]}/1/grade.json"
+    kept = store.get(f"runs/gold/units/{QUICK[0]}/1/run_instance.log")
+    store.delete_many([lost])
+    done = swe_argo("run", "--store", gold, "--run-id", "gold", *ids(*QUICK))
+    assert "1 unit to do, 3 done before" in done.stdout
+    assert store.get(lost)
+    assert store.get(f"runs/gold/units/{QUICK[0]}/1/run_instance.log") == kept
+
+
+def test_a_changed_wish_under_an_old_id_is_refused_with_the_fields_that_differ(gold: str) -> None:
+    done = swe_argo("run", "--store", gold, "--run-id", "gold", "--attempts", "2", "--timeout", "60", *ids(*QUICK))
+    assert done.returncode == 64
+    assert "attempts was 1, now 2" in done.stderr
+    assert "grading.timeout_s was 1800, now 60" in done.stderr
+    assert len(plan(gold, "gold").units) == 4
+
+
+def test_how_a_run_is_done_may_change(gold: str) -> None:
+    assert swe_argo("run", "--store", gold, "--run-id", "gold", "--workers", "1", *ids(*QUICK)).returncode == 0
+
+
+def test_runs_and_show_speak_of_the_run_and_of_one_instance(gold: str) -> None:
+    assert "4/4" in swe_argo("runs", "--store", gold).stdout
+    assert "resolved 4/4" in swe_argo("show", "gold", "--store", gold).stdout
+    one = swe_argo("show", "gold", QUICK[0], "--store", gold).stdout
+    assert "fail to pass" in one
+    assert "diff --git" in one
+
+
+def test_regrading_keeps_the_old_verdicts_and_compares(gold: str) -> None:
+    before = open_store(gold).get(f"runs/gold/units/{QUICK[0]}/1/grade.json")
+    done = swe_argo("regrade", "gold", "--store", gold, "-j", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 of 4 verdicts as before" in done.stdout
+    assert open_store(gold).get(f"runs/gold/units/{QUICK[0]}/1/grade.json") == before
+    assert summary(gold, "gold.regrade-1").headline.resolved == 4
+
+
+def test_attempts_have_a_summary_each_and_the_first_is_the_headline(tmp_path: Path) -> None:
+    flags = ["--store", str(tmp_path), "--run-id", "two", "--attempts", "2", "-j", "2", *ids(*QUICK[:2])]
+    assert swe_argo("run", *flags).returncode == 0
+    names = {path.name for path in (tmp_path / "runs" / "two" / "report").glob("gold.two*.json")}
+    assert names == {"gold.two.json", "gold.two.attempt-2.json"}
+    assert summary(str(tmp_path), "two").headline.total == 2
+
+
+def test_given_predictions_are_graded_and_the_empty_ones_listed(tmp_path: Path, gold: str) -> None:
+    patch = Path(gold, "runs", "gold", "units", QUICK[0], "1", "patch.diff").read_text()
+    rows = [
+        {"instance_id": QUICK[0], "model_name_or_path": "org/model", "model_patch": patch},
+        {"instance_id": QUICK[1], "model_name_or_path": "org/model", "model_patch": ""},
+        {"instance_id": QUICK[2], "model_name_or_path": "org/model", "model_patch": None},
+    ]
+    predictions = tmp_path / "preds.jsonl"
+    predictions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = ["--store", str(tmp_path), "--run-id", "given", "--predictions", str(predictions), *ids(*QUICK)]
+    done = swe_argo("run", *flags)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(official(str(tmp_path), "given", "org__model"))
+    assert report["resolved_ids"] == [QUICK[0]]
+    assert report["empty_patch_ids"] == sorted(QUICK[1:3])
+    assert report["incomplete_ids"] == [QUICK[3]]
+
+
+def test_replay_performs_recorded_actions_and_its_patch_is_graded(tmp_path: Path, gold: str) -> None:
+    patch = Path(gold, "runs", "gold", "units", QUICK[0], "1", "patch.diff").read_text()
+    trajectory = {
+        "info": {"config": {"model": {"model_name": "lab/model"}}, "exit_status": "Submitted", "submission": ""},
+        "messages": [
+            {"role": "user", "content": "fix it"},
+            {
+                "role": "assistant",
+                "content": "I know the fix.",
+                "extra": {"actions": [{"command": f"git apply - <<'END_OF_PATCH'\n{patch}END_OF_PATCH"}]},
+            },
+        ],
+        "trajectory_format": "mini-swe-agent-1.1",
+        "instance_id": QUICK[0],
+    }
+    folder = tmp_path / "trajs" / QUICK[0]
+    folder.mkdir(parents=True)
+    (folder / f"{QUICK[0]}.traj.json").write_text(json.dumps(trajectory))
+    flags = ["--store", str(tmp_path), "--run-id", "again", "--trajectories", str(tmp_path / "trajs"), "--allow-host"]
+    done = swe_argo("run", *flags, *ids(QUICK[0]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert summary(str(tmp_path), "again").headline.resolved == 1
+    unit = tmp_path / "runs" / "again" / "units" / QUICK[0] / "1"
+    solved = json.loads((unit / "solve.json").read_text())
+    assert solved["history"]["verified"] is True
+    assert solved["history"]["unreachable_after"] == 0
+    bundle = tmp_path / "runs" / "again" / "report" / "leaderboard" / "trajs"
+    once_more = ["--store", str(tmp_path), "--run-id", "bundle", "--trajectories", str(bundle), "--allow-host"]
+    assert swe_argo("run", *once_more, *ids(QUICK[0])).returncode == 0
+    assert summary(str(tmp_path), "bundle").headline.resolved == 1
+
+
+def test_a_patch_that_does_not_apply_is_an_outcome(tmp_path: Path) -> None:
+    broken = "diff --git a/nothing.py b/nothing.py\n--- a/nothing.py\n+++ b/nothing.py\n@@ -1 +1 @@\n-no\n+yes\n"
+    predictions = tmp_path / "preds.json"
+    predictions.write_text(json.dumps({QUICK[0]: {"model_name_or_path": "m", "model_patch": broken}}))
+    flags = ["--store", str(tmp_path), "--run-id", "r", "--predictions", str(predictions), *ids(QUICK[0])]
+    assert swe_argo("run", *flags).returncode == 0
+    unit = tmp_path / "runs" / "r" / "units" / QUICK[0] / "1"
+    assert json.loads((unit / "grade.json").read_text())["outcome"] == "patch_does_not_apply"
+    assert not (unit / "report.json").exists()
+    assert json.loads(official(str(tmp_path), "r", "m"))["error_ids"] == [QUICK[0]]
+
+
+def test_a_bucket_holds_the_same_run_as_a_folder(bucket: str, gold: str) -> None:
+    store = f"s3://{bucket}/team"
+    done = swe_argo("run", "--store", store, "--run-id", "gold", *ids(*QUICK))
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = {name for name in open_store(store).keys("runs/gold/") if "/tries/" not in name}
+    assert names == {name for name in open_store(gold).keys("runs/gold/") if "/tries/" not in name}
+    assert official(store, "gold", "gold") == official(gold, "gold", "gold")

@@ -1,0 +1,186 @@
+"""``swe-argo``: the command line."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from steps.contracts.run import RunSpec
+from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INCOMPLETE, EXIT_OK, ConfigError, StepError
+from steps.settings import settings
+from steps.store import open_store
+from workflows import wish
+from workflows.local import StepFailedError, make_report
+
+app = typer.Typer(
+    name="swe-argo",
+    help="Evaluate coding agents on SWE-bench and its relatives, with the official verdict.",
+    rich_markup_mode="rich",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+StoreFlag = Annotated[
+    str,
+    typer.Option("--store", "-o", help="Folder or s3://bucket/prefix that holds all runs.", envvar="SWE_ARGO_STORE"),
+]
+DEFAULT_STORE = RunSpec().store
+
+
+def _with_wish(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command every field of RunSpec as an option; it gets them as one dict."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
+
+    def called(**values: Any) -> None:
+        mine = {parameter.name: values.pop(parameter.name) for parameter in own}
+        command(**mine, flags=values)
+
+    signature = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + wish.parameters()
+    called.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in signature}
+    called.__name__, called.__doc__ = command.__name__, command.__doc__
+    return called
+
+
+@app.command()
+@_with_wish
+def run(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[RUN.toml]", help="A wish in TOML; flags win over it.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set any field: --set agent.max_steps=60.")
+    ] = None,
+    flags: dict[str, Any] | None = None,
+) -> None:
+    """Evaluate patches or an agent on this machine. The same --run-id again does only what is missing.
+
+    Exit code 0: every unit has a verdict; 3: some have none; 64: the request is wrong; 130: stopped.
+    """
+    from workflows import session
+
+    spec = wish.read(file, flags or {}, set_ or [])
+    words = ["swe-argo", *sys.argv[1:], *([] if (flags or {}).get("run_id") else ["--run-id", str(spec.run_id)])]
+    raise typer.Exit(session.run(spec, console, shlex.join(words)))
+
+
+@app.command()
+def report(run_id: Annotated[str, typer.Argument(metavar="RUN")], store: StoreFlag = DEFAULT_STORE) -> None:
+    """Write the report of a run again, from what its store holds."""
+    from workflows import session
+
+    make_report(store, run_id)
+    rate = session.tell(open_store(store), run_id, console).headline
+    raise typer.Exit(EXIT_OK if rate.graded == rate.total else EXIT_INCOMPLETE)
+
+
+@app.command()
+def regrade(
+    run_id: Annotated[str, typer.Argument(metavar="RUN")],
+    store: StoreFlag = DEFAULT_STORE,
+    workers: Annotated[int | None, typer.Option("--workers", "-j", min=1)] = None,
+) -> None:
+    """Grade a run's patches again in fresh sandboxes, as a run of its own, and compare the verdicts."""
+    from workflows import regrading
+
+    raise typer.Exit(regrading.regrade(run_id, store, workers, console))
+
+
+@app.command("grade-log")
+def grade_log(  # noqa: PLR0917 - every parameter is a flag
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="Rows: a hub id, an alias, a file or a task repo.")],
+    instance: Annotated[str | None, typer.Option("--instance", "-i", help="The log's instance.")] = None,
+    log: Annotated[Path | None, typer.Option("--log", help="A saved test_output.txt.")] = None,
+    patch: Annotated[Path | None, typer.Option("--patch", help="The patch that was graded.")] = None,
+    corpus: Annotated[
+        Path | None, typer.Option("--corpus", help="A folder of <id>/test_output.txt, all at once.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", "-s")] = "test",
+) -> None:
+    """Print the official report.json of a saved log; with --corpus one JSON object a line."""
+    from steps.datasets import classic, load
+    from steps.grading import saved
+
+    loaded = load.load(dataset, split, allow_classic=True)
+    rows = {row["instance_id"]: classic.grading_row(row) for row in loaded.rows}
+    if corpus is not None:
+        for _, verdict in saved.corpus(rows, corpus):
+            sys.stdout.write(json.dumps(verdict) + "\n")
+        return
+    if instance is None or log is None:
+        raise ConfigError("give --instance ID and --log FILE, or --corpus DIR", field="grade-log")
+    if instance not in rows:
+        raise ConfigError(f"{dataset} has no instance {instance!r}", field="--instance")
+    sys.stdout.write(saved.grade_log(rows[instance], log, patch).decode() + "\n")
+
+
+@app.command()
+def runs(store: StoreFlag = DEFAULT_STORE) -> None:
+    """List all runs of a store."""
+    from workflows import look
+
+    look.runs(open_store(store), console)
+
+
+@app.command()
+def show(
+    run_id: Annotated[str, typer.Argument(metavar="RUN")],
+    instance: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
+    attempt: Annotated[int, typer.Option("--attempt", min=1)] = 1,
+    store: StoreFlag = DEFAULT_STORE,
+) -> None:
+    """Show how a run ended, or everything about one of its instances."""
+    from workflows import look
+
+    look.show(open_store(store), run_id, instance, attempt, console)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine can run, and what is missing."""
+    from workflows import doctor as doctors
+
+    raise typer.Exit(EXIT_OK if doctors.doctor(console) else 1)
+
+
+@app.command()
+def clean(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them; without it they are only listed.")] = False,
+) -> None:
+    """Find sandboxes that nobody owns any more, and remove them."""
+    from workflows import strays
+
+    strays.clean(yes, console)
+
+
+def main() -> None:
+    """Run the command line; every wrong request is one line on stderr and exit 64."""
+    try:
+        settings()
+        code = app(wish.our_names(sys.argv[1:]) or ["--help"], standalone_mode=False)
+    except (ConfigError, StepError, StepFailedError) as error:
+        sys.exit(_say(str(error), error.exit_code))
+    except (typer.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except typer.TyperException as error:  # a word that is no flag, command or number
+        sys.exit(_say(str(getattr(error, "format_message", error.__str__)()), EXIT_CONFIG))
+    except BrokenPipeError:  # | head
+        sys.exit(EXIT_OK)
+    sys.exit(code if isinstance(code, int) else EXIT_OK)
+
+
+def _say(message: str, code: int) -> int:
+    sys.stderr.write(message if code == EXIT_BUG else f"swe-argo: {' '.join(message.split())}\n")
+    return code
+
+
+if __name__ == "__main__":
+    main()

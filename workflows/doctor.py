@@ -1,0 +1,102 @@
+"""What this machine can run, and what is missing, in one screen."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from steps.contracts.run import RunSpec
+from steps.settings import settings
+from workflows.local import default_workers
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the screen; ``mend`` says what to do where ``well`` is False, None means: not needed."""
+
+    name: str
+    well: bool | None
+    found: str
+    mend: str = ""
+
+
+def doctor(console: Console) -> bool:
+    """Print every check; whether at least one backend works."""
+    checks = list(_checks())
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for check in checks:
+        mark = {True: Text("yes", style="green"), False: Text("no", style="red"), None: Text("-", style="dim")}
+        found = Text(check.found)
+        if check.mend:
+            found.append(f"\n{check.mend}", style="dim")
+        table.add_row(Text(check.name, style="bold"), mark[check.well], found)
+    console.print(table)
+    return any(check.well for check in checks if check.name.startswith("backend"))
+
+
+def _checks() -> Iterator[Check]:
+    yield _machine()
+    yield Check("python", sys.version_info >= (3, 11), platform.python_version())
+    git = shutil.which("git")
+    yield Check("git", bool(git), git or "not found", "" if git else "install git: every repository is a checkout")
+    yield _local()
+    yield _docker()
+    yield _disk()
+    for extra, module, use in (
+        ("hub", "datasets", "datasets by hub id"),
+        ("s3", "boto3", "stores in buckets"),
+        ("report", "pyarrow", "parquet files and reports"),
+    ):
+        there = find_spec(module) is not None
+        yield Check(extra, there, use, "" if there else f"pip install 'swe-argo[{extra}]'")
+
+
+def _machine() -> Check:
+    cores, name = os.cpu_count() or 1, f"{platform.system()} {platform.machine()}"
+    memory = ""
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        memory = f", {os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GiB"
+    found = f"{name}, {cores} cores{memory}; by default --workers {default_workers()}"
+    reference = platform.system() == "Linux" and platform.machine() == "x86_64"
+    mend = "the reference is Linux x86-64: here docker runs images by emulation, and local has no isolation"
+    return Check("machine", reference or None, found, "" if reference else mend)
+
+
+def _local() -> Check:
+    from steps.sandbox import bubblewrap
+
+    problem = bubblewrap.probe()
+    if problem is None:
+        return Check("backend local", True, "isolated by bubblewrap")
+    mend = f"without isolation ({problem}); agents that run commands need bubblewrap, docker or --allow-host"
+    return Check("backend local", True, "gold, given and idle", mend)
+
+
+def _docker() -> Check:
+    if find_spec("docker") is None:
+        return Check("backend docker", False, "the SDK is not installed", "pip install 'swe-argo[docker]'")
+    from steps.sandbox import docker_strays
+
+    probe = docker_strays.probe()
+    if probe.why_not:
+        return Check("backend docker", False, probe.why_not.removeprefix("sandbox.backend: "))
+    free = f", {probe.free_bytes / 2**30:.0f} GiB free" if probe.free_bytes is not None else ""
+    found = f"{probe.version}, {probe.architecture}, {probe.storage_driver} at {probe.root}{free}"
+    mend = "official images are linux/amd64 and run by emulation here: slowly" if probe.emulated else ""
+    return Check("backend docker", True, found, mend)
+
+
+def _disk() -> Check:
+    store = settings().store or RunSpec().store
+    free = shutil.disk_usage(".").free / 2**30
+    found = f"{free:.0f} GiB free here; runs go to {store}, images for local to {settings().local_images}"
+    return Check("disk", free > 2, found, "" if free > 2 else "a run needs at least 2 GiB")

@@ -1,0 +1,210 @@
+"""One try of one step as a process on this machine: files out of the store, files into the store."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    stop_any,
+    stop_when_event_set,
+    wait_exponential_jitter,
+)
+
+from steps.contracts.chain import Kind, Step
+from steps.contracts.data import Failure, FailureClass, GradeRecord, Place, Unit, key
+from steps.errors import EXIT_INFRA, EXIT_OK, InfraError
+from steps.sandbox import strays
+from steps.store import Store
+from workflows.resources import STORE_OUTAGE_S
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+GRACE_S = 15.0
+"""Seconds a step has to destroy its sandbox after SIGTERM."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How a try ended: ``failure`` is None when its files are in the store, ``stopped`` when it was told to end."""
+
+    failure: Failure | None
+    stopped: bool = False
+
+
+class Processes:
+    """The step processes of one runner. They end when the runner ends, however it ends."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self._store = store
+        self._run = run_id
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+
+    def attempt(self, step: Step, unit: Unit, factor: float, deadline_s: float) -> Tried:
+        """Run one try of ``step`` for ``unit``. Raises InfraError or ConfigError where the store fails."""
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+        began = time.monotonic()
+        with _staging() as folder:
+            inputs, outputs = folder / "in", folder / "out"
+            outputs.mkdir()
+            self._insist(self._stage, step, unit, inputs)
+            command = [sys.executable, "-m", f"steps.{step.name}", "--in", str(inputs), "--out", str(outputs)]
+            command += ["--attempt", str(unit.attempt), "--try", name, "--resource-factor", str(factor), "--tied"]
+            code, said, overdue = self._run_to_end(command, deadline_s)
+            if self._stopping.is_set() and code != EXIT_OK:
+                return Tried(None, stopped=True)
+            if code == EXIT_OK and (outputs / step.gives[0].file).exists():
+                self._insist(self._keep, step, unit, outputs)
+                return Tried(None)
+            failure = self._read_failure(outputs) or _lost(step, unit, code, said, overdue)
+            failure = failure.model_copy(
+                update={"resource_factor": factor, "seconds": round(time.monotonic() - began, 3)}
+            )
+            self._insist(self._keep_try, unit, name, outputs, failure)
+            return Tried(failure)
+
+    def verdict(self, unit: Unit) -> GradeRecord:
+        """The record of a unit that was graded. Raises InfraError where the store fails."""
+        return GradeRecord.from_bytes(self._insist(self._store.get, self._key(GradeRecord, unit)))
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Tell every step to end: it destroys its sandbox first, unless ``at_once``."""
+        with self._lock:
+            self._stopping.set()
+            for process in self._running:
+                _signal(process, signal.SIGKILL if at_once else signal.SIGTERM)
+
+    def _insist(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Work that is done is not lost to a store that fails for some minutes: each of these acts may be repeated."""
+        again = Retrying(
+            retry=retry_if_exception_type(InfraError),
+            wait=wait_exponential_jitter(initial=1, max=30),
+            stop=stop_any(stop_after_delay(STORE_OUTAGE_S), stop_when_event_set(self._stopping)),
+            reraise=True,
+        )
+        return again(act, *args, **kwargs)
+
+    def _stage(self, step: Step, unit: Unit, folder: Path) -> None:
+        kinds = (*step.takes, *step.may_take)
+        names = {self._key(kind, unit): kind for kind in kinds}
+        found = self._store.get_many(names)
+        folder.mkdir()
+        for name, data in found.items():
+            (folder / names[name].file).write_bytes(data)
+
+    def _run_to_end(self, command: list[str], deadline_s: float) -> tuple[int, str, bool]:
+        """(exit code, what it said on stderr, whether its deadline ended it)."""
+        overdue = threading.Event()
+        with tempfile.TemporaryFile() as said:
+            with self._lock:
+                if self._stopping.is_set():
+                    return 128 + signal.SIGTERM, "", False
+                # Its standard input is a pipe whose other end is ours alone: it sees the end when we die (--tied).
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    start_new_session=True,  # Ctrl-C reaches the runner alone, which then tells its steps
+                    env=os.environ | {"PYTHONUTF8": "1"},
+                )
+                self._running.add(process)
+
+            def end() -> None:
+                overdue.set()
+                _signal(process, signal.SIGTERM)
+                time.sleep(GRACE_S)
+                _signal(process, signal.SIGKILL)
+
+            timer = threading.Timer(deadline_s, end)
+            timer.daemon = True
+            timer.start()
+            try:
+                code = process.wait()
+            finally:
+                timer.cancel()
+                with self._lock:
+                    self._running.discard(process)
+                if process.stdin:
+                    process.stdin.close()
+            said.seek(0)
+            return code, said.read()[-20_000:].decode(errors="replace"), overdue.is_set()
+
+    def _keep(self, step: Step, unit: Unit, outputs: Path) -> None:
+        kinds = [kind for kind in (*step.gives, *step.may_give) if (outputs / kind.file).exists()]
+        stale = [kind for kind in step.may_give if kind not in kinds]
+        self._store.delete_many([self._key(kind, unit) for kind in stale])
+        first, *others = kinds
+        self._store.put_many({self._key(kind, unit): (outputs / kind.file).read_bytes() for kind in others})
+        self._store.put(self._key(first, unit), (outputs / first.file).read_bytes())
+
+    def _keep_try(self, unit: Unit, name: str, outputs: Path, failure: Failure) -> None:
+        folder = Place.TRY.format(run=self._run, instance=unit.instance_id, attempt=unit.attempt, name=name)
+        left = {f"{folder}/{file.name}": file.read_bytes() for file in outputs.iterdir() if file.name[0] != "."}
+        self._store.put_many(left | {f"{folder}/{Failure.file}": failure.to_bytes()})
+
+    def _key(self, kind: Kind, unit: Unit) -> str:
+        return key(kind, self._run, unit.instance_id, unit.attempt)
+
+    @staticmethod
+    def _read_failure(outputs: Path) -> Failure | None:
+        try:
+            return Failure.from_bytes((outputs / Failure.file).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+
+
+@contextmanager
+def _staging() -> Iterator[Path]:
+    """A folder that names this process as its owner: it holds the answer, so a killed runner's is found and removed."""
+    folder = strays.private_folder()
+    try:
+        yield folder
+    finally:
+        strays.remove(folder)
+
+
+def _lost(step: Step, unit: Unit, code: int, said: str, overdue: bool) -> Failure:
+    """What is to be said of a process that could say nothing itself."""
+    if overdue:
+        failure_class, reason = FailureClass.STEP_TIMEOUT, f"{step.name} passed its deadline"
+    elif code < 0:
+        failure_class, reason = FailureClass.STEP_KILLED, f"{step.name} was killed by {signal.Signals(-code).name}"
+    else:
+        failure_class, reason = FailureClass.STEP_KILLED, f"{step.name} ended with exit code {code} and no word"
+    return Failure(
+        step=step.name,
+        instance_id=unit.instance_id,
+        attempt=unit.attempt,
+        failure_class=failure_class,
+        reason=reason,
+        detail=said,
+        exit_code=EXIT_INFRA,
+        occurred_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    if process.returncode is not None:  # its number may be somebody else's by now
+        return
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return

@@ -1,0 +1,119 @@
+"""What a person sees while a run works: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from steps.contracts.data import Outcome, Stage, Unit
+from workflows.local import Event
+
+GOOD, BAD, WORLD = "green", "yellow", "red"
+
+
+class Progress:
+    """Counts, rate, time left and failures by class. Call it with events; use it as a context manager."""
+
+    def __init__(self, console: Console, units: list[Unit], run_id: str) -> None:
+        self._console = console
+        self._run_id = run_id
+        self._total = len(units)
+        self._before = sum(unit.begins is Stage.NONE for unit in units)
+        self._outcomes: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
+        self._retries = 0
+        self._running: dict[tuple[str, int], float] = {}
+        self._began = time.monotonic()
+        self._live = Live(self, console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Take one event of the runner."""
+        name = (event.unit.instance_id, event.unit.attempt)
+        if event.kind == "begun":
+            self._running[name] = time.monotonic()
+            return
+        if event.kind == "retry":
+            self._retries += 1
+            self._say(event, f"{event.step} again in {event.pause_s:.0f} s: {_why(event)}", WORLD)
+            return
+        seconds = time.monotonic() - self._running.pop(name, time.monotonic())
+        if event.kind == "done" and event.grade:
+            self._outcomes[event.grade.outcome] += 1
+            colour = GOOD if event.grade.outcome is Outcome.RESOLVED else BAD
+            suspect = ", suspect" if event.grade.integrity.verdict == "suspect" else ""
+            self._say(event, f"{event.grade.outcome.value}{suspect} ({seconds:.1f} s)", colour)
+        elif event.kind == "failed" and event.failure:
+            self._failures[event.failure.failure_class] += 1
+            self._say(event, f"no verdict: {_why(event)}", WORLD)
+
+    def _say(self, event: Event, text: str, colour: str) -> None:
+        attempt = f" #{event.unit.attempt}" if event.unit.attempt > 1 else ""
+        if self._live and colour == GOOD:
+            return
+        line = Text(f"[{self._done:>{len(str(self._total))}}/{self._total}] {event.unit.instance_id}{attempt}  ")
+        self._console.print(line.append(text, style=colour), highlight=False, soft_wrap=True)
+
+    @property
+    def _done(self) -> int:
+        return self._before + self._outcomes.total() + self._failures.total()
+
+    def __rich__(self) -> Table:
+        """The live table."""
+        table = Table.grid(padding=(0, 2))
+        here, elapsed = self._done - self._before, time.monotonic() - self._began
+        rate = here / elapsed if elapsed > 0 else 0.0
+        left = (self._total - self._done) / rate if rate else 0.0
+        counts = Text()
+        for outcome, number in self._outcomes.most_common():
+            style = GOOD if outcome == Outcome.RESOLVED else BAD
+            counts.append(f"{number} {outcome.replace('_', ' ')}  ", style=style)
+        for failure_class, number in self._failures.most_common():
+            counts.append(f"{number} {failure_class.replace('_', ' ')}  ", style=WORLD)
+        if self._retries:
+            counts.append(f"{self._retries} retries", style="dim")
+        width = 30
+        filled = int(width * self._done / self._total) if self._total else width
+        table.add_row(
+            Text(self._run_id, style="bold"),
+            Text("━" * filled, style=GOOD).append("━" * (width - filled), style="dim"),
+            Text(f"{self._done}/{self._total}"),
+            Text(f"{rate * 60:.1f}/min" if here else "", style="dim"),
+            Text(f"{_clock(left)} left" if rate else "", style="dim"),
+        )
+        running = ", ".join(instance for instance, _ in list(self._running)[:3])
+        more = len(self._running) - 3
+        table.add_row(Text(""), counts or Text("nothing has ended yet", style="dim"))
+        table.add_row(
+            Text(""), Text(running + (f" and {more} more" if more > 0 else ""), style="dim", overflow="ellipsis")
+        )
+        return table
+
+
+def _why(event: Event) -> str:
+    if not event.failure:
+        return ""
+    return f"{event.failure.failure_class.value}: {event.failure.reason}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} m" if hours else f"{minutes} m {rest:02} s"

@@ -1,0 +1,77 @@
+"""Same patches, fresh sandboxes, new verdicts beside the old ones."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from steps.agents.given import FROM_RUN
+from steps.contracts.data import GradeRecord, Plan, RunFile, key
+from steps.errors import ConfigError
+from steps.store import Store, open_store
+from workflows import session
+
+
+def regrade(run_id: str, store_url: str, workers: int | None, console: Console) -> int:
+    """Grade the run's patches again as run ``<run>.regrade-<n>``; the old run is not touched. Returns the exit code.
+
+    Raises ConfigError for an unknown run.
+    """
+    store = open_store(store_url)
+    try:
+        old = RunFile.from_bytes(store.get(key(RunFile, run_id)))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no run {run_id!r} in {store_url}; swe-argo runs lists them", field="run") from None
+    name = _next_name(store, run_id)
+    agent = old.spec.agent
+    if agent.name != "idle":  # its patches are empty, and it is graded all the same
+        agent = agent.model_copy(update={"name": "given", "predictions": f"{FROM_RUN}{run_id}", "model": old.model})
+    update = {"run_id": name, "agent": agent, "store": store_url, "revision": old.dataset.revision}
+    if workers:
+        update["workers"] = workers
+    again = f"swe-argo regrade {run_id} --store {store_url}"
+    code = session.run(old.spec.model_copy(update=update), console, again)
+    _compare(store, run_id, name, console)
+    return code
+
+
+def _next_name(store: Store, run_id: str) -> str:
+    """The first free name; a regrade that did not finish is gone on with."""
+    there = set(store.folders("runs/"))
+    number = 1
+    while f"{run_id}.regrade-{number}" in there and _finished(store, f"{run_id}.regrade-{number}"):
+        number += 1
+    return f"{run_id}.regrade-{number}"
+
+
+def _finished(store: Store, run_id: str) -> bool:
+    try:
+        plan = Plan.from_bytes(store.get(key(Plan, run_id)))
+    except FileNotFoundError:
+        return False
+    wanted = [key(GradeRecord, run_id, unit.instance_id, unit.attempt) for unit in plan.units]
+    return len(store.get_many(wanted)) == len(wanted)
+
+
+def _compare(store: Store, old: str, new: str, console: Console) -> None:
+    units = [(unit.instance_id, unit.attempt) for unit in Plan.from_bytes(store.get(key(Plan, new))).units]
+    before, after = (_outcomes(store, run, units) for run in (old, new))
+    changed = [unit for unit in units if before[unit] != after[unit]]
+    console.print(f"{len(units) - len(changed)} of {len(units)} verdicts as before", highlight=False)
+    if changed:
+        table = Table(box=None, pad_edge=False)
+        for column in ("instance", "attempt", old, new):
+            table.add_column(column)
+        for unit in changed:
+            table.add_row(unit[0], str(unit[1]), before[unit], after[unit])
+        console.print(table)
+
+
+def _outcomes(store: Store, run: str, units: list[tuple[str, int]]) -> dict[tuple[str, int], str]:
+    found = store.get_many(key(GradeRecord, run, *unit) for unit in units)
+    return {
+        unit: GradeRecord.from_bytes(found[name]).outcome.value
+        if (name := key(GradeRecord, run, *unit)) in found
+        else "-"
+        for unit in units
+    }
