@@ -1,0 +1,61 @@
+"""``make bench``: what the project costs, beside swebench where it has the same job. Writes bench-results.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+
+from tests.paths import ROOT
+
+RESULTS = ROOT / "bench-results.json"
+
+# figure -> the most it may be
+LIMITS = {
+    "step_start_cpu_s": 0.4,
+    "grading_ratio_to_swebench": 1.5,
+    "plan_500_verified_s": 3.0,
+    "report_2294_units_s": 10.0,
+    "report_2294_units_gib": 1.0,
+    "report_html_mb": 5.0,
+    "runner_cpu_per_unit_s": 0.1,
+}
+
+
+def machine() -> dict[str, object]:
+    """The machine, as a reader of the figures needs to know it."""
+    model = ""
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    return {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "python": platform.python_version(),
+    }
+
+
+def main() -> None:
+    """Measure everything, print a line a figure, write the file; exit 1 when a figure is over its limit."""
+    figures: dict[str, float] = {}
+    for name in sys.argv[1:] or ("start", "plan", "grading", "report", "runner"):
+        figures |= import_module(f"tests.bench.{name}").measure()
+    over = []
+    for name, value in figures.items():
+        limit = LIMITS.get(name)
+        if limit is not None and value > limit:
+            over.append(name)
+        sys.stdout.write(f"{name:<36} {value:>10.4g}" + (f"   at most {limit:g}" if limit is not None else "") + "\n")
+    results = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine(), "figures": figures}
+    RESULTS.write_text(json.dumps(results | {"limits": LIMITS}, indent=1) + "\n")
+    sys.exit(f"over the limit: {', '.join(over)}" if over else 0)
+
+
+main()

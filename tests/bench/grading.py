@@ -1,0 +1,74 @@
+"""Grading saved logs, beside swebench's own ``get_eval_report`` on the same logs in the same process."""
+
+from __future__ import annotations
+
+import statistics
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from steps.grading import official
+from steps.grading.saved import grade_log, grade_saved
+from tests.paths import DATA
+
+ROUNDS = 5
+
+
+def measure() -> dict[str, float]:
+    """CPU seconds over the 121 real logs, imports aside; nothing where they are not there.
+
+    Ours is everything from row and files to the bytes of report.json and the integrity verdict; swebench's is its
+    function alone, on a spec that is made already. The ratio is the median of rounds in which both ran.
+    """
+    archive = DATA / "swebench" / "harness_logs.tar.xz"
+    if not archive.exists():
+        return {}
+    rows = _rows()
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+        logs = sorted(Path(folder).glob("*/*/test_output.txt"))
+        work = [(rows[log.parent.name], log, log.with_name("patch.diff")) for log in logs]
+        peer = _peer(rows)
+        rounds = [(_cpu_s(peer, work), _cpu_s(grade_saved, work), _cpu_s(grade_log, work)) for _ in range(ROUNDS + 1)]
+    rounds = rounds[1:]  # the first one pays for what is made once
+    return {
+        "grading_121_logs_cpu_s": statistics.median(ours for _, ours, _ in rounds),
+        "swebench_121_logs_cpu_s": statistics.median(theirs for theirs, _, _ in rounds),
+        "grading_ratio_to_swebench": statistics.median(ours / theirs for theirs, ours, _ in rounds),
+        "grade_log_ratio_to_swebench": statistics.median(report / theirs for theirs, _, report in rounds),
+    }
+
+
+def _rows() -> dict[str, dict[str, Any]]:
+    import pyarrow.parquet
+
+    # An instance that is in both sets has the same row in both.
+    files = ("lite_test", "lite_dev", "verified_test")
+    tables = [pyarrow.parquet.read_table(DATA / "swebench" / f"{name}.parquet") for name in files]
+    return {row["instance_id"]: row for table in tables for row in table.to_pylist()}
+
+
+def _peer(rows: dict[str, dict[str, Any]]) -> Callable[[dict[str, Any], Path, Path], object]:
+    official.constants()
+    from swebench.harness.grading import get_eval_report
+
+    specs = {name: official.make_test_spec(row) for name, row in rows.items()}
+
+    def grade(row: dict[str, Any], log: Path, _patch: Path) -> object:
+        name = row["instance_id"]
+        return get_eval_report(specs[name], {"instance_id": name, "model_patch": "x"}, str(log), True)
+
+    return grade
+
+
+def _cpu_s(
+    grade: Callable[[dict[str, Any], Path, Path], object], work: list[tuple[dict[str, Any], Path, Path]]
+) -> float:
+    began = time.process_time()
+    for row, log, patch in work:
+        grade(row, log, patch)
+    return time.process_time() - began

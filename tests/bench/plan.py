@@ -1,0 +1,44 @@
+"""Planning all of Verified: reading, checking, and writing a thousand files."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from steps.contracts.run import AgentSpec, RunSpec, SandboxSpec
+from tests.bench.processes import cpu_s
+from tests.paths import DATA
+
+
+def measure() -> dict[str, float]:
+    """Wall seconds of the plan process over 500 rows; nothing where the rows are not there."""
+    rows = DATA / "swebench" / "verified_test.parquet"
+    if not rows.exists():
+        return {}
+    figures = []
+    for number in range(5):
+        with tempfile.TemporaryDirectory() as folder:
+            images = Path(folder, "images")
+            spec = RunSpec(
+                run_id=f"bench-{number}",
+                dataset=str(rows),
+                store=f"{folder}/store",
+                agent=AgentSpec(name="gold"),
+                sandbox=SandboxSpec(backend="local", local_images=str(images)),
+            )
+            _pretend_images(rows, images)
+            Path(folder, "spec.json").write_text(spec.model_dump_json())
+            began = time.monotonic()
+            cpu_s(["-m", "steps.plan", "--spec", f"{folder}/spec.json"], runs=1)
+            figures.append(time.monotonic() - began)
+    return {"plan_500_verified_s": statistics.median(figures)}
+
+
+def _pretend_images(rows: Path, folder: Path) -> None:
+    """Folders where unpacked images would be: plan only looks whether they are there."""
+    import pyarrow.parquet
+
+    for image in pyarrow.parquet.read_table(rows, columns=["image"]).column("image").to_pylist():
+        (folder / image.replace("/", "__") / "testbed").mkdir(parents=True)
