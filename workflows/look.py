@@ -24,6 +24,9 @@ from steps.reports.visible import visible
 from steps.store import Store
 from workflows.session import tell
 
+SHOWN = 20
+"""Units that are listed under a run."""
+
 
 def runs(store: Store, console: Console) -> None:
     """A line a run, newest last."""
@@ -59,10 +62,31 @@ def show(store: Store, run: str, instance: str | None, attempt: int, console: Co
         if not store.get_many([key(Summary, run)]):
             raise ConfigError(f"run {run!r} has no report yet: swe-argo report {run}", field="run")
         tell(store, run, console)
+        _not_resolved(store, run, plan, console)
         return
     if not any(unit.instance_id == instance and unit.attempt == attempt for unit in plan.units):
         raise ConfigError(f"run {run!r} has no instance {instance!r} with attempt {attempt}", field="instance")
     _unit(store, run, instance, attempt, console)
+
+
+def _not_resolved(store: Store, run: str, plan: Plan, console: Console) -> None:
+    """The first units that were not resolved, in the order of the plan, and how each can be looked at."""
+    names = {key(GradeRecord, run, unit.instance_id, unit.attempt): unit for unit in plan.units}
+    grades = {name: GradeRecord.from_bytes(data) for name, data in store.get_many(names).items()}
+    rows = [(unit, grades.get(name)) for name, unit in names.items() if name not in grades or not grades[name].resolved]
+    if not rows:
+        return
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for unit, grade in rows[:SHOWN]:
+        attempt = f" #{unit.attempt}" if unit.attempt > 1 else ""
+        number = len(grade.failing_tests) if grade else 0
+        failing = f"{number} {'test fails' if number == 1 else 'tests fail'}" if number else ""
+        table.add_row(f"{unit.instance_id}{attempt}", grade.outcome.value.replace("_", " ") if grade else "-", failing)
+    console.print()
+    console.print(table)
+    if len(rows) > SHOWN:
+        console.print(f"and {len(rows) - SHOWN} more; the report has them all", highlight=False)
+    console.print(f"one of them: swe-argo show {run} {rows[0][0].instance_id}", style="dim", highlight=False)
 
 
 def _plan(store: Store, run: str) -> Plan:

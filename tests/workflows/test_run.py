@@ -114,6 +114,9 @@ def test_given_predictions_are_graded_and_the_empty_ones_listed(tmp_path: Path, 
     flags = ["--store", str(tmp_path), "--run-id", "given", "--predictions", str(predictions), *ids(*QUICK)]
     done = swe_argo("run", *flags)
     assert done.returncode == 0, done.stdout + done.stderr
+    shown = swe_argo("show", "given", "--store", str(tmp_path)).stdout
+    assert f"swe-argo show given {QUICK[1]}" in shown
+    assert "no prediction" in shown
     report = json.loads(official(str(tmp_path), "given", "org__model"))
     assert report["resolved_ids"] == [QUICK[0]]
     assert report["empty_patch_ids"] == sorted(QUICK[1:3])
