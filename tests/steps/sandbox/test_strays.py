@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -24,6 +25,15 @@ box.exec("setsid -f sleep 7654.25; sleep 7654.25 & true", timeout_s=9)
 print(box.root, flush=True)
 box.exec("sleep 7654.25", timeout_s=90)
 """
+
+
+@pytest.fixture(autouse=True)
+def _temporary_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any run that begins beside these tests removes the strays it finds."""
+    own = tmp_path / "tmp"
+    own.mkdir()
+    monkeypatch.setenv("TMPDIR", str(own))
+    monkeypatch.setattr(tempfile, "tempdir", str(own))
 
 
 def running(root: str) -> list[str]:
