@@ -19,6 +19,7 @@ from typing import ParamSpec, TypeVar
 from tenacity import (
     Retrying,
     retry_if_exception_type,
+    sleep_using_event,
     stop_after_delay,
     stop_any,
     stop_when_event_set,
@@ -97,6 +98,7 @@ class Processes:
             retry=retry_if_exception_type(InfraError),
             wait=wait_exponential_jitter(initial=1, max=30),
             stop=stop_any(stop_after_delay(STORE_OUTAGE_S), stop_when_event_set(self._stopping)),
+            sleep=sleep_using_event(self._stopping),  # Ctrl-C does not wait for the next offer
             reraise=True,
         )
         return again(act, *args, **kwargs)

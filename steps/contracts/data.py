@@ -57,9 +57,6 @@ class Raw:
         return cls(data)
 
 
-Datum = Record | Raw
-
-
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("must be a string")  # noqa: TRY004 - pydantic turns ValueError into its own error

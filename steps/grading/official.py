@@ -104,11 +104,6 @@ def grade(spec: Any, log: Path, prediction: dict[str, Any]) -> Graded:
     return Graded(report, json.dumps(report, indent=4).encode(), reading)
 
 
-def report_bytes(row: dict[str, Any], log_path: Path, prediction: dict[str, Any]) -> bytes:
-    """``report.json`` of a saved log, byte for byte as the harness writes it."""
-    return grade(make_test_spec(row), log_path, prediction).data
-
-
 def classify(text: str) -> tuple[str, str] | None:
     """swebench's (reason, tier) of the first infrastructure signature in ``text``, or None."""
     return cast("tuple[str, str] | None", harness.module("infra_failure").classify_text(text))

@@ -15,10 +15,8 @@ from steps.errors import ConfigError, InfraError, StepError
 from steps.sandbox.docker_engine import Patience, call, client, explanation, failed
 from steps.sandbox.docker_images import PULL_PATIENCE, digest, ensure_image, fits
 from steps.sandbox.docker_sandbox import DEADLINE_EXIT, DockerSandbox
-from steps.sandbox.docker_strays import KIND, LABEL, clean, owner, probe, remove, strays
+from steps.sandbox.docker_strays import KIND, LABEL, owner, remove
 from steps.sandbox.protocol import WORKDIR, Sandbox, SandboxRequest
-
-__all__ = ["DockerBackend", "clean", "client", "connect", "probe", "strays"]
 
 PIDS = 16384
 """Stops a fork bomb; no test suite comes near."""

@@ -16,6 +16,7 @@ from docker.errors import APIError, DockerException, NotFound
 from steps.contracts.data import FailureClass
 from steps.errors import ConfigError
 from steps.sandbox.docker_engine import Patience, call, client, explanation, failed
+from steps.sandbox.strays import started
 
 LABEL = "swe-argo"
 KIND = "sandbox"
@@ -33,7 +34,6 @@ class Probe:
     free_bytes: int | None = None
     """At the engine's root; None where that is not on this machine."""
     cpus: int = 0
-    memory_bytes: int = 0
     emulated: bool = False
     """The official images (linux/amd64) run by emulation."""
 
@@ -53,7 +53,6 @@ def probe() -> Probe:
         root=str(info.get("DockerRootDir", "")),
         free_bytes=free_bytes(str(info.get("DockerRootDir", "")), str(info.get("Name", ""))),
         cpus=int(info.get("NCPU", 0)),
-        memory_bytes=int(info.get("MemTotal", 0)),
         emulated=str(info.get("Architecture", "")) not in {"x86_64", "amd64"},
     )
 
@@ -67,7 +66,7 @@ def free_bytes(root: str, host: str) -> int | None:
 
 def owner() -> str:
     """This process, so that anybody on this machine can tell later whether it still lives."""
-    return f"{_machine()}:{os.getpid()}:{_started(os.getpid())}"
+    return f"{_machine()}:{os.getpid()}:{started(os.getpid())}"
 
 
 def strays(api: APIClient | None = None) -> list[str]:
@@ -116,10 +115,10 @@ def _is_stray(labels: dict[str, str]) -> bool:
     if deadline.isdigit() and int(deadline) < time.time():
         return True
     machine, _, process = labels.get(f"{LABEL}/owner", "").rpartition(":")[0].rpartition(":")
-    started = labels.get(f"{LABEL}/owner", "").rpartition(":")[2]
+    began = labels.get(f"{LABEL}/owner", "").rpartition(":")[2]
     if not machine or machine != _machine() or not process.isdigit():
         return False
-    return _started(int(process)) != started
+    return str(started(int(process))) != began
 
 
 def _machine() -> str:
@@ -128,20 +127,3 @@ def _machine() -> str:
     if not boot.exists():
         return platform.node()
     return f"{platform.node()}/{boot.read_text().strip()[:8]}/{Path('/proc/self/ns/pid').readlink()}".replace(":", "")
-
-
-def _started(pid: int) -> str:
-    """When a process began (clock ticks since boot), "0" where that is not to be had, "" when it is dead."""
-    stat = Path(f"/proc/{pid}/stat")
-    if Path("/proc/self/stat").exists():
-        try:
-            return stat.read_text().rpartition(")")[2].split()[19]
-        except OSError:
-            return ""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return ""
-    except PermissionError:
-        return "0"
-    return "0"

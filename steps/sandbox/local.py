@@ -17,11 +17,9 @@ from steps.errors import ConfigError, InfraError, ResourceError
 from steps.sandbox import bubblewrap
 from steps.sandbox.channel import SCRIPT, Channel
 from steps.sandbox.protocol import WORKDIR, ExecResult, Sandbox, SandboxRequest
-from steps.sandbox.strays import clean, end_processes, private_folder, remove, strays
+from steps.sandbox.strays import end_processes, private_folder, remove
 from steps.sandbox.translation import Translation
 from steps.settings import settings
-
-__all__ = ["LocalBackend", "LocalSandbox", "clean", "connect", "strays"]
 
 LONGEST_ARGUMENT = 100_000
 """Linux takes 128 KiB (MAX_ARG_STRLEN) in one argument; a longer command is run as a file."""

@@ -20,7 +20,7 @@ NAME = re.compile(r"swe-argo-(\d+)-(\d+)-(\d+)-.+")
 
 def private_folder() -> Path:
     """A new empty folder of this process, its path free of links. Raises OSError."""
-    prefix = f"swe-argo-{_namespace()}-{os.getpid()}-{_started(os.getpid())}-"
+    prefix = f"swe-argo-{_namespace()}-{os.getpid()}-{started(os.getpid())}-"
     return Path(tempfile.mkdtemp(prefix=prefix)).resolve()
 
 
@@ -35,8 +35,8 @@ def strays() -> list[Path]:
         name = NAME.fullmatch(folder.name)
         if not name or folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.geteuid():
             continue
-        namespace, pid, started = map(int, name.groups())
-        if namespace == _namespace() and started != _started(pid):
+        namespace, pid, began = map(int, name.groups())
+        if namespace == _namespace() and began != started(pid):
             found.append(folder)
     return sorted(found, key=lambda folder: folder.stat().st_mtime)
 
@@ -85,7 +85,7 @@ def _namespace() -> int:
         return 0
 
 
-def _started(pid: int) -> int:
+def started(pid: int) -> int:
     """When that process began, in whatever unit the system has; 0 where there is none. Tells a pid used again."""
     if sys.platform != "linux":
         return _started_elsewhere(pid)

@@ -16,6 +16,10 @@ from tests.steps.grading.logs import F2P, P2P, make_log, make_row, write
 PREDICTION = {"instance_id": "acme__calc-1", "model_name_or_path": "m", "model_patch": "diff"}
 
 
+def report_bytes(row: dict[str, Any], log: Path, prediction: dict[str, Any]) -> bytes:
+    return official.grade(official.make_test_spec(row), log, prediction).data
+
+
 def python(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -110,7 +114,7 @@ def test_the_report_is_the_harness_file_byte_for_byte(tmp_path: Path) -> None:
             },
         }
     }
-    assert official.report_bytes(make_row(), log, PREDICTION) == json.dumps(expected, indent=4).encode()
+    assert report_bytes(make_row(), log, PREDICTION) == json.dumps(expected, indent=4).encode()
 
 
 def test_what_is_remembered_is_what_the_grader_was_told(tmp_path: Path) -> None:
@@ -126,16 +130,16 @@ def test_what_is_remembered_is_what_the_grader_was_told(tmp_path: Path) -> None:
 def test_an_unknown_parser_and_an_unknown_eval_type_are_errors(tmp_path: Path) -> None:
     log = write(tmp_path, "test_output.txt", make_log(f"PASSED {F2P}"))
     with pytest.raises(KeyError, match="parse_log_nothing"):
-        official.report_bytes(make_row(log_parser="parse_log_nothing"), log, PREDICTION)
+        report_bytes(make_row(log_parser="parse_log_nothing"), log, PREDICTION)
     with pytest.raises(ValueError, match="sometimes"):
-        official.report_bytes(make_row(eval_type="sometimes"), log, PREDICTION)
+        report_bytes(make_row(eval_type="sometimes"), log, PREDICTION)
 
 
 def test_a_parser_that_prints_does_not_write_into_the_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = write(tmp_path, "test_output.txt", make_log("+ mvn test -Dtest=CalcTest"))
-    official.report_bytes(make_row(log_parser="parse_log_maven"), log, PREDICTION)
+    report_bytes(make_row(log_parser="parse_log_maven"), log, PREDICTION)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "Maven log parser" in captured.err
@@ -166,7 +170,7 @@ def test_all_real_logs_get_the_official_verdict(
     for log in logs:
         name = log.parent.name
         row = rows[log.parent.parent.name][name]
-        said = official.report_bytes(row, log, {"instance_id": name, "model_patch": "x"})
+        said = report_bytes(row, log, {"instance_id": name, "model_patch": "x"})
         expected = {name: json.loads((log.parent / "expected_5.0.2.json").read_text())}
         assert said == json.dumps(expected, indent=4).encode(), name
 
