@@ -79,7 +79,7 @@ def sandbox(
 ) -> Iterator[Sandbox]:
     """A fresh sandbox of the run's backend for this try, destroyed at the end whatever happens."""
     wish = run.spec.sandbox
-    backend = open_backend(wish.backend)
+    backend = open_backend(wish)
     box = backend.create(
         SandboxRequest(
             name=_machine_name(run.run_id, instance.instance_id, context, step),
@@ -87,13 +87,14 @@ def sandbox(
             deadline_s=deadline_s,
             network=network,
             labels={
-                "swe-argo/run": run.run_id,
-                "swe-argo/instance": instance.instance_id,
-                "swe-argo/attempt": str(context.attempt),
-                "swe-argo/step": step,
+                "run": run.run_id,
+                "instance": instance.instance_id,
+                "attempt": str(context.attempt),
+                "role": step,
             },
             cpus=wish.cpus,
             memory_mb=wish.memory_mb,
+            disk_mb=wish.disk_mb,
             platform=wish.platform,
             registry=wish.registry,
             local_images=wish.local_images,

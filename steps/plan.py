@@ -123,10 +123,17 @@ def _machines(spec: RunSpec, dataset: str, chosen: list[dict[str, Any]]) -> read
     if dataset == "mini" and spec.sandbox.backend == "local" and spec.sandbox.local_images is None:
         mini.prepare(settings().local_images, images)
     if dataset == "mini" and spec.sandbox.backend == "docker":
-        from steps.sandbox import docker_engine
+        from steps.sandbox.docker import engine
 
-        mini.build(docker_engine.client(), list(images), settings().mini_base_image)
-    return ready.ready(spec.sandbox, _unique(images.values()), acts=spec.agent.name == "replay")
+        mini.build(engine.client(), list(images), settings().mini_base_image)
+    wanted = ready.Wanted(
+        images=_unique(images.values()),
+        acts=spec.agent.name == "replay",
+        solves=spec.agent.name in ("idle", "replay"),
+        grading_network=spec.grading.network,
+        timeout_s=max(spec.grading.timeout_s, spec.agent.timeout_s),
+    )
+    return ready.ready(spec.sandbox, wanted)
 
 
 def _unique(names: Any) -> list[str]:

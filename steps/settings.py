@@ -24,6 +24,12 @@ class Settings(BaseSettings):
     """Hub that dataset ids are loaded from."""
     mini_base_image: str = Field("python:3.11-slim", validation_alias="SWE_ARGO_MINI_BASE")
     """Base of the mini images for backend docker: python3 with pytest, git and patch, or with apt and pip."""
+    pod_name: str | None = Field(None, validation_alias="POD_NAME")
+    """This pod, where a step runs in one (downward API): it owns the sandboxes that the step makes."""
+    pod_uid: str | None = Field(None, validation_alias="POD_UID")
+    """Its uid."""
+    lease: str | None = Field(None, validation_alias="SWE_ARGO_LEASE", pattern="^[^/]+/[^/]+$")
+    """Name and uid, with a slash between, of the Lease that owns the sandboxes of a runner outside the cluster."""
     isolation: str = Field("auto", validation_alias="SWE_ARGO_ISOLATION", pattern="^(auto|none)$")
     """auto: backend local uses bubblewrap where it works. none: never."""
 

@@ -28,7 +28,7 @@ def docker_client() -> Iterator[DockerClient]:
 @pytest.fixture
 def docker_host(docker_client: DockerClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The engine of ``docker_client`` is the one that this process and its children find."""
-    from steps.sandbox.docker_engine import client
+    from steps.sandbox.docker.engine import client
 
     address = docker_client.api.base_url.replace("http+docker://localhost", "unix://")
     if adapter := getattr(docker_client.api, "_custom_adapter", None):

@@ -135,7 +135,7 @@ def answers(host: str | None) -> bool:
     import docker
     from docker.errors import DockerException
 
-    from steps.sandbox.docker_engine import engine_address, unreachable
+    from steps.sandbox.docker.engine import engine_address, unreachable
 
     host = host or engine_address()
     if unreachable(host):

@@ -72,7 +72,7 @@ def _machine() -> Check:
 
 
 def _local() -> Check:
-    from steps.sandbox import bubblewrap
+    from steps.sandbox.local import bubblewrap
 
     problem = bubblewrap.probe()
     if problem is None:
@@ -84,7 +84,7 @@ def _local() -> Check:
 def _docker() -> Check:
     if find_spec("docker") is None:
         return Check("backend docker", False, "the SDK is not installed", "pip install 'swe-argo[docker]'")
-    from steps.sandbox import docker_strays
+    from steps.sandbox.docker import strays as docker_strays
 
     probe = docker_strays.probe()
     if probe.why_not:

@@ -203,7 +203,7 @@ class Runner:
     def _recover(self) -> None:
         """Wait out an engine that is down, so that it does not use up tries, and remove what was left behind."""
         if self._spec.sandbox.backend == "docker":
-            from steps.sandbox import docker_strays
+            from steps.sandbox.docker import strays as docker_strays
 
             until = time.monotonic() + OUTAGE_S
             while docker_strays.probe().why_not and time.monotonic() < until and not self._stop.wait(OUTAGE_POLL_S):
@@ -217,7 +217,7 @@ class Runner:
 
 @contextmanager
 def _pulled_ahead(spec: RunSpec, images: list[str]) -> Iterator[Callable[[str], None]]:
-    from steps.sandbox.pulls import ImageKeeper
+    from steps.sandbox.docker.pulls import ImageKeeper
 
     wish = spec.sandbox
     budget = int(wish.disk_budget_gb * 2**30) if wish.disk_budget_gb else None

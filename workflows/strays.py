@@ -16,7 +16,7 @@ def sweep(backend: str) -> None:
 
     strays.clean(strays.strays())
     if backend == "docker":
-        from steps.sandbox import docker_strays
+        from steps.sandbox.docker import strays as docker_strays
 
         with suppress(ConfigError, InfraError):
             docker_strays.clean(docker_strays.strays())
@@ -41,7 +41,7 @@ def clean(remove: bool, console: Console) -> None:
 def _containers(remove: bool, console: Console) -> int:
     if not find_spec("docker"):
         return 0
-    from steps.sandbox import docker_strays
+    from steps.sandbox.docker import strays as docker_strays
 
     try:
         found = docker_strays.strays()

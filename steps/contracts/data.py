@@ -420,6 +420,11 @@ class FailureClass(StrEnum):
 
     SANDBOX_CREATE = "sandbox_create"
     SANDBOX_LOST = "sandbox_lost"
+    UNSCHEDULABLE = "unschedulable"
+    ADMISSION = "admission"
+    EVICTED = "evicted"
+    PREEMPTED = "preempted"
+    NODE_LOST = "node_lost"
     IMAGE_PULL = "image_pull"
     IMAGE_MISSING = "image_missing"
     EXEC = "exec"

@@ -76,12 +76,14 @@ class AgentSpec(Table):
 class SandboxSpec(Table):
     """Where the agent works and the tests run."""
 
-    backend: Annotated[Literal["local", "docker"], Flag("--backend")] = "local"
-    """local: folders on this machine, isolated by bubblewrap where it is there. docker: one container a sandbox."""
+    backend: Annotated[Literal["local", "docker", "kubernetes"], Flag("--backend")] = "local"
+    """local: folders here, isolated by bubblewrap. docker: one container a sandbox. kubernetes: one pod a sandbox."""
     cpus: Annotated[float | None, Flag("--cpus"), Field(gt=0)] = None
-    """CPU limit of a sandbox; none by default, as in the official harness (docker)."""
+    """CPU limit of a sandbox; none by default in docker, as in the official harness; the namespace's in kubernetes."""
     memory_mb: Annotated[int | None, Flag("--memory-mb"), Field(ge=64)] = None
-    """Memory limit of a sandbox in MiB; none by default. Retries after running out double it (docker)."""
+    """Memory limit of a sandbox in MiB, default as for --cpus. Retries after running out double it."""
+    disk_mb: Annotated[int | None, Flag("--disk-mb"), Field(ge=64)] = None
+    """Disk a sandbox may fill in MiB, the namespace's by default. Retries after running out double it (kubernetes)."""
     solve_network: Annotated[bool, Flag("--solve-network/--no-solve-network")] = False
     """Let the agent's sandbox reach the network; the report says so."""
     registry: Annotated[str | None, Flag("--registry"), How()] = None
@@ -95,7 +97,13 @@ class SandboxSpec(Table):
     local_images: Annotated[str | None, Flag("--local-images"), How()] = None
     """Folder of unpacked images for backend local: <folder>/<image name, / as __>/testbed is a git checkout."""
     allow_host: Annotated[bool, Flag("--allow-host/--no-allow-host"), How()] = False
-    """Let an agent act without isolation on this machine (backend local without bubblewrap)."""
+    """Let an agent act without isolation: local without bubblewrap, kubernetes where no NetworkPolicy is in force."""
+    namespace: Annotated[str | None, Flag("--namespace"), How()] = None
+    """Namespace of the sandboxes; by default the one of the kube context, or of the pod that asks (kubernetes)."""
+    kube_context: Annotated[str | None, Flag("--kube-context", "--context"), How()] = None
+    """Context of the kubeconfig; the current one by default (kubernetes)."""
+    node_selector: Annotated[list[str], Flag("--node-selector"), How()] = []
+    """Only nodes with this label, as key=value (repeatable); the namespace's selector by default (kubernetes)."""
 
 
 class GradingSpec(Table):

@@ -1,20 +1,30 @@
-"""Machines that commands run in: one protocol, one backend a module, chosen by name and imported late."""
+"""Machines that commands run in: one protocol, one backend a package, chosen by name and imported late."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
+from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.protocol import Backend
 
 
-def open_backend(name: str) -> Backend:
-    """The backend of that name (``local`` or ``docker``). Raises ConfigError where this machine cannot run it."""
+def open_backend(wish: SandboxSpec) -> Backend:
+    """The wished backend. Raises ConfigError where this machine cannot run it, InfraError where it went away."""
+    with needs(wish.backend):
+        module = import_module(f"steps.sandbox.{wish.backend}.backend")
+    backend: Backend = module.connect(wish)
+    return backend
+
+
+@contextmanager
+def needs(backend: str) -> Iterator[None]:
+    """Say which extra is missing where the imports inside find a package missing. Raises ConfigError."""
     try:
-        module = import_module(f"steps.sandbox.{name}")
+        yield
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"{name!r} needs the package {error.name}: pip install 'swe-argo[{name}]'", field="sandbox.backend"
+            f"{backend!r} needs the package {error.name}: pip install 'swe-argo[{backend}]'", field="sandbox.backend"
         ) from error
-    backend: Backend = module.connect()
-    return backend

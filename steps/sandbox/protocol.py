@@ -29,7 +29,7 @@ class ExecResult:
 
 @dataclass(frozen=True)
 class SandboxRequest:
-    """What is asked of a backend: ``name`` is unique for the try; ``labels`` name run, instance, attempt and step."""
+    """What is asked of a backend: ``name`` is unique for the try; ``labels`` are run, instance, attempt and role."""
 
     name: str
     image: str
@@ -38,6 +38,7 @@ class SandboxRequest:
     labels: dict[str, str] = field(default_factory=dict)
     cpus: float | None = None
     memory_mb: int | None = None
+    disk_mb: int | None = None
     platform: str = "linux/amd64"
     registry: str | None = None
     local_images: str | None = None

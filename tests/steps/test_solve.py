@@ -28,7 +28,7 @@ from steps.contracts.data import (
 )
 from steps.contracts.run import RunSpec
 from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
-from steps.sandbox import bubblewrap
+from steps.sandbox.local import bubblewrap
 from tests.steps.agents.machine import git, image
 
 needs_isolation = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))

@@ -37,7 +37,7 @@ def _label(client: docker.DockerClient, image: str) -> str | None:
     """The digest of the content an image was made from; None when there is no such image."""
     from docker.errors import DockerException, ImageNotFound
 
-    from steps.sandbox.docker_engine import failed
+    from steps.sandbox.docker.engine import failed
 
     try:
         return client.images.get(image).labels.get(LABEL)
@@ -50,7 +50,7 @@ def _label(client: docker.DockerClient, image: str) -> str | None:
 def _build(client: docker.DockerClient, instance_id: str, base: str, current: str) -> None:
     from docker.errors import BuildError, DockerException
 
-    from steps.sandbox.docker_engine import failed
+    from steps.sandbox.docker.engine import failed
 
     doing = f"building the image of {instance_id} on {base}"
     try:

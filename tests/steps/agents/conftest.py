@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.sandbox import bubblewrap
-from steps.sandbox.local import LocalBackend, LocalSandbox
+from steps.sandbox.local import bubblewrap
+from steps.sandbox.local.backend import LocalBackend, LocalSandbox
 from steps.sandbox.protocol import SandboxRequest
 from tests.steps.agents.machine import Box, image
 

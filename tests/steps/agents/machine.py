@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.sandbox.local import LocalSandbox
+from steps.sandbox.local.backend import LocalSandbox
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from steps.agents import replay
 from steps.contracts.data import Action, Recording, StopReason, TrajectoryStep
 from steps.contracts.run import AgentSpec
 from steps.errors import InfraError
-from steps.sandbox.local import LocalBackend
+from steps.sandbox.local.backend import LocalBackend
 from tests.steps.agents.machine import Box
 
 

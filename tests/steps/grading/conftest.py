@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from steps.contracts.run import SandboxSpec
 from steps.sandbox import open_backend
 from steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.paths import DATA
@@ -79,7 +80,7 @@ class Lab:
 
     def box(self) -> Sandbox:
         """A fresh machine."""
-        backend = open_backend("local")
+        backend = open_backend(SandboxSpec())
         request = SandboxRequest(
             name="sb-test", image=IMAGE, deadline_s=120, network=False, local_images=str(self.images)
         )

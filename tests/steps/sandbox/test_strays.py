@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.sandbox import bubblewrap
+from steps.sandbox.local import bubblewrap
 from steps.sandbox.strays import clean, private_folder, remove, strays
 
 OWNER = """
 import sys, time
-from steps.sandbox.local import LocalBackend
+from steps.sandbox.local.backend import LocalBackend
 from steps.sandbox.protocol import SandboxRequest
 backend = LocalBackend(isolated=sys.argv[1] == "True")
 box = backend.create(SandboxRequest("n", "img", 100, network=True, local_images=sys.argv[2]))

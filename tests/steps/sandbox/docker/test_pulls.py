@@ -12,12 +12,12 @@ from docker import DockerClient
 
 from steps.contracts.data import FailureClass
 from steps.errors import ConfigError, InfraError, ResourceError
-from steps.sandbox import disk
-from steps.sandbox.docker import DockerBackend
-from steps.sandbox.docker_engine import Patience
-from steps.sandbox.docker_images import local_image, pull_failure
+from steps.sandbox.docker import disk
+from steps.sandbox.docker.backend import DockerBackend
+from steps.sandbox.docker.engine import Patience
+from steps.sandbox.docker.images import local_image, pull_failure
+from steps.sandbox.docker.pulls import ImageKeeper
 from steps.sandbox.protocol import SandboxRequest
-from steps.sandbox.pulls import ImageKeeper
 from tests.base_image import smallest_layer
 from tests.registry import Registry, serve
 

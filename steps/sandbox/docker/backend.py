@@ -11,11 +11,12 @@ from docker.utils import version_lt
 
 from steps.contracts.data import FailureClass, Machine
 from steps.contracts.images import through_registry
+from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError, InfraError, StepError
-from steps.sandbox.docker_engine import Patience, call, client, explanation, failed
-from steps.sandbox.docker_images import PULL_PATIENCE, digest, ensure_image, fits
-from steps.sandbox.docker_sandbox import DEADLINE_EXIT, DockerSandbox
-from steps.sandbox.docker_strays import KIND, LABEL, owner, remove
+from steps.sandbox.docker.box import DEADLINE_EXIT, DockerSandbox
+from steps.sandbox.docker.engine import Patience, call, client, explanation, failed
+from steps.sandbox.docker.images import PULL_PATIENCE, digest, ensure_image, fits
+from steps.sandbox.docker.strays import KIND, LABEL, owner, remove
 from steps.sandbox.protocol import WORKDIR, Sandbox, SandboxRequest
 
 PIDS = 16384
@@ -28,7 +29,7 @@ while left=$((end - $(date +%s))); [ $left -gt 0 ]; do sleep $((left < 10 ? left
 exit {code}"""
 
 
-def connect() -> DockerBackend:
+def connect(_wish: SandboxSpec) -> DockerBackend:
     """The backend on the engine that `docker` would use.
 
     Raises InfraError when none answers: plan has asked before (ConfigError there), so this one went away under the run.

@@ -10,7 +10,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from steps.sandbox.channel import SCRIPT
+from steps.sandbox.local.channel import SCRIPT
 from steps.settings import settings
 
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "nix", "gnu")

@@ -13,7 +13,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from steps.contracts.data import FailureClass, Machine
 from steps.errors import InfraError, ResourceError
-from steps.sandbox.docker_engine import Patience, explanation, failed, transient
+from steps.sandbox.docker.engine import Patience, explanation, failed, transient
 from steps.sandbox.jobs import Job, Jobs, Tempo
 from steps.sandbox.protocol import WORKDIR, ExecResult
 from steps.sandbox.transfer import read_file, write_file

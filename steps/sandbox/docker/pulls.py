@@ -12,9 +12,9 @@ from docker.errors import DockerException
 
 from steps.contracts.images import through_registry
 from steps.errors import StepError
-from steps.sandbox.disk import IMAGE_BYTES, default_budget
-from steps.sandbox.docker_engine import Patience, client
-from steps.sandbox.docker_images import ensure_image, local_image
+from steps.sandbox.docker.disk import IMAGE_BYTES, default_budget
+from steps.sandbox.docker.engine import Patience, client
+from steps.sandbox.docker.images import ensure_image, local_image
 
 _PATIENCE = Patience(attempts=2, first_s=2.0)
 _FAILURES = (StepError, DockerException, requests.RequestException, OSError)

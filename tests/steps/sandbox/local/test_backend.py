@@ -14,8 +14,8 @@ import pytest
 
 from steps.contracts.data import FailureClass
 from steps.errors import ConfigError
-from steps.sandbox import bubblewrap
-from steps.sandbox.local import LocalBackend, LocalSandbox
+from steps.sandbox.local import bubblewrap
+from steps.sandbox.local.backend import LocalBackend, LocalSandbox
 from steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.steps.sandbox.conformance import Conformance
 

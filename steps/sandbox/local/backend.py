@@ -13,19 +13,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from steps.contracts.data import FailureClass, Machine
+from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError, InfraError, ResourceError
-from steps.sandbox import bubblewrap
-from steps.sandbox.channel import SCRIPT, Channel
+from steps.sandbox.local import bubblewrap
+from steps.sandbox.local.channel import SCRIPT, Channel
+from steps.sandbox.local.translation import Translation
 from steps.sandbox.protocol import WORKDIR, ExecResult, Sandbox, SandboxRequest
 from steps.sandbox.strays import end_processes, private_folder, remove
-from steps.sandbox.translation import Translation
 from steps.settings import settings
 
 LONGEST_ARGUMENT = 100_000
 """Linux takes 128 KiB (MAX_ARG_STRLEN) in one argument; a longer command is run as a file."""
 
 
-def connect() -> LocalBackend:
+def connect(_wish: SandboxSpec) -> LocalBackend:
     """The backend as this machine can have it: with bubblewrap where it works and the settings do not forbid it."""
     if sys.platform == "win32":
         raise ConfigError("backend local needs Linux or macOS: use --backend docker, or WSL", field="backend")

@@ -15,7 +15,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from steps.contracts.data import FailureClass
 from steps.errors import ConfigError
-from steps.sandbox.docker_engine import Patience, call, client, explanation, failed
+from steps.sandbox.docker.engine import Patience, call, client, explanation, failed
 from steps.sandbox.strays import started
 
 LABEL = "swe-argo"

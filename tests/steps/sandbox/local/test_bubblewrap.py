@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.sandbox import bubblewrap
-from steps.sandbox.local import LocalBackend
+from steps.sandbox.local import bubblewrap
+from steps.sandbox.local.backend import LocalBackend
 from steps.sandbox.protocol import Sandbox, SandboxRequest
 
 needs_bubblewrap = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
@@ -93,9 +93,9 @@ def test_a_namespace_that_is_denied_is_explained() -> None:
     if not bubblewrap._knows("--disable-userns"):
         pytest.skip("this bubblewrap has no --disable-userns")
     outer = ["bwrap", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-user", "--uid", "1000"]
-    script = "from steps.sandbox.bubblewrap import probe; print(probe())"
+    script = "from steps.sandbox.local.bubblewrap import probe; print(probe())"
     command = [*outer, "--disable-userns", sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[4], check=False)
     assert done.stdout.startswith("bubblewrap is installed but cannot make a namespace ("), done
     assert "user namespaces" in done.stdout or "userns" in done.stdout
 
@@ -103,9 +103,9 @@ def test_a_namespace_that_is_denied_is_explained() -> None:
 def test_a_machine_without_bubblewrap_is_told_what_to_install(tmp_path: Path) -> None:
     if sys.platform != "linux":
         pytest.skip("needs Linux")
-    script = "from steps.sandbox.bubblewrap import probe; print(probe())"
+    script = "from steps.sandbox.local.bubblewrap import probe; print(probe())"
     environment = {**os.environ, "PATH": str(tmp_path)}
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, cwd=root, check=True
     )

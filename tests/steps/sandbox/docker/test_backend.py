@@ -13,12 +13,13 @@ import pytest
 from docker import DockerClient
 
 from steps.contracts.data import FailureClass
+from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError, InfraError, ResourceError
 from steps.sandbox import open_backend
-from steps.sandbox.docker import DockerBackend
-from steps.sandbox.docker_engine import Patience, client
-from steps.sandbox.docker_sandbox import DockerSandbox
-from steps.sandbox.docker_strays import clean, probe, strays
+from steps.sandbox.docker.backend import DockerBackend
+from steps.sandbox.docker.box import DockerSandbox
+from steps.sandbox.docker.engine import Patience, client
+from steps.sandbox.docker.strays import clean, probe, strays
 from steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.base_image import testbed_image as make_testbed_image
 from tests.paths import ROOT
@@ -161,9 +162,11 @@ class TestStrays:
 
     def test_a_container_whose_owner_is_dead_is_a_stray(self, lab: DockerLab, docker_host: None) -> None:
         script = (
+            "from steps.contracts.run import SandboxSpec\n"
             "from steps.sandbox import open_backend\n"
             "from steps.sandbox.protocol import SandboxRequest\n"
-            f"open_backend('docker').create(SandboxRequest('swe-argo-test-orphan', {lab.image!r}, 600, False))"
+            "backend = open_backend(SandboxSpec(backend='docker'))\n"
+            f"backend.create(SandboxRequest('swe-argo-test-orphan', {lab.image!r}, 600, False))"
         )
         subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
         assert "swe-argo-test-orphan" in strays(lab.client.api)
@@ -206,7 +209,7 @@ def test_without_an_engine_one_line_says_what_was_tried_and_what_to_do(
     assert "\n" not in str(caught.value)
     assert probe().why_not == caught.value.reason
     with pytest.raises(InfraError, match="no Docker engine answers"):  # plan found one: it went away under the run
-        open_backend("docker")
+        open_backend(SandboxSpec(backend="docker"))
 
 
 def _empty_tar() -> bytes:

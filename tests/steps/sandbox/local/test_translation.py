@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.sandbox.translation import Translation
+from steps.sandbox.local.translation import Translation
 
 ROOT = "/tmp/swe-argo-1-2-3-x"
 

@@ -12,7 +12,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 
 from steps.contracts.data import FailureClass
 from steps.errors import ConfigError, InfraError, ResourceError, StepError
-from steps.sandbox.docker_engine import Patience, explanation, failed
+from steps.sandbox.docker.engine import Patience, explanation, failed
 
 PULL_PATIENCE = Patience(attempts=5, first_s=2.0, longest_s=30.0)
 

@@ -18,9 +18,9 @@ import pytest
 
 from steps.contracts.data import FailureClass
 from steps.errors import InfraError
-from steps.sandbox.docker import DockerBackend
-from steps.sandbox.docker_engine import Patience
-from steps.sandbox.docker_sandbox import DockerSandbox
+from steps.sandbox.docker.backend import DockerBackend
+from steps.sandbox.docker.box import DockerSandbox
+from steps.sandbox.docker.engine import Patience
 from steps.sandbox.protocol import SandboxRequest
 from tests.base_image import smallest_layer
 from tests.docker_engine import Engine, NoEngineError

@@ -1,0 +1,1 @@
+"""Backend docker: one container a sandbox, on the engine that `docker` would use."""

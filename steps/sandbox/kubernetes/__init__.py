@@ -1,0 +1,1 @@
+"""Backend kubernetes: one pod a sandbox, commands as detached jobs over short execs."""

@@ -1,0 +1,151 @@
+"""The cluster that sandboxes are made in: how it is found, asked, and understood when it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kubernetes import config
+from kubernetes.client import ApiClient, ApiException, Configuration
+from kubernetes.config.config_exception import ConfigException
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
+from urllib3.exceptions import HTTPError
+
+from steps.contracts.data import FailureClass
+from steps.contracts.run import SandboxSpec
+from steps.errors import ConfigError, InfraError, StepError
+
+T = TypeVar("T")
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds its token and namespace."""
+REQUEST_S = (5.0, 30.0)
+"""Seconds to connect, seconds to answer. No request of ours is long but watches and execs, which set their own."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where sandboxes go. ``name`` is for words: the context of the kubeconfig, or that it is this very cluster."""
+
+    configuration: Configuration
+    namespace: str
+    name: str
+
+    def client(self) -> ApiClient:
+        """A client of its own: the official one is not safe to share between a websocket and anything else."""
+        return ApiClient(self.configuration)
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long requests that the cluster did not take, or lost, are offered again."""
+
+    total_s: float = 120.0
+    first_s: float = 0.1
+    longest_s: float = 10.0
+
+    def retrying(self, transient: Callable[[BaseException], bool]) -> Retrying:
+        """Tenacity's retrying: raises the last error when patience ends. A Retry-After is obeyed."""
+        backoff = wait_exponential_jitter(initial=self.first_s, max=self.longest_s, jitter=self.first_s)
+
+        def wait(state: RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome else None
+            return max(float(backoff(state)), min(_retry_after(error), self.total_s))
+
+        return Retrying(
+            retry=retry_if_exception(transient), wait=wait, stop=stop_after_delay(self.total_s), reraise=True
+        )
+
+
+def find(wish: SandboxSpec) -> Cluster:
+    """The cluster and namespace of the wish: a kubeconfig outside, the pod's own account inside. Raises ConfigError."""
+    configuration = Configuration()
+    inside = (ACCOUNT / "namespace").is_file() and not wish.kube_context
+    try:
+        if inside:
+            config.load_incluster_config(client_configuration=configuration)
+            own, name = (ACCOUNT / "namespace").read_text().strip(), "this cluster"
+        else:
+            config.load_kube_config(context=wish.kube_context, client_configuration=configuration)
+            _, active = config.list_kube_config_contexts()
+            contexts = {each["name"]: each for each in config.list_kube_config_contexts()[0]}
+            context = contexts[wish.kube_context] if wish.kube_context else active
+            own, name = context["context"].get("namespace") or "default", context["name"]
+    except (ConfigException, OSError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"no cluster: {' '.join(str(error).split())}; name a kubeconfig with KUBECONFIG and a context with "
+            "--kube-context, or use --backend docker",
+            field="sandbox.backend",
+        ) from error
+    configuration.retries = False  # ours obey Retry-After and know what may be repeated
+    return Cluster(configuration, wish.namespace or own, name)
+
+
+def call(act: Callable[[], T], doing: str, patience: Patience | None = None) -> T:
+    """Do one request, again while the cluster is away, busy or cutting connections.
+
+    Raises ApiException where it was answered with a refusal (4xx but 429), InfraError when patience ends.
+    """
+    try:
+        return (patience or Patience()).retrying(transient)(act)
+    except (HTTPError, OSError) as error:
+        raise InfraError(
+            FailureClass.SANDBOX_CREATE, f"{doing}: the API server does not answer", detail=str(error)
+        ) from error
+    except ApiException as error:
+        if not transient(error):
+            raise
+        raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: {said(error)}", detail=str(error)) from error
+
+
+def transient(error: BaseException) -> bool:
+    """Whether the same request may go well soon: no answer, 429, 5xx, a namespace's quota being counted (409)."""
+    if isinstance(error, ApiException):
+        return error.status in (0, 408, 429, 500, 502, 503, 504)
+    return isinstance(error, (HTTPError, OSError))
+
+
+def refused(error: ApiException, doing: str, *, field: str = "sandbox") -> StepError:
+    """What an answered refusal is for the run: quotas come free again, everything else is a wrong request."""
+    text = said(error)
+    if error.status == 403 and "exceeded quota" in text:
+        return InfraError(FailureClass.ADMISSION, f"{doing}: {text}", detail=str(error))
+    if error.status == 403 and (right := _RIGHT.search(text)):
+        who, verb, what, where = right.groups()
+        return ConfigError(
+            f"{doing}: {who} may not {verb} {what}{f' in namespace {where}' if where else ''}; "
+            "the chart's Role swe-argo-runner has what is needed",
+            field=field,
+            detail=text,
+        )
+    if error.status in (400, 403, 422):
+        return ConfigError(f"{doing}: {text}", field=field, failure_class=FailureClass.ADMISSION, detail=str(error))
+    if error.status == 401:
+        return ConfigError(f"{doing}: the cluster does not know these credentials", field=field, detail=text)
+    if error.status == 404 and "namespaces" in text:
+        return ConfigError(f"{doing}: {text}", field="sandbox.namespace")
+    return InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: {text}", detail=str(error))
+
+
+def said(error: ApiException) -> str:
+    """What the API server said, in one line."""
+    try:
+        text = str(json.loads(error.body or "")["message"])
+    except (ValueError, KeyError, TypeError):
+        text = str(error.body or error.reason or error.status)
+    return " ".join(text.split())[:500]
+
+
+def _retry_after(error: BaseException | None) -> float:
+    headers: Any = getattr(error, "headers", None)
+    value = headers.get("Retry-After", "") if headers else ""
+    return float(value) if str(value).isdigit() else 0.0
+
+
+_RIGHT = re.compile(
+    r'User "([^"]+)" cannot (\w+) resource "([^"]+)" in API group "[^"]*"(?: in the namespace "([^"]+)")?'
+)

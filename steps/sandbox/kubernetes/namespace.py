@@ -1,0 +1,70 @@
+"""What a namespace says of the sandboxes in it: one YAML document in a ConfigMap, made by the chart."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+CONFIG_MAP = "swe-argo-sandbox"
+CONFIG_KEY = "sandbox.yaml"
+
+Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$")]
+"""A Kubernetes quantity as a string: "500m", "4", "8Gi"."""
+
+
+class Section(BaseModel):
+    """A mapping of the document: camelCase names as in Kubernetes, unknown keys are errors."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+        coerce_numbers_to_str=True,
+    )
+
+
+class Amounts(Section):
+    """CPU, memory and disk of one sandbox."""
+
+    cpu: Quantity | None = None
+    memory: Quantity | None = None
+    ephemeral_storage: Quantity | None = Field(None, alias="ephemeral-storage")
+
+
+class Resources(Section):
+    """What a sandbox asks for and what it may take.
+
+    Memory is asked for below its limit on purpose: where both are one, a short spike of a test ends the machine
+    (Anthropic, "Quantifying infrastructure noise in agentic coding evals", 2026).
+    """
+
+    requests: Amounts = Amounts(cpu="500m", memory="1Gi", ephemeral_storage="1Gi")
+    limits: Amounts = Amounts(cpu="4", memory="8Gi", ephemeral_storage="20Gi")
+
+
+class NamespaceSettings(Section):
+    """Defaults of every sandbox in a namespace; a run's own wish goes before them."""
+
+    resources: Resources = Resources()
+    node_selector: dict[str, str] = {}
+    tolerations: list[dict[str, Any]] = []
+    priority_class_name: str | None = None
+    image_pull_secrets: list[str] = []
+    """Names of secrets of the namespace."""
+    runtime_class_name: str | None = None
+    """gvisor or kata, where the nodes have it."""
+    service_account_name: str = "default"
+    """What the pods run as, without a token. The chart makes one without rights."""
+    nameservers: list[str] = []
+    """Resolvers of sandboxes with network; the cluster's own by default."""
+    jobs_size_limit: Quantity = "2Gi"
+    """Room for commands and their output outside the repository."""
+    pending_seconds: int = Field(900, ge=1)
+    """How long a sandbox may wait for a node and its image."""
+    grading_network: bool = True
+    """Whether sandboxes that ask for network get it here."""

@@ -1,0 +1,1 @@
+"""Backend local: a private folder a sandbox, isolated by bubblewrap where it works."""
