@@ -1,0 +1,54 @@
+"""Processes that `cluster` starts and ends."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.paths import ROOT
+
+DAEMONS = ROOT / "cluster" / "local" / "daemons.sh"
+
+
+def shell(folder: Path, script: str) -> str:
+    """What a script printed that has the functions of daemons.sh, with ``folder`` as the cluster's."""
+    settings = f'set -euo pipefail; RUN={folder} LOGS={folder}; die() {{ echo "$*" >&2; exit 1; }}; . {DAEMONS}\n'
+    command = ["bash", "-c", settings + script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_daemon_is_started_once_and_ended(tmp_path: Path) -> None:
+    said = shell(
+        tmp_path,
+        """
+        start one sleep 60; running one; start one sleep 60; running one
+        pid=$(running one); stop one; running one || echo gone; kill -0 "$pid" 2>/dev/null || echo ended
+        """,
+    ).split()
+    assert said[0] == said[1]
+    assert said[2:] == ["gone", "ended"]
+
+
+def test_a_daemon_that_does_not_listen_is_killed(tmp_path: Path) -> None:
+    script = (
+        "start deaf sh -c 'trap : TERM; while :; do sleep 1; done'; sleep 0.3; stop deaf 1; running deaf || echo gone"
+    )
+    assert shell(tmp_path, script) == "gone\n"
+
+
+def test_a_process_id_that_is_another_process_now_is_left_alone(tmp_path: Path) -> None:
+    script = (
+        f'sleep 60 & echo "$! 12345" >{tmp_path}/one; running one || echo "not ours"; stop one; kill $! && echo lived'
+    )
+    assert shell(tmp_path, script) == "not ours\nlived\n"
+
+
+def test_a_daemon_keeps_no_file_of_who_started_it_open(tmp_path: Path) -> None:
+    script = f"exec 7>{tmp_path}/lock; start one sleep 60; sleep 0.2; readlink /proc/$(running one)/fd/*; stop one"
+    assert shell(tmp_path, script).split() == ["/dev/null", f"{tmp_path}/one.log", f"{tmp_path}/one.log"]
+
+
+def test_what_does_not_come_in_time_is_named(tmp_path: Path) -> None:
+    assert shell(tmp_path, "(wait_for 1 'the moon' false) 2>&1 || true").startswith("waited in vain for the moon")

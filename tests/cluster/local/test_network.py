@@ -1,0 +1,199 @@
+"""The cluster's network: names, Services, and NetworkPolicies, each denial beside a connection that is allowed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.cluster.real import Cluster
+
+pytestmark = pytest.mark.cluster
+
+API_SERVICE, API_ADDRESS, KUBELET = ("10.96.0.1", 443), ("10.244.0.1", 6443), ("10.244.0.1", 10250)
+SERVER = """
+import socket
+server = socket.create_server(("::", 8080), family=socket.AF_INET6, dualstack_ipv6=True)
+while True:
+    connection, _ = server.accept()
+    with connection:
+        connection.sendall(b"hello")
+"""
+CONNECT = """
+import signal, socket, sys
+signal.alarm(3)  # of a name, too, that nobody resolves
+connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), float(sys.argv[3]))
+print(connection.getpeername()[0])
+"""
+
+
+@dataclass(frozen=True)
+class Town:
+    """Three pods in a namespace: ``server`` listens on 8080 and is Service ``web``, ``free`` and ``locked`` ask."""
+
+    cluster: Cluster
+    namespace: str
+
+    def kubectl(self, *args: str, input: str | None = None) -> str:
+        return self.cluster.kubectl("-n", self.namespace, *args, input=input)
+
+    def run(self, pod: str, *command: str) -> subprocess.CompletedProcess[str]:
+        return self.cluster.try_kubectl("-n", self.namespace, "exec", pod, "--", *command, timeout_s=30)
+
+    def reaches(self, pod: str, address: tuple[str, int], timeout_s: float = 2) -> bool:
+        host, port = address
+        return self.run(pod, "python3", "-c", CONNECT, host, str(port), str(timeout_s)).returncode == 0
+
+    def address(self, pod: str) -> str:
+        return self.kubectl("get", "pod", pod, "-o", "jsonpath={.status.podIP}")
+
+    def policy(self, name: str, selects: str, **spec: object) -> None:
+        types = [key.title() for key in spec]
+        body = {"podSelector": {"matchLabels": {"app": selects}}, "policyTypes": types, **spec}
+        self.apply("networking.k8s.io/v1", "NetworkPolicy", name, body)
+        time.sleep(0.5)  # the rules are in force some 50 ms after
+
+    def pod(self, name: str, image: str, command: list[str], label: str = "") -> None:
+        container = {
+            "name": "main",
+            "image": image,
+            "command": command,
+            "ports": [{"name": "web", "containerPort": 8080}],
+            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        }
+        spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
+        self.apply("v1", "Pod", name, spec, {"app": label or name})
+
+    def apply(
+        self, version: str, kind: str, name: str, spec: dict[str, object], labels: dict[str, str] | None = None
+    ) -> None:
+        meta = {"name": name, "labels": labels or {}}
+        body = {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
+        self.kubectl("apply", "-f", "-", input=json.dumps(body))
+
+
+@pytest.fixture(scope="module")
+def town(cluster: Cluster, sandbox_image: str) -> Iterator[Town]:
+    with cluster.namespace("network") as namespace:
+        made = Town(cluster, namespace)
+        if not (cluster.state / "run").is_dir():
+            pytest.skip("this cluster is kind's: its addresses are others")
+        for name in ("server", "free", "locked"):
+            made.pod(name, sandbox_image, ["python3", "-c", SERVER])
+        made.kubectl("expose", "pod", "server", "--name=web", "--port=80", "--target-port=8080")
+        made.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s")
+        yield made
+
+
+@pytest.fixture
+def unlocked(town: Town) -> Iterator[Town]:
+    """The town without any policy, before and after."""
+    yield town
+    town.kubectl("delete", "networkpolicy", "--all")
+    time.sleep(0.5)
+
+
+def test_a_pod_finds_services_by_name_and_reaches_them(town: Town) -> None:
+    assert town.reaches("free", ("web", 80))
+    assert town.reaches("free", ("kubernetes.default.svc.cluster.local", 443))
+    assert not town.reaches("free", ("no-such-name", 80))
+
+
+def test_a_pod_reaches_itself_through_its_service(town: Town) -> None:
+    service = town.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
+    assert town.reaches("server", (service, 80))
+
+
+def test_a_pod_reaches_pods_the_api_server_and_the_world_outside(town: Town, outside: str) -> None:
+    for address in ((town.address("server"), 8080), API_SERVICE, API_ADDRESS, (outside, 80)):
+        assert town.reaches("free", address), address
+
+
+def test_a_pod_reaches_nothing_of_the_machine_but_what_is_meant_for_it(town: Town, outside: str) -> None:
+    assert not town.reaches("free", KUBELET)
+    machine = subprocess.run(["ip", "route", "get", outside], capture_output=True, text=True, check=True).stdout
+    assert not town.reaches("free", (machine.split("src ")[1].split()[0], 22))
+
+
+def test_a_pod_that_may_reach_nothing_reaches_nothing(unlocked: Town, outside: str) -> None:
+    unlocked.policy("none", "locked", egress=[])
+    server = (unlocked.address("server"), 8080)
+    for address in (API_SERVICE, API_ADDRESS, server, (outside, 80), ("web", 80)):
+        assert not unlocked.reaches("locked", address), address
+        assert unlocked.reaches("free", address), address
+    assert unlocked.run("locked", "echo", "hello").stdout == "hello\n"
+
+
+def test_a_pod_reaches_exactly_what_its_policy_names(unlocked: Town, outside: str) -> None:
+    dns = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+    }
+    rules = [
+        {"to": [{"podSelector": {"matchLabels": {"app": "server"}}}], "ports": [{"port": "web"}]},
+        {"to": [dns], "ports": [{"port": 53, "protocol": "UDP"}]},
+        {"to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"]}}]},
+    ]
+    unlocked.policy("some", "locked", egress=rules)
+    assert unlocked.reaches("locked", ("web", 80))
+    assert unlocked.reaches("locked", (outside, 80))
+    assert not unlocked.reaches("locked", API_SERVICE)
+    assert not unlocked.reaches("locked", API_ADDRESS)
+    assert not unlocked.reaches("locked", (unlocked.address("free"), 8080))
+
+
+def test_a_pod_is_reached_only_from_where_its_policy_says(unlocked: Town) -> None:
+    unlocked.policy("visitors", "server", ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "locked"}}}]}])
+    server = (unlocked.address("server"), 8080)
+    assert unlocked.reaches("locked", server)
+    assert not unlocked.reaches("free", server)
+    assert unlocked.reaches("free", (unlocked.address("locked"), 8080))
+
+
+def test_no_pod_reaches_another_around_the_policies_by_its_link_local_address(town: Town) -> None:
+    lines = town.run("server", "cat", "/proc/net/if_inet6").stdout.splitlines()
+    digits = next(line.split()[0] for line in lines if line.endswith("eth0"))
+    address = ":".join(digits[at : at + 4] for at in range(0, 32, 4))
+    assert town.reaches("server", (f"{address}%eth0", 8080))
+    assert not town.reaches("free", (f"{address}%eth0", 8080))
+
+
+AT_ONCE = """
+import socket, sys, time
+began = time.monotonic()
+while time.monotonic() - began < 3:
+    try:
+        socket.create_connection((sys.argv[1], int(sys.argv[2])), 0.1).close()
+    except OSError:
+        continue
+    print(f"reached after {time.monotonic() - began:.3f} s")
+    break
+"""
+
+
+def test_a_new_pod_is_confined_before_its_first_instruction(unlocked: Town, sandbox_image: str) -> None:
+    unlocked.policy("none", "new", egress=[])
+    server = unlocked.address("server")
+    new = [f"new{i}" for i in range(5)]
+    for name, label in [*((name, "new") for name in new), ("control", "free")]:
+        unlocked.pod(name, sandbox_image, ["python3", "-c", AT_ONCE, server, "8080"], label)
+    names = [f"pod/{name}" for name in (*new, "control")]
+    unlocked.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", *names, "--timeout=60s")
+    assert [unlocked.kubectl("logs", name) for name in new] == [""] * 5
+    said = unlocked.kubectl("logs", "control")
+    unlocked.kubectl("delete", *names, "--grace-period=0", "--force")
+    assert said.startswith("reached")
+
+
+def test_pods_reach_each_other_where_docker_drops_what_it_does_not_know(town: Town, outside: str) -> None:
+    policy = subprocess.run(["iptables", "-S", "FORWARD"], capture_output=True, text=True, check=True).stdout.split()[2]
+    subprocess.run(["iptables", "-P", "FORWARD", "DROP"], check=True)
+    try:
+        assert town.reaches("free", (town.address("server"), 8080))
+        assert town.reaches("free", (outside, 80))
+    finally:
+        subprocess.run(["iptables", "-P", "FORWARD", policy], check=True)
