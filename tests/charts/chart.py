@@ -1,0 +1,83 @@
+"""The chart, rendered by Helm without a cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.paths import ROOT
+
+CHART = ROOT / "charts" / "swe-argo"
+CASES = sorted((CHART / "ci").glob("*-values.yaml"))
+NAMESPACE = "evals"
+KUBERNETES = "1.34"
+
+
+def helm() -> str:
+    """The program: on the PATH, or beside the test cluster's. Skips where there is none."""
+    cluster = os.environ.get("SWE_ARGO_TEST_CLUSTER")
+    beside = str(Path(cluster).resolve().parent / "bin") if cluster else ""
+    found = shutil.which("helm") or shutil.which("helm", path=beside)
+    if not found:
+        pytest.skip("needs helm: cluster/local/cluster build helm, or helm.sh")
+    return found
+
+
+def try_render(*flags: str | Path, namespace: str = NAMESPACE) -> subprocess.CompletedProcess[str]:
+    """``helm template`` with these flags, whose failure is a result."""
+    command = [helm(), "template", "mine", CHART, "--namespace", namespace, "--kube-version", KUBERNETES, *flags]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The objects that the chart makes."""
+
+    objects: list[dict[str, Any]]
+
+    def all(self, kind: str) -> list[dict[str, Any]]:
+        return [each for each in self.objects if each["kind"] == kind]
+
+    def one(self, kind: str, name: str) -> dict[str, Any]:
+        (found,) = (each for each in self.all(kind) if each["metadata"]["name"] == name)
+        return found
+
+    def names(self, kind: str) -> set[str]:
+        return {each["metadata"]["name"] for each in self.all(kind)}
+
+    def settings(self) -> dict[str, Any]:
+        """The document that runners read."""
+        text = self.one("ConfigMap", "swe-argo-sandbox")["data"]["sandbox.yaml"]
+        document: dict[str, Any] = yaml.safe_load(text)
+        return document
+
+
+def render(*sets: str, case: Path | None = None, namespace: str = NAMESPACE) -> Rendered:
+    """The chart with these ``--set`` and the values of one of ci/."""
+    flags = [*(["--values", str(case)] if case else []), *(f"--set={each}" for each in sets)]
+    done = try_render(*flags, namespace=namespace)
+    assert done.returncode == 0, done.stderr
+    return Rendered([each for each in yaml.safe_load_all(done.stdout) if each])
+
+
+def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Whether a label selector is met (matchLabels; matchExpressions In and Exists)."""
+    wanted = selector.get("matchLabels", {}).items()
+    return all(labels.get(key) == value for key, value in wanted) and all(
+        _met(each, labels) for each in selector.get("matchExpressions", [])
+    )
+
+
+def _met(expression: dict[str, Any], labels: dict[str, str]) -> bool:
+    key, operator = expression["key"], expression["operator"]
+    if operator == "Exists":
+        return key in labels
+    assert operator == "In", operator
+    return labels.get(key) in list(expression["values"])

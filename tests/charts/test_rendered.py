@@ -1,0 +1,234 @@
+"""What the chart makes: exactly the rights, policies and settings that sandboxes need."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contracts.run import SandboxSpec
+from steps.sandbox.kubernetes.namespace import NamespaceSettings
+from steps.sandbox.kubernetes.pod_spec import manifest
+from steps.sandbox.protocol import SandboxRequest
+from tests.charts.chart import CASES, CHART, NAMESPACE, Rendered, render, selects
+
+METADATA = ("169.254.169.254", "fd00:ec2::254")
+PRIVATE = ("10.96.0.1", "172.20.0.1", "192.168.3.4", "100.64.1.2", "198.19.0.1", "fd12::1", "fe80::1")
+
+
+@pytest.fixture(scope="module")
+def defaults() -> Rendered:
+    return render()
+
+
+def pod(rendered: Rendered, role: str, *, network: bool) -> dict[str, Any]:
+    request = SandboxRequest(
+        name="sb-one",
+        image="swebench/sweb.eval.x86_64.one:latest",
+        deadline_s=600,
+        network=network,
+        labels={"run": "r", "instance": "one", "attempt": "1", "role": role},
+    )
+    settings = NamespaceSettings.model_validate(rendered.settings())
+    return manifest(request, settings, SandboxSpec(backend="kubernetes"), None)
+
+
+def policies_of(rendered: Rendered, role: str, *, network: bool) -> set[str]:
+    labels = pod(rendered, role, network=network)["metadata"]["labels"]
+    found = rendered.all("NetworkPolicy")
+    return {each["metadata"]["name"] for each in found if selects(each["spec"]["podSelector"], labels)}
+
+
+def reached(policy: dict[str, Any], address: str) -> bool:
+    """Whether an egress rule without ports lets this address through."""
+    to = ip_address(address)
+    for rule in policy["spec"]["egress"]:
+        if "ports" in rule:
+            continue
+        for block in (each["ipBlock"] for each in rule["to"]):
+            if to in ip_network(block["cidr"]) and not any(to in ip_network(each) for each in block.get("except", [])):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
+def test_every_case_renders_settings_that_the_runner_reads(case: Path) -> None:
+    document = render(case=case).settings()
+    NamespaceSettings.model_validate(document)
+    assert set(document) == {field.alias or name for name, field in NamespaceSettings.model_fields.items()}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
+def test_what_lies_outside_the_namespace_carries_its_name(case: Path) -> None:
+    outside = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "PriorityClass")
+    rendered = render(case=case)
+    for each in rendered.objects:
+        if each["kind"] in outside:
+            assert each["metadata"]["name"].endswith(f"-{NAMESPACE}")
+    assert not {"ClusterRole", "ClusterRoleBinding"} & {each["kind"] for each in rendered.objects}
+
+
+def test_the_defaults_are_the_runners_own_but_for_nodes_and_names(defaults: Rendered) -> None:
+    ours = NamespaceSettings.model_validate(defaults.settings()).model_dump()
+    theirs = NamespaceSettings().model_dump()
+    differing = {name for name in theirs if ours[name] != theirs[name]}
+    assert differing == {"node_selector", "tolerations", "priority_class_name", "service_account_name"}
+    assert ours["node_selector"] == {"role": "cpu-sandbox"}
+    assert ours["resources"]["limits"] == {"cpu": "4", "memory": "8Gi", "ephemeral_storage": "20Gi"}
+
+
+def test_a_node_selector_can_be_taken_away() -> None:
+    assert render("sandbox.nodeSelector=null").settings()["nodeSelector"] == {}
+
+
+def test_the_runner_may_do_exactly_what_a_runner_does(defaults: Rendered) -> None:
+    role = defaults.one("Role", "swe-argo-runner")
+    rights = {
+        (group, resource, verb, *rule.get("resourceNames", []))
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert rights == {
+        *(("", "pods", verb) for verb in ("create", "get", "list", "watch", "delete")),
+        *(("", "pods/exec", verb) for verb in ("get", "create")),
+        *(("coordination.k8s.io", "leases", verb) for verb in ("create", "get", "list", "update", "delete")),
+        ("", "events", "list"),
+        ("", "configmaps", "get", "swe-argo-sandbox"),
+        ("networking.k8s.io", "networkpolicies", "list"),
+        ("", "resourcequotas", "list"),
+    }
+
+
+def test_the_sandboxes_account_has_no_role_and_no_token(defaults: Rendered) -> None:
+    assert defaults.one("ServiceAccount", "swe-argo-sandbox")["automountServiceAccountToken"] is False
+    subjects = [each["name"] for binding in defaults.all("RoleBinding") for each in binding["subjects"]]
+    assert subjects == ["swe-argo-runner"]
+
+
+def test_an_account_from_elsewhere_gets_the_role_and_the_confinement() -> None:
+    rendered = render(case=CHART / "ci" / "no-service-account-values.yaml")
+    assert rendered.names("ServiceAccount") == {"swe-argo-sandbox"}
+    (binding,) = rendered.all("RoleBinding")
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "evaluations", "namespace": NAMESPACE}]
+    for policy in rendered.all("ValidatingAdmissionPolicy"):
+        assert f"system:serviceaccount:{NAMESPACE}:evaluations" in str(policy["spec"]["matchConditions"])
+
+
+def test_every_sandbox_is_cut_off_and_only_tests_with_network_get_a_way_out(defaults: Rendered) -> None:
+    everyone = defaults.one("NetworkPolicy", "swe-argo-sandbox")["spec"]
+    assert everyone["policyTypes"] == ["Ingress", "Egress"]
+    assert everyone["ingress"] == everyone["egress"] == []
+    for role in ("solve", "grade"):
+        assert policies_of(defaults, role, network=False) == {"swe-argo-sandbox"}
+    assert policies_of(defaults, "solve", network=True) == {"swe-argo-sandbox"}
+    assert policies_of(defaults, "grade", network=True) == {"swe-argo-sandbox", "swe-argo-sandbox-open"}
+    assert defaults.one("NetworkPolicy", "swe-argo-sandbox-open")["spec"]["policyTypes"] == ["Egress"]
+
+
+def test_the_way_out_does_not_lead_to_the_cluster_or_the_instance_metadata(defaults: Rendered) -> None:
+    policy = defaults.one("NetworkPolicy", "swe-argo-sandbox-open")
+    for inside in (
+        *METADATA,
+        "10.96.0.1",
+        "172.20.0.1",
+        "192.168.3.4",
+        "100.64.1.2",
+        "198.19.0.1",
+        "fd12::1",
+        "fe80::1",
+    ):
+        assert not reached(policy, inside), inside
+    for outside in ("151.101.0.223", "198.51.100.2", "2a04:4e42::223"):
+        assert reached(policy, outside), outside
+
+
+def test_without_network_for_tests_there_is_no_way_out() -> None:
+    rendered = render("grading.network=false")
+    assert rendered.names("NetworkPolicy") == {"swe-argo-sandbox"}
+    assert rendered.settings()["gradingNetwork"] is False
+
+
+def test_agents_get_the_way_out_where_the_namespace_says_so() -> None:
+    rendered = render("sandbox.solveNetwork=true", "grading.network=false")
+    assert policies_of(rendered, "solve", network=True) == {"swe-argo-sandbox", "swe-argo-sandbox-open"}
+    assert policies_of(rendered, "grade", network=True) == {"swe-argo-sandbox"}
+
+
+def test_names_are_asked_of_the_clusters_dns_or_of_the_named_servers_alone(defaults: Rendered) -> None:
+    ports = [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
+    (dns,) = [each for each in _egress(defaults) if "ports" in each]
+    assert dns["ports"] == ports
+    (peer,) = dns["to"]
+    assert selects(peer["podSelector"], {"k8s-app": "kube-dns"})
+    assert selects(peer["namespaceSelector"], {"kubernetes.io/metadata.name": "kube-system"})
+    (named,) = [each for each in _egress(render("sandbox.nameservers={169.254.20.10,fd00::2}")) if "ports" in each]
+    assert named == {
+        "to": [{"ipBlock": {"cidr": each}} for each in ("169.254.20.10/32", "fd00::2/128")],
+        "ports": ports,
+    }
+
+
+def test_a_mirror_in_a_private_range_is_let_through() -> None:
+    policy = render("grading.allowCIDRs={10.1.2.0/28}").one("NetworkPolicy", "swe-argo-sandbox-open")
+    assert reached(policy, "10.1.2.3")
+    assert not reached(policy, "10.1.2.16")
+
+
+def _egress(rendered: Rendered) -> list[dict[str, Any]]:
+    rules: list[dict[str, Any]] = rendered.one("NetworkPolicy", "swe-argo-sandbox-open")["spec"]["egress"]
+    return rules
+
+
+def test_admission_is_bound_to_the_namespace_and_denies(defaults: Rendered) -> None:
+    policies = defaults.names("ValidatingAdmissionPolicy")
+    assert len(policies) == 4
+    for policy in defaults.all("ValidatingAdmissionPolicy"):
+        assert policy["spec"]["failurePolicy"] == "Fail"
+        assert all("message" in each or "messageExpression" in each for each in policy["spec"]["validations"])
+    bindings = defaults.all("ValidatingAdmissionPolicyBinding")
+    assert {each["spec"]["policyName"] for each in bindings} == policies
+    for binding in bindings:
+        assert binding["spec"]["validationActions"] == ["Deny"]
+        selector = binding["spec"]["matchResources"]["namespaceSelector"]
+        assert selects(selector, {"kubernetes.io/metadata.name": NAMESPACE})
+        assert not selects(selector, {"kubernetes.io/metadata.name": "other"})
+
+
+def test_sandboxes_give_way_and_push_nothing_aside(defaults: Rendered) -> None:
+    (made,) = defaults.all("PriorityClass")
+    assert made["metadata"]["name"] == defaults.settings()["priorityClassName"] == f"swe-argo-sandbox-{NAMESPACE}"
+    assert -10 <= made["value"] < 0
+    assert made["preemptionPolicy"] == "Never"
+
+
+def test_a_priority_class_that_is_there_is_used() -> None:
+    rendered = render("priorityClass.create=false", "priorityClass.name=low")
+    assert not rendered.all("PriorityClass")
+    assert rendered.settings()["priorityClassName"] == "low"
+
+
+def test_a_quota_counts_sandboxes_or_where_they_have_no_class_all_pods(defaults: Rendered) -> None:
+    assert not defaults.all("ResourceQuota")
+    (quota,) = render("quota.enabled=true", "quota.hard.pods=7").all("ResourceQuota")
+    assert quota["spec"]["hard"] == {"pods": 7}
+    (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert scope == {"scopeName": "PriorityClass", "operator": "In", "values": [f"swe-argo-sandbox-{NAMESPACE}"]}
+    (quota,) = render("quota.enabled=true", "priorityClass.create=false").all("ResourceQuota")
+    assert "scopeSelector" not in quota["spec"]
+
+
+def test_somebody_with_rights_in_the_namespace_alone_can_install_it() -> None:
+    rendered = render(case=CHART / "ci" / "namespace-only-values.yaml")
+    assert {each["kind"] for each in rendered.objects} == {
+        "ConfigMap",
+        "NetworkPolicy",
+        "ResourceQuota",
+        "Role",
+        "RoleBinding",
+        "ServiceAccount",
+    }
+    assert rendered.settings()["priorityClassName"] is None

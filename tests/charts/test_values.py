@@ -1,0 +1,108 @@
+"""What a person may set: every value documented, known to the schema, and refused where it is none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.charts.chart import CASES, CHART, helm, try_render
+from tests.paths import ROOT
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def test_the_readme_is_what_the_values_say() -> None:
+    command = [sys.executable, str(ROOT / "charts" / "readme.py"), str(CHART), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_value_without_a_word_about_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text("one:\n  # -- Said.\n  said: 1\n  silent: 2\n")
+    (tmp_path / "README.in.md").write_text("<!-- values -->\n")
+    command = [sys.executable, str(ROOT / "charts" / "readme.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "one.silent has no" in done.stderr
+
+
+def test_the_readme_has_a_row_for_every_value_even_of_two_lines(tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text("a:\n  # -- First\n  # and more.\n  b: {c: 1}\n# -- Last.\nd: []\n")
+    (tmp_path / "README.in.md").write_text("Before\n<!-- values -->\nafter\n")
+    subprocess.run([sys.executable, str(ROOT / "charts" / "readme.py"), str(tmp_path)], check=True)
+    rows = (tmp_path / "README.md").read_text().splitlines()
+    assert rows[0] == "Before"
+    assert rows[3:] == ['| `a.b` | `{"c": 1}` | First and more. |', "| `d` | `[]` | Last. |", "after"]
+
+
+def test_the_schema_knows_exactly_the_values_that_there_are() -> None:
+    assert _unlike(SCHEMA, DEFAULTS, "") == []
+
+
+def _unlike(schema: dict[str, Any], default: object, path: str) -> list[str]:
+    """Where a mapping of fixed keys in the schema differs from the defaults, or lets unknown keys in."""
+    properties = schema.get("properties")
+    if properties is None:
+        return []
+    assert isinstance(default, dict), path
+    found = [] if schema.get("additionalProperties") is False else [f"{path}: unknown keys are let in"]
+    found += [f"{path}.{key}" for key in (set(properties) ^ set(default)) - {"global"}]
+    for key in set(properties) & set(default):
+        found += _unlike(properties[key], default[key], f"{path}.{key}")
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
+def test_helm_lints_every_case_strictly(case: Path) -> None:
+    done = subprocess.run(
+        [helm(), "lint", "--strict", str(CHART), "--values", str(case)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flag", "about"),
+    [
+        ("bogus=1", "bogus"),
+        ("sandbox.bogus=1", "bogus"),
+        ("sandbox.resources.limits.gpu=1", "gpu"),
+        ("sandbox.resources.limits.memory=lots", "/sandbox/resources/limits/memory"),
+        ("sandbox.resources.requests.cpu=-1", "/sandbox/resources/requests/cpu"),
+        ("sandbox.nodeSelector=cpu-sandbox", "/sandbox/nodeSelector"),
+        ("sandbox.tolerations[0].effect=Sometimes", "/sandbox/tolerations/0/effect"),
+        ("sandbox.imagePrefixes[0]=it's/", "/sandbox/imagePrefixes/0"),
+        ("sandbox.nameservers[0]=dns.example.org", "/sandbox/nameservers/0"),
+        ("sandbox.pendingSeconds=0", "/sandbox/pendingSeconds"),
+        ("sandbox.maxDeadlineSeconds=6h", "/sandbox/maxDeadlineSeconds"),
+        ("sandbox.solveNetwork=perhaps", "/sandbox/solveNetwork"),
+        ("serviceAccount.create=maybe", "/serviceAccount/create"),
+        ("serviceAccount.name=", "/serviceAccount/name"),
+        ("grading.network=no", "/grading/network"),
+        ("grading.denyCIDRs={10.0.0.0/8}", "169.254.0.0/16"),
+        ("grading.denyCIDRs[0]=10.0.0.0/33", "/grading/denyCIDRs/0"),
+        ("grading.allowCIDRs={169.254.169.254/32}", "/grading/allowCIDRs/0"),
+        ("grading.allowCIDRs={0.0.0.0/0}", "/grading/allowCIDRs/0"),
+        ("priorityClass.value=low", "/priorityClass/value"),
+        ("quota.hard.gpus=1", "gpus"),
+    ],
+)
+def test_a_value_that_is_none_is_refused_by_its_name(flag: str, about: str) -> None:
+    done = try_render("--set", flag)
+    assert done.returncode != 0
+    assert about in done.stderr
+    assert "schema" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "flag", ["sandbox.resources.limits.cpu=4", "sandbox.nodeSelector=null", "sandbox.tolerations=null", "global.a=1"]
+)
+def test_what_people_write_on_a_command_line_is_understood(flag: str) -> None:
+    done = try_render("--set", flag)
+    assert done.returncode == 0, done.stderr
