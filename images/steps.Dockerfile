@@ -1,0 +1,69 @@
+# The steps of an evaluation (`python -m steps.grade ...`), and neither what runs them nor what built them.
+#
+# Context: the checkout. Build arguments:
+#   BASE       an image with Python 3.11 or newer, its venv module and sh; pin it as NAME@sha256:...
+#   PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_TRUSTED_HOST
+#              where packages come from; credentials in them stay in the first stage, which is not part of the image.
+#              Every package must have its hash in images/steps.lock, wherever it comes from.
+#   VERSION, REVISION, SOURCE
+#              labels of the image
+# HTTP_PROXY, HTTPS_PROXY and NO_PROXY are build arguments of every builder. A private certificate authority belongs
+# into the base image, or name its hosts in PIP_TRUSTED_HOST: the hashes vouch for what is downloaded.
+ARG BASE=python:3.13-slim
+
+FROM $BASE AS packages
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_TRUSTED_HOST
+COPY images/steps.lock /tmp/steps.lock
+# A third is taken out again, for no step loads it: asyncio's copy of the Kubernetes client, Flight, tests, and the AWS
+# services beside S3 and those that give credentials for it.
+RUN python3 -m venv /opt/venv \
+    && /opt/venv/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile \
+        --no-deps --require-hashes --only-binary :all: -r /tmp/steps.lock \
+    && /opt/venv/bin/python -m pip uninstall --quiet --yes pip setuptools \
+    && cd /opt/venv/lib/python3*/site-packages \
+    && echo /opt/swe-argo >swe-argo.pth \
+    && rm -rf kubernetes/aio pyarrow/include pyarrow/src pyarrow/*flight* pyarrow/*_tests.* \
+    && find . -type d -name tests -prune -exec rm -rf {} + \
+    && find botocore/data -mindepth 1 -maxdepth 1 -type d \
+        ! -name s3 ! -name sts ! -name sso ! -name sso-oidc ! -name signin -exec rm -rf {} + \
+    && /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash .
+
+FROM $BASE AS project
+WORKDIR /opt/swe-argo
+COPY steps steps
+COPY templates templates
+COPY pyproject.toml /tmp/pyproject.toml
+# The compiled mini repositories would be other repositories. plan asks for the version of the installed project.
+RUN python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/mini/(repos|tasks)/' steps \
+    && version="$(sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q;}' /tmp/pyproject.toml)" \
+    && mkdir "swe_argo-$version.dist-info" \
+    && printf 'Metadata-Version: 2.1\nName: swe-argo\nVersion: %s\n' "$version" >"swe_argo-$version.dist-info/METADATA" \
+    && chmod -R a+rX,go-w .
+
+FROM $BASE
+# Official Python images come without compiled modules, and a step cannot write any; what installs packages goes.
+RUN python3 -m compileall -q -j 0 -x '/(test|tests|idlelib|lib2to3|tkinter|turtledemo|ensurepip|site-packages)/' \
+        "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
+    && rm -rf /usr/local/bin/pip* /usr/local/lib/python3*/site-packages/* /usr/local/lib/python3*/ensurepip \
+        /usr/bin/pip* /usr/lib/python3/dist-packages/pip* /usr/lib/python3*/ensurepip /usr/share/python-wheels
+COPY --from=packages /opt/venv /opt/venv
+COPY --from=project /opt/swe-argo /opt/swe-argo
+# Any user id and a read-only root will do: only /tmp is written.
+ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONSAFEPATH=1 \
+    LANG=C.UTF-8 HOME=/tmp HF_HOME=/tmp/huggingface SWE_ARGO_HOME=/tmp/swe-argo
+WORKDIR /tmp
+USER 65532:65532
+CMD ["python", "-m", "steps.plan", "--help"]
+ARG VERSION=
+ARG REVISION=
+ARG SOURCE=
+ENV SWE_ARGO_REVISION=$REVISION
+LABEL org.opencontainers.image.title="swe-argo-steps" \
+      org.opencontainers.image.description="The steps of a swe-argo evaluation: plan, solve, grade, report" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version=$VERSION \
+      org.opencontainers.image.revision=$REVISION \
+      org.opencontainers.image.source=$SOURCE

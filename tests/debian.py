@@ -1,0 +1,79 @@
+"""A base image from this machine's own package mirror: debootstrap, no registry."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from steps.settings import settings
+
+PACKAGES = "python3,python3-venv,python3-pytest,git,patch,ca-certificates"
+RECIPE = "1"
+"""Part of the archive's name: other content needs another number."""
+
+_LEFT_OUT = ["dev/*", "proc/*", "sys/*", "var/cache/apt/*", "var/lib/apt/lists/*"]
+_LEFT_OUT += [f"usr/share/{name}/*" for name in ("doc", "man", "locale", "info")]
+
+
+class NoDebianError(Exception):
+    """Why there is no base image."""
+
+
+def kept(name: str) -> Path:
+    """Where something that is dear to make is kept between test runs, outside the repository."""
+    folder = settings().home.expanduser() / "tests"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / name
+
+
+def root_archive() -> Path:
+    """A tar archive of a minimal Debian with python3, its venv module, pytest, git and patch.
+
+    Made once, in about a minute, of the release and mirror that apt uses here. Raises NoDebianError with the reason.
+    """
+    mirror, release = _mirror()
+    key = hashlib.sha256(f"{RECIPE} {release} {PACKAGES}".encode()).hexdigest()[:12]
+    archive = kept(f"debian-{release}-{key}.tar")
+    with kept("debian.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.exists():
+            _make(archive, mirror, release)
+    return archive
+
+
+def _mirror() -> tuple[str, str]:
+    """Address and code name of the first package index that apt uses."""
+    apt_get = shutil.which("apt-get")
+    if apt_get is None:
+        raise NoDebianError("this machine has no apt, whose mirror debootstrap would use")
+    command = [apt_get, "indextargets", "--format", "$(SITE) $(CODENAME)", "Created-By: Packages", "Component: main"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")
+    for line in lines:
+        mirror, _, release = line.partition(" ")
+        if release and "-" not in release:  # not the updates: their index is not whole
+            return mirror, release
+    raise NoDebianError("apt knows no package index here: apt-get update")
+
+
+def _make(archive: Path, mirror: str, release: str) -> None:
+    debootstrap = shutil.which("debootstrap", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if debootstrap is None:
+        raise NoDebianError("debootstrap is not installed")
+    if os.getuid() != 0:
+        raise NoDebianError("only root can run debootstrap")
+    with tempfile.TemporaryDirectory(prefix=".debian-", dir=archive.parent) as scratch:
+        root, new = Path(scratch) / "root", Path(scratch) / "new.tar"
+        command = [debootstrap, "--variant=minbase", f"--include={PACKAGES}", release, str(root), mirror]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+            raise NoDebianError(f"debootstrap {release} from {mirror} failed: {' | '.join(said[-2:])}")
+        subprocess.run(
+            ["tar", "-C", str(root), *(f"--exclude=./{name}" for name in _LEFT_OUT), "-cf", str(new), "."], check=True
+        )
+        new.rename(archive)

@@ -1,0 +1,162 @@
+"""The images, built by each builder on a base made of this machine's packages, in the Docker engine of the tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from tests.debian import NoDebianError, root_archive
+from tests.images import index, pushes
+from tests.images.script import images_build
+from tests.paths import ROOT
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+BUILDERS = ("docker", "buildah")
+LOCK = ROOT / "images" / "steps.lock"
+DEBIAN = "localhost/swe-argo-test-debian:1"
+
+
+@dataclass
+class Shop:
+    """A builder: what ``images/build`` must be told, what it has built, and where it pushes."""
+
+    name: str
+    environment: dict[str, str]
+    scratch: Path
+    client: DockerClient
+    pushed: pushes.Pushed
+    said: dict[str, str] = field(default_factory=dict)
+    """The output of the builds by image name."""
+
+    def build(self, word: str, **environment: str) -> str:
+        """The name of the image that ``word`` is for, built and in the Docker engine."""
+        name = self.names(word)[-1]
+        if name not in self.said:
+            self.said[name] = self.run("build", word, **environment)
+            if self.name == "buildah":
+                self._into_docker(word)
+        return name
+
+    def run(self, *words: str, **environment: str) -> str:
+        """What ``images/build WORDS`` said."""
+        done = images_build(*words, **(self.environment | environment))
+        assert done.returncode == 0, done.stdout[-3000:]
+        return done.stdout
+
+    def names(self, word: str) -> list[str]:
+        return self.run("names", word).split()
+
+    def inside(self, image: str, *command: str, volumes: dict[str, str] | None = None) -> str:
+        """What a command prints in a container as the cluster runs it: any user, read-only root, no network."""
+        options: dict[str, Any] = {
+            "user": "1234567:0",
+            "read_only": True,
+            "tmpfs": {"/tmp": "mode=1777"},
+            "network_mode": "none",
+            "cap_drop": ["ALL"],
+            "security_opt": ["no-new-privileges"],
+            "volumes": {host: {"bind": to, "mode": "rw"} for host, to in (volumes or {}).items()},
+        }
+        return cast(bytes, self.client.containers.run(image, list(command), remove=True, **options)).decode()
+
+    def _into_docker(self, word: str) -> None:
+        folder = self.scratch / "archives"
+        archives = self.run("save", str(folder), word).split()
+        for archive in archives:
+            with Path(archive).open("rb") as data:
+                self.client.images.load(data)
+            Path(archive).unlink()
+
+
+@pytest.fixture(scope="session")
+def debian(docker_client: DockerClient) -> str:
+    """The base image, in the Docker engine; skips with the reason where it cannot be made."""
+    try:
+        archive = root_archive()
+    except NoDebianError as reason:
+        pytest.skip(f"no base image: {reason}")
+    from docker.errors import ImageNotFound
+
+    try:
+        docker_client.images.get(DEBIAN)
+    except ImageNotFound:
+        repository, tag = DEBIAN.split(":")
+        docker_client.api.import_image(str(archive), repository=repository, tag=tag)
+    return DEBIAN
+
+
+@pytest.fixture(
+    scope="session", params=[pytest.param(name, marks=pytest.mark.xdist_group(f"images-{name}")) for name in BUILDERS]
+)
+def shop(
+    request: pytest.FixtureRequest, docker_client: DockerClient, debian: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Shop]:
+    """Each builder that this machine has."""
+    if not shutil.which(request.param):
+        pytest.skip(f"the {request.param} command is not installed")
+    scratch = tmp_path_factory.mktemp(request.param)
+    wishes = {"BUILDER": request.param, "IMAGE_REGISTRY": f"images.test/{request.param}", "BASE": debian}
+    with ExitStack() as stack:
+        pushed = stack.enter_context(pushes.serve())
+        if request.param == "docker":
+            wishes["DOCKER_HOST"] = _address(docker_client)
+        else:
+            wishes |= stack.enter_context(_buildah(scratch, pushed.address))
+        yield Shop(request.param, wishes, scratch, docker_client, pushed)
+
+
+@pytest.fixture(scope="session")
+def steps_image(shop: Shop) -> str:
+    """The image of the steps, its packages from an index that asks for a password."""
+    python = shop.inside(DEBIAN, "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
+    try:
+        folder = index.wheels(LOCK, python)
+    except index.NoWheelsError as reason:
+        pytest.skip(str(reason))
+    with index.serve(folder) as packages:
+        name = shop.build("steps", BUILD_NETWORK="host", PIP_INDEX_URL=packages.url)
+    assert packages.fetched, "nothing was fetched from the index that was named"
+    return name
+
+
+def _address(client: DockerClient) -> str:
+    adapter = getattr(client.api, "_custom_adapter", None)
+    return f"unix://{adapter.socket_path}" if adapter else re.sub("^http", "tcp", client.api.base_url)
+
+
+@contextmanager
+def _buildah(scratch: Path, registry: str) -> Iterator[dict[str, str]]:
+    """What keeps buildah to ``scratch``, with the base image there."""
+    storage, registries = scratch / "storage.conf", scratch / "registries.conf"
+    storage.write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{scratch}/graph"\nrunroot = "{scratch}/run"\n')
+    registries.write_text(f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n')
+    wishes = {
+        "CONTAINERS_STORAGE_CONF": str(storage),
+        "CONTAINERS_REGISTRIES_CONF": str(registries),
+        "BUILDAH_ISOLATION": "chroot",
+    }
+    environment = os.environ | wishes
+
+    def buildah(*words: str) -> str:
+        done = subprocess.run(["buildah", *words], env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"buildah does not work here: `buildah {words[0]}`: {done.stderr.strip()[-200:]}")
+        return done.stdout.strip()
+
+    container = buildah("from", "scratch")
+    buildah("add", container, str(root_archive()), "/")
+    buildah("commit", "--quiet", "--rm", container, DEBIAN)
+    yield wishes
+    subprocess.run(["umount", str(scratch / "graph" / "overlay")], check=False, capture_output=True)
+    shutil.rmtree(scratch / "graph", ignore_errors=True)

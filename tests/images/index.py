@@ -1,0 +1,107 @@
+"""A package index of the wheels of a lock, behind a password: only who was told it can install."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from tests.debian import kept
+
+USER, PASSWORD = "reader", "hush-4711"
+
+
+class NoWheelsError(Exception):
+    """Why the packages could not be fetched."""
+
+
+def wheels(lock: Path, python: str) -> Path:
+    """A folder with a wheel of every package of ``lock`` for Linux and ``python`` (``3.11``), kept between test runs.
+
+    They come from the index that pip uses here. Raises NoWheelsError.
+    """
+    folder = kept(f"wheels-{python}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}")
+    with kept("wheels.lock").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        if not folder.exists():
+            _fetch(lock, python, folder)
+    return folder
+
+
+def _fetch(lock: Path, python: str, folder: Path) -> None:
+    platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in range(5, 37)]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--require-hashes", "--only-binary=:all:", f"--python-version={python}", *platforms]
+    with tempfile.TemporaryDirectory(prefix=".wheels-", dir=folder.parent) as scratch:
+        new = Path(scratch) / "new"
+        done = subprocess.run([*command, "-r", str(lock), "-d", str(new)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise NoWheelsError(f"pip cannot download the packages: {done.stderr.strip().splitlines()[-1]}")
+        new.rename(folder)
+
+
+@dataclass
+class Index:
+    """Where it is, password included, and the paths that were fetched."""
+
+    url: str = ""
+    fetched: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[Index]:
+    """The wheels of ``folder`` as a simple index (PEP 503) on a free port of 127.0.0.1."""
+    index = Index()
+    wanted = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            name = self.path.strip("/").split("/")[-1]
+            if self.headers.get("Authorization") != wanted:
+                return self._answer(401, b"", "text/plain")
+            if self.path.startswith("/files/"):
+                index.fetched.append(name)
+                return self._answer(200, (folder / name).read_bytes(), "application/zip")
+            files = [path.name for path in folder.iterdir() if _project(path.name) == name]
+            page = "".join(f'<a href="/files/{each}">{each}</a>\n' for each in files)
+            return self._answer(200 if files else 404, f"<!DOCTYPE html>{page}".encode(), "text/html")
+
+        def _answer(self, status: int, body: bytes, kind: str) -> None:
+            self.send_response(status)
+            if status == 401:
+                self.send_header("WWW-Authenticate", 'Basic realm="index"')
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        index.url = f"http://{USER}:{PASSWORD}@127.0.0.1:{server.server_port}/simple"
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield index
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _project(wheel: str) -> str:
+    """The normalised name of the project a wheel is of."""
+    return re.sub(r"[-_.]+", "-", wheel.partition("-")[0]).lower()

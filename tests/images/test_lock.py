@@ -1,0 +1,42 @@
+"""``images/steps.lock``: what the steps' extras need, in the versions that the tests run with, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from tests.paths import ROOT
+
+EXTRAS = ("report", "s3", "hub", "kubernetes")
+
+
+def pins(name: str) -> dict[str, set[str]]:
+    """The pinned versions by project; several where the lock tells interpreters apart."""
+    found: dict[str, set[str]] = {}
+    for project, version in re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / name).read_text(), re.MULTILINE):
+        found.setdefault(project, set()).add(version)
+    return found
+
+
+def test_the_steps_run_with_the_versions_that_the_tests_run_with() -> None:
+    everything, steps = pins("requirements.lock"), pins("images/steps.lock")
+    assert {name: versions for name, versions in steps.items() if everything.get(name) != versions} == {}
+
+
+def test_every_package_that_the_steps_ask_for_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *(each for name in EXTRAS for each in project["optional-dependencies"][name])]
+    names = {re.split(r"[^\w.-]", each)[0] for each in wanted}
+    assert names - pins("images/steps.lock").keys() == set()
+
+
+def test_what_only_the_command_line_needs_is_not_locked() -> None:
+    assert (
+        pins("images/steps.lock").keys() & {"typer", "rich", "docker", "hera", "hera-workflows", "pytest", "pip"}
+        == set()
+    )
+
+
+def test_every_package_has_a_hash() -> None:
+    entries = re.split(r"^(?=\S)", (ROOT / "images" / "steps.lock").read_text(), flags=re.MULTILINE)
+    assert [entry for entry in entries if "==" in entry and "--hash=sha256:" not in entry] == []

@@ -1,0 +1,144 @@
+"""The image of the steps: what is in it, what is not, and that it runs as any user on a read-only root."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from steps.datasets.mini.content import instance_ids
+from tests.images.conftest import DEBIAN, Shop
+from tests.images.index import PASSWORD
+from tests.paths import DATA, ROOT, needs_data
+
+pytestmark = [pytest.mark.images, pytest.mark.slow, pytest.mark.timeout(900)]
+
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+SIZE_MB = 400
+"""Measured: 360, of which pyarrow 115, the Kubernetes client 58, pandas 39, numpy 56."""
+START_S = 0.4
+"""CPU seconds of `--help`. Measured: 0.16 to 0.22 with everything compiled, 0.57 without."""
+
+
+def test_every_step_tells_how_it_is_called(shop: Shop, steps_image: str) -> None:
+    words = "for step in plan solve grade report; do python -m steps.$step --help || exit; done"
+    said = shop.inside(steps_image, "sh", "-c", words)
+    assert said.count("usage: python -m steps.") == 4
+
+
+def test_it_runs_as_a_numbered_user_that_is_not_root(shop: Shop, steps_image: str) -> None:
+    user = shop.client.images.get(steps_image).attrs["Config"]["User"]
+    assert user.split(":")[0].isdigit()
+    assert int(user.split(":")[0]) > 0
+
+
+def test_neither_what_runs_the_steps_nor_what_builds_software_is_in_it(shop: Shop, steps_image: str) -> None:
+    modules = ["hera", "workflows", "tests", "pip", "setuptools", "ensurepip", "typer", "rich", "docker"]
+    code = f"import importlib.util as u; print([m for m in {modules} if u.find_spec(m)])"
+    assert shop.inside(steps_image, "python", "-c", code).strip() == "[]"
+    programs = shop.inside(
+        steps_image, "sh", "-c", "for each in pip pip3 uv cc gcc make hera; do command -v $each; done; :"
+    )
+    assert programs == ""
+
+
+def test_of_the_checkout_only_the_steps_and_their_templates_are_in_it(shop: Shop, steps_image: str) -> None:
+    found = shop.inside(steps_image, "ls", "-A", "/opt/swe-argo").split()
+    assert found == ["steps", f"swe_argo-{VERSION}.dist-info", "templates"]
+
+
+def test_the_mini_repositories_in_it_are_as_they_were(shop: Shop, steps_image: str) -> None:
+    """Compiled files among them would be other repositories, and other digests."""
+    code = (
+        "from steps.datasets.mini import digest; import json, sys; print(json.dumps([digest(i) for i in sys.argv[1:]]))"
+    )
+    from steps.datasets.mini import digest
+
+    inside = json.loads(shop.inside(steps_image, "python", "-c", code, *instance_ids()))
+    assert inside == [digest(name) for name in instance_ids()]
+
+
+def test_the_indexs_password_is_nowhere_in_it(shop: Shop, steps_image: str) -> None:
+    image = shop.client.images.get(steps_image)
+    assert PASSWORD not in json.dumps([image.attrs, image.history()])
+    search = f"grep -rlF {PASSWORD} /opt /etc /root /usr/local /var/lib /home || :"
+    assert shop.client.containers.run(steps_image, ["sh", "-c", search], user="0", remove=True) == b""
+
+
+def test_its_labels_say_what_it_was_made_from(shop: Shop, steps_image: str) -> None:
+    labels = shop.client.images.get(steps_image).labels
+    assert labels["org.opencontainers.image.version"] == VERSION
+    assert labels["org.opencontainers.image.revision"]
+
+
+def test_plan_and_report_work_in_it(shop: Shop, steps_image: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    sandbox = {"backend": "local", "allow_host": True}
+    spec = {"run_id": "inside", "store": "/data/store", "dataset": "mini", "sandbox": sandbox}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    volumes = {str(tmp_path): "/data"}
+    shop.inside(steps_image, "python", "-m", "steps.plan", "--spec", "/data/spec.json", volumes=volumes)
+    shop.inside(
+        steps_image, "python", "-m", "steps.report", "--store", "/data/store", "--run", "inside", volumes=volumes
+    )
+    run = tmp_path / "store" / "runs" / "inside"
+    assert json.loads((run / "run.json").read_text())["versions"]["swe-argo"] == VERSION
+    assert len(json.loads((run / "plan.json").read_text())["units"]) == len(instance_ids())
+    assert (run / "report" / "report.html").stat().st_size > 10_000
+    assert (run / "report" / "units.parquet").stat().st_size > 0
+
+
+@needs_data
+def test_it_gives_a_saved_log_the_official_verdict(shop: Shop, steps_image: str, tmp_path: Path) -> None:
+    import tarfile
+
+    with tarfile.open(DATA / "swebench" / "harness_logs.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    code = """
+import json
+import tomllib
+from pathlib import Path
+from steps.datasets.load import load
+from steps.grading.saved import corpus
+rows = {row["instance_id"]: row for row in load("/rows/verified_test.parquet", "test").rows}
+print(json.dumps(dict(corpus(rows, Path("/logs")))))
+"""
+    volumes = {str(tmp_path / "verified"): "/logs", str(DATA / "swebench"): "/rows"}
+    reports = json.loads(shop.inside(steps_image, "python", "-c", code, volumes=volumes))
+    assert len(reports) == 87
+    for name, report in reports.items():
+        assert report[name] == json.loads((tmp_path / "verified" / name / "expected_5.0.2.json").read_text())
+
+
+def test_what_the_extras_bring_can_be_loaded(shop: Shop, steps_image: str) -> None:
+    """Files were taken out of these packages."""
+    code = """
+import boto3, datasets, jinja2, pandas, pyarrow.parquet, kubernetes.client, kubernetes.config, kubernetes.stream
+kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(kubernetes.client.Configuration()))
+[boto3.client(name, region_name="eu-central-1") for name in ("s3", "sts", "sso", "sso-oidc")]
+datasets.Dataset.from_dict({"a": [1]}).to_parquet("/tmp/a.parquet")
+print(datasets.load_dataset("parquet", data_files="/tmp/a.parquet", split="train")[0])
+"""
+    assert shop.inside(steps_image, "python", "-W", "ignore", "-c", code).strip().endswith("{'a': 1}")
+
+
+def test_a_step_starts_at_once(shop: Shop, steps_image: str) -> None:
+    code = """
+import resource, subprocess, sys
+spent = []
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "steps.grade", "--help"], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+print(min(spent))
+"""
+    assert float(shop.inside(steps_image, "python", "-c", code)) < START_S
+
+
+def test_it_is_small(shop: Shop, steps_image: str) -> None:
+    images = shop.client.images
+    added_mb = (images.get(steps_image).attrs["Size"] - images.get(DEBIAN).attrs["Size"]) / 1e6
+    assert added_mb < SIZE_MB

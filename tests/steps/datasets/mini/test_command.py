@@ -1,0 +1,44 @@
+"""``python -m steps.datasets.mini``: what the script that builds the images is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.images import swebench_image
+from steps.datasets.mini import digest
+from steps.datasets.mini.__main__ import main
+from steps.datasets.mini.content import instance_ids
+from tests.steps.datasets.mini.running import git
+
+ONE = "mini__slugkit-1"
+
+
+def test_it_names_every_instance_with_its_image_and_digest(capsys: pytest.CaptureFixture[str]) -> None:
+    main([])
+    wanted = [[name, swebench_image(name), digest(name)] for name in instance_ids()]
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == wanted
+
+
+def test_it_writes_the_repository_of_the_named_instance_for_any_reader(tmp_path: Path) -> None:
+    main(["--contexts", str(tmp_path), ONE])
+    assert [path.name for path in tmp_path.iterdir()] == [ONE]
+    testbed = tmp_path / ONE / "testbed"
+    assert git(testbed, "status", "--porcelain") == ""
+    assert {f"{path.stat().st_mode & 0o044:o}" for path in testbed.rglob("*")} == {"44"}
+
+
+def test_an_unknown_instance_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["mini__nope-1"])
+    assert end.value.code == 64
+    assert "mini has no instance 'mini__nope-1'" in capsys.readouterr().err
+
+
+def test_a_folder_that_holds_one_already_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--contexts", str(tmp_path), ONE])
+    with pytest.raises(SystemExit) as end:
+        main(["--contexts", str(tmp_path), ONE])
+    assert end.value.code == 64
+    assert "name an empty folder" in capsys.readouterr().err
