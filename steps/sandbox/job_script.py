@@ -1,10 +1,13 @@
 """The shell side of a detached job: what starts it and what looks at it, both safe to run any number of times.
 
-One folder per job: ``cmd`` (the command), ``lock/`` (who makes it runs the job, so it runs once), ``pid`` (of the
-session's leader), ``out`` and ``err``, ``own`` (the command's exit code; absent when it was ended from outside), and
-``rc``, written last. The streams are FIFOs that ``cat`` copies to files: a command that opens /dev/stderr for writing
-would truncate a file, and a child left behind goes on writing without holding the job. Where the command's output ends
-is told by a mark that the leader writes behind it.
+A job is a few files of one stem: ``.lock`` (its leader's pid; who makes it runs the job, so it runs once), ``.out`` and
+``.err``, ``.rc``, written last, and ``.cmd``, the command, if it is long. A line counts only with its newline: what is
+half written is not there yet. The streams are FIFOs that ``cat`` copies to files: a command that opens /dev/stderr for
+writing would truncate a file, and a child left behind goes on writing without holding the job. Where the command's
+output ends is told by a mark that the leader writes behind it. ``.bell`` is a FIFO that the leader rings after its end,
+once for each of a few who may wait; who opens it before looking for ``.rc`` misses neither.
+
+A process started here costs every command a millisecond, so there are as few as can be.
 """
 
 from __future__ import annotations
@@ -14,96 +17,140 @@ import shlex
 
 KILL_AFTER_S = 2
 """Between the polite signal at a timeout and the one that cannot be refused."""
-INLINE_BYTES = 48 << 10
-"""A longer command is sent as a file: Linux takes 128 KiB in one argument, base64 and quoting included."""
+INLINE_BYTES = 16 << 10
+"""A longer command is sent as a file: Linux takes 128 KiB in one argument, quoting included."""
 ARGUMENT_BYTES = 96 << 10
 """A longer command is run as a file, not by ``bash -c``."""
+TURN_S = 1.0
+"""How often who waits looks whether the leader lives: one that was killed rings no bell."""
 
 
 def start_script(
-    folder: str, command: bytes, *, timeout_s: float, cwd: str, env: dict[str, str], merge: bool, forget: list[str]
+    stem: str, command: bytes, *, timeout_s: float, cwd: str, env: dict[str, str], merge: bool, forget: list[str]
 ) -> str:
     """The script that launches the job. The job itself takes the lock: a start that died half-way is repeated.
 
-    A command longer than INLINE_BYTES must be in ``<folder>/cmd`` already. ``forget``: folders of jobs whose results
-    are known.
+    A command longer than INLINE_BYTES must be in ``<stem>.cmd`` already. ``forget``: stems of jobs whose results are
+    known: removed when this one has ended, but for their locks, which a start of theirs still on its way must find.
     """
-    put = ""
+    put, take, word = "", "", '-c "$c"'
     if len(command) <= INLINE_BYTES:
-        text = base64.b64encode(command).decode()
-        put = f"[ -e $d/cmd ] || {{ printf %s '{text}' | base64 -d > $d/cmd.$$ && mv $d/cmd.$$ $d/cmd; }}\n"
-    run = '/bin/bash -c "$__cmd"' if len(command) <= ARGUMENT_BYTES else f"/bin/bash {folder}/cmd"
-    exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in env.items())
-    inner = _INNER.format(d=folder, run=run, exports=exports, cwd=shlex.quote(cwd), err="out" if merge else "err")
-    supervise = _SUPERVISE.format(
-        d=folder,
-        inner=shlex.quote(inner),
+        put, take = f"__cmd={_quoted(command)} ", "c=$__cmd; unset __cmd; "
+    elif len(command) <= ARGUMENT_BYTES:
+        take = f"c=$(cat {stem}.cmd); "
+    else:
+        word = f"{stem}.cmd"
+    exports = f"env {' '.join(shlex.quote(f'{name}={value}') for name, value in env.items())} " if env else ""
+    lead = _LEAD.format(
+        d=stem,
+        run=shlex.quote(f"{take}exec {exports}/bin/bash {word}"),
+        cwd=shlex.quote(cwd),
+        err="8" if merge else "9",
+        fifo="fout" if merge else "ferr",
         t=f"{max(timeout_s, 0.01):.3f}",  # zero would mean no timeout at all
+        hundredths=int(timeout_s * 100),
         kill=KILL_AFTER_S,
-        streams="out" if merge else "out err",
-        mark=mark(folder).decode(),
+        forget=f"rm -f {' '.join(f'{each}.[!l]*' for each in forget)}" if forget else "",
+        copy="" if merge else _COPY_ERR,
+        mark=mark(stem).decode(),
+        mark_err="" if merge else f"printf %s '{mark(stem).decode()}' >&9\n",
     )
-    old = f"rm -rf {' '.join(forget)}\n" if forget else ""
-    return f"{old}d={folder}; mkdir -p $d\n{put}setsid sh -c {shlex.quote(supervise)} >/dev/null 2>&1 </dev/null &\n"
+    fifos = "$d.bell $d.fout" if merge else "$d.bell $d.fout $d.ferr"
+    return (
+        f"d={stem}; {{ mkfifo {fifos} || {{ mkdir -p {stem.rpartition('/')[0]}; mkfifo {fifos}; }}; }} 2>/dev/null\n"
+        f": >>$d.out; : >>$d.err\n{put}setsid sh -c {shlex.quote(lead)} >/dev/null 2>&1 </dev/null &\n"
+    )
 
 
-def poll_script(folder: str, offsets: tuple[int, int], *, wait_s: float, chunk_bytes: int) -> str:
-    """The script that waits up to ``wait_s`` for the end, then prints a header line and what is new of each stream."""
-    quick = min(_QUICK_STEPS, int(wait_s / 0.02))
-    steps = quick + int(max(0.0, wait_s - quick * 0.02) / 0.1)
-    return _POLL.format(d=folder, steps=steps, quick=quick, chunk=chunk_bytes, out=offsets[0], err=offsets[1])
+def poll_script(stem: str, offsets: tuple[int | None, int | None], *, wait_s: float, chunk_bytes: int) -> str:
+    """The script that waits up to ``wait_s`` for the end, then prints a header and what is new of each stream.
+
+    Of a stream it prints what is there from its offset on, nothing where that is None, and of all that is wanted at
+    most ``chunk_bytes``; ``frames`` says what stands before, between and behind the two.
+    """
+    turns = max(1, round(wait_s / TURN_S)) if wait_s > 0 else 0
+    look = _LOOK.format(d=stem, turns=turns, turn=f"{min(wait_s, TURN_S):.3f}")
+    most = chunk_bytes // (2 - offsets.count(None) or 1)
+    if offsets == (0, 0):
+        return f"{look}head -c {most} $d.out $d.err\n{_END}"
+    parts = [
+        f"tail -c +{at + 1} $d.{name} | head -c {most}\n" if at is not None else ""
+        for name, at in zip(("out", "err"), offsets, strict=True)
+    ]
+    return f'{look}echo "==> $d.out <=="\n{parts[0]}echo; echo "==> $d.err <=="\n{parts[1]}{_END}'
 
 
-def mark(folder: str) -> bytes:
-    """What ends a stream of the job; its folder's name is not to be guessed."""
-    return f"<end {folder.rpartition('/')[2]}>".encode()
+def frames(stem: str) -> tuple[bytes, bytes, bytes]:
+    """What stands before the first stream, between the two and behind the second: as ``head`` does it for two files."""
+    return f"==> {stem}.out <==\n".encode(), f"\n==> {stem}.err <==\n".encode(), f"\n==> {stem} <==\n".encode()
 
 
-# The command replaces a subshell: dash would report its signal into the redirected stderr of a command of its own. The
-# signal of timeout reaches this shell too: it lets the command end in its own way, and leaves no exit code.
-_INNER = """trap late=1 TERM
-(cd {cwd} || {{ echo "no such working directory: "{cwd} >{d}/f{err}; exit 126; }}
-__cmd=$(cat {d}/cmd); {exports}exec {run} >{d}/fout 2>{d}/f{err} </dev/null)
-rc=$?; [ -n "$late" ] || echo $rc >{d}/own"""
+def mark(stem: str) -> bytes:
+    """What ends a stream of the job; its stem is not to be guessed."""
+    return f"<end {stem.rpartition('/')[2]}>".encode()
 
-# The leader holds both ends of the FIFOs, so nobody waits in open() and nobody gets SIGPIPE. timeout leads a process
-# group of its own; after a timeout what is left of the whole session is ended too, the copying apart.
-_SUPERVISE = """d={d}
-mkdir $d/lock || exit 0
-echo $$ >$d/pid.tmp; mv $d/pid.tmp $d/pid
-keep=" $$ "
-for s in {streams}; do mkfifo $d/f$s; done
-exec 8<>$d/fout
-cat <$d/fout >$d/out 8<&- & keep="$keep$! "
-[ ! -p $d/ferr ] || {{ exec 9<>$d/ferr; cat <$d/ferr >$d/err 8<&- 9<&- & keep="$keep$! "; }}
-timeout -k {kill} {t} sh -c {inner} 8<&- 9<&-
-rc=$?; own=no
-if [ -s $d/own ]; then read -r rc <$d/own; own=yes
-elif [ $rc = 124 ] || [ $rc = 137 ]; then for p in /proc/[0-9]*; do
+
+def _quoted(command: bytes) -> str:
+    """The command as one word of shell, in pieces of three letters.
+
+    The script that holds it may be on a command line: ``pkill -f word`` must not find the word there.
+    """
+    try:
+        text = command.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:  # what no argument may hold, bash drops
+        return f'"$(printf %s {base64.b64encode(command).decode()} | base64 -d)"'
+    pieces = (text[at : at + 3].replace("'", "'\"'\"'") for at in range(0, len(text), 3))
+    return "".join(f"'{piece}'" for piece in pieces)
+
+
+# The leader holds both ends of the FIFOs, so nobody waits in open() and nobody gets SIGPIPE. The command opens them
+# anew, and has its text from the environment: one that kills whatever has some word on its command line must find
+# neither its leader nor timeout. That one leads a process group of its own; after a timeout what is left of the whole
+# session is ended too, the copying apart. Its 124, or 137 after the signal that cannot be refused, may be the command's
+# own: the machine's clock tells.
+_LEAD = """d={d}; set -C
+command echo $$ >$d.lock || exit 0
+set +C
+now() {{ read -r up rest </proc/uptime; now=$((${{up%.*}}*100+1${{up#*.}}-100)); }}
+exec 7<>$d.bell 8<>$d.fout
+cat <$d.fout >$d.out 7<&- 8<&- & keep=" $$ $! "
+{copy}now; began=$now
+(cd {cwd} || {{ echo "no such working directory: "{cwd} >&{err}; exit 126; }}
+exec timeout -k {kill} {t} sh -c {run} >$d.fout 2>$d.{fifo} </dev/null 7<&- 8<&- 9<&-)
+rc=$?; late=no; now
+case $rc in 124|137|143) [ $((now-began)) -lt {hundredths} ] || late=yes; esac
+[ $late = no ] || for p in /proc/[0-9]*; do
 read -r s <$p/stat || continue
 set -- ${{s##*) }}
 [ "$4" != $$ ] || case "$keep" in *" ${{p#/proc/}} "*) ;; *) kill -9 ${{p#/proc/}};; esac
-done; fi
-for s in {streams}; do printf %s '{mark}' >$d/f$s; done
-echo $rc $own >$d/rc.tmp; mv $d/rc.tmp $d/rc"""
+done
+printf %s '{mark}' >&8
+{mark_err}echo $rc $late >$d.rc
+echo .... >&7
+{forget}"""
 
-_QUICK_STEPS = 25
+_COPY_ERR = """exec 9<>$d.ferr; cat <$d.ferr >$d.err 7<&- 8<&- 9<&- & keep="$keep$! "
+"""
 
 # The order matters: life before rc, so that a dead leader without rc is known to have left none.
-_POLL = """d={d}; n=0
-while [ ! -e $d/rc ] && [ $n -lt {steps} ]; do
-if [ $n -lt {quick} ]; then sleep 0.02; else sleep 0.1; fi
-[ -s $d/pid ] && read -r pid <$d/pid && ! kill -0 $pid && break
-n=$((n+1)); done 2>/dev/null
-claimed=0; pid=-; alive=0; rc=-; own=-; oom=0
-[ -d $d/lock ] && claimed=1
-[ -s $d/pid ] && read -r pid <$d/pid && kill -0 $pid 2>/dev/null && alive=1
-[ -s $d/rc ] && read -r rc own <$d/rc
-size() {{ if [ -e $1 ]; then echo $(($(wc -c <$1))); else echo 0; fi; }}
-so=$(size $d/out); se=$(size $d/err)
+_LOOK = """d={d}; n=0
+lives() {{ read -r s </proc/$1/stat || return; case "${{s##*) }}" in [ZX]*) return 1; esac; }}
+{{ exec 6<>$d.bell; while [ $n -lt {turns} ]; do n=$((n+1))
+read -r rc late <$d.rc && break
+read -r pid <$d.lock && ! lives $pid && break
+timeout {turn} head -c 1 <&6 >&2
+done
+claimed=0; alive=0; oom=0
+[ -e $d.lock ] && claimed=1
+read -r pid <$d.lock || pid=
+[ -n "$pid" ] && lives $pid && alive=1
+read -r rc late <$d.rc || rc= late=
 for f in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
-[ -r $f ] && while read -r k v; do [ "$k" = oom_kill ] && oom=$v; done <$f; done
-echo job $claimed $pid $alive $rc $own $so $se $oom
-part() {{ [ $2 -le $3 ] || tail -c +$(($3+1)) $1 | head -c $(($2-$3 < {chunk} ? $2-$3 : {chunk})); }}
-part $d/out $so {out}; part $d/err $se {err}; exit 0
+while read -r k v; do [ "$k" = oom_kill ] && oom=$v; done <$f; done; }} 2>/dev/null
+echo job $claimed ${{pid:--}} $alive ${{rc:--}} ${{late:--}} $oom
+"""
+
+_END = """echo; echo "==> $d <=="; exit 0
 """

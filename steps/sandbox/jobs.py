@@ -1,7 +1,7 @@
 """A command as a detached job over short execs: a dropped connection neither ends it, nor repeats it, nor loses output.
 
 The sandbox needs Linux's /proc and sh, bash, base64, timeout, setsid, sleep, tail, head, wc, cat,
-mkfifo, mkdir, mv, rm.
+mkfifo, mkdir, mv, rm, env.
 """
 
 from __future__ import annotations
@@ -13,11 +13,17 @@ from typing import Protocol
 
 from steps.contracts.data import FailureClass
 from steps.errors import InfraError
-from steps.sandbox.job_script import INLINE_BYTES, mark, poll_script, start_script
+from steps.sandbox.job_script import INLINE_BYTES, frames, mark, poll_script, start_script
 from steps.sandbox.transfer import write_file
 
 _FLUSH_S = 3.0
 """How long an ended job's output may take to reach its file before whoever copied it is taken for dead."""
+
+_LEAST_BYTES = 64 << 10
+"""An answer of that many bytes gets through any transport."""
+
+_FAST_BYTES_S = 10e6
+"""A transport as fast as that brings more in one go than is asked of others."""
 
 
 class ShortExec(Protocol):
@@ -63,11 +69,16 @@ class JobResult:
 
 @dataclass(frozen=True)
 class Tempo:
-    """How a job is watched: seconds a start and a poll wait inside the sandbox, bytes of a stream one exec brings."""
+    """How a job is watched: seconds a start and a poll wait inside the sandbox, bytes of output one exec brings.
+
+    An answer that does not arrive whole is asked for again, half as large; one that comes fast is followed by one twice
+    as large, up to ``most_bytes``.
+    """
 
     start_wait_s: float = 2.0
     poll_wait_s: float = 20.0
     chunk_bytes: int = 1 << 20
+    most_bytes: int = 16 << 20
     attempts: int = 6
 
 
@@ -88,6 +99,11 @@ class _Stream:
             del self.data[at:]
         self.complete = at >= 0 or len(self.data) >= self.limit + len(self.end)
 
+    @property
+    def at(self) -> int | None:
+        """From which byte on it is wanted."""
+        return None if self.complete else len(self.data)
+
     def cut(self) -> tuple[bytes, bool]:
         return bytes(self.data[: self.limit]), len(self.data) > self.limit
 
@@ -100,7 +116,7 @@ class _Seen:
     pid: bool
     alive: bool
     rc: int | None
-    own: bool
+    late: bool
     oom_kills: int
     pieces: tuple[bytes, bytes]
 
@@ -124,22 +140,27 @@ class Jobs:
         Raises InfraError (EXEC) when the sandbox does not run jobs, and whatever the transport raises.
         """
         began = time.monotonic()
-        folder = f"{self._root}/{uuid.uuid4().hex}"
-        start = self._start(folder, job)
-        end = mark(folder)
+        stem = f"{self._root}/{uuid.uuid4().hex}"
+        start = self._start(stem, job)
+        end = mark(stem)
         streams = (_Stream(job.max_output_bytes, end), _Stream(job.max_output_bytes, end))
         streams[1].complete = job.merge
         script, wait_s, faults, ended_at = start, self._tempo.start_wait_s, 0, 0.0
+        chunk = self._tempo.chunk_bytes
         while True:
-            seen, said = self._look(folder, streams, script, wait_s)
+            asked = time.monotonic()
+            seen, said = self._look(stem, streams, script, wait_s, chunk)
             if seen is None or not seen.pid:
                 faults += 1
+                chunk = min(chunk, max(chunk // 2, _LEAST_BYTES))
                 if faults > self._tempo.attempts:
                     raise InfraError(FailureClass.EXEC, "the sandbox does not run commands", detail=said)
                 time.sleep(min(0.05 * 2**faults, 1.0))
                 script = "" if seen and seen.claimed else start
                 continue
             script, wait_s, faults = "", self._tempo.poll_wait_s, 0
+            if sum(map(len, seen.pieces)) > max(chunk // 2, (time.monotonic() - asked) * _FAST_BYTES_S):
+                chunk = max(chunk, min(2 * chunk, self._tempo.most_bytes))
             for stream, piece in zip(streams, seen.pieces, strict=True):
                 if not stream.complete:
                     stream.take(piece)
@@ -155,59 +176,55 @@ class Jobs:
                     break
             elif time.monotonic() - began > job.timeout_s + self._tempo.poll_wait_s + 60:
                 raise InfraError(FailureClass.EXEC, f"a command did not end at its timeout of {job.timeout_s:g} s")
-        self._known.append(folder)
-        return _result(seen, streams, time.monotonic() - began, job.timeout_s)
+        self._known.append(stem)
+        return _result(seen, streams, time.monotonic() - began)
 
-    def _start(self, folder: str, job: Job) -> str:
+    def _start(self, stem: str, job: Job) -> str:
         command = job.command.encode(errors="surrogateescape")
         if len(command) > INLINE_BYTES:
-            write_file(self._exec, f"{folder}/cmd", command)
+            write_file(self._exec, f"{stem}.cmd", command)
         forget, self._known = self._known, []
         return start_script(
-            folder, command, timeout_s=job.timeout_s, cwd=job.cwd, env=job.env, merge=job.merge, forget=forget
+            stem, command, timeout_s=job.timeout_s, cwd=job.cwd, env=job.env, merge=job.merge, forget=forget
         )
 
     def _look(
-        self, folder: str, streams: tuple[_Stream, _Stream], script: str, wait_s: float
+        self, stem: str, streams: tuple[_Stream, _Stream], script: str, wait_s: float, chunk: int
     ) -> tuple[_Seen | None, str]:
-        have = (len(streams[0].data), len(streams[1].data))
-        chunk = self._tempo.chunk_bytes
-        poll = poll_script(folder, have, wait_s=wait_s, chunk_bytes=chunk)
+        poll = poll_script(stem, (streams[0].at, streams[1].at), wait_s=wait_s, chunk_bytes=chunk)
         code, answer = self._exec(script + poll, wait_s=wait_s)
-        return _parse(code, answer, have, chunk), f"exit code {code}, answer {answer[:300]!r}"
+        return _parse(code, answer, stem), f"exit code {code}, answer {answer[:300]!r}"
 
 
-def _parse(code: int, answer: bytes, have: tuple[int, int], chunk: int) -> _Seen | None:
+def _parse(code: int, answer: bytes, stem: str) -> _Seen | None:
     """The answer of a poll; None when it did not arrive whole."""
-    head, newline, body = answer.partition(b"\n")
+    head, _, body = answer.partition(b"\n")
     words = head.decode("ascii", "replace").split()
-    if code != 0 or not newline or len(words) != 9 or words[0] != "job":
+    before, between, behind = frames(stem)
+    if code != 0 or len(words) != 7 or words[0] != "job" or not body.startswith(before) or not body.endswith(behind):
         return None
-    _, claimed, pid, alive, rc, own, size_out, size_err, oom = words
-    n_out = min(max(0, int(size_out) - have[0]), chunk)
-    n_err = min(max(0, int(size_err) - have[1]), chunk)
-    if len(body) != n_out + n_err:
+    out, there, err = body[len(before) : -len(behind)].partition(between)
+    if not there:
         return None
+    _, claimed, pid, alive, rc, late, oom = words
     return _Seen(
         claimed=claimed == "1",
         pid=pid != "-",
         alive=alive == "1",
         rc=None if rc == "-" else int(rc),
-        own=own == "yes",
+        late=late == "yes",
         oom_kills=int(oom),
-        pieces=(body[:n_out], body[n_out:]),
+        pieces=(out, err),
     )
 
 
-def _result(seen: _Seen, streams: tuple[_Stream, _Stream], seconds: float, timeout_s: float) -> JobResult:
-    # 124, or 137 after the signal that cannot be refused, is a timeout only if the command left no code of its own.
-    timed_out = seen.rc in {124, 137} and not seen.own and seconds >= timeout_s
+def _result(seen: _Seen, streams: tuple[_Stream, _Stream], seconds: float) -> JobResult:
     (out, out_cut), (err, err_cut) = streams[0].cut(), streams[1].cut()
     return JobResult(
-        exit_code=None if timed_out else seen.rc,
+        exit_code=None if seen.late else seen.rc,
         stdout=out,
         stderr=err,
-        timed_out=timed_out,
+        timed_out=seen.late,
         truncated=out_cut or err_cut,
         seconds=seconds,
         oom_kills=seen.oom_kills,

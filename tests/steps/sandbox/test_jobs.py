@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import secrets
+import shutil
 import subprocess
 import sys
 import time
@@ -107,15 +109,70 @@ def test_the_environment_of_a_command_does_not_disturb_its_start(jobs: Jobs) -> 
 
 
 def test_a_job_whose_supervisor_is_killed_is_said_to_be_lost(jobs: Jobs, tmp_path: Path) -> None:
-    result = go(jobs, f"echo partial; sleep 0.3; kill -9 $(cat {tmp_path}/jobs/*/pid); sleep 5")
+    result = go(jobs, f"echo partial; sleep 0.3; kill -9 $(cat {tmp_path}/jobs/*.lock); sleep 5")
     assert (result.lost, result.exit_code, result.stdout) == (True, None, b"partial\n")
     assert result.seconds < 4
 
 
-def test_the_folders_of_finished_jobs_do_not_pile_up(jobs: Jobs, tmp_path: Path) -> None:
+def test_what_finished_jobs_wrote_does_not_pile_up(jobs: Jobs, tmp_path: Path) -> None:
     for _ in range(4):
         go(jobs, "true")
-    assert len(list((tmp_path / "jobs").iterdir())) == 1
+    held = [path.suffix for path in (tmp_path / "jobs").iterdir()]
+    assert held.count(".lock") == 4  # a start that arrives late must still find it
+    assert held.count(".out") <= 2
+
+
+def test_a_start_that_arrives_when_all_is_over_does_not_run_the_command_again(jobs: Jobs, tmp_path: Path) -> None:
+    scripts: list[str] = []
+
+    def recording(script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
+        scripts.append(script)
+        return shell(script, stdin)
+
+    jobs = Jobs(recording, root=str(tmp_path / "jobs"))
+    for word in ("first", "second", "third"):
+        go(jobs, f"echo {word} >>{tmp_path}/ran")
+    shell(scripts[0])
+    time.sleep(0.3)
+    assert (tmp_path / "ran").read_text() == "first\nsecond\nthird\n"
+
+
+def test_a_command_that_kills_by_a_word_of_its_own_does_not_end_its_supervisor(jobs: Jobs) -> None:
+    if not shutil.which("pkill"):
+        pytest.skip("no pkill")
+    result = go(jobs, f"pkill -f {secrets.token_hex(8)}")
+    assert (result.exit_code, result.lost) == (1, False)
+
+
+def test_a_command_need_not_be_text(jobs: Jobs) -> None:
+    command = b"printf '\xff\xc3(' | wc -c".decode(errors="surrogateescape")
+    assert go(jobs, command).stdout == b"3\n"
+
+
+def test_answers_that_a_slow_way_cuts_are_asked_for_in_smaller_pieces(tmp_path: Path) -> None:
+    cut = []
+
+    def cutting(script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
+        code, out = shell(script, stdin)
+        cut.extend([len(out)] if len(out) > 300_000 else [])
+        return code, out[:300_000]
+
+    jobs = Jobs(cutting, root=str(tmp_path / "jobs"), tempo=Tempo(chunk_bytes=4 << 20, most_bytes=4 << 20))
+    result = go(jobs, "head -c 1000000 /dev/zero; head -c 500000 /dev/zero >&2")
+    assert (len(result.stdout), len(result.stderr), result.exit_code) == (1_000_000, 500_000, 0)
+    assert cut
+
+
+def test_a_fast_way_is_asked_for_more_at_a_time(tmp_path: Path) -> None:
+    answers = []
+
+    def counting(script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
+        answers.append(shell(script, stdin))
+        return answers[-1]
+
+    jobs = Jobs(counting, root=str(tmp_path / "jobs"), tempo=Tempo(chunk_bytes=1 << 20))
+    assert len(go(jobs, "head -c 30000000 /dev/zero").stdout) == 30_000_000
+    assert len(answers) < 12
 
 
 def test_a_machine_without_a_writable_folder_is_an_infra_error() -> None:
