@@ -187,7 +187,7 @@ def _code_version() -> str:
     """The commit of this project where it runs from a checkout, marked when there are changes on top."""
     root = Path(__file__).parents[1]
     if not (root / ".git").exists():
-        return "released"
+        return settings().revision or "released"
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     return answer.stdout.strip() or "unknown"

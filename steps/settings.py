@@ -24,6 +24,8 @@ class Settings(BaseSettings):
     """Hub that dataset ids are loaded from."""
     mini_base_image: str = Field("python:3.11-slim", validation_alias="SWE_ARGO_MINI_BASE")
     """Base of the mini images for backend docker: python3 with pytest, git and patch, or with apt and pip."""
+    revision: str | None = Field(None, validation_alias="SWE_ARGO_REVISION")
+    """Commit of this project that an image was built from, where there is no checkout."""
     pod_name: str | None = Field(None, validation_alias="POD_NAME")
     """This pod, where a step runs in one (downward API): it owns the sandboxes that the step makes."""
     pod_uid: str | None = Field(None, validation_alias="POD_UID")

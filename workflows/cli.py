@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from steps.contracts.run import RunSpec
+from steps.contracts.run import RunSpec, SandboxSpec
 from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INCOMPLETE, EXIT_OK, ConfigError, StepError
 from steps.settings import settings
 from steps.store import open_store
@@ -154,11 +154,13 @@ def doctor() -> None:
 @app.command()
 def clean(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them; without it they are only listed.")] = False,
+    namespace: Annotated[str | None, typer.Option(help="Namespace to look in, beside this machine.")] = None,
+    kube_context: Annotated[str | None, typer.Option(help="Context of the kubeconfig to look in.")] = None,
 ) -> None:
     """Find sandboxes that nobody owns any more, and remove them."""
     from workflows import strays
 
-    strays.clean(yes, console)
+    strays.clean(yes, console, SandboxSpec(namespace=namespace, kube_context=kube_context))
 
 
 def main() -> None:

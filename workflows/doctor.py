@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steps.contracts.run import RunSpec
+from steps.contracts.run import RunSpec, SandboxSpec
+from steps.errors import ConfigError
 from steps.settings import settings
-from workflows.local import default_workers
+from workflows.machines import default_workers
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ def _checks() -> Iterator[Check]:
     yield Check("git", bool(git), git or "not found", "" if git else "install git: every repository is a checkout")
     yield _local()
     yield _docker()
+    yield _kubernetes()
     yield _disk()
     for extra, module, use in (
         ("hub", "datasets", "datasets by hub id"),
@@ -93,6 +95,26 @@ def _docker() -> Check:
     found = f"{probe.version}, {probe.architecture}, {probe.storage_driver} at {probe.root}{free}"
     mend = "official images are linux/amd64 and run by emulation here: slowly" if probe.emulated else ""
     return Check("backend docker", True, found, mend)
+
+
+def _kubernetes() -> Check:
+    if find_spec("kubernetes") is None:
+        return Check("backend kubernetes", None, "the client is not installed", "pip install 'swe-argo[kubernetes]'")
+    from steps.sandbox.kubernetes import kubeconfig
+    from steps.sandbox.kubernetes.probe import probe
+
+    try:
+        cluster = kubeconfig.find(SandboxSpec())
+    except ConfigError as error:
+        return Check("backend kubernetes", None, error.reason.removeprefix("sandbox.backend: "))
+    found = probe(cluster)
+    where = f"namespace {cluster.namespace} of {cluster.name}"
+    if not found.answers:
+        return Check("backend kubernetes", False, f"{where} does not answer: {found.why_not}")
+    mend = (
+        "" if found.confined else "no chart there, so sandboxes are not confined: helm install swe-argo charts/swe-argo"
+    )
+    return Check("backend kubernetes", True, f"{found.version}, {where}", mend)
 
 
 def _disk() -> Check:

@@ -9,9 +9,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +20,9 @@ from steps.contracts.run import RunSpec
 from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_OK, EXIT_RESOURCE, ConfigError
 from steps.settings import settings
 from steps.store import Store, open_store
+from workflows.machines import Machines, default_workers, machines
 from workflows.process import Processes
-from workflows.resources import MAX_RESOURCE_FACTOR, OUTAGE_POLL_S, OUTAGE_S, deadline_s, retry
-from workflows.strays import sweep
+from workflows.resources import MAX_RESOURCE_FACTOR, deadline_s, retry
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,15 @@ class Event:
 
 Watch = Callable[[Event], None]
 
-_MACHINE_LOST = (FailureClass.SANDBOX_CREATE, FailureClass.SANDBOX_LOST, FailureClass.STEP_KILLED)
+_MACHINE_LOST = (
+    FailureClass.SANDBOX_CREATE,
+    FailureClass.SANDBOX_LOST,
+    FailureClass.EXEC,
+    FailureClass.NODE_LOST,
+    FailureClass.STEP_KILLED,
+    FailureClass.STEP_TIMEOUT,
+)
+"""After these a machine may be left, or no machine may be had for a while."""
 
 
 class StepFailedError(Exception):
@@ -50,11 +57,6 @@ class StepFailedError(Exception):
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
-
-
-def default_workers() -> int:
-    """Three quarters of the cores, at most 24: what the SWE-bench documentation advises."""
-    return max(1, min(int(0.75 * (os.cpu_count() or 1)), 24))
 
 
 def make_plan(spec: RunSpec) -> Plan:
@@ -118,6 +120,7 @@ class Runner:
 
     def __init__(self, plan: Plan, store: Store, watch: Watch, spec: RunSpec) -> None:
         self._spec = spec
+        self._plan = plan
         self._watch = watch
         self._units = [unit for unit in plan.units if unit.begins is not Stage.NONE]
         self._processes = Processes(store, plan.run_id)
@@ -133,10 +136,10 @@ class Runner:
         waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
         for unit in self._units:
             waiting.put(unit)
-        sweep(self._spec.sandbox.backend)
-        count = min(self._spec.workers or default_workers(), len(self._units))
-        with self._images() as done:
-            workers = [threading.Thread(target=self._worker, args=(waiting, done), daemon=True) for _ in range(count)]
+        count = min(self._spec.workers or default_workers(self._spec.sandbox.backend), len(self._units))
+        with machines(self._spec, self._plan) as care:
+            self._processes.env = lambda: care.env
+            workers = [threading.Thread(target=self._worker, args=(waiting, care), daemon=True) for _ in range(count)]
             for worker in workers:
                 worker.start()
             for worker in workers:
@@ -150,33 +153,28 @@ class Runner:
         self._stop.set()
         self._processes.stop(at_once=at_once)
 
-    def _images(self) -> AbstractContextManager[Callable[[str], None]]:
-        if self._spec.sandbox.backend != "docker":
-            return nullcontext(lambda _image: None)
-        return _pulled_ahead(self._spec, [unit.image for unit in self._units])
-
-    def _worker(self, waiting: queue.SimpleQueue[Unit], image_done: Callable[[str], None]) -> None:
+    def _worker(self, waiting: queue.SimpleQueue[Unit], care: Machines) -> None:
         while not self._stop.is_set():
             try:
                 unit = waiting.get_nowait()
             except queue.Empty:
                 return
             try:
-                self._unit(unit)
+                self._unit(unit, care)
             except BaseException as error:  # noqa: BLE001 - told to the main thread, which raises it
                 self._broken = error
                 self.stop()
-            image_done(unit.image)
+            care.done(unit)
 
-    def _unit(self, unit: Unit) -> None:
+    def _unit(self, unit: Unit, care: Machines) -> None:
         self._tell(Event(unit, "begun"))
         steps = (SOLVE, GRADE) if unit.begins is Stage.SOLVE else (GRADE,)
         for step in steps:
-            if not self._step(step, unit):
+            if not self._step(step, unit, care):
                 return
         self._tell(Event(unit, "done", grade=self._processes.verdict(unit)))
 
-    def _step(self, step: Step, unit: Unit) -> bool:
+    def _step(self, step: Step, unit: Unit, care: Machines) -> bool:
         """Try a step until it is done, its retries are used up, or the run stops."""
         policy, failures, factor = retry(self._spec), 0, 1.0
         while not self._stop.is_set():
@@ -196,34 +194,10 @@ class Runner:
             self._tell(Event(unit, "retry", step.name, failure=tried.failure, pause_s=pause))
             self._stop.wait(pause)
             if tried.failure.failure_class in _MACHINE_LOST:
-                self._recover()
+                care.recover(unit, self._stop)
         self._tell(Event(unit, "stopped", step.name))
         return False
-
-    def _recover(self) -> None:
-        """Wait out an engine that is down, so that it does not use up tries, and remove what was left behind."""
-        if self._spec.sandbox.backend == "docker":
-            from steps.sandbox.docker import strays as docker_strays
-
-            until = time.monotonic() + OUTAGE_S
-            while docker_strays.probe().why_not and time.monotonic() < until and not self._stop.wait(OUTAGE_POLL_S):
-                continue
-        sweep(self._spec.sandbox.backend)
 
     def _tell(self, event: Event) -> None:
         with self._lock:
             self._watch(event)
-
-
-@contextmanager
-def _pulled_ahead(spec: RunSpec, images: list[str]) -> Iterator[Callable[[str], None]]:
-    from steps.sandbox.docker.pulls import ImageKeeper
-
-    wish = spec.sandbox
-    budget = int(wish.disk_budget_gb * 2**30) if wish.disk_budget_gb else None
-    keeper = ImageKeeper(images, budget, wish.keep_images, wish.registry, wish.platform)
-    keeper.start()
-    try:
-        yield keeper.done
-    finally:
-        keeper.close()

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -57,6 +57,8 @@ class Processes:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self.env: Callable[[], Mapping[str, str]] = dict
+        """What the steps must know beside their files, asked for at each start."""
 
     def attempt(self, step: Step, unit: Unit, factor: float, deadline_s: float) -> Tried:
         """Run one try of ``step`` for ``unit``. Raises InfraError or ConfigError where the store fails."""
@@ -125,7 +127,7 @@ class Processes:
                     stdout=subprocess.DEVNULL,
                     stderr=said,
                     start_new_session=True,  # Ctrl-C reaches the runner alone, which then tells its steps
-                    env=os.environ | {"PYTHONUTF8": "1"},
+                    env={**os.environ, **self.env(), "PYTHONUTF8": "1"},
                 )
                 self._running.add(process)
 

@@ -15,6 +15,7 @@ from steps.reports import terminal
 from steps.reports.summary import Summary
 from steps.store import Store, open_store
 from workflows import local
+from workflows.machines import default_workers
 from workflows.progress import Progress
 
 EXIT_INTERRUPTED = 130
@@ -34,7 +35,7 @@ def run(spec: RunSpec, console: Console, again: str) -> int:
         for notice in plan.notices:
             console.print(f"note: {notice}", style="dim", highlight=False, soft_wrap=True)
         todo = sum(unit.begins is not Stage.NONE for unit in plan.units)
-        workers = min(spec.workers or local.default_workers(), max(todo, 1))
+        workers = min(spec.workers or default_workers(spec.sandbox.backend), max(todo, 1))
         done = len(plan.units) - todo
         console.print(
             f"{run_id}: {todo} {'unit' if todo == 1 else 'units'} to do"

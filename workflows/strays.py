@@ -1,54 +1,77 @@
-"""Sandboxes that outlived their owners, on every backend of this machine."""
+"""Sandboxes that outlived their owners, on every backend that can be asked from here."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 from rich.console import Console
 
+from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError, InfraError
 
 
-def sweep(backend: str) -> None:
-    """Remove every sandbox whose owner, a process of this machine, is dead. Failing at it is no failure of a run."""
-    from steps.sandbox import strays
+@dataclass(frozen=True)
+class Found:
+    """The strays of one backend, and how they are removed."""
 
-    strays.clean(strays.strays())
-    if backend == "docker":
-        from steps.sandbox.docker import strays as docker_strays
-
-        with suppress(ConfigError, InfraError):
-            docker_strays.clean(docker_strays.strays())
+    backend: str
+    names: list[str]
+    remove: Callable[[], object]
 
 
-def clean(remove: bool, console: Console) -> None:
-    """List strays, and remove them where ``remove``. Never touches what somebody still owns."""
-    from steps.sandbox import strays
+def clean(remove: bool, console: Console, wish: SandboxSpec) -> None:
+    """List strays, and remove them where ``remove``. Never touches what somebody still owns.
 
-    local = strays.strays()
-    for folder in local:
-        console.print(f"local: {folder}", highlight=False, soft_wrap=True)
-    if remove:
-        strays.clean(local)
-    total = len(local) + _containers(remove, console)
+    ``wish`` names the cluster and the namespace to ask, by default those of the kubeconfig.
+    """
+    total = 0
+    for found in (*_folders(), *_containers(), *_pods(wish, console)):
+        for name in found.names:
+            console.print(f"{found.backend}: {name}", highlight=False, soft_wrap=True)
+        if remove and found.names:
+            found.remove()
+        total += len(found.names)
     if not total:
         console.print("no strays")
     else:
         console.print(f"{total} removed" if remove else f"{total} found; remove them with: swe-argo clean --yes")
 
 
-def _containers(remove: bool, console: Console) -> int:
+def _folders() -> Iterator[Found]:
+    from steps.sandbox import strays
+
+    folders = strays.strays()
+    yield Found("local", [str(folder) for folder in folders], lambda: strays.clean(folders))
+
+
+def _containers() -> Iterator[Found]:
     if not find_spec("docker"):
-        return 0
-    from steps.sandbox.docker import strays as docker_strays
+        return
+    from steps.sandbox.docker import strays
 
     try:
-        found = docker_strays.strays()
+        names = strays.strays()
     except (ConfigError, InfraError):  # no engine, so nothing of it runs
-        return 0
-    for name in found:
-        console.print(f"docker: {name}", highlight=False, soft_wrap=True)
-    if remove:
-        docker_strays.clean(found)
-    return len(found)
+        return
+    yield Found("docker", names, lambda: strays.clean(names))
+
+
+def _pods(wish: SandboxSpec, console: Console) -> Iterator[Found]:
+    asked = bool(wish.namespace or wish.kube_context)
+    if not find_spec("kubernetes"):
+        return
+    from steps.sandbox.kubernetes import kubeconfig
+    from steps.sandbox.kubernetes import strays as pods
+
+    try:
+        cluster = kubeconfig.find(wish)
+        names = pods.strays(cluster)
+    except (ConfigError, InfraError) as error:
+        if asked:
+            raise
+        if "no cluster" not in error.reason:
+            console.print(f"kubernetes: not asked: {error.reason}", style="dim", highlight=False, soft_wrap=True)
+        return
+    yield Found(f"kubernetes {cluster.namespace}", names, lambda: pods.clean(cluster, names))

@@ -90,9 +90,11 @@ def started(pid: int) -> int:
     if sys.platform != "linux":
         return _started_elsewhere(pid)
     try:
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return 0
+    # One that has ended keeps its place until its parent asks for it, which the first process of a container may never.
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 @cache

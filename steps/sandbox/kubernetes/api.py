@@ -1,4 +1,4 @@
-"""The cluster that sandboxes are made in: how it is found, asked, and understood when it refuses."""
+"""The cluster that sandboxes are made in: how it is asked, and understood when it refuses."""
 
 from __future__ import annotations
 
@@ -6,25 +6,16 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
-from kubernetes import config
 from kubernetes.client import ApiClient, ApiException, Configuration
-from kubernetes.config.config_exception import ConfigException
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential, wait_random
 from urllib3.exceptions import HTTPError
 
 from steps.contracts.data import FailureClass
-from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError, InfraError, StepError
 
 T = TypeVar("T")
-
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds its token and namespace."""
-REQUEST_S = (5.0, 30.0)
-"""Seconds to connect, seconds to answer. No request of ours is long but watches and execs, which set their own."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +41,7 @@ class Patience:
 
     def retrying(self, transient: Callable[[BaseException], bool]) -> Retrying:
         """Tenacity's retrying: raises the last error when patience ends. A Retry-After is obeyed."""
-        backoff = wait_exponential_jitter(initial=self.first_s, max=self.longest_s, jitter=self.first_s)
+        backoff = wait_exponential(multiplier=self.first_s, max=self.longest_s) + wait_random(0, self.first_s)
 
         def wait(state: RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
@@ -59,30 +50,6 @@ class Patience:
         return Retrying(
             retry=retry_if_exception(transient), wait=wait, stop=stop_after_delay(self.total_s), reraise=True
         )
-
-
-def find(wish: SandboxSpec) -> Cluster:
-    """The cluster and namespace of the wish: a kubeconfig outside, the pod's own account inside. Raises ConfigError."""
-    configuration = Configuration()
-    inside = (ACCOUNT / "namespace").is_file() and not wish.kube_context
-    try:
-        if inside:
-            config.load_incluster_config(client_configuration=configuration)
-            own, name = (ACCOUNT / "namespace").read_text().strip(), "this cluster"
-        else:
-            config.load_kube_config(context=wish.kube_context, client_configuration=configuration)
-            _, active = config.list_kube_config_contexts()
-            contexts = {each["name"]: each for each in config.list_kube_config_contexts()[0]}
-            context = contexts[wish.kube_context] if wish.kube_context else active
-            own, name = context["context"].get("namespace") or "default", context["name"]
-    except (ConfigException, OSError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"no cluster: {' '.join(str(error).split())}; name a kubeconfig with KUBECONFIG and a context with "
-            "--kube-context, or use --backend docker",
-            field="sandbox.backend",
-        ) from error
-    configuration.retries = False  # ours obey Retry-After and know what may be repeated
-    return Cluster(configuration, wish.namespace or own, name)
 
 
 def call(act: Callable[[], T], doing: str, patience: Patience | None = None) -> T:
@@ -105,14 +72,15 @@ def call(act: Callable[[], T], doing: str, patience: Patience | None = None) -> 
 def transient(error: BaseException) -> bool:
     """Whether the same request may go well soon: no answer, 429, 5xx, a namespace's quota being counted (409)."""
     if isinstance(error, ApiException):
-        return error.status in (0, 408, 429, 500, 502, 503, 504)
+        counted = error.status == 409 and "please apply your changes to the latest version" in said(error)
+        return counted or error.status in (0, 408, 429, 500, 502, 503, 504)
     return isinstance(error, (HTTPError, OSError))
 
 
 def refused(error: ApiException, doing: str, *, field: str = "sandbox") -> StepError:
     """What an answered refusal is for the run: quotas come free again, everything else is a wrong request."""
     text = said(error)
-    if error.status == 403 and "exceeded quota" in text:
+    if error.status == 403 and ("exceeded quota" in text or "status unknown for quota" in text):
         return InfraError(FailureClass.ADMISSION, f"{doing}: {text}", detail=str(error))
     if error.status == 403 and (right := _RIGHT.search(text)):
         who, verb, what, where = right.groups()

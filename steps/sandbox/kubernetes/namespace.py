@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+import yaml
+from kubernetes.client import ApiException
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
+
+from steps.errors import ConfigError
+from steps.sandbox.kubernetes.api import Cluster, call, refused
+from steps.sandbox.kubernetes.plain import found, path
 
 CONFIG_MAP = "swe-argo-sandbox"
 CONFIG_KEY = "sandbox.yaml"
@@ -68,3 +74,29 @@ class NamespaceSettings(Section):
     """How long a sandbox may wait for a node and its image."""
     grading_network: bool = True
     """Whether sandboxes that ask for network get it here."""
+
+
+def read(cluster: Cluster) -> tuple[NamespaceSettings, bool]:
+    """What the cluster's namespace says, and whether it says anything: without the ConfigMap the defaults hold.
+
+    Raises ConfigError where it cannot be read or makes no sense, InfraError when the API server is away.
+    """
+    doing = f"reading ConfigMap {CONFIG_MAP} of namespace {cluster.namespace}"
+    try:
+        with cluster.client() as client:
+            document = call(lambda: found(client, path("configmaps", cluster.namespace, CONFIG_MAP)), doing)
+    except ApiException as error:
+        raise refused(error, doing, field="sandbox.namespace") from error
+    if document is None:
+        return NamespaceSettings(), False
+    try:
+        said = yaml.safe_load(document["data"][CONFIG_KEY])
+        return NamespaceSettings.model_validate({} if said is None else said), True
+    except KeyError as error:
+        raise ConfigError(f"{doing}: it has no {CONFIG_KEY}", field="sandbox.namespace") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or CONFIG_KEY
+        raise ConfigError(f"{doing}: {where}: {first['msg']}", field="sandbox.namespace", detail=str(error)) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{doing}: {' '.join(str(error).split())}", field="sandbox.namespace") from error

@@ -95,3 +95,17 @@ def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
         assert other not in strays(), "made in another pid namespace"
     finally:
         remove(other)
+
+
+def test_the_folder_of_a_process_that_has_ended_unwaited_for_is_a_stray() -> None:
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("needs Linux")
+    code = "from steps.sandbox.strays import private_folder; print(private_folder())"
+    owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3])
+    assert owner.stdout is not None
+    folder = Path(owner.stdout.read().decode().strip())
+    os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
+    found = folder in strays()
+    owner.communicate()
+    remove(folder)
+    assert found

@@ -1,0 +1,172 @@
+"""Backend kubernetes: one pod a sandbox, from the row's own image, in a namespace that says what it may take."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import suppress
+from typing import Any
+
+from kubernetes.client import ApiException
+from kubernetes.utils.quantity import parse_quantity
+
+from steps.contracts.data import FailureClass, Machine
+from steps.contracts.run import SandboxSpec
+from steps.errors import ConfigError, InfraError, StepError
+from steps.sandbox.kubernetes.api import Cluster, Patience, refused
+from steps.sandbox.kubernetes.box import KubernetesSandbox
+from steps.sandbox.kubernetes.confinement import prove_confined
+from steps.sandbox.kubernetes.exec import Exec
+from steps.sandbox.kubernetes.kubeconfig import ACCOUNT, find
+from steps.sandbox.kubernetes.namespace import NamespaceSettings, read
+from steps.sandbox.kubernetes.pod_spec import LABEL, manifest, owner_reference
+from steps.sandbox.kubernetes.pod_status import image_digest
+from steps.sandbox.kubernetes.pods import Pods
+from steps.sandbox.kubernetes.starting import started
+from steps.sandbox.protocol import Sandbox, SandboxRequest
+
+REQUEST = f"{LABEL}/request"
+"""Annotation: which call of ``create`` made the pod."""
+QUOTA_S = 2.0
+"""Between two offers to a namespace whose quota is used up."""
+_LEAVING = Patience(total_s=10, longest_s=2)
+"""For tidying up behind a failure, when somebody is waiting to hear of it."""
+
+
+def connect(wish: SandboxSpec) -> KubernetesBackend:
+    """The backend in the wished cluster and namespace, asked for its settings. Raises ConfigError, InfraError."""
+    cluster = find(wish)
+    settings, _ = read(cluster)
+    owner = owner_reference()
+    own = ACCOUNT / "namespace"
+    if owner and owner["kind"] == "Pod" and own.is_file():
+        elsewhere = wish.kube_context or own.read_text().strip() != cluster.namespace
+        owner = None if elsewhere else owner
+    return KubernetesBackend(cluster, wish, settings, owner=owner)
+
+
+class KubernetesBackend:
+    """Makes and removes pods. ``owner`` is what the pods go with, an object of the same namespace."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        wish: SandboxSpec,
+        namespace: NamespaceSettings,
+        patience: Patience | None = None,
+        *,
+        owner: dict[str, str] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._wish = wish
+        self._namespace = namespace
+        self._patience = patience or Patience()
+        self._owner = owner
+        self._pods = Pods(cluster, self._patience)
+
+    def create(self, request: SandboxRequest) -> KubernetesSandbox:
+        """A running pod under the request's name; one of ours that has it already is replaced.
+
+        A pod that does not start, or is not to be used, is removed. Raises ConfigError (the image does not exist, the
+        namespace refuses the pod, an agent could reach the cluster), InfraError (UNSCHEDULABLE, IMAGE_PULL, ADMISSION,
+        EVICTED, PREEMPTED, NODE_LOST, SANDBOX_CREATE), ResourceError.
+        """
+        if request.network and not self._namespace.grading_network:
+            raise ConfigError(
+                f"sandboxes in namespace {self._cluster.namespace} get no network (the chart's grading.network is "
+                "false): use --no-grading-network and --no-solve-network, or another namespace",
+                field="grading.network" if request.labels.get("role") != "solve" else "sandbox.solve_network",
+            )
+        body = manifest(request, self._namespace, self._wish, self._owner)
+        token = body["metadata"]["annotations"][REQUEST] = uuid.uuid4().hex
+        try:
+            made = self._make(body)
+            pod = started(self._pods, made, self._namespace.pending_seconds)
+            box = KubernetesSandbox(
+                self._pods, Exec(self._cluster, request.name), pod, _machine(pod, request), self._patience
+            )
+            if request.isolated and not request.network:
+                prove_confined(box, self._cluster.namespace)
+        except BaseException:  # an interrupt too: whoever waits here is the only one who knows of the pod
+            self._abandon(request.name, token)
+            raise
+        return box
+
+    def destroy(self, sandbox: Sandbox) -> None:
+        """Remove the pod. Raises InfraError when the API server does not answer."""
+        assert isinstance(sandbox, KubernetesSandbox)
+        sandbox.removed = True
+        self._pods.remove(sandbox.name, sandbox.uid)
+
+    def _make(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The pod as the API server took it. Waits for quota as for a node: pods that end give it back."""
+        doing = f"making pod {body['metadata']['name']}"
+        until = time.monotonic() + self._namespace.pending_seconds
+        while True:
+            try:
+                return self._pods.make(body)
+            except ApiException as error:
+                if error.status == 409:
+                    if mine := self._taken(body):
+                        return mine
+                    pause, failed = (
+                        0.2,
+                        InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: its name does not come free"),
+                    )
+                else:
+                    pause, refusal = QUOTA_S, refused(error, doing)
+                    if not isinstance(refusal, InfraError):
+                        raise refusal from error
+                    failed = refusal
+                if time.monotonic() + pause > until:
+                    raise failed from error
+            time.sleep(pause)
+
+    def _taken(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        """The pod that has the name, if this request made it and did not hear of it.
+
+        One of an earlier life of this try is removed: nobody knows what was done in it. Raises InfraError where it is
+        somebody else's.
+        """
+        wanted = body["metadata"]
+        there = self._pods.find(wanted["name"])
+        if there is None:
+            return None
+        known = there["metadata"]
+        if (known.get("annotations") or {}).get(REQUEST) == wanted["annotations"][REQUEST]:
+            return there
+        labels = known.get("labels") or {}
+        if any(labels.get(key) != value for key, value in wanted["labels"].items()) or _owners(known) != _owners(
+            wanted
+        ):
+            reason = f"the pod name {wanted['name']} is taken by one that is not this run's (uid {known['uid']})"
+            raise InfraError(FailureClass.SANDBOX_CREATE, reason, detail=f"labels {labels}, owned by {_owners(known)}")
+        self._pods.remove(wanted["name"], known["uid"])
+        return None
+
+    def _abandon(self, name: str, token: str) -> None:
+        """Remove what this request made. Where that cannot be done, the pod's owner and deadline end it."""
+        with suppress(StepError):
+            there = self._pods.find(name, _LEAVING)
+            if there and (there["metadata"].get("annotations") or {}).get(REQUEST) == token:
+                self._pods.remove(name, there["metadata"]["uid"], _LEAVING)
+
+
+def _owners(metadata: dict[str, Any]) -> list[str]:
+    return sorted(each["uid"] for each in metadata.get("ownerReferences") or [])
+
+
+def _machine(pod: dict[str, Any], request: SandboxRequest) -> Machine:
+    """What was really given: the namespace may have had its own say in the limits."""
+    container = pod["spec"]["containers"][0]
+    limits = container.get("resources", {}).get("limits") or {}
+    return Machine(
+        backend="kubernetes",
+        image=container["image"],
+        image_digest=image_digest(pod),
+        isolation="container",
+        network=request.network,
+        cpus=float(parse_quantity(limits["cpu"])) if "cpu" in limits else None,
+        memory_mb=int(parse_quantity(limits["memory"])) >> 20 if "memory" in limits else None,
+        resource_factor=request.resource_factor,
+    )

@@ -1,0 +1,146 @@
+"""One pod as a sandbox: every command a detached job, driven by short execs; what fails is asked of the pod itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubernetes.client import ApiException
+from urllib3.exceptions import HTTPError
+
+from steps.contracts.data import FailureClass, Machine
+from steps.errors import InfraError, ResourceError, StepError
+from steps.sandbox.jobs import Job, Jobs, Tempo
+from steps.sandbox.kubernetes.api import Patience, refused
+from steps.sandbox.kubernetes.exec import PIECE_BYTES, Exec, ExecRefused
+from steps.sandbox.kubernetes.pod_spec import JOBS_ROOT
+from steps.sandbox.kubernetes.pod_status import failure, gone, identity, out_of_memory, out_of_reach, told
+from steps.sandbox.kubernetes.pods import Pods
+from steps.sandbox.protocol import WORKDIR, ExecResult
+from steps.sandbox.transfer import read_file, write_file
+
+_AWAY = (ExecRefused, HTTPError, OSError)
+"""How an exec fails for which neither the command nor the pod need be to blame."""
+_NO_RIGHT = (401, 403)
+
+
+class KubernetesSandbox:
+    """A running pod. ``pod`` is the object as it was when it became ready: anything else under its name is not it."""
+
+    def __init__(self, pods: Pods, exec_: Exec, pod: dict[str, Any], machine: Machine, patience: Patience) -> None:
+        self.machine = machine
+        self.name: str = pod["metadata"]["name"]
+        self.uid: str = pod["metadata"]["uid"]
+        self.removed = False
+        """Our own doing: its processes live on for a moment, but it is nobody's sandbox any more."""
+        self._pods = pods
+        self._exec = exec_
+        self._pod = pod
+        self._patience = patience
+        self._jobs = Jobs(self.short_exec, root=JOBS_ROOT, tempo=Tempo(chunk_bytes=PIECE_BYTES))
+
+    def exec(
+        self,
+        command: str,
+        *,
+        timeout_s: float,
+        cwd: str = WORKDIR,
+        env: dict[str, str] | None = None,
+        merge: bool = False,
+        max_output_bytes: int = 64 << 20,
+    ) -> ExecResult:
+        """Run a command as root.
+
+        Raises InfraError (SANDBOX_LOST, EVICTED, PREEMPTED, NODE_LOST, EXEC), ResourceError (OUT_OF_MEMORY,
+        OUT_OF_DISK).
+        """
+        try:
+            result = self._jobs.run(Job(command, timeout_s, cwd, env or {}, merge, max_output_bytes))
+        except InfraError as error:
+            if error.failure_class is FailureClass.EXEC:
+                self.check()  # the pod may know better
+            raise
+        if result.oom_kills:
+            raise out_of_memory(self._pod)
+        if result.lost:
+            self.check()  # it lives: the command killed every process there, its own leader included
+        return ExecResult(
+            exit_code=137 if result.lost else result.exit_code,
+            stdout=result.stdout,
+            stderr=result.stderr,
+            timed_out=result.timed_out,
+            truncated=result.truncated,
+            seconds=result.seconds,
+        )
+
+    def read(self, path: str) -> bytes:
+        """A file's content. Raises FileNotFoundError, IsADirectoryError, and as ``exec``."""
+        return read_file(self.short_exec, path)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file atomically. Raises IsADirectoryError, NotADirectoryError, PermissionError, and as ``exec``."""
+        write_file(self.short_exec, path, data)
+
+    def check(self) -> None:
+        """Raise what became of the pod, if it is not the one that was handed over. Waits for an API server away."""
+        if self.removed:
+            raise InfraError(FailureClass.SANDBOX_LOST, f"pod {self.name} was removed")
+        self._judge(self._pods.find(self.name))
+
+    def short_exec(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
+        """Run one script that may run twice: exit code and stdout. Raises InfraError, ResourceError, ConfigError."""
+        try:
+            return self._patience.retrying(_may_pass)(self._once, script, stdin, wait_s)
+        except _AWAY as error:
+            raise self._given_up(error) from error
+
+    def _once(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes]:
+        if self.removed:
+            self.check()
+        try:
+            code, out = self._exec.once(script, stdin, wait_s)
+        except _AWAY as error:
+            if isinstance(error, ExecRefused) and error.status in _NO_RIGHT:
+                raise refused(
+                    ApiException(status=error.status, reason=error.text), f"running a command in pod {self.name}"
+                ) from error
+            self._glance()
+            raise
+        if code == 137:
+            self._glance()
+        return code, out
+
+    def _glance(self) -> None:
+        """``check`` by one request. Where nobody answers nothing is known, and the caller goes on trying."""
+        try:
+            pod = self._pods.glance(self.name)
+        except (ApiException, HTTPError, OSError):
+            return
+        self._judge(pod)
+
+    def _judge(self, pod: dict[str, Any] | None) -> None:
+        if pod is None:
+            raise gone(self.name, self._pods.events(self.uid))
+        if pod["metadata"]["uid"] != self.uid:
+            reason = f"pod {self.name} was replaced by another of its name"
+            raise InfraError(FailureClass.SANDBOX_LOST, reason, detail=told(pod))
+        if error := failure(pod):
+            raise error
+        if identity(pod) != identity(self._pod):
+            raise InfraError(FailureClass.SANDBOX_LOST, f"pod {self.name} was restarted under us", detail=told(pod))
+
+    def _given_up(self, error: BaseException) -> StepError:
+        """What to say when patience with execs ended: the pod would have been the better answer, each time."""
+        if "no space left on device" in str(error).lower():
+            return ResourceError(FailureClass.OUT_OF_DISK, f"pod {self.name} ran out of disk", detail=str(error))
+        try:
+            pod = self._pods.glance(self.name)
+        except (ApiException, HTTPError, OSError):
+            pod = None
+        lost = out_of_reach(pod) if pod else None
+        return lost or InfraError(
+            FailureClass.EXEC, f"running a command in pod {self.name}: {error}", detail=told(pod) if pod else ""
+        )
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, _AWAY)

@@ -1,0 +1,1 @@
+"""What plan asks of a cluster before anything is made, one module a question."""

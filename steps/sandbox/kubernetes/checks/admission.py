@@ -1,0 +1,155 @@
+"""Whether the cluster takes our pods: the very manifests, sent as a dry run."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import uuid
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from kubernetes.client import ApiClient, ApiException
+
+from steps.contracts.data import FailureClass
+from steps.contracts.images import through_registry
+from steps.contracts.run import SandboxSpec
+from steps.errors import ConfigError, StepError
+from steps.sandbox.kubernetes.api import Cluster, call, refused, said
+from steps.sandbox.kubernetes.checks.amounts import amounts
+from steps.sandbox.kubernetes.checks.rights import PATIENCE
+from steps.sandbox.kubernetes.namespace import NamespaceSettings
+from steps.sandbox.kubernetes.plain import Plain, asked, path
+from steps.sandbox.kubernetes.pod_spec import manifest, owner_reference
+from steps.sandbox.protocol import SandboxRequest
+from steps.sandbox.ready import Wanted
+
+MOST_IMAGES = 8
+"""Sorts of images that are tried: a policy tells them by their beginnings, and plan is to be quick."""
+DEADLINE_S = 3600.0
+"""How much longer than its longest command a sandbox lives, at most (steps.solve, steps.grade)."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the cluster says to one pod: the pod as it would be, or why not, or that nobody can say (a notice)."""
+
+    pod: Plain | None = None
+    error: StepError | None = None
+    notice: str = ""
+
+
+def pods_of(wish: SandboxSpec, wanted: Wanted, namespace: NamespaceSettings) -> list[Plain]:
+    """One pod of each role, and one more for each further sort of image. Raises ConfigError for a bad node selector."""
+    images = examples(wanted.images, wish.registry)
+    roles = {"solve": wish.solve_network} if wanted.solves else {}
+    roles |= {"grade": wanted.grading_network}
+    asked_for = [(role, image) for image in images[:1] for role in roles] + [("grade", image) for image in images[1:]]
+    owner = owner_reference() or {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "name": "swe-argo-plan",
+        "uid": str(uuid.uuid4()),
+    }
+    return [
+        manifest(
+            SandboxRequest(
+                name=f"sb-plan-{role}-{secrets.token_hex(4)}",
+                image=image,
+                deadline_s=wanted.timeout_s + DEADLINE_S,
+                network=roles[role],
+                labels={"run": "plan", "instance": "plan", "attempt": "1", "role": role},
+                cpus=wish.cpus,
+                memory_mb=wish.memory_mb,
+                disk_mb=wish.disk_mb,
+                platform=wish.platform,
+                registry=wish.registry,
+                isolated=wanted.acts and not wish.allow_host,
+            ),
+            namespace,
+            wish,
+            owner,
+        )
+        for role, image in asked_for
+    ]
+
+
+def examples(images: Iterable[str], registry: str | None) -> list[str]:
+    """One image of each sort, as an image policy sees them: by what is before the last slash, and by kind of tag."""
+    sorts: dict[tuple[str, str], str] = {}
+    for image in images:
+        folder, _, last = through_registry(image, registry).rpartition("/")
+        tag = "digest" if "@" in last else "latest" if last.rpartition(":")[2] in (last, "latest") else "tag"
+        sorts.setdefault((folder, tag), image)
+    return list(sorts.values())[:MOST_IMAGES]
+
+
+def tried(cluster: Cluster, client: ApiClient, wanted: list[Plain]) -> tuple[list[Plain], list[str]]:
+    """The pods as the cluster would make them, its defaults filled in, and what a person should know.
+
+    Raises ConfigError with what the cluster said; InfraError where it could not say.
+    """
+    with ThreadPoolExecutor(4) as pool:
+        trials = list(pool.map(lambda pod: _trial(cluster, client, pod), wanted))
+    for trial in trials:
+        if trial.error:
+            raise trial.error
+    return [trial.pod for trial in trials if trial.pod], list(dict.fromkeys(t.notice for t in trials if t.notice))
+
+
+def _trial(cluster: Cluster, client: ApiClient, pod: Plain) -> Trial:
+    role = pod["metadata"]["labels"]["swe-argo/role"]
+    doing = f"trying a {role} sandbox in {cluster.namespace}"
+    try:
+        return Trial(
+            call(
+                lambda: asked(client, "POST", path("pods", cluster.namespace), pod, query={"dryRun": "All"}),
+                doing,
+                PATIENCE,
+            )
+        )
+    except StepError as error:
+        return Trial(error=error)
+    except ApiException as error:
+        text = said(error)
+        if "does not support dry run" in text:
+            return Trial(notice=f"admission of sandboxes cannot be tried here: {text}")
+        if "exceeded quota" in text and not never(text):
+            return Trial(notice=f"{cluster.namespace} is full just now, sandboxes will wait: {bare(text)}")
+        return Trial(error=_refusal(cluster, pod, error))
+
+
+def never(text: str) -> bool:
+    """Whether an "exceeded quota" message tells of a quota that is too small even when nothing else is there."""
+    parts = re.search(r"requested: (\S*), used: \S*, limited: (\S*)", text)
+    if not parts:
+        return False
+    wanted, limit = (amounts(dict(each.split("=", 1) for each in part.split(","))) for part in parts.groups())
+    return any(amount > limit[name] for name, amount in wanted.items() if name in limit)
+
+
+def bare(text: str) -> str:
+    """What was said, without the name of a pod that will never be."""
+    return re.sub(r'^(pods|Pod) "sb-plan-[^"]*" is (forbidden|invalid): ', "", text)
+
+
+def _refusal(cluster: Cluster, pod: Plain, error: ApiException) -> StepError:
+    role, image = pod["metadata"]["labels"]["swe-argo/role"], pod["spec"]["containers"][0]["image"]
+    text = bare(said(error))
+    where = f"namespace {cluster.namespace!r} of {cluster.name}"
+    if error.status == 403 and "cannot create resource" in text:
+        return refused(error, f"trying a {role} sandbox", field="sandbox.namespace")
+    if "exceeded quota" in text:
+        return ConfigError(
+            f"the quota of {where} can never hold one sandbox: {text}", field="sandbox.namespace", detail=str(error)
+        )
+    if error.status not in (400, 403, 422):
+        return refused(error, f"trying a {role} sandbox in {where}", field="sandbox.namespace")
+    about_image = "image" in text.lower()
+    return ConfigError(
+        f"{where} refuses a {role} sandbox of image {image}: {text}"
+        + ("; pull through a registry that is allowed with --registry" if about_image else ""),
+        field="sandbox.registry" if about_image else "sandbox",
+        failure_class=FailureClass.ADMISSION,
+        detail=str(error),
+    )

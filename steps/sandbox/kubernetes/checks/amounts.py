@@ -1,0 +1,55 @@
+"""How much of a node and of a quota a pod takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+from kubernetes.utils.quantity import parse_quantity
+
+from steps.sandbox.kubernetes.plain import Plain
+
+Amount = Mapping[str, Decimal]
+"""cpu in cores, memory and ephemeral-storage in bytes, others by count."""
+
+KINDS = ("cpu", "memory", "ephemeral-storage")
+
+
+def amounts(quantities: Mapping[str, str] | None) -> dict[str, Decimal]:
+    """Kubernetes' quantities as numbers."""
+    return {name: parse_quantity(text) for name, text in (quantities or {}).items()}
+
+
+def taken(pod: Plain, which: str) -> dict[str, Decimal]:
+    """The sum of all containers' ``requests`` or ``limits``, and what the runtime class adds to it.
+
+    A container that only has a limit asks for as much (as the API server would fill in).
+    """
+    total = amounts(pod["spec"].get("overhead"))
+    for container in pod["spec"].get("containers") or []:
+        resources = container.get("resources") or {}
+        given = amounts(resources.get("limits"))
+        if which == "requests":
+            given |= amounts(resources.get("requests"))
+        for name, amount in given.items():
+            total[name] = total.get(name, Decimal(0)) + amount
+    return total
+
+
+def words(amount: Amount, only: Iterable[str] = KINDS) -> str:
+    """``2 cpu, 7.5Gi memory``."""
+    return ", ".join(f"{word(name, amount[name])} {name}" for name in only if name in amount)
+
+
+def word(name: str, amount: Decimal) -> str:
+    """One amount as a person writes it."""
+    if name.rpartition(".")[2] == "cpu":
+        return f"{int(amount * 1000)}m" if amount % 1 else str(int(amount))
+    for unit, size in (("Gi", 2**30), ("Mi", 2**20)):
+        if amount >= size:
+            return f"{_number(amount / size)}{unit}"
+    return _number(amount)
+
+
+def _number(amount: Decimal) -> str:
+    return f"{amount:.1f}".removesuffix(".0")

@@ -1,0 +1,142 @@
+"""Whether some node of the cluster could ever take a sandbox."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from kubernetes.client import ApiClient, ApiException
+
+from steps.contracts.run import SandboxSpec
+from steps.errors import ConfigError
+from steps.sandbox.kubernetes.api import Cluster, call
+from steps.sandbox.kubernetes.checks.amounts import amounts, taken, word, words
+from steps.sandbox.kubernetes.checks.rights import PATIENCE, allowed_list
+from steps.sandbox.kubernetes.namespace import CONFIG_MAP
+from steps.sandbox.kubernetes.plain import Plain, asked, found, path
+
+_PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Taints of a state that a node is in for a while, and of one that is cordoned."""
+_BRINGERS = {"karpenter.sh": "Karpenter", "eks.amazonaws.com": "EKS Auto Mode"}
+"""API groups of what makes nodes when pods wait for them."""
+_OF_WISH = {"cpu": "cpus", "memory": "memory_mb", "ephemeral-storage": "disk_mb"}
+
+
+def check_nodes(cluster: Cluster, client: ApiClient, wish: SandboxSpec, pod: Plain) -> list[str]:
+    """What a person should know. Raises ConfigError where no node could take the pod and nothing brings another."""
+    doing = f"listing the nodes of {cluster.name}"
+    nodes = allowed_list(client, path("nodes"), doing)
+    if nodes is None:
+        return [f"no right to list nodes: whether one takes {in_words(pod)} shows when sandboxes are made"]
+    try:
+        check_fit(nodes, pod, wish)
+    except ConfigError as unfit:
+        bringer = call(lambda: brings_nodes(client), doing, PATIENCE)
+        if not bringer:
+            raise
+        return [f"{unfit.reason}; {bringer} may bring such a node"]
+    return []
+
+
+def check_fit(nodes: list[Plain], pod: Plain, wish: SandboxSpec) -> None:
+    """Raises ConfigError, naming what stands against it, where none of these nodes could ever take the pod.
+
+    A limit that the run itself wishes for must be there to be used; the namespace's may be above what a node has.
+    """
+    selector = pod["spec"].get("nodeSelector") or {}
+    matching = [node for node in nodes if selector.items() <= labels(node).items()]
+    if not matching:
+        raise ConfigError(_no_match(nodes, selector), field=_field(selector, nodes, wish))
+    open_ = [node for node in matching if not (barred(node, pod["spec"].get("tolerations") or []))]
+    if not open_:
+        taint = barred(matching[0], pod["spec"].get("tolerations") or [])
+        raise ConfigError(
+            f"sandboxes do not tolerate the taint {taint} of the {len(matching)} nodes that they may run on; "
+            f"chart value sandbox.tolerations, or choose other nodes with --node-selector",
+            field="sandbox.node_selector",
+        )
+    need = taken(pod, "requests")
+    limits = taken(pod, "limits")
+    for kind, name in _OF_WISH.items():
+        if getattr(wish, name) and kind in limits:
+            need[kind] = limits[kind]
+    short = {kind: amount for kind, amount in need.items() if amount > max(room(node, kind) for node in open_)}
+    if short:
+        kind = next(iter(short))
+        largest = max(open_, key=lambda node: room(node, kind))
+        name = _OF_WISH.get(kind, "")
+        raise ConfigError(
+            f"a sandbox asks for {words(short, short)}, and the largest node that it may run on, "
+            f"{largest['metadata']['name']}, has {word(kind, room(largest, kind))}",
+            field=f"sandbox.{name}" if getattr(wish, name, None) else f"{CONFIG_MAP}: resources.requests.{kind}",
+        )
+    if not any(all(amount <= room(node, kind) for kind, amount in need.items()) for node in open_):
+        raise ConfigError(f"no node has all that a sandbox asks for: {words(need)}", field="sandbox")
+
+
+def labels(node: Plain) -> dict[str, str]:
+    """A node's labels."""
+    return dict(node["metadata"].get("labels") or {})
+
+
+def room(node: Plain, kind: str) -> Decimal:
+    """What a node has of a resource for pods in all."""
+    return amounts((node.get("status") or {}).get("allocatable")).get(kind, Decimal(0))
+
+
+def barred(node: Plain, tolerations: list[Plain]) -> str:
+    """The first lasting taint of a node that keeps such pods away; empty where none does."""
+    for taint in node["spec"].get("taints") or []:
+        lasting = not taint["key"].startswith(_PASSING)
+        if lasting and taint.get("effect") != "PreferNoSchedule" and not any(_tolerates(t, taint) for t in tolerations):
+            value = taint.get("value")
+            return f"{taint['key']}{f'={value}' if value else ''}:{taint['effect']}"
+    return ""
+
+
+def brings_nodes(client: ApiClient) -> str:
+    """What makes nodes in this cluster when pods wait for them; empty where nothing seems to."""
+    try:
+        groups = {group["name"] for group in asked(client, "GET", "/apis")["groups"]}
+        for group, name in _BRINGERS.items():
+            if group in groups:
+                return name
+        status = found(client, path("configmaps", "kube-system", "cluster-autoscaler-status"))
+    except ApiException as error:
+        if error.status != 403:
+            raise
+        return "a cluster autoscaler, if there is one,"
+    return "the cluster autoscaler" if status else ""
+
+
+def in_words(pod: Plain) -> str:
+    """What a pod wants of a node."""
+    selector = ", ".join(f"{key}={value}" for key, value in (pod["spec"].get("nodeSelector") or {}).items())
+    return f"a sandbox ({words(taken(pod, 'requests'))}{'; ' if selector else ''}{selector})"
+
+
+def _tolerates(toleration: Plain, taint: Plain) -> bool:
+    """kubernetes.io: Taints and Tolerations. No key and Exists is everything, no effect every effect."""
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    if toleration.get("operator") == "Exists":
+        return toleration.get("key") in (None, "", taint["key"])
+    return toleration.get("key") == taint["key"] and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def _no_match(nodes: list[Plain], selector: dict[str, str]) -> str:
+    if not nodes:
+        return "the cluster has no nodes"
+    for key, value in selector.items():
+        values = sorted({labels(node)[key] for node in nodes if key in labels(node)})
+        if value not in values:
+            there = f"; {key} is {', '.join(values[:5])} here" if values else f"; none has a label {key}"
+            return f"no node has the label {key}={value}{there}"
+    return f"no node has all the labels {', '.join(f'{key}={value}' for key, value in selector.items())}"
+
+
+def _field(selector: dict[str, str], nodes: list[Plain], wish: SandboxSpec) -> str:
+    """Who asked for a label that no node has."""
+    missing = [k for k, v in selector.items() if not any(labels(node).get(k) == v for node in nodes)]
+    if missing and missing[0] in ("kubernetes.io/os", "kubernetes.io/arch"):
+        return "sandbox.platform"
+    return "sandbox.node_selector" if wish.node_selector else f"{CONFIG_MAP}: nodeSelector"

@@ -1,0 +1,95 @@
+"""Whether sandboxes get the network that they are to have and no other, as far as NetworkPolicies tell."""
+
+from __future__ import annotations
+
+from kubernetes.client import ApiClient
+
+from steps.contracts.run import SandboxSpec
+from steps.errors import ConfigError
+from steps.sandbox.kubernetes.api import Cluster
+from steps.sandbox.kubernetes.checks.rights import allowed_list
+from steps.sandbox.kubernetes.namespace import NamespaceSettings
+from steps.sandbox.kubernetes.plain import Plain, path
+from steps.sandbox.ready import Wanted
+
+UNKNOWN = "no right to list networkpolicies in {}: whether they confine sandboxes shows when one is made"
+
+
+def check_network(
+    cluster: Cluster,
+    client: ApiClient,
+    wish: SandboxSpec,
+    wanted: Wanted,
+    settings: NamespaceSettings,
+    *,
+    charted: bool,
+) -> list[str]:
+    """What a person should know. Raises ConfigError where tests or an agent would go without the network they are
+
+    promised, or an agent's commands would have one that nobody promised them. ``charted``: the chart is there.
+    """
+    where = f"namespace {cluster.namespace!r} of {cluster.name}"
+    if wanted.grading_network and not settings.grading_network:
+        raise ConfigError(
+            f"{where} gives tests no network (chart value grading.network): grade without, by --no-grading-network",
+            field="grading.network",
+        )
+    if not wanted.solves:
+        return []
+    there = path("networkpolicies", cluster.namespace)
+    policies = allowed_list(client, there, f"listing the NetworkPolicies of {where}")
+    labels = {"swe-argo/role": "solve", "swe-argo/network": "open" if wish.solve_network else "none"}
+    if wish.solve_network and policies and cut_off(policies, labels):
+        raise ConfigError(
+            f"the NetworkPolicies of {where} give an agent's sandbox no network: go without, by --no-solve-network",
+            field="sandbox.solve_network",
+        )
+    if not wanted.acts or (policies and confined(policies, labels)):
+        return []
+    if policies is None and charted:
+        return [UNKNOWN.format(cluster.namespace)]
+    nothing = f"no NetworkPolicy of {where} keeps an agent's commands from the network"
+    if wish.allow_host:
+        return [f"{nothing}: they reach what any pod there reaches"]
+    raise ConfigError(
+        f"{nothing}; install the chart there (helm install swe-argo charts/swe-argo -n {cluster.namespace}), "
+        "or allow it with --allow-host",
+        field="sandbox.allow_host",
+    )
+
+
+def cut_off(policies: list[Plain], labels: dict[str, str]) -> bool:
+    """Whether a pod with these labels may reach nothing at all: policies add up, and none of these opens anything."""
+    mine = [policy["spec"] for policy in policies if _limits(policy, labels)]
+    return bool(mine) and not any(spec.get("egress") for spec in mine)
+
+
+def confined(policies: list[Plain], labels: dict[str, str]) -> bool:
+    """Whether some policy of the namespace limits what a pod with these labels may reach."""
+    return any(_limits(policy, labels) for policy in policies)
+
+
+def _limits(policy: Plain, labels: dict[str, str]) -> bool:
+    return "Egress" in types(policy) and selects(policy["spec"].get("podSelector") or {}, labels)
+
+
+def types(policy: Plain) -> list[str]:
+    """Which traffic a policy is about; where it does not say, egress only if it has rules for it."""
+    spec = policy["spec"]
+    return list(spec.get("policyTypes") or (["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]))
+
+
+def selects(selector: Plain, labels: dict[str, str]) -> bool:
+    """A label selector of Kubernetes; an empty one selects everything."""
+    exact = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
+    return exact and all(_holds(each, labels) for each in selector.get("matchExpressions") or [])
+
+
+def _holds(expression: Plain, labels: dict[str, str]) -> bool:
+    key, values = expression["key"], expression.get("values") or []
+    return {
+        "In": labels.get(key) in values,
+        "NotIn": labels.get(key) not in values,
+        "Exists": key in labels,
+        "DoesNotExist": key not in labels,
+    }[expression["operator"]]

@@ -1,0 +1,69 @@
+"""Whether the cluster answers, whether it knows us, and whether the namespace is there."""
+
+from __future__ import annotations
+
+import re
+
+from kubernetes.client import ApiClient, ApiException
+
+from steps.contracts.run import SandboxSpec
+from steps.errors import ConfigError, InfraError
+from steps.sandbox.kubernetes.api import Cluster, Patience, call, refused, said
+from steps.sandbox.kubernetes.plain import asked, path
+
+FIRST = Patience(total_s=3.0)
+FIRST_S = (3.0, 6.0)
+"""Seconds to connect, seconds to answer: a person waits, so that a cluster that is not there is known within 10 s."""
+
+
+def check_namespace(cluster: Cluster, client: ApiClient, wish: SandboxSpec) -> None:
+    """Raises ConfigError: no answer, credentials that are not known, no such namespace.
+
+    Whoever may not look at the namespace is asked nothing: what he may do in it shows next.
+    """
+    name, where = cluster.namespace, f"{cluster.name} ({cluster.configuration.host})"
+    doing = f"asking {where}"
+    try:
+        found = call(lambda: asked(client, "GET", path("namespaces", name=name), timeout_s=FIRST_S), doing, FIRST)
+    except InfraError as error:
+        raise ConfigError(
+            f"the API server of {where} does not answer: {why(error.__cause__)}; start the cluster, or name another "
+            "with --kube-context",
+            field="sandbox.backend",
+            detail=error.detail,
+        ) from error
+    except ApiException as error:
+        if error.status == 401 or "system:anonymous" in said(error):
+            raise ConfigError(
+                f"{where} does not accept the credentials that the kubeconfig has for it: log in again, or name "
+                "another context with --kube-context",
+                field="sandbox.kube_context",
+                detail=said(error),
+            ) from error
+        if error.status == 404 and "namespaces" in said(error):
+            raise _no_namespace(cluster, wish) from error
+        if error.status == 404:
+            raise ConfigError(f"{where} is no Kubernetes API server: {said(error)}", field="sandbox.backend") from error
+        if error.status != 403:
+            raise refused(error, doing, field="sandbox.backend") from error
+        return
+    if found["metadata"].get("deletionTimestamp"):
+        raise ConfigError(
+            f"namespace {name!r} in {cluster.name} is being deleted; wait, or name another with --namespace",
+            field="sandbox.namespace",
+        )
+
+
+def why(error: BaseException | None) -> str:
+    """Why no answer came, in the words of the system, without the addresses of Python's objects."""
+    text = said(error) if isinstance(error, ApiException) else str(error)
+    return re.sub(r"<?[\w.]+ object at 0x[0-9a-f]+>?[:,] |\w*\(host=[^)]*\): ", "", " ".join(text.split()))
+
+
+def _no_namespace(cluster: Cluster, wish: SandboxSpec) -> ConfigError:
+    context = f" --context {wish.kube_context}" if wish.kube_context else ""
+    return ConfigError(
+        f"there is no namespace {cluster.namespace!r} in {cluster.name}: kubectl create namespace "
+        f"{cluster.namespace}{context}, or name another with --namespace",
+        field="sandbox.namespace",
+    )

@@ -1,0 +1,107 @@
+"""Whether we may do what sandboxes need, asked of the API server right by right."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from kubernetes.client import ApiClient, ApiException
+from urllib3.exceptions import HTTPError
+
+from steps.errors import ConfigError
+from steps.sandbox.kubernetes.api import Cluster, Patience, call, refused
+from steps.sandbox.kubernetes.namespace import CONFIG_MAP
+from steps.sandbox.kubernetes.plain import Plain, asked, items, path
+
+PATIENCE = Patience(total_s=20.0)
+
+
+@dataclass(frozen=True)
+class Right:
+    """To do something with a kind of object of the namespace, with every one or with one ``name``."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    name: str = ""
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """As an access review asks."""
+        resource, _, sub = self.resource.partition("/")
+        asked_for = {"verb": self.verb, "group": self.group, "resource": resource, "subresource": sub}
+        return {key: value for key, value in (*asked_for.items(), ("name", self.name)) if value}
+
+
+PODS = tuple(Right(verb, "pods") for verb in ("create", "get", "list", "watch", "delete"))
+EXEC = tuple(Right(verb, "pods/exec") for verb in ("get", "create"))
+"""A websocket is a GET; Kubernetes 1.35 and later ask for create as well."""
+SETTINGS = (Right("get", "configmaps", name=CONFIG_MAP),)
+LEASES = tuple(Right(verb, "leases", "coordination.k8s.io") for verb in ("create", "get", "update", "delete"))
+EVENTS = Right("list", "events")
+
+
+def check_rights(cluster: Cluster, client: ApiClient, *, outside: bool) -> list[str]:
+    """What a person should know. Raises ConfigError naming every right that is missing.
+
+    ``outside``: sandboxes are owned by a Lease, not by a step's pod.
+    """
+    needed = (*PODS, *EXEC, *SETTINGS, *(LEASES if outside else ()))
+    missing = refusals(cluster, client, (*needed, EVENTS))
+    if lacking := [right for right in needed if right in missing]:
+        raise ConfigError(
+            f"{whoami(client)} may not {in_words(lacking)} in namespace {cluster.namespace!r} of {cluster.name}; "
+            "the chart's Role swe-argo-runner has what is needed",
+            field="sandbox.namespace",
+        )
+    return (
+        [f"no right to list events in {cluster.namespace}: pods that do not start are told with less reason"]
+        if EVENTS in missing
+        else []
+    )
+
+
+def refusals(cluster: Cluster, client: ApiClient, rights: tuple[Right, ...]) -> set[Right]:
+    """Which of these the account of this client has not."""
+
+    def allowed(right: Right) -> bool:
+        body = {"spec": {"resourceAttributes": {"namespace": cluster.namespace, **right.attributes}}}
+        answer = call(
+            lambda: asked(client, "POST", path("selfsubjectaccessreviews"), body),
+            f"asking for rights in {cluster.name}",
+            PATIENCE,
+        )
+        return bool(answer["status"].get("allowed"))
+
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            return {right for right, may in zip(rights, pool.map(allowed, rights), strict=True) if not may}
+    except ApiException as error:
+        raise refused(error, f"asking for rights in {cluster.name}", field="sandbox.namespace") from error
+
+
+def allowed_list(client: ApiClient, where: str, doing: str) -> list[Plain] | None:
+    """All objects that are there, None where they may not be listed. Raises InfraError."""
+    try:
+        return call(lambda: items(client, where), doing, PATIENCE)
+    except ApiException as error:
+        if error.status != 403:
+            raise refused(error, doing, field="sandbox.namespace") from error
+        return None
+
+
+def in_words(rights: list[Right]) -> str:
+    """``create, delete pods; get pods/exec``."""
+    verbs: dict[str, list[str]] = {}
+    for right in rights:
+        verbs.setdefault(f"{right.resource}{f' {right.name}' if right.name else ''}", []).append(right.verb)
+    return "; ".join(f"{', '.join(several)} {resource}" for resource, several in verbs.items())
+
+
+def whoami(client: ApiClient) -> str:
+    """Whom the cluster takes us for (Kubernetes >= 1.28)."""
+    try:
+        review = asked(client, "POST", path("selfsubjectreviews"), {"apiVersion": "authentication.k8s.io/v1"})
+    except (ApiException, HTTPError, OSError):
+        return "this account"
+    return str(review["status"]["userInfo"].get("username") or "this account")

@@ -1,0 +1,41 @@
+"""Proof that a sandbox without network has none: NetworkPolicies are only words where nothing enforces them."""
+
+from __future__ import annotations
+
+import time
+
+from steps.contracts.data import FailureClass
+from steps.errors import ConfigError
+from steps.sandbox.kubernetes.box import KubernetesSandbox
+
+SETTLE_S = 10.0
+"""A policy may come into force a moment after its pod has started (AWS VPC CNI in its standard mode, for one)."""
+PAUSE_S = 0.5
+
+# Every pod is told the API server's address. Where nothing is dropped it answers within a millisecond or so.
+_CANARY = """timeout 0.5 bash -c 'exec 3<>/dev/tcp/$KUBERNETES_SERVICE_HOST/$KUBERNETES_SERVICE_PORT' 2>&1
+case $? in 0) echo reached;; *) echo kept in;; esac"""
+
+
+def prove_confined(box: KubernetesSandbox, namespace: str, *, settle_s: float = SETTLE_S) -> None:
+    """Try to reach the API server from inside until that fails. Raises ConfigError where it does not, InfraError."""
+    until = time.monotonic() + settle_s
+    while True:
+        _, said = box.short_exec(_CANARY, wait_s=1.0)
+        last = said.decode("utf-8", "replace").strip()
+        if last.endswith("kept in") and "No such file or directory" not in last:
+            return
+        if time.monotonic() > until:
+            break
+        time.sleep(PAUSE_S)
+    if last.endswith("reached"):
+        why = f"nothing enforces a NetworkPolicy for sandboxes in namespace {namespace}"
+    else:
+        why = f"whether sandboxes in namespace {namespace} are confined cannot be tried"
+    raise ConfigError(
+        f"{why}, so an agent could reach the cluster: install the chart, on a network that enforces policies, "
+        "or use --allow-host",
+        field="sandbox.backend",
+        failure_class=FailureClass.CONFIG,
+        detail=last,
+    )

@@ -1,0 +1,213 @@
+"""The Lease by which a runner outside the cluster owns its sandboxes: when it goes, Kubernetes removes them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from kubernetes.client import ApiException
+from urllib3.exceptions import HTTPError
+
+from steps.contracts.data import FailureClass
+from steps.errors import ConfigError, InfraError, StepError
+from steps.sandbox.kubernetes.api import Cluster, Patience, call, refused
+from steps.sandbox.kubernetes.plain import REQUEST_S, Plain, asked, found, moment, path, timestamp
+from steps.sandbox.strays import started
+
+RUN = "swe-argo/run"
+PROCESS = "swe-argo/process"
+HOLD = "swe-argo/hold"
+DURATION_S = 60
+"""Seconds that a renewal holds. Twelve are made in that time: a Lease that somebody deleted is missed soon."""
+
+_AWAY = (ApiException, HTTPError, OSError)
+
+
+@contextmanager
+def held(
+    cluster: Cluster, run_id: str, *, duration_s: int = DURATION_S, remade: Callable[[str], None] = lambda _: None
+) -> Iterator[str]:
+    """Hold the run in the namespace; ``<name>/<uid>`` of its Lease, for SWE_ARGO_LEASE of the steps.
+
+    Renewed by a thread, through whatever outage, until the end; deleted then, and with it all sandboxes that it owns.
+    Where somebody deletes it meanwhile, the sandboxes are gone and their steps are tried again: a new Lease is made,
+    and ``remade`` (called by that thread) is told its name and uid, for they own what is made from then on.
+    Raises ConfigError when another runner holds the run, or without the rights; InfraError when the cluster is away.
+    """
+    hold = _Hold(cluster, run_id, duration_s)
+    hold.take()
+    stop = threading.Event()
+    thread = threading.Thread(target=hold.keep, args=(stop, remade), name="lease", daemon=True)
+    thread.start()
+    try:
+        yield hold.value
+    finally:
+        stop.set()
+        thread.join(REQUEST_S[0] + REQUEST_S[1])
+        hold.leave()
+
+
+def lease_name(run_id: str) -> str:
+    """The Lease of a run, legal as an object's name and at most 63 characters; different runs have different ones."""
+    safe = re.sub(r"[^a-z0-9]+", "-", run_id.lower()).strip("-")
+    if safe == run_id and len(safe) <= 50:
+        return f"swe-argo-{safe}"
+    return f"swe-argo-{safe[:40].strip('-')}-{hashlib.sha256(run_id.encode()).hexdigest()[:10]}"
+
+
+def over(lease: Plain, now: float | None = None) -> bool:
+    """Whether nobody holds it any more: not renewed for twice its duration, or held by a dead process of this machine.
+
+    Twice, because the clocks of two machines differ, and an API server that was away delays renewals.
+    """
+    spec = lease.get("spec") or {}
+    renewed = moment(spec.get("renewTime")) or moment(lease["metadata"].get("creationTimestamp")) or 0.0
+    if renewed + 2 * float(spec.get("leaseDurationSeconds") or DURATION_S) < (time.time() if now is None else now):
+        return True
+    machine, _, process = (lease["metadata"].get("annotations") or {}).get(PROCESS, "").partition(":")
+    pid, _, began = process.partition(":")
+    return bool(machine == _machine() and pid.isdigit() and str(started(int(pid))) != began)
+
+
+def deletion(of: Plain) -> Plain:
+    """How exactly this version of an object is deleted, and in the background whatever it owns."""
+    known = {name: of["metadata"][name] for name in ("uid", "resourceVersion")}
+    return {"preconditions": known, "propagationPolicy": "Background"}
+
+
+@dataclass
+class _Hold:
+    """One process' hold on a run. ``uid`` is that of its Lease now; the token tells its own from another's."""
+
+    cluster: Cluster
+    run_id: str
+    duration_s: int
+    uid: str = ""
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @property
+    def name(self) -> str:
+        return lease_name(self.run_id)
+
+    @property
+    def value(self) -> str:
+        return f"{self.name}/{self.uid}"
+
+    def take(self) -> None:
+        """Make the Lease, in the place of one that nobody holds any more."""
+        doing = f"making the lease {self.name}"
+        try:
+            for _ in range(10):
+                there = call(self._there, doing) or call(self._make, doing)
+                if there and self._owns(there):
+                    self.uid = there["metadata"]["uid"]
+                    return
+                if there and not over(there):
+                    raise self._busy(there)
+                if there:
+                    call(partial(self._delete, deletion(there)), doing)
+                time.sleep(0.1)
+        except ApiException as error:
+            raise refused(error, doing, field="sandbox.namespace") from error
+        raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: the one before it does not go away")
+
+    def keep(self, stop: threading.Event, remade: Callable[[str], None]) -> None:
+        """Renew until told to stop, or until the run is somebody else's."""
+        pause_s = self.duration_s / 12
+        while not stop.wait(pause_s):
+            try:
+                there = self._there() or self._make()
+                if there and not self._owns(there):
+                    return
+                if there:
+                    self._renew(there)
+            except _AWAY:
+                continue
+            if there and there["metadata"]["uid"] != self.uid:
+                self.uid = there["metadata"]["uid"]
+                remade(self.value)
+
+    def leave(self) -> None:
+        """Delete the Lease if it is ours. One that cannot be deleted is over soon."""
+        mine = {"preconditions": {"uid": self.uid}, "propagationPolicy": "Background"}
+        with suppress(ApiException, StepError):
+            call(partial(self._delete, mine), f"deleting the lease {self.name}", Patience(total_s=8))
+
+    def _there(self) -> Plain | None:
+        with self.cluster.client() as client:
+            return found(client, self._path(self.name))
+
+    def _make(self) -> Plain | None:
+        """The new Lease, None where there is one by now."""
+        now = timestamp(time.time())
+        process = f"{_machine()}:{os.getpid()}:{started(os.getpid())}"
+        lease = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": self.name,
+                "labels": {RUN: self.run_id},
+                "annotations": {PROCESS: process, HOLD: self.token},
+            },
+            "spec": {
+                "holderIdentity": f"{platform.node()}:{os.getpid()}",
+                "leaseDurationSeconds": self.duration_s,
+                "acquireTime": now,
+                "renewTime": now,
+            },
+        }
+        with self.cluster.client() as client:
+            try:
+                return asked(client, "POST", self._path(), lease)
+            except ApiException as error:
+                if error.status != 409:
+                    raise
+                return None
+
+    def _renew(self, there: Plain) -> None:
+        """Raises ApiException (409) where it changed since it was read."""
+        lease = there | {"spec": there["spec"] | {"renewTime": timestamp(time.time())}}
+        with self.cluster.client() as client:
+            asked(client, "PUT", self._path(self.name), lease)
+
+    def _delete(self, options: Plain) -> None:
+        """Delete it with what it owns; one that changed or is gone is left."""
+        with self.cluster.client() as client:
+            try:
+                asked(client, "DELETE", self._path(self.name), options)
+            except ApiException as error:
+                if error.status not in (404, 409):
+                    raise
+
+    def _path(self, name: str = "") -> str:
+        return path("leases", self.cluster.namespace, name)
+
+    def _owns(self, lease: Plain) -> bool:
+        return (lease["metadata"].get("annotations") or {}).get(HOLD) == self.token
+
+    def _busy(self, lease: Plain) -> ConfigError:
+        holder = lease["spec"].get("holderIdentity") or "somebody"
+        return ConfigError(
+            f"run {self.run_id!r} is being worked on by {holder} in namespace {self.cluster.namespace}; "
+            "wait for it, stop it, or use another run id",
+            field="run_id",
+        )
+
+
+def _machine() -> str:
+    """This boot of this host and this process namespace: elsewhere a process id says nothing."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{platform.node()}/{boot[:8]}/{Path('/proc/self/ns/pid').readlink()}".replace(":", "")
+    except OSError:
+        return platform.node()

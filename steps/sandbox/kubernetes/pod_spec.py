@@ -1,0 +1,168 @@
+"""The pod of a sandbox, as the plain dict that is sent."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from typing import Any
+
+from kubernetes.utils.quantity import parse_quantity
+
+from steps.contracts.images import through_registry
+from steps.contracts.run import SandboxSpec
+from steps.errors import ConfigError
+from steps.sandbox.kubernetes.namespace import NamespaceSettings
+from steps.sandbox.protocol import SandboxRequest
+from steps.settings import settings
+
+CONTAINER = "sandbox"
+JOBS_ROOT = "/run/swe-argo"
+LABEL = "swe-argo"
+
+# PID 1, so that no command can kill it (`kill -9 -1` is a thing agents do) and orphans are reaped. It ignores the other
+# signals: one that it handled, or that its shell handles for it, would reach PID 1 from inside the container too.
+KEEP_ALIVE = "trap '' HUP INT QUIT PIPE ALRM TERM USR1 USR2; while :; do sleep 10; done"
+GRACE_S = 1
+"""Nothing in a sandbox has an end of its own to come to."""
+
+_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+
+
+def manifest(
+    request: SandboxRequest, namespace: NamespaceSettings, wish: SandboxSpec, owner: dict[str, str] | None
+) -> dict[str, Any]:
+    """The pod that is asked for; what the run wishes goes before what the namespace says.
+
+    Raises ConfigError for a node selector that is none.
+    """
+    spec = {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": max(1, math.ceil(request.deadline_s)),
+        "terminationGracePeriodSeconds": GRACE_S,
+        "serviceAccountName": namespace.service_account_name,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}},
+        "nodeSelector": _node_selector(request, namespace, wish),
+        "tolerations": namespace.tolerations,
+        "priorityClassName": namespace.priority_class_name,
+        "runtimeClassName": namespace.runtime_class_name,
+        "imagePullSecrets": [{"name": name} for name in namespace.image_pull_secrets],
+        **_names(request.network, namespace.nameservers),
+        "containers": [_container(request, namespace)],
+        "volumes": [{"name": "jobs", "emptyDir": {"sizeLimit": _grown(namespace.jobs_size_limit, request)}}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": request.name,
+            "labels": labels(request),
+            "annotations": _annotations(request),
+            **({"ownerReferences": [owner]} if owner else {}),
+        },
+        "spec": {key: value for key, value in spec.items() if value not in (None, [])},
+    }
+
+
+def labels(request: SandboxRequest) -> dict[str, str]:
+    """What a sandbox is found by, and what NetworkPolicies select."""
+    own = {f"{LABEL}/{key}": label(value) for key, value in request.labels.items()}
+    return {**own, f"{LABEL}/network": "open" if request.network else "none"}
+
+
+def label(text: str) -> str:
+    """``text`` as a label's value (63 characters of letters, digits, ``-_.``); a changed one ends in a digest."""
+    if _LABEL_VALUE.fullmatch(text):
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    head = re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:54].strip("._-")
+    return f"{head}-{digest}" if head else digest
+
+
+def owner_reference() -> dict[str, str] | None:
+    """Who the sandboxes of this process go with: the runner's Lease, the step's own pod, or nobody.
+
+    The garbage collector removes at once what names an owner that is not in the same namespace under this very uid.
+    """
+    found = settings()
+    if found.lease:
+        name, _, uid = found.lease.partition("/")
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": name, "uid": uid}
+    if found.pod_name and found.pod_uid:
+        return {"apiVersion": "v1", "kind": "Pod", "name": found.pod_name, "uid": found.pod_uid}
+    return None
+
+
+def _annotations(request: SandboxRequest) -> dict[str, str]:
+    return {
+        f"{LABEL}/instance": request.labels.get("instance", ""),
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        "karpenter.sh/do-not-disrupt": "true",
+    }
+
+
+def _container(request: SandboxRequest, namespace: NamespaceSettings) -> dict[str, Any]:
+    capabilities = {"capabilities": {"add": ["SYS_ADMIN"]}} if request.browsers else {}
+    return {
+        "name": CONTAINER,
+        "image": through_registry(request.image, request.registry),
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bin/sh", "-c", KEEP_ALIVE],
+        "args": [],
+        "workingDir": "/",  # the runtime would make a folder that is missing: an image without /testbed must show
+        "resources": resources(request, namespace),
+        "securityContext": {"allowPrivilegeEscalation": False, **capabilities},
+        "volumeMounts": [{"name": "jobs", "mountPath": JOBS_ROOT}],
+    }
+
+
+def resources(request: SandboxRequest, namespace: NamespaceSettings) -> dict[str, dict[str, str]]:
+    """Requests and limits: a run's own limits go before the namespace's, requests never above, all times the factor."""
+    given = namespace.resources
+    wished = {
+        "cpu": str(request.cpus) if request.cpus else given.limits.cpu,
+        "memory": f"{request.memory_mb}Mi" if request.memory_mb else given.limits.memory,
+        "ephemeral-storage": f"{request.disk_mb}Mi" if request.disk_mb else given.limits.ephemeral_storage,
+    }
+    asked = {
+        "cpu": given.requests.cpu,
+        "memory": given.requests.memory,
+        "ephemeral-storage": given.requests.ephemeral_storage,
+    }
+    limits = {key: value for key, value in wished.items() if value}
+    requests = {key: min(value, limits.get(key, value), key=parse_quantity) for key, value in asked.items() if value}
+    return {
+        "requests": {key: _grown(value, request) for key, value in requests.items()},
+        "limits": {key: _grown(value, request) for key, value in limits.items()},
+    }
+
+
+def _grown(quantity: str, request: SandboxRequest) -> str:
+    """A quantity times the resource factor, in whole millis where it is small (cpu), else in whole units."""
+    amount = float(parse_quantity(quantity)) * request.resource_factor
+    if amount < 1 << 20:
+        return str(int(amount)) if amount == int(amount) else f"{math.ceil(amount * 1000)}m"
+    whole = math.ceil(amount)
+    return f"{whole >> 20}Mi" if whole % (1 << 20) == 0 else str(whole)
+
+
+def _node_selector(request: SandboxRequest, namespace: NamespaceSettings, wish: SandboxSpec) -> dict[str, str]:
+    system, _, rest = request.platform.partition("/")
+    chosen = dict(namespace.node_selector)
+    if wish.node_selector:
+        pairs = [each.partition("=") for each in wish.node_selector]
+        for key, equals, value in pairs:
+            if not key or not equals or not _LABEL_VALUE.fullmatch(value):
+                raise ConfigError(f"{key + equals + value!r} is not key=value", field="sandbox.node_selector")
+        chosen = {key: value for key, _, value in pairs}
+    return {"kubernetes.io/os": system, "kubernetes.io/arch": rest.partition("/")[0], **chosen}
+
+
+def _names(network: bool, nameservers: list[str]) -> dict[str, Any]:
+    """How names resolve. Where nothing is to be reached they fail at once, not by a timeout for every look-up."""
+    if network and not nameservers:
+        return {"dnsPolicy": "ClusterFirst"}
+    servers = nameservers if network else ["127.0.0.1"]
+    return {"dnsPolicy": "None", "dnsConfig": {"nameservers": servers}}

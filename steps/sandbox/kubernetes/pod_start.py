@@ -1,0 +1,105 @@
+"""Whether a pod that does not run yet ever will: pure functions of the object, a plain dict."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from steps.contracts.data import FailureClass
+from steps.errors import ConfigError, InfraError, ResourceError, StepError
+from steps.sandbox.kubernetes.pod_status import condition, container, failure, named, node, said, told
+
+PULLING = {"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"}
+NO_IMAGE = {"ErrImageNeverPull", "InvalidImageName"}
+STARTING = {"StartError", "ContainerCannotRun"}
+"""Reasons of a container's state (kubelet images/types.go and container/sync_result.go; the runtime's own)."""
+
+_MISSING = re.compile(
+    r": not found|code = NotFound|404 Not Found|manifest unknown|name unknown|repository does not exist"
+    r"|no match for platform|no matching manifest|requested image not found",
+    re.IGNORECASE,
+)
+_DENIED = re.compile(
+    r"unauthorized|authentication required|no basic auth credentials|insufficient_scope|403 Forbidden"
+    r"|pull access denied|requested access to the resource is denied",
+    re.IGNORECASE,
+)
+_LATER = re.compile(r"toomanyrequests|too many requests|rate limit", re.IGNORECASE)
+_NO_PROGRAM = re.compile(r'exec:? "?/bin/sh"?: |exec format error', re.IGNORECASE)
+
+
+def start_failure(pod: dict[str, Any], pending_s: float, waited_s: float) -> StepError | None:
+    """Why a pod will not start, or has not within ``pending_s``; None while it may.
+
+    ConfigError (IMAGE_MISSING: no such image, or not for us, or without a shell), InfraError (UNSCHEDULABLE,
+    IMAGE_PULL, SANDBOX_CREATE, or what ``failure`` says), ResourceError.
+    """
+    ended, waiting = container(pod).get("terminated") or {}, container(pod).get("waiting") or {}
+    if ended.get("reason") in STARTING:
+        return _not_started(pod, said(ended))
+    if error := failure(pod):
+        return error if error.failure_class is not FailureClass.SANDBOX_LOST else _ended_early(pod, error)
+    if (missing := _no_image(pod, waiting)) or waited_s < pending_s:
+        return missing
+    return _overdue(pod, waiting, pending_s)
+
+
+def _ended_early(pod: dict[str, Any], error: StepError) -> InfraError:
+    """For what has not begun, being lost is not having been made."""
+    status = pod["status"]
+    if status.get("reason") == "DeadlineExceeded":
+        return _late(pod, f"did not start within its deadline of {pod['spec'].get('activeDeadlineSeconds')} s")
+    if status.get("phase") == "Failed" and not status.get("containerStatuses"):
+        words = f"was refused by node {node(pod)}: {said(status)}"
+        return InfraError(FailureClass.UNSCHEDULABLE, f"{named(pod)} {words}", detail=told(pod))
+    return InfraError(FailureClass.SANDBOX_CREATE, error.reason, detail=error.detail)
+
+
+def _no_image(pod: dict[str, Any], waiting: dict[str, Any]) -> ConfigError | None:
+    """The image is missing, or not for us, and its registry said so. Registries say "denied" for missing ones, too."""
+    reason, words = waiting.get("reason"), str(waiting.get("message") or "")
+    image = pod["spec"]["containers"][0]["image"]
+    if reason in NO_IMAGE:
+        why = "is not on the node, and is not to be pulled" if reason == "ErrImageNeverPull" else "is no image name"
+    elif reason not in PULLING or _LATER.search(words):
+        return None
+    elif _MISSING.search(words):
+        why = "does not exist"
+    elif _DENIED.search(words):
+        why = "is not given out (missing, or the namespace needs sandbox.imagePullSecrets)"
+    else:
+        return None
+    reason = f"image {image} {why}: {_line(words)}"
+    return ConfigError(reason, failure_class=FailureClass.IMAGE_MISSING, detail=told(pod))
+
+
+def _not_started(pod: dict[str, Any], words: str) -> StepError:
+    image = pod["spec"]["containers"][0]["image"]
+    if "oom-killed" in words.lower() or "oom killed" in words.lower():
+        reason = f"{named(pod)} ran out of memory before it began: {_line(words)}"
+        return ResourceError(FailureClass.OUT_OF_MEMORY, reason, detail=told(pod))
+    if _NO_PROGRAM.search(words):
+        reason = f"image {image} does not run /bin/sh: {_line(words)}"
+        return ConfigError(reason, failure_class=FailureClass.IMAGE_MISSING, detail=told(pod))
+    return _late(pod, f"was not started: {_line(words)}")
+
+
+def _overdue(pod: dict[str, Any], waiting: dict[str, Any], pending_s: float) -> InfraError:
+    """What a pod was waiting for when patience ended."""
+    if waiting.get("reason") in PULLING:
+        reason = f"pulling {pod['spec']['containers'][0]['image']} fails: {_line(said(waiting))}"
+        return InfraError(FailureClass.IMAGE_PULL, reason, detail=told(pod))
+    if condition(pod, "PodScheduled"):
+        words = _line(said(waiting)) or "nothing is said of it"
+        return _late(pod, f"did not start on node {node(pod)} within {pending_s:g} s: {words}")
+    refusal = condition(pod, "PodScheduled", status="False") or {"message": "no scheduler has looked at it"}
+    reason = f"{named(pod)} found no node within {pending_s:g} s: {_line(str(refusal.get('message')))}"
+    return InfraError(FailureClass.UNSCHEDULABLE, reason, detail=told(pod))
+
+
+def _late(pod: dict[str, Any], words: str) -> InfraError:
+    return InfraError(FailureClass.SANDBOX_CREATE, f"{named(pod)} {words}", detail=told(pod))
+
+
+def _line(words: str) -> str:
+    return " ".join(words.split())[:400]

@@ -1,0 +1,183 @@
+"""What a pod's status means for a run: pure functions of the object as the API server sends it, a plain dict."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from steps.contracts.data import FailureClass
+from steps.errors import InfraError, ResourceError, StepError
+
+DISRUPTIONS = {
+    "PreemptionByScheduler": FailureClass.PREEMPTED,
+    "EvictionByEvictionAPI": FailureClass.EVICTED,
+    "DeletionByTaintManager": FailureClass.EVICTED,
+    "DeletionByPodGC": FailureClass.NODE_LOST,
+    "TerminationByKubelet": FailureClass.NODE_LOST,
+}
+"""Reasons of the condition DisruptionTarget (kubernetes.io/docs/concepts/workloads/pods/disruptions)."""
+EVENTS = {
+    "Preempted": FailureClass.PREEMPTED,
+    "Evicted": FailureClass.EVICTED,
+    "TaintManagerEviction": FailureClass.EVICTED,
+    "NodeShutdown": FailureClass.NODE_LOST,
+}
+"""Reasons of events, which outlive their pod."""
+REASONS = {
+    "Evicted": FailureClass.EVICTED,
+    "Preempting": FailureClass.PREEMPTED,
+    "NodeLost": FailureClass.NODE_LOST,
+    "NodeShutdown": FailureClass.NODE_LOST,
+    "Shutdown": FailureClass.NODE_LOST,
+    "Terminated": FailureClass.NODE_LOST,
+}
+"""Reasons of a whole pod that the kubelet ended (the last three: its node shuts down), or the node controller."""
+
+_WORDS = {
+    FailureClass.EVICTED: "was evicted",
+    FailureClass.PREEMPTED: "was preempted by a more important pod",
+    FailureClass.NODE_LOST: "lost its node",
+    FailureClass.SANDBOX_LOST: "was deleted",
+}
+_DISK = re.compile(
+    r"ephemeral local storage usage exceeds|exceeded its local ephemeral storage|Usage of EmptyDir volume"
+)
+"""A limit of the pod's own; a node that is short of disk says "The node was low on resource"."""
+
+
+def failure(pod: dict[str, Any]) -> StepError | None:
+    """Why a pod that ran is no sandbox any more; None while it is one.
+
+    ResourceError (OUT_OF_MEMORY, OUT_OF_DISK), InfraError (EVICTED, PREEMPTED, NODE_LOST, SANDBOX_LOST).
+    """
+    status = pod.get("status") or {}
+    ended = container(pod).get("terminated")
+    if error := _disrupted(pod):
+        return error
+    if ended and ended.get("reason") == "OOMKilled":
+        return out_of_memory(pod)
+    if (pod.get("metadata") or {}).get("deletionTimestamp"):
+        return _lost(pod, FailureClass.SANDBOX_LOST)
+    if ended:
+        return _lost(pod, FailureClass.SANDBOX_LOST, f"ended under us with exit code {ended.get('exitCode')}")
+    if status.get("phase") in ("Failed", "Succeeded"):
+        return _lost(pod, FailureClass.SANDBOX_LOST, f"ended under us: {said(status) or status['phase']}")
+    return None
+
+
+def _disrupted(pod: dict[str, Any]) -> StepError | None:
+    """What somebody did to the pod as a whole, and said why."""
+    status = pod.get("status") or {}
+    reason, message = str(status.get("reason") or ""), str(status.get("message") or "").strip()
+    if reason == "Evicted" and _DISK.search(message):
+        return ResourceError(FailureClass.OUT_OF_DISK, f"{named(pod)} ran out of disk: {message}", detail=told(pod))
+    if reason == "DeadlineExceeded":
+        seconds = pod["spec"].get("activeDeadlineSeconds")
+        return _lost(pod, FailureClass.SANDBOX_LOST, f"reached its deadline of {seconds} s")
+    kind = REASONS.get(reason) or (FailureClass.NODE_LOST if status.get("phase") == "Unknown" else None)
+    if kind is None and (found := condition(pod, "DisruptionTarget")):
+        kind = DISRUPTIONS.get(str(found.get("reason")), FailureClass.EVICTED)
+    return _lost(pod, kind) if kind else None
+
+
+def out_of_reach(pod: dict[str, Any]) -> StepError | None:
+    """What became of a pod that should live, but whose node nobody has heard of for a while; None where that is not so.
+
+    Without readiness probes a running container is not Ready only where the node controller says so. A kubelet that
+    restarts comes back: ask only when patience is over.
+    """
+    ready = condition(pod, "Ready", status=None)
+    if ready and ready.get("status") != "True" and container(pod).get("running"):
+        return _lost(pod, FailureClass.NODE_LOST, f"is out of reach: node {node(pod)} does not answer")
+    return None
+
+
+def gone(name: str, events: Iterable[dict[str, Any]]) -> StepError:
+    """Why a pod is not there any more, by the events that were told of it."""
+    known = [(str(event.get("reason") or ""), str(event.get("message") or "")) for event in events]
+    detail = "\n".join(f"{reason}: {message}" for reason, message in known)
+    for reason, message in known:
+        if reason == "Evicted" and _DISK.search(message):
+            return ResourceError(FailureClass.OUT_OF_DISK, f"pod {name} ran out of disk: {message}", detail=detail)
+        if reason in EVENTS:
+            kind = EVENTS[reason]
+            return InfraError(kind, f"pod {name} {_WORDS[kind]}: {message}", detail=detail)
+    return InfraError(FailureClass.SANDBOX_LOST, f"pod {name} was deleted", detail=detail)
+
+
+def out_of_memory(pod: dict[str, Any]) -> ResourceError:
+    """The memory limit of the pod was too small for what ran in it."""
+    limit = (pod["spec"]["containers"][0].get("resources", {}).get("limits") or {}).get("memory")
+    words = f"its limit of {limit}" if limit else "its node's memory"
+    return ResourceError(FailureClass.OUT_OF_MEMORY, f"{named(pod)} ran out of memory ({words})", detail=told(pod))
+
+
+def ready(pod: dict[str, Any]) -> bool:
+    """Whether commands can be run in it."""
+    return bool(condition(pod, "Ready")) and "running" in container(pod) and failure(pod) is None
+
+
+def identity(pod: dict[str, Any]) -> tuple[str, str, int]:
+    """What a pod keeps as long as nothing was restarted or replaced: uid, container id, restarts."""
+    state = _status(pod)
+    return pod["metadata"]["uid"], str(state.get("containerID") or ""), int(state.get("restartCount") or 0)
+
+
+def image_digest(pod: dict[str, Any]) -> str | None:
+    """Digest of the image that runs (sha256:...): the registry's, or an id of the node's own for a loaded image."""
+    digest = str(_status(pod).get("imageID") or "").rpartition("@")[2]
+    return digest if digest.startswith("sha256:") else None
+
+
+def told(pod: dict[str, Any]) -> str:
+    """What Kubernetes says of a pod, word for word, one thing a line."""
+    status = pod.get("status") or {}
+    lines = [f"phase {status.get('phase')}", said(status)]
+    for each in status.get("conditions") or []:
+        if each.get("message") or each.get("type") == "DisruptionTarget":
+            lines.append(f"{each.get('type')} {each.get('status')}: {said(each)}")
+    for kind, state in container(pod).items():
+        code = f" {state['exitCode']}" if "exitCode" in state else ""
+        lines.append(f"container {kind}{code}: {said(state)}".rstrip(": "))
+    return "\n".join(line for line in lines if line)
+
+
+def _lost(pod: dict[str, Any], kind: FailureClass, words: str = "") -> InfraError:
+    status = pod.get("status") or {}
+    why = status.get("message") or (condition(pod, "DisruptionTarget") or {}).get("message")
+    words = words or f"{_WORDS[kind]}{f': {why}' if why else ''}"
+    return InfraError(kind, f"{named(pod)} {words}", detail=told(pod))
+
+
+def condition(pod: dict[str, Any], kind: str, status: str | None = "True") -> dict[str, Any] | None:
+    """The pod's condition of that type, if it has that status (None: any)."""
+    for each in (pod.get("status") or {}).get("conditions") or []:
+        if each.get("type") == kind and status in (None, each.get("status")):
+            return dict(each)
+    return None
+
+
+def _status(pod: dict[str, Any]) -> dict[str, Any]:
+    states = (pod.get("status") or {}).get("containerStatuses") or [{}]
+    return dict(states[0])
+
+
+def container(pod: dict[str, Any]) -> dict[str, Any]:
+    """The container's state: one of waiting, running, terminated."""
+    return dict(_status(pod).get("state") or {})
+
+
+def named(pod: dict[str, Any]) -> str:
+    """The pod in words."""
+    return f"pod {pod['metadata']['name']}"
+
+
+def node(pod: dict[str, Any]) -> str:
+    """The node it was given to."""
+    return str(pod["spec"].get("nodeName") or "unknown")
+
+
+def said(of: dict[str, Any]) -> str:
+    """Reason and message of a status, a condition or a state."""
+    return ": ".join(str(of[key]) for key in ("reason", "message") if of.get(key))

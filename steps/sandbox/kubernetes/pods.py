@@ -1,0 +1,97 @@
+"""The pods of one namespace: made, looked at, watched and removed, each request once more while the cluster is away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from typing import Any
+
+from kubernetes.client import ApiException
+from urllib3.exceptions import HTTPError
+
+from steps.sandbox.kubernetes.api import Cluster, Patience, call, refused
+from steps.sandbox.kubernetes.plain import REQUEST_S, Plain, asked, found, items, opened, path
+
+
+class Pods:
+    """One client for all plain requests of a process. Thread-safe."""
+
+    def __init__(self, cluster: Cluster, patience: Patience) -> None:
+        self.namespace = cluster.namespace
+        self._client = cluster.client()
+        self._patience = patience
+
+    def make(self, manifest: Plain) -> Plain:
+        """The pod that was made. An answer that was lost shows as ApiException (409); raises as ``call``."""
+        doing = f"making pod {manifest['metadata']['name']}"
+        return call(lambda: asked(self._client, "POST", self._path(), manifest), doing, self._patience)
+
+    def find(self, name: str, patience: Patience | None = None) -> Plain | None:
+        """The pod of that name, None where there is none. Raises ConfigError, InfraError."""
+        doing = f"looking at pod {name}"
+        try:
+            return call(lambda: self.glance(name), doing, patience or self._patience)
+        except ApiException as error:
+            raise refused(error, doing) from error
+
+    def glance(self, name: str) -> Plain | None:
+        """The same by one request, offered once. Raises ApiException, HTTPError, OSError."""
+        return found(self._client, self._path(name))
+
+    def remove(self, name: str, uid: str, patience: Patience | None = None) -> None:
+        """Delete the pod of that name if it is this very one; gone is gone. Raises ConfigError, InfraError."""
+        doing = f"removing pod {name}"
+        wish = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        try:
+            call(
+                lambda: asked(self._client, "DELETE", self._path(name), wish),
+                doing,
+                patience or self._patience,
+            )
+        except ApiException as error:
+            if error.status not in (404, 409):  # 409: the name is another pod's by now
+                raise refused(error, doing) from error
+
+    def changes(self, pod: Plain, seconds: float) -> Iterator[tuple[str, Plain]]:
+        """What happens to a pod from this version of it on: (ADDED, MODIFIED or DELETED, the pod as it is then).
+
+        Ends after ``seconds``, or sooner with the connection: look again and go on. Raises ConfigError without rights.
+        """
+        seconds = max(1, round(seconds))
+        try:
+            query = {
+                "fieldSelector": f"metadata.name={pod['metadata']['name']}",
+                "resourceVersion": pod["metadata"]["resourceVersion"],
+                "watch": "true",
+                "timeoutSeconds": seconds,
+            }
+            timeout_s = (REQUEST_S[0], seconds + REQUEST_S[1])
+            response = opened(self._client, "GET", self._path(), timeout_s=timeout_s, query=query)
+            with closing(response):
+                yield from _events(response)
+        except ApiException as error:
+            if error.status in (401, 403):
+                raise refused(error, f"watching pod {pod['metadata']['name']}") from error
+        except (HTTPError, OSError, ValueError):
+            return  # cut, perhaps in the middle of a line
+
+    def events(self, uid: str) -> list[Plain]:
+        """What was told of a pod, also of one that is gone; empty where that is not to be had."""
+        with suppress(ApiException, HTTPError, OSError):
+            return items(self._client, path("events", self.namespace), fieldSelector=f"involvedObject.uid={uid}")
+        return []
+
+    def _path(self, name: str = "") -> str:
+        return path("pods", self.namespace, name)
+
+
+def _events(response: Any) -> Iterator[tuple[str, Plain]]:
+    rest = b""
+    for piece in response.stream(amt=None, decode_content=False):
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                return  # the version is too old, or the server is going
+            yield event["type"], event["object"]

@@ -1,0 +1,47 @@
+"""Waiting for a pod to run: told by a watch, asked again whenever the watch ends."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from steps.errors import StepError
+from steps.sandbox.kubernetes.pod_start import start_failure
+from steps.sandbox.kubernetes.pod_status import gone, ready
+from steps.sandbox.kubernetes.pods import Pods
+
+LOOK_S = 10.0
+"""A watch may fall silent without ending: after so long the pod is asked for."""
+_PAUSE_S = 0.2
+"""Before the pod is asked for, so that watches which end at once do not make a storm of requests."""
+
+
+def started(pods: Pods, made: dict[str, Any], pending_s: float) -> dict[str, Any]:
+    """The pod ``made`` once it is ready. Raises what ``start_failure`` says, with the events of the pod."""
+    began = time.monotonic()
+    name, uid = made["metadata"]["name"], made["metadata"]["uid"]
+    pod: dict[str, Any] | None = made
+    while pod is not None and pod["metadata"]["uid"] == uid:
+        left = pending_s - (time.monotonic() - began)
+        if _decided(pods, pod, pending_s, pending_s - left):
+            return pod
+        for kind, seen in pods.changes(pod, min(LOOK_S, max(left, 0) + 0.1)):
+            if _decided(pods, seen, pending_s, time.monotonic() - began):
+                return seen
+            if kind == "DELETED":
+                break
+        time.sleep(_PAUSE_S)
+        pod = pods.find(name)
+    raise gone(name, pods.events(uid))
+
+
+def _decided(pods: Pods, pod: dict[str, Any], pending_s: float, waited_s: float) -> bool:
+    """Whether it runs. Raises StepError if it never will."""
+    if ready(pod):
+        return True
+    error: StepError | None = start_failure(pod, pending_s, waited_s)
+    if error is None:
+        return False
+    told = (f"{each.get('reason')}: {each.get('message')}" for each in pods.events(pod["metadata"]["uid"]))
+    error.detail = "\n".join([error.detail, *told]).strip()
+    raise error

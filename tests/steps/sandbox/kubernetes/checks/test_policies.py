@@ -1,0 +1,60 @@
+"""What NetworkPolicies say of sandboxes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from steps.sandbox.kubernetes.checks.policies import confined, cut_off
+
+SOLVE = {"swe-argo/role": "solve", "swe-argo/network": "none"}
+SANDBOXES = {"matchExpressions": [{"key": "swe-argo/role", "operator": "Exists"}]}
+
+
+def policy(selector: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "p"}, "spec": {"podSelector": selector, **spec}}
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {},
+        SANDBOXES,
+        {"matchLabels": {"swe-argo/network": "none"}},
+        {"matchExpressions": [{"key": "swe-argo/role", "operator": "In", "values": ["grade", "solve"]}]},
+        {"matchExpressions": [{"key": "swe-argo/role", "operator": "NotIn", "values": ["grade"]}]},
+        {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]},
+    ],
+)
+def test_a_policy_about_egress_that_selects_sandboxes_confines_them(selector: dict[str, Any]) -> None:
+    assert confined([policy(selector, policyTypes=["Egress"])], SOLVE)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"matchLabels": {"app": "web"}},
+        {"matchLabels": {"swe-argo/role": "solve", "app": "web"}},
+        {"matchExpressions": [{"key": "swe-argo/role", "operator": "In", "values": ["grade"]}]},
+        {"matchExpressions": [{"key": "swe-argo/role", "operator": "DoesNotExist"}]},
+        {"matchLabels": {"swe-argo/role": "solve"}, "matchExpressions": [{"key": "app", "operator": "Exists"}]},
+    ],
+)
+def test_a_policy_of_other_pods_confines_nothing(selector: dict[str, Any]) -> None:
+    assert not confined([policy(selector, policyTypes=["Egress"])], SOLVE)
+
+
+def test_a_policy_about_ingress_alone_confines_nothing() -> None:
+    assert not confined([policy({}, policyTypes=["Ingress"]), policy({}), policy({}, egress=[])], SOLVE)
+
+
+def test_a_policy_that_has_egress_rules_is_about_egress_without_saying_so() -> None:
+    assert confined([policy({}, egress=[{"ports": [{"port": 443}]}])], SOLVE)
+
+
+def test_policies_add_up() -> None:
+    shut, opened = policy(SANDBOXES, policyTypes=["Egress"]), policy({}, policyTypes=["Egress"], egress=[{}])
+    assert cut_off([shut], SOLVE)
+    assert not cut_off([shut, opened], SOLVE)
+    assert not cut_off([policy({"matchLabels": {"app": "web"}}, policyTypes=["Egress"])], SOLVE)

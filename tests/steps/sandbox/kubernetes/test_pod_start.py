@@ -1,0 +1,132 @@
+"""Whether a pod will ever start, over statuses as a kubelet 1.34 and its cluster wrote them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from steps.contracts.data import FailureClass
+from steps.errors import ConfigError, InfraError, ResourceError
+from steps.sandbox.kubernetes.pod_start import start_failure
+from tests.steps.sandbox.kubernetes.statuses import condition, disrupted, ended, pod, waiting
+
+UNSCHEDULABLE = (
+    "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: "
+    "1 No preemption victims found for incoming pod."
+)
+NOT_FOUND = (
+    'failed to pull and unpack image "docker.io/library/none:1": failed to resolve reference '
+    '"docker.io/library/none:1": docker.io/library/none:1: not found'
+)
+REFUSED = (
+    'failed to pull and unpack image "localhost/none:1": failed to resolve reference "localhost/none:1": failed to do '
+    'request: Head "https://localhost/v2/none/manifests/1": dial tcp [::1]:443: connect: connection refused'
+)
+RATE = (
+    "failed to copy: httpReadSeeker: failed open: unexpected status code https://hub/v2/x/manifests/1: 429 Too Many "
+    "Requests - Server message: toomanyrequests: You have reached your unauthenticated pull rate limit."
+)
+NO_SHELL = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
+    'unable to start container process: exec: "/bin/sh": stat /bin/sh: no such file or directory: unknown'
+)
+INIT_OOM = (
+    "failed to create shim task: OCI runtime create failed: container init was OOM-killed (memory limit too low?)"
+)
+
+NEVER = [
+    ("ErrImageNeverPull", 'Container image "localhost/none:1" is not present with pull policy of Never'),
+    (
+        "InvalidImageName",
+        'Failed to apply default image tag "X Y": couldn\'t parse image name: invalid reference format',
+    ),
+    ("ErrImagePull", NOT_FOUND),
+    ("ErrImagePull", f"rpc error: code = NotFound desc = {NOT_FOUND}"),
+    ("ImagePullBackOff", f'Back-off pulling image "none:1": ErrImagePull: {NOT_FOUND}'),
+    ("ErrImagePull", "reading manifest 1 in docker.io/library/none: manifest unknown"),
+    ("ErrImagePull", "pull access denied, repository does not exist or may require authorization: insufficient_scope"),
+    ("ErrImagePull", "unexpected status from HEAD request to https://r.example/v2/x/manifests/1: 401 Unauthorized"),
+    ("ErrImagePull", "no match for platform in manifest: not found"),
+]
+
+
+@pytest.mark.parametrize(("reason", "message"), NEVER)
+def test_an_image_that_its_registry_does_not_have_is_a_wrong_request_at_once(reason: str, message: str) -> None:
+    error = start_failure(pod("Pending", waiting(reason, message)), 900, 0)
+    assert isinstance(error, ConfigError)
+    assert error.failure_class is FailureClass.IMAGE_MISSING
+    assert "hub.example/x:1" in error.reason
+    assert message in error.detail
+
+
+@pytest.mark.parametrize("message", [REFUSED, RATE, "context deadline exceeded", "dial tcp: lookup r: no such host"])
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
+def test_a_pull_that_may_go_better_is_waited_for(reason: str, message: str) -> None:
+    pulling = pod("Pending", waiting(reason, message), condition("PodScheduled"))
+    assert start_failure(pulling, 60, 59) is None
+    error = start_failure(pulling, 60, 60)
+    assert isinstance(error, InfraError)
+    assert error.failure_class is FailureClass.IMAGE_PULL
+    assert message[:60] in error.reason
+
+
+def test_a_pod_without_a_node_is_waited_for_and_then_unschedulable_in_the_schedulers_words() -> None:
+    stuck = pod("Pending", None, condition("PodScheduled", "False", "Unschedulable", UNSCHEDULABLE))
+    assert start_failure(stuck, 60, 10) is None
+    error = start_failure(stuck, 60, 61)
+    assert isinstance(error, InfraError)
+    assert error.failure_class is FailureClass.UNSCHEDULABLE
+    assert "1 Insufficient cpu" in error.reason
+    nobody = start_failure(pod("Pending"), 60, 61)
+    assert nobody is not None
+    assert nobody.failure_class is FailureClass.UNSCHEDULABLE
+
+
+def test_a_container_that_is_not_made_in_time_was_not_created() -> None:
+    slow = pod("Pending", waiting("CreateContainerError", "context deadline exceeded"), condition("PodScheduled"))
+    assert start_failure(slow, 60, 10) is None
+    error = start_failure(slow, 60, 61)
+    assert error is not None
+    assert error.failure_class is FailureClass.SANDBOX_CREATE
+    assert "node0" in error.reason
+    assert "context deadline exceeded" in error.reason
+
+
+def start_error(message: str) -> Any:
+    return pod("Failed", ended({"exitCode": 128, "reason": "StartError", "message": message}))
+
+
+def test_an_image_without_a_shell_is_a_wrong_request() -> None:
+    error = start_failure(start_error(NO_SHELL), 900, 1)
+    assert isinstance(error, ConfigError)
+    assert "/bin/sh" in error.reason
+
+
+def test_a_container_that_is_too_small_to_begin_ran_out_of_memory() -> None:
+    error = start_failure(start_error(INIT_OOM), 900, 1)
+    assert isinstance(error, ResourceError)
+    assert error.failure_class is FailureClass.OUT_OF_MEMORY
+
+
+def test_any_other_start_that_fails_is_the_worlds_fault() -> None:
+    error = start_failure(start_error("failed to create shim task: cgroup: device busy"), 900, 1)
+    assert type(error) is InfraError
+    assert error.failure_class is FailureClass.SANDBOX_CREATE
+
+
+def test_a_node_that_has_no_room_after_all_is_not_the_end_of_a_sandbox() -> None:
+    message = "Pod was rejected: Node didn't have enough resource: cpu, requested: 500, used: 1900, capacity: 2000"
+    error = start_failure(pod("Failed", reason="OutOfcpu", message=message), 900, 1)
+    assert isinstance(error, InfraError)
+    assert error.failure_class is FailureClass.UNSCHEDULABLE
+    assert "OutOfcpu" in error.reason
+
+
+def test_what_ends_a_pod_while_it_starts_keeps_its_reason() -> None:
+    error = start_failure(disrupted("PreemptionByScheduler", "preempting"), 900, 1)
+    assert error is not None
+    assert error.failure_class is FailureClass.PREEMPTED
+    late = start_failure(pod("Failed", reason="DeadlineExceeded", message="Pod was active"), 900, 61)
+    assert late is not None
+    assert (late.failure_class, "deadline of 60 s" in late.reason) == (FailureClass.SANDBOX_CREATE, True)
