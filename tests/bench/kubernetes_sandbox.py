@@ -1,0 +1,127 @@
+"""Sandboxes on a cluster: from the wish to the first command, alone and many at once, in one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steps.contracts.run import SandboxSpec
+from steps.sandbox.protocol import SandboxRequest
+
+if TYPE_CHECKING:
+    from steps.sandbox.protocol import Backend, Sandbox
+
+ALONE = 20
+AT_ONCE = 20
+CONCURRENT = 40
+ROUNDS = 3
+# A small node holds forty of these.
+SETTINGS = """
+resources:
+  requests: {cpu: 10m, memory: 16Mi, ephemeral-storage: 16Mi}
+  limits: {cpu: "1", memory: 256Mi, ephemeral-storage: 256Mi}
+"""
+
+
+def measure() -> dict[str, float]:
+    """Wall seconds, image present; nothing, and a word on stderr, where SWE_ARGO_TEST_CLUSTER names no kubeconfig."""
+    kubeconfig = os.environ.get("SWE_ARGO_TEST_CLUSTER")
+    if not kubeconfig:
+        sys.stderr.write("kubernetes_sandbox: not measured, SWE_ARGO_TEST_CLUSTER names no cluster\n")
+        return {}
+    from tests.cluster.images import load_sandbox_image
+    from tests.cluster.real import Cluster
+
+    cluster = Cluster(Path(kubeconfig).resolve())
+    with tempfile.TemporaryDirectory() as folder, cluster.namespace("bench") as namespace:
+        image = load_sandbox_image(cluster, Path(folder))
+        made = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "swe-argo-sandbox"},
+            "data": {"sandbox.yaml": SETTINGS},
+        }
+        cluster.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(made))
+        os.environ["KUBECONFIG"] = str(cluster.kubeconfig)  # read when the client's package is imported
+        from steps.sandbox import open_backend
+
+        backend = open_backend(SandboxSpec(backend="kubernetes", namespace=namespace))
+        at_once(backend, image, 1)  # pays for what is made once
+        alone = [at_once(backend, image, 1) for _ in range(ALONE)]
+        many = [at_once(backend, image, AT_ONCE) for _ in range(ROUNDS)]
+        forty = at_once(backend, image, CONCURRENT)
+    return {
+        "sandbox_first_command_p50_s": statistics.median(each.seconds for each in alone),
+        "sandbox_20_at_once_s": statistics.median(each.seconds for each in many),
+        "sandbox_40_at_once_s": forty.seconds,
+        "sandbox_errors": sum(len(each.errors) for each in (*alone, *many, forty)),
+    }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds from asking for the sandboxes until each has run its first command, and what went wrong."""
+
+    seconds: float
+    errors: list[str]
+
+
+def at_once(backend: Backend, image: str, count: int) -> Measured:
+    """Ask for ``count`` sandboxes at once, run a command in each, then in all of them another, and remove them."""
+    errors: list[str] = []
+    boxes: list[Sandbox] = []
+
+    def begin(_number: int) -> None:
+        with noted(errors):
+            box = backend.create(_request(image))
+            boxes.append(box)
+            said(box, "first")
+
+    def go_on(box: Sandbox) -> None:
+        with noted(errors):
+            said(box, "second")
+
+    def end(box: Sandbox) -> None:
+        with noted(errors):
+            backend.destroy(box)
+
+    with ThreadPoolExecutor(count) as threads:
+        began = time.monotonic()
+        list(threads.map(begin, range(count)))
+        seconds = time.monotonic() - began
+        list(threads.map(go_on, boxes))
+        list(threads.map(end, boxes))
+    return Measured(seconds, errors)
+
+
+def said(box: Sandbox, word: str) -> None:
+    """A command whose answer is known. Raises RuntimeError when it answers otherwise."""
+    result = box.exec(f"echo {word}", timeout_s=30)
+    if (result.exit_code, result.stdout) != (0, f"{word}\n".encode()):
+        raise RuntimeError(f"echo {word} gave {result}")
+
+
+@contextmanager
+def noted(errors: list[str]) -> Iterator[None]:
+    """Whatever goes wrong is counted, and told on stderr."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - counted, whatever it is
+        errors.append(f"{type(error).__name__}: {error}")
+        sys.stderr.write(f"kubernetes_sandbox: {errors[-1]}\n")
+
+
+def _request(image: str) -> SandboxRequest:
+    labels = {"run": "bench", "instance": "bench", "attempt": "1", "role": "solve"}
+    return SandboxRequest(f"sb-bench-{secrets.token_hex(6)}", image, deadline_s=300, network=False, labels=labels)

@@ -1,0 +1,72 @@
+"""Accounts of a test cluster that may do only what a test gives them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kubernetes import config
+from kubernetes.client import Configuration
+
+from steps.sandbox.kubernetes import api
+from tests.cluster.ground import account_kubeconfig
+from tests.cluster.real import Cluster
+
+Rule = tuple[str, str, str]
+"""Verbs, resources and API group, several with commas between."""
+
+RUNNER: list[Rule] = [
+    ("create,get,list,watch,delete", "pods", ""),
+    ("get,create", "pods/exec", ""),
+    ("list", "events", ""),
+    ("get", "configmaps", ""),
+    ("create,get,list,update,delete", "leases", "coordination.k8s.io"),
+]
+"""What sandboxes need, with nothing to look around with."""
+
+
+def reached(kubeconfig: Path, namespace: str) -> api.Cluster:
+    """The cluster as the backend's code has it, by the account of this kubeconfig."""
+    configuration = Configuration()
+    config.load_kube_config(str(kubeconfig), client_configuration=configuration)
+    configuration.retries = False
+    return api.Cluster(configuration, namespace, "testing")
+
+
+def account(
+    cluster: Cluster, namespace: str, folder: Path, rules: list[Rule], *, everywhere: Sequence[Rule] = ()
+) -> Path:
+    """A kubeconfig of a new service account with these rights in the namespace, and ``everywhere`` in the cluster.
+
+    Rights in the whole cluster go with the namespace: their role is bound to an account of it.
+    """
+    name = f"account-{len(list(folder.glob('*.conf')))}"
+    who = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    identity = {"name": name, "namespace": namespace}
+    objects: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": identity}]
+    for kind, given in (("", rules), ("Cluster", everywhere)):
+        full = f"{namespace}-{name}" if kind else name
+        meta = {"name": full} if kind else {"name": full, "namespace": namespace}
+        ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": f"{kind}Role", "name": full}
+        head: dict[str, Any] = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": meta}
+        objects.append({**head, "kind": f"{kind}Role", "rules": [_rule(rule) for rule in given]})
+        objects.append({**head, "kind": f"{kind}RoleBinding", "roleRef": ref, "subjects": [who]})
+        if kind and not given:
+            del objects[-2:]
+    cluster.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    return account_kubeconfig(cluster, namespace, name, folder)
+
+
+def forget(cluster: Cluster, namespace: str) -> None:
+    """Remove the rights in the whole cluster of a namespace's accounts: they do not go with it."""
+    kinds = "clusterroles,clusterrolebindings"
+    found = cluster.kubectl("get", kinds, "-o", "name").split()
+    if mine := [name for name in found if f"/{namespace}-account-" in name]:
+        cluster.kubectl("delete", *mine)
+
+
+def _rule(rule: Rule) -> dict[str, list[str]]:
+    verbs, resources, group = rule
+    return {"apiGroups": [group], "resources": resources.split(","), "verbs": verbs.split(",")}

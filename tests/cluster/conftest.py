@@ -1,0 +1,54 @@
+"""What tests on a real cluster share: the cluster itself, and a loaded image to make sandboxes of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.ground import Ground, prepared
+from tests.cluster.images import load_sandbox_image
+from tests.cluster.mini import load_mini_images
+from tests.cluster.outside import outside_host
+from tests.cluster.real import Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """The cluster whose kubeconfig SWE_ARGO_TEST_CLUSTER names; skips where it names none."""
+    kubeconfig = os.environ.get("SWE_ARGO_TEST_CLUSTER")
+    if not kubeconfig:
+        pytest.skip("no cluster: make test-cluster")
+    if not Path(kubeconfig).is_file():
+        pytest.fail(f"SWE_ARGO_TEST_CLUSTER={kubeconfig} is no file; `cluster/local/cluster up` writes it")
+    return Cluster(Path(kubeconfig).resolve())
+
+
+@pytest.fixture(scope="session")
+def sandbox_image(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An image on the node: bash, coreutils, git, patch, python3 with pytest; a checkout with hello.txt at /testbed."""
+    return load_sandbox_image(cluster, tmp_path_factory.mktemp("sandbox-image"))
+
+
+@pytest.fixture(scope="session")
+def outside(cluster: Cluster) -> Iterator[str]:
+    """The address of a host outside of this machine and the cluster, which answers HTTP on port 80."""
+    if os.getuid() != 0:
+        pytest.skip("a host outside is a network namespace, which takes root")
+    with outside_host() as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def mini_images(cluster: Cluster) -> None:
+    """The images of mini on the node."""
+    load_mini_images(cluster)
+
+
+@pytest.fixture(scope="session")
+def ground(cluster: Cluster, mini_images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    """A namespace with the chart, mini's images on the node, and the kubeconfig of who may make sandboxes there."""
+    with prepared(cluster, tmp_path_factory.mktemp("ground")) as ground:
+        yield ground

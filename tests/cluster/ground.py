@@ -1,0 +1,139 @@
+"""A namespace with the chart in it, and runs there as the chart's own account makes them: never as an administrator."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steps.contracts.data import GradeRecord, key
+from steps.store import open_store
+from tests.cluster.real import Cluster
+from tests.workflows.command import plan, summary
+
+ACCOUNT = "swe-argo-runner"
+# The node of a test cluster is small and has no labels of ours; sandboxes here do little.
+SMALL = [
+    *("--set", "sandbox.resources.requests.cpu=10m"),
+    *("--set", "sandbox.resources.requests.memory=16Mi"),
+    *("--set-string", "sandbox.resources.requests.ephemeral-storage=16Mi"),
+    *("--set", "sandbox.nodeSelector=null"),
+]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where the runs of a test take place. ``kubeconfig`` is of the account swe-argo-runner, its namespace the chart's.
+
+    ``folder`` is for what runs leave on this machine: their temporary folders too.
+    """
+
+    cluster: Cluster
+    namespace: str
+    kubeconfig: Path
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For swe-argo."""
+        scratch = self.folder / "tmp"
+        scratch.mkdir(exist_ok=True)
+        return {"KUBECONFIG": str(self.kubeconfig), "TMPDIR": str(scratch)}
+
+    def kubectl(self, *args: str, input: str | None = None) -> str:
+        """As an administrator, in the namespace."""
+        return self.cluster.kubectl("-n", self.namespace, *args, input=input)
+
+    def pods(self, selector: str = "swe-argo/role") -> list[dict[str, Any]]:
+        """The pods there, sandboxes by default."""
+        found: dict[str, Any] = json.loads(self.kubectl("get", "pods", "-l", selector, "-o", "json"))
+        return list(found["items"])
+
+    def busy(self, instance: str, role: str) -> str:
+        """Wait until the container of this instance's sandbox runs; the pod's name."""
+        names: list[str] = []
+
+        def runs() -> bool:
+            for pod in self.pods(f"swe-argo/role={role}"):
+                mine = pod["metadata"]["annotations"].get("swe-argo/instance") == instance
+                states = [each["state"] for each in pod["status"].get("containerStatuses", [])]
+                if mine and "deletionTimestamp" not in pod["metadata"] and any("running" in state for state in states):
+                    names.append(pod["metadata"]["name"])
+            return bool(names)
+
+        assert settles(runs, 90), f"no sandbox of {instance} runs to {role} it"
+        return names[0]
+
+    def left(self) -> list[str]:
+        """What runs may not leave behind: sandboxes, leases, files here."""
+        there = self.kubectl("get", "pods,leases", "-o", "name").split()
+        return there + [str(path) for path in self.folder.glob("tmp/*")]
+
+
+def settles(true: Callable[[], object], seconds: float) -> bool:
+    """Whether it comes to hold in so many seconds. It is tried four times a second: kubectl is a large program."""
+    until = time.monotonic() + seconds
+    while not (holds := bool(true())) and time.monotonic() < until:
+        time.sleep(0.25)
+    return holds
+
+
+def leftovers(ground: Ground) -> list[str]:
+    """What is left when all that is on its way out is gone: the kubelet takes a moment."""
+    settles(lambda: not ground.left(), 30)
+    return ground.left()
+
+
+@contextlib.contextmanager
+def prepared(cluster: Cluster, folder: Path) -> Iterator[Ground]:
+    """A namespace with the chart, and a kubeconfig of its account. Both are gone at the end."""
+    with cluster.namespace("runs") as namespace:
+        done = cluster.command("install", namespace, *SMALL)
+        assert done.returncode == 0, done.stderr
+        try:
+            yield Ground(cluster, namespace, account_kubeconfig(cluster, namespace, ACCOUNT, folder), folder)
+        finally:
+            words = ["helm", "uninstall", "swe-argo", "--namespace", namespace]
+            subprocess.run(words, env=cluster.environment, check=True, capture_output=True)
+
+
+def account_kubeconfig(cluster: Cluster, namespace: str, account: str, folder: Path) -> Path:
+    """A kubeconfig with a token of a service account, as a person who may only use that one would have it."""
+    config = json.loads(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
+    token = cluster.kubectl("create", "token", account, "-n", namespace, "--duration=2h").strip()
+    config["users"] = [{"name": account, "user": {"token": token}}]
+    config["contexts"][0]["context"] |= {"user": account, "namespace": namespace}
+    path = folder / f"{namespace}-{account}.conf"
+    path.write_text(json.dumps(config))
+    path.chmod(0o600)
+    return path
+
+
+def verdicts(store: str, run: str) -> dict[str, object]:
+    """Per unit what was decided, and how, and the bytes of its official report."""
+    held = open_store(store)
+    found: dict[str, object] = {}
+    for unit in plan(store, run).units:
+        name = (run, unit.instance_id, unit.attempt)
+        grade = GradeRecord.from_bytes(held.get(key(GradeRecord, *name)))
+        found[f"{unit.instance_id}/{unit.attempt}"] = (
+            grade.outcome,
+            grade.fail_to_pass,
+            grade.pass_to_pass,
+            sorted(grade.failing_tests),
+            grade.integrity.verdict,
+            held.get(f"runs/{run}/units/{unit.instance_id}/{unit.attempt}/report.json"),
+            held.get(f"runs/{run}/units/{unit.instance_id}/{unit.attempt}/patch.diff"),
+        )
+    return found
+
+
+def figures(store: str, run: str) -> dict[str, object]:
+    """The summary of a run without what may differ: times, and what it cost to get there."""
+    volatile = {"created_at", "seconds", "failed_tries", "cost", "conditions", "versions", "notices", "doubts"}
+    return summary(store, run).model_dump(exclude=volatile)

@@ -1,0 +1,109 @@
+"""An image in which the steps run in a pod: this machine's Python, the packages they need, and this checkout."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+
+from cluster.local.mkimage import Image, write_images
+from tests.base_image import SETTINGS, _as_root, _everything, _libraries, _stamp, _tar
+from tests.cluster.real import Cluster
+from tests.paths import ROOT
+
+UNUSED = {"swebench"}
+"""Packages whose own requirements only other parts of them need (pyproject.toml says so too)."""
+
+
+def load_steps_image(cluster: Cluster) -> str:
+    """The reference of an image whose ``python3 -m steps.<name>`` works, put on the node unless it is there."""
+    programs, ours = dict(_everything()), dict(_ours())
+    told = [f"{to} {source} {_stamp(source)}" for to, source in sorted((programs | ours).items())]
+    reference = f"localhost/swe-argo-test-steps:{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:16]}"
+    if reference not in cluster.images():
+        variables = [line.removeprefix("ENV ") for line in SETTINGS if line.startswith("ENV ")]
+        config: dict[str, object] = {"Env": [*variables, "PYTHONPATH=/app:/app/packages"], "WorkingDir": "/app"}
+        with tempfile.TemporaryDirectory() as folder:
+            archive = Path(folder, "swe-argo-test-steps.tar")
+            write_images(archive, [Image(reference, [_tar(programs), _layer(ours)], config)])
+            cluster.load(archive)
+    return reference
+
+
+def _ours() -> Iterator[tuple[str, Path]]:
+    """Path in the image -> file of this machine: the steps, and what they import."""
+    for path in sorted((ROOT / "steps").rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield f"app/{path.relative_to(ROOT)}", path
+    binaries = []
+    for name in sorted(_needed("swe-argo", "kubernetes")):
+        found = distribution(name)
+        for file in found.files or ():
+            path = Path(str(found.locate_file(file))).resolve()
+            if ".." not in file.parts and "__pycache__" not in file.parts and path.is_file():
+                yield f"app/packages/{file}", path
+                binaries += [path] if path.suffix == ".so" else []
+    for library in _libraries(binaries):
+        yield f"usr/{str(library.resolve()).lstrip('/').removeprefix('usr/')}", library.resolve()
+
+
+def _needed(*names: str) -> set[str]:
+    """Installed distributions that these require, and theirs; the first one is itself not among them."""
+    seen, waiting = {*names[1:]}, [*names]
+    while waiting:
+        name = waiting.pop()
+        if name in UNUSED:
+            continue
+        for line in distribution(name).requires or ():
+            wanted = Requirement(line)
+            key = wanted.name.lower().replace("_", "-")
+            if key not in seen and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
+                seen.add(key)
+                waiting.append(key)
+    return seen
+
+
+def _layer(files: dict[str, Path]) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for name, source in sorted(files.items()):
+            tar.add(source, name, recursive=False, filter=_as_root)
+    return data.getvalue()
+
+
+def step_pod(name: str, image: str, step: str, config_map: str) -> dict[str, Any]:
+    """A pod that runs a step as an engine in the cluster would; it prints the record that the step gives."""
+    own = {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid"}
+    flags = f"--in /in --out /out --try {name}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "serviceAccountName": "swe-argo-runner",
+            "restartPolicy": "Never",
+            "enableServiceLinks": False,
+            "containers": [
+                {
+                    "name": "step",
+                    "image": image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["/bin/sh", "-c", f"python3 -m steps.{step} {flags} && cat /out/{step}.json"],
+                    "env": [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in own.items()],
+                    "resources": {
+                        "requests": {"cpu": "10m", "memory": "32Mi"},
+                        "limits": {"cpu": "1", "memory": "512Mi"},
+                    },
+                    "volumeMounts": [{"name": "in", "mountPath": "/in"}, {"name": "out", "mountPath": "/out"}],
+                }
+            ],
+            "volumes": [{"name": "in", "configMap": {"name": config_map}}, {"name": "out", "emptyDir": {}}],
+        },
+    }

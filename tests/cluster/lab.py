@@ -1,0 +1,115 @@
+"""Sandboxes of backend kubernetes on a real cluster, made by an account that may do no more than the chart's."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from steps.contracts.run import SandboxSpec
+from steps.sandbox.kubernetes.api import Patience
+from steps.sandbox.kubernetes.backend import KubernetesBackend
+from steps.sandbox.kubernetes.box import KubernetesSandbox
+from steps.sandbox.kubernetes.namespace import NamespaceSettings
+from steps.sandbox.protocol import Sandbox, SandboxRequest
+from tests.cluster.accounts import RUNNER, account, reached
+from tests.cluster.real import Cluster
+
+LABELS = {"run": "r1", "instance": "i__1", "attempt": "1", "role": "solve"}
+SMALL: dict[str, Any] = {
+    "resources": {
+        "requests": {"cpu": "10m", "memory": "16Mi", "ephemeral-storage": "16Mi"},
+        "limits": {"cpu": "2", "memory": "512Mi", "ephemeral-storage": "1Gi"},
+    },
+    "jobsSizeLimit": "500Mi",
+    "pendingSeconds": 60,
+}
+"""The node of a test cluster is small."""
+
+# What the chart says, cut down to what is asked here.
+POLICIES = """
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: closed}
+spec:
+  podSelector: {matchExpressions: [{key: swe-argo/role, operator: Exists}]}
+  policyTypes: [Ingress, Egress]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: open}
+spec:
+  podSelector: {matchLabels: {swe-argo/network: open}}
+  policyTypes: [Egress]
+  egress: [{}]
+"""
+
+
+class KubernetesLab:
+    """Makes sandboxes in one namespace."""
+
+    confines_network = True
+    is_root = True
+    shortest_deadline_s = 5.0
+    # Pods reach nothing of this host but a few ports: tests of their own look at the network.
+    host: str | None = None
+
+    def __init__(self, cluster: Cluster, namespace: str, image: str, kubeconfig: Path) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.image = image
+        self.reached = reached(kubeconfig, namespace)
+        self.made: list[tuple[KubernetesBackend, KubernetesSandbox]] = []
+
+    def backend(self, *, owner: dict[str, str] | None = None, **settings: Any) -> KubernetesBackend:
+        """A backend whose namespace says so."""
+        wish = SandboxSpec(backend="kubernetes", namespace=self.namespace)
+        said = NamespaceSettings.model_validate({**SMALL, **settings})
+        return KubernetesBackend(self.reached, wish, said, Patience(total_s=60, first_s=0.05, longest_s=1), owner=owner)
+
+    def request(self, **options: Any) -> SandboxRequest:
+        wish = {"name": f"sb-{secrets.token_hex(6)}", "image": self.image, "deadline_s": 120, "network": False}
+        return SandboxRequest(**{**wish, "labels": LABELS, **options})
+
+    def make(self, backend: KubernetesBackend | None = None, **options: Any) -> KubernetesSandbox:
+        backend = backend or self.backend()
+        box = backend.create(self.request(**options))
+        self.made.append((backend, box))
+        return box
+
+    def create(self, *, network: bool = False, deadline_s: float = 120) -> Sandbox:
+        return self.make(network=network, deadline_s=deadline_s)
+
+    def destroy(self, sandbox: Sandbox) -> None:
+        assert isinstance(sandbox, KubernetesSandbox)
+        self.backend().destroy(sandbox)
+
+    def kill(self, sandbox: Sandbox) -> None:
+        assert isinstance(sandbox, KubernetesSandbox)
+        self.kubectl("delete", "pod", sandbox.name, "--grace-period=0", "--force", "--wait=false")
+
+    def kubectl(self, *args: str, input: str | None = None) -> str:
+        """As an administrator, in the namespace."""
+        return self.cluster.kubectl("-n", self.namespace, *args, input=input)
+
+    def pod(self, name: str) -> dict[str, Any]:
+        return dict(json.loads(self.kubectl("get", "pod", name, "-o", "json")))
+
+    def pods(self) -> list[str]:
+        """Names of the pods that are there, those on their way out aside."""
+        found = json.loads(self.kubectl("get", "pods", "-o", "json"))["items"]
+        return [each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"]]
+
+
+@contextlib.contextmanager
+def laboratory(cluster: Cluster, image: str, folder: Path) -> Iterator[KubernetesLab]:
+    """A lab in a namespace of its own, where sandboxes without network have none. All is removed at the end."""
+    with cluster.namespace("sandboxes") as namespace:
+        cluster.kubectl("apply", "-n", namespace, "-f", "-", input=POLICIES)
+        lab = KubernetesLab(cluster, namespace, image, account(cluster, namespace, folder, RUNNER))
+        yield lab
+        for backend, box in lab.made:
+            backend.destroy(box)

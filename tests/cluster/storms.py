@@ -1,0 +1,86 @@
+"""Runs that take long enough to be disturbed, and what disturbs them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from steps.datasets.load import load
+from steps.datasets.rows import Row
+from tests.cluster.ground import Ground
+
+_HEAD = "set -uxo pipefail\n"
+
+
+def rows(before: dict[str, str]) -> list[Row]:
+    """Rows of mini, by id; before its tests each does what ``before`` says, in shell."""
+    found = []
+    for row in load("mini", "test").rows:
+        if (act := before.get(row["instance_id"])) is not None:
+            assert _HEAD in row["eval_script"]
+            found.append({**row, "eval_script": row["eval_script"].replace(_HEAD, f"{_HEAD}{act}\n", 1)})
+    assert len(found) == len(before)
+    return found
+
+
+def dataset(folder: Path, before: dict[str, str]) -> str:
+    """A file of such rows, as the name of a dataset."""
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows(before)))
+    return str(path)
+
+
+def recordings(folder: Path, instances: list[str], act: str = "true") -> str:
+    """Trajectories that do ``act`` and then apply the reference patch; the folder they are in."""
+    patches = {row["instance_id"]: row["patch"] for row in load("mini", "test").rows}
+    for instance in instances:
+        commands = [act, f"git apply - <<'END_OF_PATCH'\n{patches[instance]}END_OF_PATCH"]
+        said = [
+            {"role": "assistant", "content": "I know.", "extra": {"actions": [{"command": command}]}}
+            for command in commands
+        ]
+        trajectory = {
+            "info": {"config": {"model": {"model_name": "lab/model"}}, "exit_status": "Submitted", "submission": ""},
+            "messages": [{"role": "user", "content": "fix it"}, *said],
+            "trajectory_format": "mini-swe-agent-1.1",
+            "instance_id": instance,
+        }
+        (folder / instance).mkdir(parents=True)
+        (folder / instance / f"{instance}.traj.json").write_text(json.dumps(trajectory))
+    return str(folder)
+
+
+def eats_memory(mib: int) -> str:
+    """A process that holds so much at once."""
+    return f"python -c 'held = bytearray(b\"x\") * ({mib} << 20)'"
+
+
+def eats_disk(mib: int, seconds: int) -> str:
+    """A file of so much outside the repository, long enough there for the kubelet to see it; then it is gone."""
+    return f"head -c {mib}M /dev/zero >/var/tmp/ballast; sleep {seconds}; rm -f /var/tmp/ballast"
+
+
+def delete(ground: Ground, pod: str) -> None:
+    """As an administrator in a hurry does."""
+    ground.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+
+
+def evict(ground: Ground, pod: str) -> None:
+    """As ``kubectl drain`` does, by the Eviction API."""
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": ground.namespace},
+    }
+    path = f"/api/v1/namespaces/{ground.namespace}/pods/{pod}/eviction"
+    ground.cluster.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(eviction))
+
+
+def crash(ground: Ground, pod: str) -> None:
+    """kill -9 of the container's first process, from the node."""
+    jsonpath = "-o=jsonpath={.status.containerStatuses[0].containerID}"
+    container = ground.kubectl("get", "pod", pod, jsonpath).removeprefix("containerd://")
+    address = str(ground.cluster.state / "containerd.sock")
+    words = ["ctr", "--address", address, "-n", "k8s.io", "task", "kill", "--all", "--signal", "SIGKILL", container]
+    subprocess.run(words, env=ground.cluster.environment, check=True, capture_output=True)

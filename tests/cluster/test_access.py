@@ -1,0 +1,199 @@
+"""What the chart's accounts may do and, tried with their real tokens, what they may not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.real import Cluster
+from tests.cluster.release import Account, Manifest, Release, installed, plain_pod
+
+pytestmark = pytest.mark.cluster
+
+TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
+
+@pytest.fixture(scope="module")
+def release(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+    with installed(cluster, tmp_path_factory.mktemp("access")) as made:
+        made.kubectl("create", "secret", "generic", "keys", "--from-literal=API_KEY=secret")
+        made.kubectl("create", "configmap", "other", "--from-literal=a=b")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def runner(release: Release) -> Account:
+    return release.account("swe-argo-runner")
+
+
+@pytest.fixture(scope="module")
+def nobody(release: Release) -> Account:
+    return release.account("swe-argo-sandbox")
+
+
+@pytest.fixture(scope="module")
+def solving(release: Release, sandbox_image: str) -> Manifest:
+    return release.sandbox(sandbox_image)
+
+
+@pytest.fixture(scope="module")
+def neighbour(release: Release, sandbox_image: str) -> str:
+    """A pod of somebody else in the namespace, with a token of its own."""
+    release.start(plain_pod("neighbour", sandbox_image))
+    return "neighbour"
+
+
+def rules(account: Account) -> set[tuple[str, ...]]:
+    """Every right of an account in its namespace, as the API server counts them."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": account.namespace},
+    }
+    answer = json.loads(account.may("create", "--validate=false", "-f", "-", "-o", "json", input=review))
+    assert not answer["status"]["incomplete"]
+    return {
+        (group, resource, verb, *rule.get("resourceNames", []))
+        for rule in answer["status"]["resourceRules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_a_runner_makes_uses_and_removes_a_sandbox(runner: Account, solving: Manifest) -> None:
+    name = solving["metadata"]["name"]
+    runner.may("create", "-f", "-", input=solving)
+    runner.may("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")  # get, list, watch
+    assert runner.may("exec", name, "--", "cat", "/testbed/hello.txt") == "hello\n"
+    assert runner.may("get", "events", "-o", "name")
+    runner.may("delete", "pod", name, "--grace-period=0", "--force")
+
+
+def test_a_runner_holds_the_lease_of_a_run(runner: Account) -> None:
+    lease: dict[str, Any] = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "swe-argo-tonight"},
+        "spec": {"holderIdentity": "one"},
+    }
+    runner.may("create", "-f", "-", input=lease)
+    lease["spec"]["holderIdentity"] = "two"
+    runner.may("replace", "-f", "-", input=lease)
+    assert "swe-argo-tonight" in runner.may("get", "leases", "-o", "name")
+    runner.may("delete", "lease", "swe-argo-tonight")
+
+
+@pytest.mark.parametrize("asking", ["configmap/swe-argo-sandbox", "networkpolicies", "resourcequotas"])
+def test_a_runner_reads_what_it_asks_before_a_run(runner: Account, asking: str) -> None:
+    runner.may("get", asking)
+
+
+def test_a_runner_has_the_rights_of_its_role_and_no_others(runner: Account, nobody: Account) -> None:
+    extra = rules(runner) - rules(nobody)
+    assert {(resource, verb) for _, resource, verb, *_ in extra} == {
+        *(("pods", verb) for verb in ("create", "get", "list", "watch", "delete")),
+        *(("pods/exec", verb) for verb in ("get", "create")),
+        *(("leases", verb) for verb in ("create", "get", "list", "update", "delete")),
+        ("events", "list"),
+        ("configmaps", "get"),
+        ("networkpolicies", "list"),
+        ("resourcequotas", "list"),
+    }
+    assert ("", "configmaps", "get", "swe-argo-sandbox") in extra
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "get secrets",
+        "get secret keys",
+        "create secret generic mine",
+        "get configmap other",
+        "get configmaps",
+        "delete configmap swe-argo-sandbox",
+        "get pods -n kube-system",
+        "get pods --all-namespaces",
+        "get leases -n kube-system",
+        "exec -n kube-system deployment/coredns -- true",
+        "get nodes",
+        "get namespaces",
+        "get serviceaccounts",
+        "create serviceaccount mine",
+        "create token swe-argo-sandbox",
+        "create token default",
+        "create role mine --verb=get --resource=secrets",
+        "create rolebinding mine --clusterrole=admin --serviceaccount=default:default",
+        "create clusterrolebinding mine --clusterrole=admin --serviceaccount=default:default --dry-run=server",
+        "delete role swe-argo-runner",
+        "delete networkpolicy swe-argo-sandbox",
+        "delete validatingadmissionpolicy swe-argo-sandboxes-{namespace}",
+        "delete resourcequota mine",
+        "create deployment mine --image=localhost/mine:1",
+        "create job mine --image=localhost/mine:1",
+        "label pod neighbour swe-argo/role=solve",
+        "logs neighbour",
+        "delete pods --all --raw=/api/v1/namespaces/{namespace}/pods",
+        "get pods --as=system:admin",
+    ],
+)
+def test_a_runner_may_not(runner: Account, neighbour: str, command: str) -> None:
+    assert "cannot" in runner.refused(*command.format(namespace=runner.namespace).split())
+
+
+def test_a_runner_runs_no_commands_in_pods_that_are_no_sandboxes(
+    release: Release, runner: Account, neighbour: str
+) -> None:
+    assert "runs commands in sandboxes only" in runner.refused("exec", neighbour, "--", "cat", TOKEN)
+    assert release.kubectl("exec", neighbour, "--", "cat", TOKEN)  # which is what it would have found
+
+
+def test_a_runner_deletes_no_pods_that_are_no_sandboxes(release: Release, runner: Account, neighbour: str) -> None:
+    assert "deletes sandboxes only" in runner.refused("delete", "pod", neighbour)
+    assert release.kubectl("get", "pod", neighbour, "-o", "jsonpath={.metadata.deletionTimestamp}") == ""
+
+
+def test_a_runner_holds_no_leases_of_others(release: Release, runner: Account) -> None:
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "leader"}}
+    assert "Leases of runs only" in runner.refused("create", "-f", "-", input=lease)
+    release.kubectl("create", "-f", "-", input=lease)
+    assert "Leases of runs only" in runner.refused("delete", "lease", "leader")
+
+
+def test_the_policies_stop_the_runners_account_alone(release: Release, sandbox_image: str) -> None:
+    release.start(plain_pod("passer-by", sandbox_image))
+    release.kubectl("exec", "passer-by", "--", "true")
+    release.kubectl("delete", "pod", "passer-by", "--grace-period=0", "--force")
+
+
+def test_a_runner_of_one_namespace_is_nobody_in_another(cluster: Cluster, runner: Account, release: Release) -> None:
+    with cluster.namespace("chart-other") as other:
+        assert "cannot" in runner.refused("get", "pods", "-n", other)
+        assert "cannot" in runner.refused("create", "-n", other, "-f", "-", input=plain_pod("sb-one", "localhost/a:1"))
+
+
+def test_the_account_of_sandboxes_has_no_rights_at_all(cluster: Cluster, nobody: Account, release: Release) -> None:
+    with cluster.namespace("chart-bare") as bare:
+        anyone = Release(cluster, bare, release.folder, "").account("default")
+        assert rules(nobody) == rules(anyone)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["get pods", "get secrets", "get configmap swe-argo-sandbox", "delete pod neighbour", "exec neighbour -- true"],
+)
+def test_the_account_of_sandboxes_may_not(nobody: Account, neighbour: str, command: str) -> None:
+    assert "cannot" in nobody.refused(*command.split())
+
+
+def test_a_sandbox_has_no_token_inside(release: Release, sandbox_image: str, neighbour: str) -> None:
+    release.start(release.sandbox(sandbox_image, role="grade"))
+    look = ["exec", "sb-grade-none", "--", "sh", "-c", "ls -A /var/run/secrets /run/secrets 2>/dev/null; echo looked"]
+    assert release.kubectl(*look) == "looked\n"
+    assert release.kubectl("exec", "sb-grade-none", "--", "sh", "-c", "env | grep -ci token || true") == "0\n"
+    there = json.loads(release.kubectl("get", "pod", "sb-grade-none", "-o", "json"))
+    assert [each["name"] for each in there["spec"]["volumes"]] == ["jobs"]
+    assert release.kubectl("exec", neighbour, "--", "ls", TOKEN) == f"{TOKEN}\n"

@@ -1,0 +1,152 @@
+"""Runs in pods that the world disturbs: they end with the report of an undisturbed one, and leave nothing."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.data import FailureClass
+from steps.store import open_store
+from tests.cluster.ground import Ground, figures, leftovers, verdicts
+from tests.cluster.storms import crash, dataset, delete, eats_disk, eats_memory, evict, recordings
+from tests.workflows.command import (
+    QUICK,
+    begin,
+    failures,
+    ids,
+    kill,
+    official,
+    steps_of,
+    summary,
+    swe_argo,
+)
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+ONE, TWO, THREE, FOUR = QUICK
+MODEL = "lab__model"
+
+
+@pytest.fixture(scope="module")
+def wish(tmp_path_factory: pytest.TempPathFactory, mini_images: None) -> list[str]:
+    """Four units whose agents and tests take some seconds each: there is a middle to be disturbed in."""
+    folder = tmp_path_factory.mktemp("wish")
+    data = dataset(folder, dict.fromkeys(QUICK, "sleep 3"))
+    acts = recordings(folder / "trajectories", QUICK, "sleep 3")
+    return ["--run-id", "r", "--backend", "kubernetes", "--dataset", data, "--trajectories", acts, "-j", "4"]
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory, ground: Ground, wish: list[str]) -> str:
+    """The store of an undisturbed run."""
+    store = str(tmp_path_factory.mktemp("calm"))
+    done = swe_argo("run", "--store", store, *wish, env=ground.environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert summary(store, "r").headline.resolved == 4
+    assert not failures(open_store(store), "r")
+    return store
+
+
+def same(store: str, calm: str) -> None:
+    """The official files to the byte, every verdict, and every figure that is no time."""
+    assert official(store, "r", MODEL) == official(calm, "r", MODEL)
+    assert verdicts(store, "r") == verdicts(calm, "r")
+    assert figures(store, "r") == figures(calm, "r")
+
+
+def failed(store: str) -> Counter[tuple[str, str, FailureClass]]:
+    """(step, instance, class) of the failed tries."""
+    left = failures(open_store(store), "r")
+    return Counter((each.step, each.instance_id, each.failure_class) for each in left)
+
+
+def test_sandboxes_deleted_crashed_and_evicted_under_way_cost_a_try_each(
+    tmp_path: Path, ground: Ground, wish: list[str], calm: str
+) -> None:
+    store = str(tmp_path)
+    runner = begin("run", "--store", store, *wish, env=ground.environment)
+    delete(ground, ground.busy(ONE, "solve"))
+    crash(ground, ground.busy(TWO, "solve"))
+    evict(ground, ground.busy(THREE, "grade"))
+    crash(ground, ground.busy(FOUR, "grade"))
+    said, _ = runner.communicate(timeout=180)
+    assert runner.returncode == 0, said
+    assert failed(store) == {
+        ("solve", ONE, FailureClass.SANDBOX_LOST): 1,
+        ("solve", TWO, FailureClass.SANDBOX_LOST): 1,
+        ("grade", THREE, FailureClass.EVICTED): 1,
+        ("grade", FOUR, FailureClass.SANDBOX_LOST): 1,
+    }, [each.reason for each in failures(open_store(store), "r")]
+    same(store, calm)
+    assert leftovers(ground) == []
+
+
+def test_parts_of_the_cluster_that_are_away_for_a_while_cost_time_only(
+    tmp_path: Path, ground: Ground, wish: list[str], calm: str
+) -> None:
+    store = str(tmp_path)
+    runner = begin("run", "--store", store, *wish, env=ground.environment)
+    ground.busy(TWO, "solve")
+    for name in ("kubelet", "kube-apiserver", "containerd"):
+        done = ground.cluster.command("restart", name, "4")
+        assert done.returncode == 0, f"{name}: {done.stderr}"
+        assert runner.poll() is None, f"the run was over before {name} was back"
+    said, _ = runner.communicate(timeout=180)
+    assert runner.returncode == 0, said
+    same(store, calm)
+    assert leftovers(ground) == []
+
+
+def test_a_run_stopped_and_then_killed_with_all_its_steps_is_taken_up_each_time(
+    tmp_path: Path, ground: Ground, wish: list[str], calm: str
+) -> None:
+    store = str(tmp_path)
+    runner = begin("run", "--store", store, *wish, env=ground.environment)
+    ground.busy(ONE, "solve")
+    runner.send_signal(signal.SIGINT)
+    said, _ = runner.communicate(timeout=60)
+    assert runner.returncode == 130, said
+    assert not failed(store)
+    assert leftovers(ground) == []
+
+    runner = begin("run", "--store", store, *wish, env=ground.environment)
+    ground.busy(ONE, "grade")
+    for pid in (runner.pid, *steps_of(store)):
+        kill(pid)
+    runner.communicate()
+    left = {Path(name).parts[0] for name in ground.left()}
+    assert left == {"/", "pod", "lease.coordination.k8s.io"}, "its folders, its sandboxes and their owner"
+
+    again = swe_argo("run", "--store", store, *wish, env=ground.environment)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "4 units to do" in again.stdout
+    same(store, calm)
+    assert leftovers(ground) == []
+
+
+def test_a_sandbox_out_of_memory_or_disk_gets_twice_as_much(tmp_path: Path, ground: Ground) -> None:
+    """At 100 MiB each the tests need more, at 200 MiB they do not; who asked for enough is not tried again."""
+    needs = {ONE: eats_memory(140), TWO: eats_disk(140, 40), THREE: "true"}
+    data = dataset(tmp_path, needs)
+    words = ["--run-id", "r", "--agent", "gold", *ids(*needs)]
+    runner = begin(
+        *("run", "--store", str(tmp_path), *words, "--dataset", data, "--backend", "kubernetes"),
+        *("--memory-mb", "100", "--disk-mb", "100", "-j", "3"),
+        env=ground.environment,
+    )
+    calm = str(tmp_path / "calm")
+    assert swe_argo("run", "--store", calm, *words).returncode == 0
+    said, _ = runner.communicate(timeout=240)
+    assert runner.returncode == 0, said
+    store = str(tmp_path)
+    assert failed(store) == {
+        ("grade", ONE, FailureClass.OUT_OF_MEMORY): 1,
+        ("grade", TWO, FailureClass.OUT_OF_DISK): 1,
+    }, [each.reason for each in failures(open_store(store), "r")]
+    assert all(each.exit_code == 76 for each in failures(open_store(store), "r"))
+    assert verdicts(store, "r") == verdicts(calm, "r")
+    assert official(store, "r", "gold") == official(calm, "r", "gold")
+    assert leftovers(ground) == []

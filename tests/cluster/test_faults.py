@@ -1,0 +1,120 @@
+"""Commands and sandboxes while the connections to the API server break, time out and are refused."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from steps.contracts.run import SandboxSpec
+from steps.sandbox.kubernetes.api import Patience
+from steps.sandbox.kubernetes.backend import KubernetesBackend
+from steps.sandbox.kubernetes.box import KubernetesSandbox
+from steps.sandbox.kubernetes.namespace import NamespaceSettings
+from tests.cluster.faults import Fault, Faults, Kind, Proxy
+from tests.cluster.lab import SMALL, KubernetesLab, laboratory
+from tests.cluster.real import Cluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+TRIES = 200
+SEED = 1
+EXEC_RATES = {
+    Fault.REFUSE: 0.05,
+    Fault.BEFORE: 0.06,
+    Fault.AFTER: 0.07,
+    Fault.STATUS: 0.06,
+    Fault.BUSY: 0.04,
+    Fault.ERROR: 0.03,
+    Fault.AWAY: 0.03,
+    Fault.SLOW: 0.02,
+}
+POD_RATES = {
+    Fault.REFUSE: 0.05,
+    Fault.BEFORE: 0.05,
+    Fault.AFTER: 0.1,
+    Fault.BUSY: 0.05,
+    Fault.ERROR: 0.05,
+    Fault.AWAY: 0.05,
+    Fault.SLOW: 0.05,
+}
+
+
+@pytest.fixture(scope="module")
+def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesLab]:
+    with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("lab")) as lab:
+        yield lab
+
+
+def faulty(lab: KubernetesLab, proxy: Proxy) -> KubernetesBackend:
+    """A backend that knows no other way to the cluster than the proxy."""
+    wish = SandboxSpec(backend="kubernetes", namespace=lab.namespace)
+    patience = Patience(total_s=60, first_s=0.05, longest_s=1)
+    return KubernetesBackend(proxy.cluster, wish, NamespaceSettings.model_validate(SMALL), patience)
+
+
+def healthy_start(lab: KubernetesLab, proxy: Proxy) -> KubernetesSandbox:
+    """A sandbox that was made without a fault; the lab removes it."""
+    proxy.faults.on = False
+    box = faulty(lab, proxy).create(lab.request())
+    lab.made.append((lab.backend(), box))
+    proxy.faults.on = True
+    return box
+
+
+def test_no_command_is_lost_or_run_twice(lab: KubernetesLab) -> None:
+    def attempt(box: KubernetesSandbox, number: int) -> tuple[int | None, bytes, bytes]:
+        command = f"echo {number} >>/testbed/began; seq {number} {number + 400}; echo e{number} >&2; exit {number % 7}"
+        result = box.exec(command, timeout_s=60)
+        return result.exit_code, result.stdout, result.stderr
+
+    faults = Faults(SEED, {Kind.EXEC: EXEC_RATES, Kind.PODS: EXEC_RATES | {Fault.STATUS: 0.0}})
+    with Proxy(lab.reached, faults) as proxy:
+        box = healthy_start(lab, proxy)
+        with ThreadPoolExecutor(8) as pool:
+            results = list(pool.map(lambda number: attempt(box, number), range(TRIES)))
+        faults.on = False
+        began = box.read("/testbed/began").decode().split()
+    counts = Counter(began)
+    assert {n for n in range(TRIES) if counts[str(n)] != 1} == set(), faults.told()
+    expected = [
+        (n % 7, "".join(f"{i}\n" for i in range(n, n + 401)).encode(), f"e{n}\n".encode()) for n in range(TRIES)
+    ]
+    assert results == expected, faults.told()
+    met = {fault: faults.met[Kind.EXEC, fault] for fault in EXEC_RATES}
+    assert min(met.values()) >= 2, faults.told()
+    assert sum(met.values()) >= TRIES * 0.3, faults.told()
+
+
+def test_files_come_through_whole(lab: KubernetesLab) -> None:
+    faults = Faults(SEED, {Kind.EXEC: EXEC_RATES})
+    with Proxy(lab.reached, faults) as proxy:
+        box = healthy_start(lab, proxy)
+        for size in (0, 1, 100_000, 5_000_000):
+            data = secrets.token_bytes(size)
+            for _ in range(3):
+                box.write("/testbed/file", data)
+                assert box.read("/testbed/file") == data, faults.told()
+    assert faults.met.total() >= 8, faults.told()
+
+
+def test_sandboxes_are_made_once_and_none_is_left(lab: KubernetesLab) -> None:
+    count = 16
+    faults = Faults(SEED, {Kind.PODS: POD_RATES, Kind.WATCH: POD_RATES})
+    before = lab.pods()
+    with Proxy(lab.reached, faults) as proxy:
+        backend = faulty(lab, proxy)
+        requests = [lab.request() for _ in range(count)]
+        with ThreadPoolExecutor(4) as pool:
+            boxes = list(pool.map(backend.create, requests))
+            assert sorted(lab.pods()) == sorted([*before, *(request.name for request in requests)]), faults.told()
+            assert all(box.exec("true", timeout_s=20).exit_code == 0 for box in boxes), faults.told()
+            list(pool.map(backend.destroy, boxes))
+            list(pool.map(backend.destroy, boxes))
+    assert sorted(lab.pods()) == sorted(before), faults.told()
+    met = {fault: faults.met[Kind.PODS, fault] + faults.met[Kind.WATCH, fault] for fault in POD_RATES}
+    assert min(met.values()) >= 1, faults.told()
+    assert faults.met[Kind.PODS, Fault.AFTER] >= 3, faults.told()

@@ -1,0 +1,87 @@
+"""Steps that run in a pod of the cluster, as an engine there starts them: their sandboxes are theirs."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.chain import GRADE, SOLVE, Step
+from steps.contracts.data import GradeRecord, Outcome, SolveRecord, key
+from steps.contracts.run import AgentSpec, RunSpec, SandboxSpec
+from steps.store import open_store
+from tests.cluster.ground import Ground, settles
+from tests.cluster.inside import load_steps_image, step_pod
+from tests.cluster.storms import dataset
+from tests.workflows.command import QUICK
+from workflows.local import make_plan
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def image(ground: Ground) -> str:
+    return load_steps_image(ground.cluster)
+
+
+def start(ground: Ground, folder: Path, image: str, step: Step, *, before: str = "true") -> str:
+    """Plan a unit of mini and hand its files to a step's pod; the pod's name."""
+    instance, name = QUICK[0], f"{step.name}-{time.monotonic_ns()}"
+    spec = RunSpec(
+        run_id=name,
+        dataset=dataset(folder, {instance: before}),
+        store=str(folder),
+        agent=AgentSpec(name="gold" if step is GRADE else "idle"),
+        sandbox=SandboxSpec(backend="kubernetes"),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for variable, value in ground.environment.items():
+            patch.setenv(variable, value)
+        make_plan(spec)
+    store = open_store(str(folder))
+    flags = []
+    for kind in step.takes:
+        path = folder / kind.file
+        path.write_bytes(store.get(key(kind, name, instance, 1)))
+        flags.append(f"--from-file={path}")
+    ground.kubectl("create", "configmap", name, *flags)
+    ground.kubectl("apply", "-f", "-", input=json.dumps(step_pod(name, image, step.name, name)))
+    return name
+
+
+def ended(ground: Ground, name: str) -> str:
+    """Wait for the step's end; what it printed."""
+    phase = "-o=jsonpath={.status.phase}"
+    assert settles(lambda: ground.kubectl("get", "pod", name, phase) in ("Succeeded", "Failed"), 120)
+    said = ground.kubectl("logs", name)
+    assert ground.kubectl("get", "pod", name, phase) == "Succeeded", said
+    assert settles(lambda: not ground.pods(), 20)
+    ground.kubectl("delete", "pod", name, "--grace-period=0", "--force")
+    ground.kubectl("delete", "configmap", name)
+    return said
+
+
+def test_a_steps_pod_grades_with_its_own_account(ground: Ground, tmp_path: Path, image: str) -> None:
+    record = GradeRecord.from_bytes(ended(ground, start(ground, tmp_path, image, GRADE)).encode())
+    assert record.outcome is Outcome.RESOLVED
+    assert record.machine is not None
+    assert record.machine.backend == "kubernetes"
+
+
+def test_a_steps_pod_solves_with_its_own_account(ground: Ground, tmp_path: Path, image: str) -> None:
+    record = SolveRecord.from_bytes(ended(ground, start(ground, tmp_path, image, SOLVE)).encode())
+    assert record.history.verified
+    assert record.patch_bytes == 0
+
+
+def test_a_sandbox_goes_with_the_pod_of_its_step(ground: Ground, tmp_path: Path, image: str) -> None:
+    name = start(ground, tmp_path, image, GRADE, before="sleep 300")
+    sandbox = ground.busy(QUICK[0], "grade")
+    (owner,) = json.loads(ground.kubectl("get", "pod", sandbox, "-o", "json"))["metadata"]["ownerReferences"]
+    uid = ground.kubectl("get", "pod", name, "-o=jsonpath={.metadata.uid}")
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Pod", name, uid)
+    ground.kubectl("delete", "pod", name, "--grace-period=0", "--force")
+    assert settles(lambda: not ground.pods(), 60)
+    ground.kubectl("delete", "configmap", name)

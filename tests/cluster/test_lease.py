@@ -1,0 +1,232 @@
+"""A run held by a Lease on a real cluster."""
+
+from __future__ import annotations
+
+import json
+import queue
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.errors import ConfigError
+from steps.sandbox.kubernetes import api
+from steps.sandbox.kubernetes.lease import held, lease_name
+from tests.cluster.accounts import RUNNER, account, reached
+from tests.cluster.real import Cluster
+from tests.paths import ROOT
+from tests.workflows.command import wait_for
+
+pytestmark = pytest.mark.cluster
+
+# Holds a run until it is killed; prints the lease when it has it.
+HOLDER = """
+import sys
+from pathlib import Path
+from steps.sandbox.kubernetes.lease import held
+from tests.cluster.accounts import reached
+with held(reached(Path(sys.argv[1]), sys.argv[2]), sys.argv[3], duration_s=int(sys.argv[4])) as value:
+    print(value, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster) -> Iterator[str]:
+    with cluster.namespace("lease") as name:
+        yield name
+
+
+@pytest.fixture
+def here(cluster: Cluster, namespace: str, tmp_path: Path) -> api.Cluster:
+    """The cluster by an account that may do what a runner needs."""
+    return reached(account(cluster, namespace, tmp_path, RUNNER), namespace)
+
+
+@contextmanager
+def holder(cluster: Cluster, namespace: str, run: str, duration_s: int = 60) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the run; killed at the end."""
+    words = [sys.executable, "-c", HOLDER, str(cluster.kubeconfig), namespace, run, str(duration_s)]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    with process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline().startswith("swe-argo-")
+            yield process
+        finally:
+            process.kill()
+
+
+def lease(cluster: Cluster, namespace: str, run: str) -> dict[str, Any]:
+    """The Lease of the run, empty where there is none."""
+    found = cluster.kubectl("get", "lease", lease_name(run), "-n", namespace, "-o", "json", "--ignore-not-found")
+    return dict(json.loads(found)) if found else {}
+
+
+def owned(namespace: str, name: str, value: str, role: str = "solve") -> str:
+    """A pod that belongs to a Lease and is never started, so that it takes nothing of the node."""
+    lease, _, uid = value.partition("/")
+    owner = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": lease, "uid": uid}
+    meta = {"name": name, "namespace": namespace, "labels": {"swe-argo/role": role}, "ownerReferences": [owner]}
+    container = {"name": "sandbox", "image": "localhost/none:1", "imagePullPolicy": "Never"}
+    spec = {"containers": [container], "nodeSelector": {"planet": "mars"}, "terminationGracePeriodSeconds": 0}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+
+
+def pods(cluster: Cluster, namespace: str) -> list[str]:
+    return cluster.kubectl("get", "pods", "-n", namespace, "-o", "name").split()
+
+
+def test_the_lease_is_there_while_it_is_held_and_gone_after(
+    cluster: Cluster, namespace: str, here: api.Cluster
+) -> None:
+    with held(here, "Nightly_1") as value:
+        found = lease(cluster, namespace, "Nightly_1")
+        assert value == f"{found['metadata']['name']}/{found['metadata']['uid']}"
+        assert found["metadata"]["labels"]["swe-argo/run"] == "Nightly_1"
+        assert found["spec"]["leaseDurationSeconds"] == 60
+        assert found["spec"]["holderIdentity"].startswith(socket.gethostname())
+    assert lease(cluster, namespace, "Nightly_1") == {}
+
+
+def test_it_is_renewed(cluster: Cluster, namespace: str, here: api.Cluster) -> None:
+    with held(here, "renewed", duration_s=2):
+        first = lease(cluster, namespace, "renewed")["spec"]["renewTime"]
+        wait_for(lambda: lease(cluster, namespace, "renewed")["spec"]["renewTime"] > first, 10)
+
+
+def test_what_it_owns_goes_with_it_within_seconds(cluster: Cluster, namespace: str, here: api.Cluster) -> None:
+    with held(here, "owning") as value:
+        cluster.kubectl("apply", "-f", "-", input=owned(namespace, "sb-owned", value))
+        time.sleep(3)  # a wrong uid would have had it collected by now
+        assert pods(cluster, namespace) == ["pod/sb-owned"]
+    wait_for(lambda: not pods(cluster, namespace), 20)
+
+
+def test_a_second_runner_is_told_who_works_on_the_run(cluster: Cluster, namespace: str, here: api.Cluster) -> None:
+    with holder(cluster, namespace, "taken") as first, pytest.raises(ConfigError) as refused, held(here, "taken"):
+        pass
+    assert refused.value.reason == (
+        f"run_id: run 'taken' is being worked on by {socket.gethostname()}:{first.pid} in namespace {namespace}; "
+        "wait for it, stop it, or use another run id"
+    )
+
+
+def test_the_run_of_a_killed_process_of_this_machine_is_taken_at_once(
+    cluster: Cluster, namespace: str, here: api.Cluster
+) -> None:
+    with holder(cluster, namespace, "killed"):
+        before = lease(cluster, namespace, "killed")["metadata"]["uid"]
+    assert lease(cluster, namespace, "killed")["metadata"]["uid"] == before
+    with held(here, "killed") as value:
+        assert not value.endswith(before)
+
+
+def test_a_lease_of_another_machine_is_taken_when_it_was_not_renewed_for_twice_its_time(
+    cluster: Cluster, namespace: str, here: api.Cluster
+) -> None:
+    with holder(cluster, namespace, "silent", duration_s=2):
+        pass
+    elsewhere = '{"metadata": {"annotations": {"swe-argo/process": "elsewhere:1:1"}}}'
+    cluster.kubectl("patch", "lease", lease_name("silent"), "-n", namespace, "--type=merge", "-p", elsewhere)
+    with pytest.raises(ConfigError), held(here, "silent"):
+        pass
+    time.sleep(4.5)
+    with held(here, "silent") as value:
+        assert value
+
+
+def test_a_lease_that_somebody_deleted_is_made_again_and_told(
+    cluster: Cluster, namespace: str, here: api.Cluster
+) -> None:
+    told: queue.SimpleQueue[str] = queue.SimpleQueue()
+    with held(here, "deleted", duration_s=2, remade=told.put) as value:
+        cluster.kubectl("delete", "lease", lease_name("deleted"), "-n", namespace)
+        again = told.get(timeout=10)
+        assert again != value
+        assert again.endswith(lease(cluster, namespace, "deleted")["metadata"]["uid"])
+    assert lease(cluster, namespace, "deleted") == {}
+
+
+def test_a_run_that_somebody_else_took_is_left_to_him(cluster: Cluster, namespace: str, here: api.Cluster) -> None:
+    with held(here, "lost") as value:
+        found = lease(cluster, namespace, "lost")
+        del found["metadata"]["uid"], found["metadata"]["resourceVersion"], found["metadata"]["annotations"]
+        found["spec"]["renewTime"] = "2026-01-01T00:00:00.000000Z"
+        cluster.kubectl("replace", "--force", "-f", "-", input=json.dumps(found))
+        time.sleep(6)  # the next renewal would have been after five
+    theirs = lease(cluster, namespace, "lost")
+    assert theirs["metadata"]["uid"] != value.partition("/")[2]
+    assert theirs["spec"]["renewTime"] == "2026-01-01T00:00:00.000000Z"
+    cluster.kubectl("delete", "lease", lease_name("lost"), "-n", namespace)
+
+
+class Gate:
+    """What stands between a client and the API server, and can be shut for a while. One connection at a time."""
+
+    def __init__(self, host: str) -> None:
+        self._there = (host.removeprefix("https://").rpartition(":")[0], int(host.rpartition(":")[2]))
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self.shut = False
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self) -> Gate:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._thread.join(10)
+        self._server.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            with client:
+                if not self.shut:
+                    with socket.create_connection(self._there) as server:
+                        self._pass(client, server)
+
+    def _pass(self, client: socket.socket, server: socket.socket) -> None:
+        """Until one of them says no more, or the gate is shut."""
+        while not self.shut:
+            for source in select.select([client, server], [], [], 0.1)[0]:
+                data = source.recv(65536)
+                if not data:
+                    return
+                (server if source is client else client).sendall(data)
+
+
+def test_an_api_server_that_was_away_changes_nothing(cluster: Cluster, namespace: str, here: api.Cluster) -> None:
+    with Gate(here.configuration.host) as gate:
+        here.configuration.refresh_api_key_hook = None  # it would name the server anew, too
+        here.configuration.tls_server_name = "kubernetes"
+        here.configuration.host = f"https://127.0.0.1:{gate.port}"
+        with held(here, "away", duration_s=2) as value:
+            gate.shut = True
+            time.sleep(1)
+            silent = lease(cluster, namespace, "away")["spec"]["renewTime"]
+            time.sleep(2)
+            assert lease(cluster, namespace, "away")["spec"]["renewTime"] == silent
+            gate.shut = False
+            wait_for(lambda: lease(cluster, namespace, "away")["spec"]["renewTime"] > silent, 10)
+            assert value.endswith(lease(cluster, namespace, "away")["metadata"]["uid"])
+    assert lease(cluster, namespace, "away") == {}
+
+
+def test_an_account_without_the_right_is_told(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    bare = reached(account(cluster, namespace, tmp_path, [("get", "leases", "coordination.k8s.io")]), namespace)
+    with pytest.raises(ConfigError, match=r"may not create leases in namespace"), held(bare, "forbidden"):
+        pass

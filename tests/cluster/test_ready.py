@@ -1,0 +1,352 @@
+"""What plan says of a real cluster before anything is made there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contracts.run import SandboxSpec
+from steps.errors import ConfigError
+from steps.sandbox.kubernetes.ready import look
+from steps.sandbox.ready import Ready, Wanted
+from tests.cluster.accounts import RUNNER, Rule, account, forget, reached
+from tests.cluster.ground import prepared
+from tests.cluster.real import Cluster
+from tests.workflows.command import swe_argo, wait_for
+
+pytestmark = pytest.mark.cluster
+
+GRADE = Wanted(images=["localhost/x:1"], acts=False, solves=False, grading_network=True, timeout_s=1800)
+ACT = replace(GRADE, acts=True, solves=True)
+NODES: list[Rule] = [("list", "nodes", "")]
+SHUT = {
+    "podSelector": {"matchExpressions": [{"key": "swe-argo/role", "operator": "Exists"}]},
+    "policyTypes": ["Egress"],
+}
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A bare namespace, without the chart."""
+    with cluster.namespace("ready") as name:
+        yield name
+        forget(cluster, name)
+
+
+@contextmanager
+def there(cluster: Cluster, namespace: str, kind: str, name: str, api: str = "v1", **body: Any) -> Iterator[None]:
+    """Such an object in the namespace."""
+    whole = {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": namespace}, **body}
+    cluster.kubectl("apply", "-f", "-", input=json.dumps(whole))
+    try:
+        yield
+    finally:
+        cluster.kubectl("delete", kind, name, "-n", namespace)
+
+
+def asked(kubeconfig: Path, namespace: str, wanted: Wanted = GRADE, **wish: Any) -> Ready:
+    return look(reached(kubeconfig, namespace), SandboxSpec(backend="kubernetes", **wish), wanted)
+
+
+def refusal(kubeconfig: Path, namespace: str, wanted: Wanted = GRADE, **wish: Any) -> str:
+    with pytest.raises(ConfigError) as refused:
+        asked(kubeconfig, namespace, wanted, **wish)
+    assert "\n" not in refused.value.reason
+    return refused.value.reason
+
+
+def test_a_bare_namespace_is_ready_with_a_notice_and_nothing_is_made(cluster: Cluster, namespace: str) -> None:
+    [notice] = asked(cluster.kubeconfig, namespace).notices
+    assert f"namespace '{namespace}' has no ConfigMap swe-argo-sandbox: nothing confines sandboxes there" in notice
+    assert "helm install" in notice
+    assert cluster.kubectl("get", "pods", "-n", namespace, "-o", "name") == ""
+
+
+def test_a_missing_namespace_is_named_with_the_way_out(cluster: Cluster) -> None:
+    assert refusal(cluster.kubeconfig, "evals") == (
+        "sandbox.namespace: there is no namespace 'evals' in testing: kubectl create namespace evals, "
+        "or name another with --namespace"
+    )
+
+
+def test_credentials_that_the_cluster_does_not_know_are_told(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    kubeconfig = account(cluster, namespace, tmp_path, RUNNER)
+    text = json.loads(kubeconfig.read_text())
+    text["users"][0]["user"]["token"] = "nobody"
+    kubeconfig.write_text(json.dumps(text))
+    assert "does not accept the credentials" in refusal(kubeconfig, namespace)
+    text["users"][0]["user"] = {}
+    kubeconfig.write_text(json.dumps(text))
+    assert "does not accept the credentials" in refusal(kubeconfig, namespace)
+
+
+def test_a_certificate_of_another_authority_is_told(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    config = json.loads(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
+    del config["clusters"][0]["cluster"]["certificate-authority-data"]
+    other = tmp_path / "other.conf"
+    other.write_text(json.dumps(config))
+    assert "certificate verify failed" in refusal(other, namespace)
+
+
+@pytest.mark.parametrize(
+    ("without", "told"),
+    [
+        (("create,get,list,watch,delete", "pods", ""), "may not create, get, list, watch, delete pods in namespace"),
+        (("get,create", "pods/exec", ""), "may not get, create pods/exec in namespace"),
+        (("get", "configmaps", ""), "may not get configmaps swe-argo-sandbox in namespace"),
+        (
+            ("create,get,list,update,delete", "leases", "coordination.k8s.io"),
+            "may not create, get, update, delete leas",
+        ),
+    ],
+)
+def test_every_missing_right_is_named(
+    cluster: Cluster, namespace: str, tmp_path: Path, without: Rule, told: str
+) -> None:
+    kubeconfig = account(cluster, namespace, tmp_path, [rule for rule in RUNNER if rule != without])
+    said = refusal(kubeconfig, namespace)
+    assert said.startswith(f"sandbox.namespace: system:serviceaccount:{namespace}:account-0 {told}")
+    assert "the chart's Role swe-argo-runner" in said
+
+
+def test_an_account_with_no_more_than_needed_is_enough(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    kubeconfig = account(cluster, namespace, tmp_path, [rule for rule in RUNNER if rule[1] != "events"])
+    notices = asked(kubeconfig, namespace).notices
+    assert [notice[:22] for notice in notices] == [
+        "no right to list event",
+        f"namespace '{namespace}"[:22],
+        "no right to list nodes",
+    ]
+
+
+@pytest.mark.parametrize("rules", [RUNNER, [*RUNNER, ("list", "resourcequotas", "")]])
+@pytest.mark.parametrize("hard", [{"count/pods": "0"}, {"limits.cpu": "3", "requests.cpu": "3"}])
+def test_a_quota_that_can_never_fit_one_sandbox_is_refused(
+    cluster: Cluster, namespace: str, tmp_path: Path, hard: dict[str, str], rules: list[Rule]
+) -> None:
+    kubeconfig = account(cluster, namespace, tmp_path, rules)
+    with there(cluster, namespace, "ResourceQuota", "tiny", spec={"hard": hard}):
+        counted(cluster, namespace, "tiny", hard)
+        said = refusal(kubeconfig, namespace)
+    assert said.startswith("sandbox.namespace: ")
+    assert "can never hold one sandbox" in said
+    assert "tiny" in said
+    assert next(iter(hard)) in said
+
+
+def test_a_quota_that_is_used_up_just_now_is_a_notice(cluster: Cluster, namespace: str) -> None:
+    pod = {"containers": [{"name": "main", "image": "localhost/none:1", "imagePullPolicy": "Never"}]}
+    hard = {"count/pods": "1"}
+    with (
+        there(cluster, namespace, "Pod", "other", spec={**pod, "terminationGracePeriodSeconds": 0}),
+        there(cluster, namespace, "ResourceQuota", "one", spec={"hard": hard}),
+    ):
+        counted(cluster, namespace, "one", hard, used="1")
+        notices = asked(cluster.kubeconfig, namespace).notices
+    assert any(f"{namespace} is full just now, sandboxes will wait: exceeded quota: one" in each for each in notices)
+
+
+def test_a_limit_range_that_forbids_a_sandbox_is_quoted(cluster: Cluster, namespace: str) -> None:
+    limits = {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
+    with there(cluster, namespace, "LimitRange", "low", spec=limits):
+        said = refusal(cluster.kubeconfig, namespace)
+    assert "maximum cpu usage per Container is 1, but limit is 4" in said
+
+
+def counted(cluster: Cluster, namespace: str, name: str, hard: dict[str, str], used: str = "") -> None:
+    """Wait until a quota is in force, and as much of it ``used``."""
+
+    def in_force() -> bool:
+        status = json.loads(cluster.kubectl("get", "resourcequota", name, "-n", namespace, "-o", "json"))["status"]
+        return bool(status.get("hard") == hard and (not used or used in status.get("used", {}).values()))
+
+    wait_for(in_force, 30)
+
+
+def test_pod_security_that_refuses_sandboxes_is_quoted(cluster: Cluster, namespace: str) -> None:
+    label = "pod-security.kubernetes.io/enforce"
+    cluster.kubectl("label", "namespace", namespace, f"{label}=restricted")
+    try:
+        assert 'violates PodSecurity "restricted:latest"' in refusal(cluster.kubeconfig, namespace)
+    finally:
+        cluster.kubectl("label", "namespace", namespace, f"{label}-")
+
+
+@pytest.fixture
+def prefixes(cluster: Cluster, namespace: str) -> Iterator[str]:
+    """A policy that takes images from good.example alone."""
+    name, group = f"prefixes-{namespace}", "admissionregistration.k8s.io/v1"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    policy = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [
+            {
+                "expression": "object.spec.containers.all(c, c.image.startsWith('good.example/'))",
+                "message": "images come from good.example alone",
+            }
+        ],
+    }
+    where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": where}
+    objects = [
+        {"apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": policy},
+        {"apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding},
+    ]
+    whole = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    cluster.kubectl("apply", "-f", "-", input=whole)
+    try:
+        wait_for(lambda: not taken(cluster, namespace), 30)
+        yield "images come from good.example alone"
+    finally:
+        cluster.kubectl("delete", "-f", "-", input=whole)
+        wait_for(lambda: taken(cluster, namespace), 30)  # a policy is in force for a moment after it is gone
+
+
+def taken(cluster: Cluster, namespace: str) -> bool:
+    """Whether a pod of an image of bad.example would be made."""
+    probe = ("run", "probe", "-n", namespace, "--image=bad.example/x:1", "--dry-run=server")
+    return not cluster.try_kubectl(*probe).returncode
+
+
+def test_an_image_prefix_that_the_policy_refuses_is_told_in_its_words(
+    cluster: Cluster, namespace: str, prefixes: str
+) -> None:
+    # The one image of another registry, among hundreds of good ones.
+    images = [*(f"good.example/hub/x-{number}:1" for number in range(500)), "docker.io/hub/y:1"]
+    said = refusal(cluster.kubeconfig, namespace, replace(GRADE, images=images))
+    assert said.startswith("sandbox.registry: ")
+    assert "docker.io/hub/y:1" in said
+    assert prefixes in said
+    assert "sb-plan" not in said
+    asked(cluster.kubeconfig, namespace, replace(GRADE, images=images), registry="good.example/mirror")
+
+
+def test_a_node_selector_that_no_node_has_is_refused_or_a_notice_where_nodes_cannot_be_seen(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    mars = ["planet=mars"]
+    assert refusal(cluster.kubeconfig, namespace, node_selector=mars) == (
+        "sandbox.node_selector: no node has the label planet=mars; none has a label planet"
+    )
+    blind = account(cluster, namespace, tmp_path, RUNNER)
+    assert "planet=mars" in asked(blind, namespace, node_selector=mars).notices[-1]
+
+
+def test_a_cluster_that_may_bring_nodes_gives_a_notice(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    # Who sees nodes but not kube-system cannot tell whether there is an autoscaler.
+    sees = account(cluster, namespace, tmp_path, RUNNER, everywhere=NODES)
+    assert "a cluster autoscaler, if there is one, may bring" in asked(sees, namespace, cpus=4000).notices[-1]
+    with there(cluster, "kube-system", "ConfigMap", "cluster-autoscaler-status"):
+        told = asked(cluster.kubeconfig, namespace, cpus=4000).notices[-1]
+    assert told.startswith("sandbox.cpus: a sandbox asks for 4000 cpu")
+    assert told.endswith("; the cluster autoscaler may bring such a node")
+
+
+def test_a_wish_larger_than_any_node_is_refused_naming_the_largest(cluster: Cluster, namespace: str) -> None:
+    [node] = cluster.kubectl("get", "nodes", "-o", "name").split()
+    said = refusal(cluster.kubeconfig, namespace, memory_mb=10 << 20)
+    assert said.startswith("sandbox.memory_mb: a sandbox asks for 10240Gi memory, and the largest node")
+    assert node.removeprefix("node/") in said
+    assert refusal(cluster.kubeconfig, namespace, cpus=4000).startswith("sandbox.cpus: a sandbox asks for 4000 cpu")
+
+
+def test_a_selector_that_is_none_is_refused(cluster: Cluster, namespace: str) -> None:
+    assert "'role' is not key=value" in refusal(cluster.kubeconfig, namespace, node_selector=["role"])
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ("resources: {limits: {cpu: much}}", "resources.limits.cpu: "),
+        ("nodeselector: {}", "nodeselector: "),
+        ("[", "while parsing"),
+    ],
+)
+def test_settings_that_make_no_sense_are_told_by_their_path(
+    cluster: Cluster, namespace: str, document: str, told: str
+) -> None:
+    with there(cluster, namespace, "ConfigMap", "swe-argo-sandbox", data={"sandbox.yaml": document}):
+        said = refusal(cluster.kubeconfig, namespace)
+    assert "ConfigMap swe-argo-sandbox" in said
+    assert told in said
+
+
+def test_what_the_settings_name_must_be_there(cluster: Cluster, namespace: str) -> None:
+    for document, told in (
+        ("serviceAccountName: nobody", 'serviceaccount "nobody" not found'),
+        ("priorityClassName: urgent", "no PriorityClass with name urgent"),
+        ("runtimeClassName: gvisor", 'RuntimeClass "gvisor" not found'),
+    ):
+        with there(cluster, namespace, "ConfigMap", "swe-argo-sandbox", data={"sandbox.yaml": document}):
+            assert told in refusal(cluster.kubeconfig, namespace)
+
+
+def test_network_for_tests_that_the_namespace_does_not_give_is_refused(cluster: Cluster, namespace: str) -> None:
+    with there(cluster, namespace, "ConfigMap", "swe-argo-sandbox", data={"sandbox.yaml": "gradingNetwork: false"}):
+        said = refusal(cluster.kubeconfig, namespace)
+        assert said.startswith("grading.network: ")
+        assert "--no-grading-network" in said
+        assert asked(cluster.kubeconfig, namespace, replace(GRADE, grading_network=False)).notices == []
+
+
+def test_an_agent_that_acts_needs_a_policy_that_keeps_it_in(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    said = refusal(cluster.kubeconfig, namespace, ACT)
+    assert said.startswith(f"sandbox.allow_host: no NetworkPolicy of namespace '{namespace}'")
+    assert "--allow-host" in said
+    assert (
+        "they reach what any pod there reaches"
+        in asked(cluster.kubeconfig, namespace, ACT, allow_host=True).notices[-1]
+    )
+    blind = account(cluster, namespace, tmp_path, RUNNER)
+    assert refusal(blind, namespace, ACT).startswith("sandbox.allow_host: ")
+    with there(cluster, namespace, "NetworkPolicy", "shut", "networking.k8s.io/v1", spec=SHUT):
+        assert len(asked(cluster.kubeconfig, namespace, ACT).notices) == 1
+        said = refusal(cluster.kubeconfig, namespace, ACT, solve_network=True)
+    assert said.startswith("sandbox.solve_network: ")
+
+
+def test_a_plan_of_500_images_takes_no_time(cluster: Cluster, namespace: str) -> None:
+    images = [f"swebench/sweb.eval.x86_64.a_1776_a-{number}:latest" for number in range(500)]
+    asked(cluster.kubeconfig, namespace, replace(GRADE, images=images))
+    began = time.monotonic()
+    asked(cluster.kubeconfig, namespace, replace(GRADE, images=images))
+    assert time.monotonic() - began < 1
+
+
+def test_a_refused_run_writes_one_line_and_nothing_else(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    wish = (
+        "run",
+        "--backend",
+        "kubernetes",
+        "--dataset",
+        "mini",
+        "--agent",
+        "gold",
+        "--store",
+        str(tmp_path / "store"),
+    )
+    for words, told in (
+        (("--namespace", "evals"), "sandbox.namespace: there is no namespace 'evals'"),
+        (("--namespace", namespace, "--node-selector", "planet=mars"), "no node has the label planet=mars"),
+        (("--namespace", namespace, "--cpus", "4000"), "sandbox.cpus: a sandbox asks for 4000 cpu"),
+    ):
+        done = swe_argo(*wish, *words, env=cluster.environment)
+        assert done.returncode == 64, done.stderr
+        assert told in done.stderr
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert cluster.kubectl("get", "pods,leases", "-n", namespace, "-o", "name") == ""
+
+
+def test_the_charts_account_in_the_charts_namespace_is_ready(cluster: Cluster, tmp_path: Path) -> None:
+    with prepared(cluster, tmp_path) as ground:
+        [notice] = asked(ground.kubeconfig, ground.namespace, ACT).notices
+        assert notice.startswith("no right to list nodes: whether one takes a sandbox (10m cpu, 16Mi memory")
+        assert asked(cluster.kubeconfig, ground.namespace, ACT).notices == []

@@ -1,0 +1,52 @@
+"""``swe-argo run`` with pods as sandboxes, as the chart's account: the verdicts of ``local``, and nothing left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.ground import Ground, figures, leftovers, verdicts
+from tests.cluster.storms import recordings
+from tests.workflows.command import QUICK, ids, official, summary, swe_argo
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.mark.parametrize(("agent", "resolved"), [("gold", 12), ("idle", 0)])
+def test_all_of_mini_has_the_same_verdicts_in_pods_and_in_folders(
+    agent: str, resolved: int, tmp_path: Path, ground: Ground
+) -> None:
+    stores = {backend: str(tmp_path / backend) for backend in ("kubernetes", "local")}
+    for backend, store in stores.items():
+        words = ["run", "--store", store, "--run-id", "r", "--backend", backend, "--agent", agent, "-j", "4"]
+        done = swe_argo(*words, env=ground.environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert summary(store, "r").headline.resolved == resolved, done.stdout
+    pods, folders = stores["kubernetes"], stores["local"]
+    assert verdicts(pods, "r") == verdicts(folders, "r")
+    assert official(pods, "r", agent) == official(folders, "r", agent)
+    assert figures(pods, "r") == figures(folders, "r")
+    assert not list(Path(pods).glob("runs/r/units/*/*/tries/*"))
+    assert leftovers(ground) == []
+
+    machine = json.loads(Path(pods, "runs", "r", "units", QUICK[0], "1", "grade.json").read_text())["machine"]
+    assert (machine["backend"], machine["isolation"]) == ("kubernetes", "container")
+    assert machine["image_digest"].startswith("sha256:")
+    assert machine["network"] is True
+
+
+def test_recorded_actions_are_replayed_in_pods_without_network(tmp_path: Path, ground: Ground) -> None:
+    acts = recordings(tmp_path / "trajectories", QUICK[:2], "timeout 3 bash -c '</dev/tcp/10.96.0.1/443' || echo shut")
+    words = ["--store", str(tmp_path), "--run-id", "r", "--backend", "kubernetes", "--trajectories", acts]
+    done = swe_argo("run", *words, *ids(*QUICK[:2]), env=ground.environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert summary(str(tmp_path), "r").headline.resolved == 2
+    unit = tmp_path / "runs" / "r" / "units" / QUICK[0] / "1"
+    solved = json.loads((unit / "solve.json").read_text())
+    assert solved["history"]["verified"] is True
+    assert solved["machine"]["network"] is False
+    seen = json.loads((unit / "trajectory.json").read_text())["steps"]
+    assert "shut" in json.dumps(seen[0])
+    assert leftovers(ground) == []

@@ -1,0 +1,227 @@
+"""Backend kubernetes on a real kubelet: the suite of all backends, and what only pods do."""
+
+from __future__ import annotations
+
+import json
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from steps.contracts.data import FailureClass
+from steps.errors import ConfigError, InfraError
+from steps.sandbox.kubernetes.namespace import NamespaceSettings, read
+from steps.sandbox.protocol import Sandbox
+from tests.cluster.lab import LABELS, KubernetesLab, laboratory
+from tests.cluster.real import Cluster
+from tests.steps.sandbox.conformance import Conformance, run, says
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+GATEWAY, PORTS = "10.244.0.1", range(9010, 9090)
+"""What of this host a pod of the one-machine cluster reaches, if no policy forbids it."""
+
+
+@pytest.fixture(scope="class")
+def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesLab]:
+    with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("lab")) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="class")
+def box(lab: KubernetesLab) -> Sandbox:
+    return lab.create()
+
+
+class TestKubernetes(Conformance):
+    pass
+
+
+class TestPods:
+    def test_killing_every_process_is_a_result_and_not_the_end_of_the_machine(self, lab: KubernetesLab) -> None:
+        box = lab.make()
+        for signal in ("KILL", "TERM", "INT", "HUP", "QUIT"):
+            result = run(box, f"kill -{signal} 1; kill -{signal} -1; sleep 0.2; kill -9 -1; echo never")
+            assert (result.exit_code or 0) > 128, result
+            assert says(box, "echo still here") == "still here\n"
+
+    def test_orphans_do_not_stay_as_zombies(self, lab: KubernetesLab) -> None:
+        box = lab.make()
+        says(box, "for i in $(seq 20); do (setsid sleep 0.05 &); done; sleep 0.5")
+        time.sleep(0.5)
+        assert says(box, "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z ' || :") == "0\n"
+
+    def test_a_machine_is_what_it_is_said_to_be(self, lab: KubernetesLab) -> None:
+        box = lab.make(cpus=0.5, memory_mb=128, resource_factor=2.0)
+        machine = box.machine
+        assert (machine.backend, machine.image, machine.isolation) == ("kubernetes", lab.image, "container")
+        assert (machine.cpus, machine.memory_mb, machine.resource_factor) == (1.0, 256, 2.0)
+        assert (machine.image_digest or "").startswith("sha256:")
+        assert says(box, "ls /var/run/secrets 2>&1 | head -1; env | grep -c _SERVICE_HOST") != ""
+        assert run(box, "ls /var/run/secrets/kubernetes.io").exit_code != 0
+
+    def test_a_pod_that_is_removed_does_not_run_on(self, lab: KubernetesLab) -> None:
+        box = lab.make()
+        lab.destroy(box)
+        until = time.monotonic() + 15
+        while lab.cluster.try_kubectl("-n", lab.namespace, "get", "pod", box.name).returncode == 0:
+            assert time.monotonic() < until, lab.pod(box.name)
+            time.sleep(0.2)
+
+    def test_a_pod_of_another_uid_is_not_removed(self, lab: KubernetesLab) -> None:
+        first = lab.make()
+        lab.kill(first)
+        second = lab.make(name=first.name)
+        with pytest.raises(InfraError, match="replaced"):
+            first.check()
+        lab.destroy(first)
+        assert says(second, "echo unharmed") == "unharmed\n"
+
+    def test_a_name_left_by_an_earlier_life_is_taken_over(self, lab: KubernetesLab) -> None:
+        first = lab.make()
+        says(first, "touch /testbed/dirt")
+        second = lab.make(name=first.name)
+        assert first.uid != second.uid
+        assert says(second, "ls /testbed") == "hello.txt\n"
+
+    @pytest.mark.parametrize("other", ["labels", "owner"])
+    def test_a_name_of_somebody_else_is_left_alone(self, lab: KubernetesLab, other: str) -> None:
+        account = json.loads(lab.kubectl("get", "serviceaccount", "default", "-o", "json"))["metadata"]
+        owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "default", "uid": account["uid"]}
+        theirs = lab.backend(owner=owner if other == "owner" else None)
+        first = lab.make(theirs, labels={**LABELS, "run": "another"} if other == "labels" else LABELS)
+        with pytest.raises(InfraError, match=f"{first.name} is taken") as caught:
+            lab.make(name=first.name)
+        assert caught.value.failure_class is FailureClass.SANDBOX_CREATE
+        assert says(first, "echo unharmed") == "unharmed\n"
+
+    def test_a_pod_goes_with_its_owner(self, lab: KubernetesLab) -> None:
+        lab.kubectl("create", "configmap", "owner")
+        uid = json.loads(lab.kubectl("get", "configmap", "owner", "-o", "json"))["metadata"]["uid"]
+        box = lab.make(lab.backend(owner={"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}))
+        lab.kubectl("delete", "configmap", "owner")
+        until = time.monotonic() + 30
+        while box.name in lab.pods():
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        with pytest.raises(InfraError) as caught:
+            box.check()
+        assert caught.value.failure_class is FailureClass.SANDBOX_LOST
+
+    def test_a_sandbox_is_there_within_two_seconds_and_twenty_within_six(self, lab: KubernetesLab) -> None:
+        backend = lab.backend()
+
+        def first_command() -> float:
+            began = time.monotonic()
+            assert says(lab.make(backend), "cat hello.txt") == "hello\n"
+            return time.monotonic() - began
+
+        alone = [first_command() for _ in range(5)]
+        with ThreadPoolExecutor(20) as pool:
+            together = list(pool.map(lambda _: first_command(), range(20)))
+        # Twice what is promised of an idle machine: `make bench` holds to that.
+        assert statistics.median(alone) < 4, alone
+        assert max(together) < 12, together
+
+
+class TestNetwork:
+    def test_without_network_neither_this_host_nor_a_pod_nor_a_name_is_reached(self, lab: KubernetesLab) -> None:
+        box, connected = lab.make(), lab.make(network=True)
+        address = lab.pod(connected.name)["status"]["podIP"]
+        with _listening() as (host, port):
+            reach = f"timeout 2 bash -c 'exec 3<>/dev/tcp/{host}/{port}' && echo reached"
+            assert b"reached" not in run(box, reach).stdout
+            assert run(connected, reach).stdout == b"reached\n"
+        assert (
+            run(box, f"timeout 1 bash -c 'exec 3<>/dev/tcp/{address}/1'").exit_code == 124
+        )  # refused, were it reached
+        assert (box.machine.network, connected.machine.network) == (False, True)
+
+    def test_a_name_fails_at_once_where_nothing_is_to_be_reached(self, lab: KubernetesLab) -> None:
+        look_up = "import socket; socket.getaddrinfo('example.org', 80)"
+        result = run(lab.make(), f'python3 -c "{look_up}"')
+        assert b"gaierror" in result.stderr
+        assert result.seconds < 2
+
+    def test_an_agent_is_let_in_where_the_policies_are_in_force(self, lab: KubernetesLab) -> None:
+        assert says(lab.make(isolated=True), "echo in") == "in\n"
+
+    def test_an_agent_is_not_let_in_where_nothing_confines_it(
+        self, cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("open")) as lab:
+            lab.kubectl("delete", "networkpolicies", "--all")
+            with pytest.raises(ConfigError, match=f"namespace {lab.namespace}, .*--allow-host") as caught:
+                lab.make(isolated=True)
+            assert caught.value.field == "sandbox.backend"
+            assert lab.pods() == []
+            assert says(lab.make(), "echo allowed") == "allowed\n"
+
+    def test_a_policy_that_comes_into_force_late_is_waited_for(
+        self, cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("late")) as lab:
+            policy = json.loads(lab.kubectl("get", "networkpolicy", "closed", "-o", "json"))
+            lab.kubectl("delete", "networkpolicy", "closed")
+            policy["metadata"] = {"name": "closed"}
+            late = threading.Timer(4, lab.kubectl, ["apply", "-f", "-"], {"input": json.dumps(policy)})
+            late.start()
+            began = time.monotonic()
+            assert says(lab.make(isolated=True), "echo in") == "in\n"
+            late.join()
+            assert time.monotonic() - began > 4
+
+    @pytest.mark.parametrize(("role", "field"), [("grade", "grading.network"), ("solve", "sandbox.solve_network")])
+    def test_network_is_refused_where_the_namespace_has_none(self, lab: KubernetesLab, role: str, field: str) -> None:
+        with pytest.raises(ConfigError, match=r"grading\.network.*--no-grading-network") as caught:
+            lab.make(lab.backend(gradingNetwork=False), network=True, labels={**LABELS, "role": role})
+        assert caught.value.field == field
+
+
+class TestSettings:
+    def test_a_namespace_without_settings_has_the_defaults(self, lab: KubernetesLab) -> None:
+        assert read(lab.reached) == (NamespaceSettings(), False)
+
+    def test_settings_are_read_and_mistakes_in_them_named(self, lab: KubernetesLab) -> None:
+        def write(text: str, key: str = "sandbox.yaml") -> None:
+            meta = {"name": "swe-argo-sandbox"}
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: text}}
+            lab.kubectl("apply", "-f", "-", input=json.dumps(body))
+
+        write("pendingSeconds: 7\nnodeSelector: {a: b}\n")
+        found, there = read(lab.reached)
+        assert (found.pending_seconds, found.node_selector, there) == (7, {"a": "b"}, True)
+        for text, said in (
+            ("pendingSecs: 7", "pendingSecs: Extra inputs"),
+            ("pendingSeconds: 0", "pendingSeconds: Input should be"),
+            ("a: [", "while parsing"),
+            ("[]", r"sandbox\.yaml: Input should be"),
+        ):
+            write(text)
+            with pytest.raises(ConfigError, match=said) as caught:
+                read(lab.reached)
+            assert "\n" not in caught.value.reason
+        lab.kubectl("delete", "configmap", "swe-argo-sandbox")
+        write("x", key="other")
+        with pytest.raises(ConfigError, match=r"has no sandbox\.yaml"):
+            read(lab.reached)
+
+
+class _listening:  # noqa: N801 - reads as what it does
+    """A server on this host that pods reach."""
+
+    def __enter__(self) -> tuple[str, int]:
+        for port in PORTS:
+            try:
+                self.server = socket.create_server((GATEWAY, port))
+            except OSError:
+                continue
+            return GATEWAY, port
+        pytest.skip("no port that pods reach is free")
+
+    def __exit__(self, *_: object) -> None:
+        self.server.close()

@@ -1,0 +1,204 @@
+"""What a real kubelet, scheduler and API server do to sandboxes, each under its own name."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from kubernetes.utils.quantity import parse_quantity
+
+from steps.contracts.data import FailureClass
+from steps.errors import ConfigError, InfraError, ResourceError, StepError
+from steps.sandbox.kubernetes.box import KubernetesSandbox
+from tests.cluster.lab import KubernetesLab, laboratory
+from tests.cluster.real import Cluster
+from tests.steps.sandbox.conformance import run, says
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesLab]:
+    with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("lab")) as lab:
+        yield lab
+
+
+def lost(box: KubernetesSandbox, kind: type[StepError], failure_class: FailureClass) -> StepError:
+    """How a command fails whose sandbox is taken from under it; so does the next one."""
+    for command in ("sleep 45", "true"):
+        with pytest.raises(StepError) as caught:
+            run(box, command, timeout_s=60)
+        assert (type(caught.value), caught.value.failure_class) == (kind, failure_class), caught.value.detail
+    return caught.value
+
+
+def refused(lab: KubernetesLab, kind: type[StepError], failure_class: FailureClass, **options: Any) -> StepError:
+    """How making a sandbox fails. No pod is left."""
+    settings = options.pop("settings", {})
+    before = lab.pods()
+    with pytest.raises(StepError) as caught:
+        lab.make(lab.backend(**settings), **options)
+    assert (type(caught.value), caught.value.failure_class) == (kind, failure_class), caught.value.detail
+    assert lab.pods() == before
+    assert "\n" not in caught.value.reason
+    return caught.value
+
+
+def later(act: Any, *args: Any, **options: Any) -> None:
+    threading.Timer(1.0, act, args, options).start()
+
+
+class TestLosing:
+    def test_a_command_that_takes_too_much_memory_is_a_resource_error(self, lab: KubernetesLab) -> None:
+        box = lab.make(memory_mb=64)
+        with pytest.raises(ResourceError, match="64Mi") as caught:
+            run(box, "python3 -c 'b = bytearray(300 << 20)' || echo it was killed")
+        assert caught.value.failure_class is FailureClass.OUT_OF_MEMORY
+
+    def test_a_machine_killed_for_memory_is_a_resource_error(self, lab: KubernetesLab) -> None:
+        box = lab.make(memory_mb=64)
+        # The kernel takes the first process whose share is the biggest: on cgroup v1 the machine itself may live on.
+        with pytest.raises(ResourceError, match="64Mi") as caught:
+            run(box, "for i in 1 2 3; do python3 -c 'b = bytearray(300 << 20)'; done; kill -9 -1")
+        assert caught.value.failure_class is FailureClass.OUT_OF_MEMORY
+
+    def test_too_much_disk_is_a_resource_error_in_the_kubelets_words(self, lab: KubernetesLab) -> None:
+        box = lab.make(disk_mb=64)
+        with pytest.raises(ResourceError, match=r"ephemeral local storage|ephemeral storage limit") as caught:
+            run(box, "head -c 200M /dev/zero >/testbed/big; sleep 100", timeout_s=120)
+        assert caught.value.failure_class is FailureClass.OUT_OF_DISK
+        assert "Evicted" in caught.value.detail
+
+    def test_too_much_output_is_a_resource_error_in_the_kubelets_words(self, lab: KubernetesLab) -> None:
+        box = lab.make(lab.backend(jobsSizeLimit="20Mi"))
+        with pytest.raises(ResourceError, match='"jobs" exceeds the limit') as caught:
+            run(box, "head -c 100M /dev/zero; sleep 170", timeout_s=200, max_output_bytes=1000)
+        assert caught.value.failure_class is FailureClass.OUT_OF_DISK
+
+    def test_an_eviction_is_told_apart_from_a_crash(self, lab: KubernetesLab) -> None:
+        box = lab.make()
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": box.name}}
+        path = f"/api/v1/namespaces/{lab.namespace}/pods/{box.name}/eviction"
+        later(lab.kubectl, "create", "--raw", path, "-f", "-", input=json.dumps(eviction))
+        lost(box, InfraError, FailureClass.EVICTED)
+
+    def test_a_preemption_is_told_apart_from_a_crash(self, lab: KubernetesLab) -> None:
+        name = f"{lab.namespace}-more"
+        important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        lab.kubectl("apply", "-f", "-", input=json.dumps({**important, "value": 1000}))
+        most = {"cpu": "10m", "memory": "16Mi", "ephemeral-storage": _most_of_the_disk(lab)}
+        asks = {"requests": most, "limits": {**most, "cpu": "1", "memory": "256Mi"}}
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                box = lab.make(lab.backend(resources=asks))
+                bigger = lab.backend(resources=asks, priorityClassName=name)
+                making = pool.submit(bigger.create, lab.request())
+                error = lost(box, InfraError, FailureClass.PREEMPTED)
+                assert "reempt" in error.reason
+                bigger.destroy(making.result())
+            finally:
+                lab.kubectl("delete", "priorityclass", name)
+
+    def test_a_pod_that_somebody_deletes_is_lost_at_once(self, lab: KubernetesLab) -> None:
+        box = lab.make()
+        later(lab.kubectl, "delete", "pod", box.name, "--wait=false")
+        began = time.monotonic()
+        lost(box, InfraError, FailureClass.SANDBOX_LOST)
+        assert time.monotonic() - began < 12
+
+    def test_a_container_killed_from_its_node_is_lost_with_its_exit_code(self, lab: KubernetesLab) -> None:
+        box = lab.make()
+        container = lab.pod(box.name)["status"]["containerStatuses"][0]["containerID"].partition("://")[2]
+        later(_ctr, lab, "tasks", "kill", "-s", "SIGKILL", container)
+        error = lost(box, InfraError, FailureClass.SANDBOX_LOST)
+        assert "exit code 137" in error.reason
+
+
+class TestMaking:
+    def test_an_image_that_must_be_there_and_is_not_is_a_wrong_request(self, lab: KubernetesLab) -> None:
+        error = refused(lab, ConfigError, FailureClass.IMAGE_MISSING, image="localhost/no such")
+        assert "localhost/no such" in error.reason
+
+    def test_a_registry_that_does_not_answer_fails_the_pull_when_patience_ends(self, lab: KubernetesLab) -> None:
+        began = time.monotonic()
+        settings = {"pendingSeconds": 4}
+        error = refused(lab, InfraError, FailureClass.IMAGE_PULL, image="localhost/none:1", settings=settings)
+        assert 4 <= time.monotonic() - began < 20
+        assert "failed to" in error.reason
+        assert "Pulling image" in error.detail  # events, too
+
+    def test_an_image_without_a_shell_is_a_wrong_request(self, lab: KubernetesLab) -> None:
+        error = refused(lab, ConfigError, FailureClass.IMAGE_MISSING, image="localhost/pause:1")
+        assert "/bin/sh" in error.reason
+
+    def test_a_selector_that_no_node_has_is_unschedulable_in_the_schedulers_words(self, lab: KubernetesLab) -> None:
+        settings = {"pendingSeconds": 3, "nodeSelector": {"no": "such"}}
+        error = refused(lab, InfraError, FailureClass.UNSCHEDULABLE, settings=settings)
+        assert "didn't match Pod's node affinity/selector" in error.reason
+
+    def test_more_than_any_node_has_is_unschedulable(self, lab: KubernetesLab) -> None:
+        much = {"requests": {"cpu": "900"}, "limits": {"cpu": "900"}}
+        settings = {"pendingSeconds": 3, "resources": much}
+        error = refused(lab, InfraError, FailureClass.UNSCHEDULABLE, settings=settings)
+        assert "Insufficient cpu" in error.reason
+
+    def test_a_refusal_by_a_policy_is_a_wrong_request_in_its_words(self, lab: KubernetesLab) -> None:
+        lab.kubectl("label", "namespace", lab.namespace, "pod-security.kubernetes.io/enforce=restricted")
+        try:
+            error = refused(lab, ConfigError, FailureClass.ADMISSION)
+            assert 'violates PodSecurity "restricted:latest"' in error.reason
+        finally:
+            lab.kubectl("label", "namespace", lab.namespace, "pod-security.kubernetes.io/enforce-")
+
+    def test_an_account_that_does_not_exist_is_a_wrong_request(self, lab: KubernetesLab) -> None:
+        error = refused(lab, ConfigError, FailureClass.ADMISSION, settings={"serviceAccountName": "nobody"})
+        assert 'serviceaccount "nobody" not found' in error.reason
+
+    def test_a_quota_that_is_used_up_is_waited_for(self, lab: KubernetesLab) -> None:
+        there = len(json.loads(lab.kubectl("get", "pods", "-o", "json"))["items"])
+        lab.kubectl("create", "quota", "few", f"--hard=count/pods={there + 1}")
+        try:
+            time.sleep(1)
+            box = lab.make()
+            error = refused(lab, InfraError, FailureClass.ADMISSION, settings={"pendingSeconds": 3})
+            assert "exceeded quota: few" in error.reason
+            later(lab.destroy, box)
+            assert says(lab.make(), "echo at last") == "at last\n"
+        finally:
+            lab.kubectl("delete", "quota", "few")
+
+    def test_a_pod_whose_deadline_passes_before_it_starts_was_not_made(self, lab: KubernetesLab) -> None:
+        error = refused(lab, InfraError, FailureClass.SANDBOX_CREATE, image="localhost/none:1", deadline_s=2)
+        assert "deadline of 2 s" in error.reason
+
+    def test_an_interrupt_leaves_no_pod(self, lab: KubernetesLab) -> None:
+        before = lab.pods()
+        backend = lab.backend(nodeSelector={"no": "such"})
+        began = time.monotonic()
+        timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            lab.make(backend)
+        timer.join()
+        assert time.monotonic() - began < 6
+        assert lab.pods() == before
+
+
+def _most_of_the_disk(lab: KubernetesLab) -> str:
+    """More than half of what the node has: two such pods do not fit. Nobody else asks for much of it."""
+    node = json.loads(lab.cluster.kubectl("get", "nodes", "-o", "json"))["items"][0]
+    return str(int(parse_quantity(node["status"]["allocatable"]["ephemeral-storage"]) * 6 // 10))
+
+
+def _ctr(lab: KubernetesLab, *args: str) -> None:
+    state = lab.cluster.state
+    command = [str(state / "bin" / "ctr"), "--address", str(state / "containerd.sock"), "-n", "k8s.io", *args]
+    subprocess.run(command, check=True)
