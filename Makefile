@@ -9,7 +9,7 @@ ARGS ?=
 
 .PHONY: help
 help: ## Show this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The lock's hashes are checked and nothing is resolved, so every machine gets the same versions.
 $(VENV)/.ready: requirements.lock pyproject.toml
@@ -29,7 +29,19 @@ run: $(VENV)/.ready ## Evaluate (the bundled mini dataset unless ARGS="..." says
 
 .PHONY: test
 test: $(VENV)/.ready ## Run all tests that this machine can; the others say what they lack
-	@$(BIN)/pytest -n 2 --dist loadgroup $(ARGS)
+	@$(BIN)/pytest -n 2 --dist loadgroup -m "not cluster and not images" $(ARGS)
+
+.PHONY: test-cluster
+test-cluster: $(VENV)/.ready ## Run the Kubernetes tests on a cluster made of this machine, if it can hold one
+	@bash tests/cluster/run $(ARGS)
+
+.PHONY: build
+build: $(VENV)/.ready ## Build the images: of the steps, and of mini (IMAGE_REGISTRY, IMAGE_TAG, BASE, BUILDER: see images/build)
+	@PYTHON=$(BIN)/python bash images/build build $(IMAGES)
+
+.PHONY: push
+push: $(VENV)/.ready ## Push them to IMAGE_REGISTRY
+	@PYTHON=$(BIN)/python bash images/build push $(IMAGES)
 
 .PHONY: lint
 lint: $(VENV)/.ready ## Check style, types and import directions
@@ -45,6 +57,7 @@ bench: $(VENV)/.ready ## Measure speed beside swebench itself, into bench-result
 .PHONY: lock
 lock: $(VENV)/.ready ## Resolve requirements.lock again (needs uv)
 	@uv pip compile pyproject.toml --extra dev --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --upgrade --output-file requirements.lock
+	@uv pip compile pyproject.toml --constraint requirements.lock --extra report --extra s3 --extra hub --extra kubernetes --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --output-file images/steps.lock
 
 .PHONY: ci
 ci: ## What decides whether a change lands
