@@ -104,7 +104,9 @@ def _annotations(request: SandboxRequest) -> dict[str, str]:
 
 
 def _container(request: SandboxRequest, namespace: NamespaceSettings) -> dict[str, Any]:
-    capabilities = {"capabilities": {"add": ["SYS_ADMIN"]}} if request.browsers else {}
+    # Who is to reach nothing has no use for raw packets, by which a sender's address could be forged.
+    powers = {"add": ["SYS_ADMIN"] if request.browsers else [], "drop": [] if request.network else ["NET_RAW"]}
+    capabilities = {kind: names for kind, names in powers.items() if names}
     return {
         "name": CONTAINER,
         "image": through_registry(request.image, request.registry),
@@ -113,7 +115,10 @@ def _container(request: SandboxRequest, namespace: NamespaceSettings) -> dict[st
         "args": [],
         "workingDir": "/",  # the runtime would make a folder that is missing: an image without /testbed must show
         "resources": resources(request, namespace),
-        "securityContext": {"allowPrivilegeEscalation": False, **capabilities},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            **({"capabilities": capabilities} if capabilities else {}),
+        },
         "volumeMounts": [{"name": "jobs", "mountPath": JOBS_ROOT}],
     }
 

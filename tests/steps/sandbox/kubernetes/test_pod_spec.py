@@ -64,13 +64,13 @@ def test_a_pod_has_no_power_over_the_cluster_or_its_node() -> None:
     assert (spec["automountServiceAccountToken"], spec["enableServiceLinks"]) == (False, False)
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     (box,) = spec["containers"]
-    assert box["securityContext"] == {"allowPrivilegeEscalation": False}
+    assert box["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["NET_RAW"]}}
     assert spec["volumes"] == [{"name": "jobs", "emptyDir": {"sizeLimit": "2048Mi"}}]
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
 
 
 def test_only_browsers_get_a_capability() -> None:
-    (box,) = pod(browsers=True)["spec"]["containers"]
+    (box,) = pod(browsers=True, network=True)["spec"]["containers"]
     assert box["securityContext"]["capabilities"] == {"add": ["SYS_ADMIN"]}
     assert box["securityContext"]["allowPrivilegeEscalation"] is False
 
