@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import tarfile
 import tempfile
@@ -14,27 +13,28 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from cluster.local.mkimage import Image, write_images
-from tests.base_image import SETTINGS, _as_root, _everything, _libraries, _stamp, _tar
+from tests.base_image import SETTINGS, _as_root, _everything, _libraries, _tar
 from tests.cluster.real import Cluster
 from tests.paths import ROOT
 
+REFERENCE = "localhost/swe-argo-test-steps:1"
 UNUSED = {"swebench"}
 """Packages whose own requirements only other parts of them need (pyproject.toml says so too)."""
 
 
 def load_steps_image(cluster: Cluster) -> str:
-    """The reference of an image whose ``python3 -m steps.<name>`` works, put on the node unless it is there."""
-    programs, ours = dict(_everything()), dict(_ours())
-    told = [f"{to} {source} {_stamp(source)}" for to, source in sorted((programs | ours).items())]
-    reference = f"localhost/swe-argo-test-steps:{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:16]}"
-    if reference not in cluster.images():
-        variables = [line.removeprefix("ENV ") for line in SETTINGS if line.startswith("ENV ")]
-        config: dict[str, object] = {"Env": [*variables, "PYTHONPATH=/app:/app/packages"], "WorkingDir": "/app"}
-        with tempfile.TemporaryDirectory() as folder:
-            archive = Path(folder, "swe-argo-test-steps.tar")
-            write_images(archive, [Image(reference, [_tar(programs), _layer(ours)], config)])
-            cluster.load(archive)
-    return reference
+    """The reference of an image whose ``python3 -m steps.<name>`` works, made of the steps as they are now.
+
+    Put on the node each time, under one name: with a name for each content, all would be kept.
+    """
+    variables = [line.removeprefix("ENV ") for line in SETTINGS if line.startswith("ENV ")]
+    config: dict[str, object] = {"Env": [*variables, "PYTHONPATH=/app:/app/packages"], "WorkingDir": "/app"}
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder, "swe-argo-test-steps.tar")
+        layers = [_tar(dict(_everything())), _layer(dict(_ours()))]
+        write_images(archive, [Image(REFERENCE, layers, config)])
+        cluster.load(archive)
+    return REFERENCE
 
 
 def _ours() -> Iterator[tuple[str, Path]]:
