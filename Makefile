@@ -51,7 +51,7 @@ lint: $(VENV)/.ready ## Check style, types and import directions
 	@$(BIN)/lint-imports
 
 .PHONY: bench
-bench: $(VENV)/.ready ## Measure speed beside swebench itself, into bench-results.json
+bench: $(VENV)/.ready ## Measure speed beside the peers, into bench-results.json (on a cluster too: SWE_ARGO_TEST_CLUSTER)
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: lock
