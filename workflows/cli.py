@@ -50,6 +50,10 @@ def _with_wish(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
+Namespace = Annotated[str | None, typer.Option(help="Namespace to ask, beside this machine.")]
+KubeContext = Annotated[str | None, typer.Option(help="Context of the kubeconfig, by default the current one.")]
+
+
 @app.command()
 @_with_wish
 def run(
@@ -144,18 +148,19 @@ def show(
 
 
 @app.command()
-def doctor() -> None:
+def doctor(namespace: Namespace = None, kube_context: KubeContext = None) -> None:
     """Say what this machine can run, and what is missing."""
     from workflows import doctor as doctors
 
-    raise typer.Exit(EXIT_OK if doctors.doctor(console) else 1)
+    wish = SandboxSpec(namespace=namespace, kube_context=kube_context)
+    raise typer.Exit(EXIT_OK if doctors.doctor(console, wish) else 1)
 
 
 @app.command()
 def clean(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them; without it they are only listed.")] = False,
-    namespace: Annotated[str | None, typer.Option(help="Namespace to look in, beside this machine.")] = None,
-    kube_context: Annotated[str | None, typer.Option(help="Context of the kubeconfig to look in.")] = None,
+    namespace: Namespace = None,
+    kube_context: KubeContext = None,
 ) -> None:
     """Find sandboxes that nobody owns any more, and remove them."""
     from workflows import strays

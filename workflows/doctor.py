@@ -30,9 +30,9 @@ class Check:
     mend: str = ""
 
 
-def doctor(console: Console) -> bool:
+def doctor(console: Console, wish: SandboxSpec) -> bool:
     """Print every check; whether at least one backend works."""
-    checks = list(_checks())
+    checks = list(_checks(wish))
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for check in checks:
         mark = {True: Text("yes", style="green"), False: Text("no", style="red"), None: Text("-", style="dim")}
@@ -44,14 +44,14 @@ def doctor(console: Console) -> bool:
     return any(check.well for check in checks if check.name.startswith("backend"))
 
 
-def _checks() -> Iterator[Check]:
+def _checks(wish: SandboxSpec) -> Iterator[Check]:
     yield _machine()
     yield Check("python", sys.version_info >= (3, 11), platform.python_version())
     git = shutil.which("git")
     yield Check("git", bool(git), git or "not found", "" if git else "install git: every repository is a checkout")
     yield _local()
     yield _docker()
-    yield _kubernetes()
+    yield _kubernetes(wish)
     yield _disk()
     for extra, module, use in (
         ("hub", "datasets", "datasets by hub id"),
@@ -97,14 +97,14 @@ def _docker() -> Check:
     return Check("backend docker", True, found, mend)
 
 
-def _kubernetes() -> Check:
+def _kubernetes(wish: SandboxSpec) -> Check:
     if find_spec("kubernetes") is None:
         return Check("backend kubernetes", None, "the client is not installed", "pip install 'swe-argo[kubernetes]'")
     from steps.sandbox.kubernetes import kubeconfig
     from steps.sandbox.kubernetes.probe import probe
 
     try:
-        cluster = kubeconfig.find(SandboxSpec())
+        cluster = kubeconfig.find(wish)
     except ConfigError as error:
         return Check("backend kubernetes", None, error.reason.removeprefix("sandbox.backend: "))
     found = probe(cluster)
