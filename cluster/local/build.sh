@@ -21,9 +21,12 @@ STAGING="api apiextensions-apiserver apimachinery apiserver cli-runtime client-g
   kube-scheduler kubectl kubelet metrics mount-utils pod-security-admission"
 SAMPLES="sample-cli-plugin sample-apiserver sample-controller"
 
-build() { # [NAME...]: all that `up` needs, unless named
+build() { # [NAME...]: all that `up` needs, and helm where there is none, unless named
   local name
-  [ $# -gt 0 ] || set -- kubernetes containerd etcd coredns pause netpol
+  if [ $# = 0 ]; then
+    set -- kubernetes containerd etcd coredns pause netpol
+    command -v helm >/dev/null || set -- "$@" helm
+  fi
   mkdir -p "$BIN" "$LOGS" "$STATE/build/stamps"
   for name; do
     case "$name" in
@@ -31,7 +34,7 @@ build() { # [NAME...]: all that `up` needs, unless named
       containerd) build_containerd ;;
       etcd) build_module etcd "$ETCD_VERSION" go.etcd.io/etcd/server/v3 ;;
       coredns) build_module coredns "$COREDNS_VERSION" github.com/coredns/coredns ;;
-      helm) build_module helm "$HELM_VERSION" helm.sh/helm/v3/cmd/helm ;;
+      helm) build_helm ;;
       *) refuse "there is no $name to build" ;;
     esac
   done
@@ -98,12 +101,18 @@ get() { # FOLDER VERSION PACKAGE...: a module of ours with these as its tools
     die "Go modules are not to be had: $(tail -n 1 "$LOGS/build.log")"
 }
 
-build_module() { # NAME VERSION PACKAGE
+build_module() { # NAME VERSION PACKAGE [LINKER-FLAGS]
   local began=$SECONDS
   built "$1" "$2" "$1" && return
   get "$STATE/build/$1" "$2" "$3"
-  go_build "$STATE/build/$1" "$BIN/$1" "" "$3"
+  go_build "$STATE/build/$1" "$BIN/$1" "${4:-}" "$3"
   stamp "$1" "$2"
+}
+
+# Built by hand, helm takes every cluster that it does not ask (`helm template`) for Kubernetes 1.20.
+build_helm() {
+  local x=helm.sh/helm/v3/pkg/chartutil minor="${KUBERNETES#1.}"
+  build_module helm "$HELM_VERSION" helm.sh/helm/v3/cmd/helm "-X $x.k8sVersionMajor=1 -X $x.k8sVersionMinor=${minor%.*}"
 }
 
 build_containerd() {

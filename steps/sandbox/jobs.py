@@ -14,6 +14,7 @@ from typing import Protocol
 from steps.contracts.data import FailureClass
 from steps.errors import InfraError
 from steps.sandbox.job_script import INLINE_BYTES, frames, mark, poll_script, start_script
+from steps.sandbox.protocol import ExecResult
 from steps.sandbox.transfer import write_file
 
 _FLUSH_S = 3.0
@@ -65,6 +66,17 @@ class JobResult:
     seconds: float
     oom_kills: int
     lost: bool
+
+    def ended(self) -> ExecResult:
+        """The command's end, for a machine that still lives: a leader that was lost there was killed."""
+        return ExecResult(
+            exit_code=137 if self.lost else self.exit_code,
+            stdout=self.stdout,
+            stderr=self.stderr,
+            timed_out=self.timed_out,
+            truncated=self.truncated,
+            seconds=self.seconds,
+        )
 
 
 @dataclass(frozen=True)

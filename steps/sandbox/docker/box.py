@@ -53,14 +53,7 @@ class DockerSandbox:
             raise self._out_of_memory()
         if result.lost:
             self.check()  # it lives: the command killed every process there, its own leader included
-        return ExecResult(
-            exit_code=137 if result.lost else result.exit_code,
-            stdout=result.stdout,
-            stderr=result.stderr,
-            timed_out=result.timed_out,
-            truncated=result.truncated,
-            seconds=result.seconds,
-        )
+        return result.ended()
 
     def read(self, path: str) -> bytes:
         """A file's content. Raises FileNotFoundError, IsADirectoryError, InfraError."""
