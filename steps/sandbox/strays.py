@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import stat
@@ -83,6 +84,27 @@ def _namespace() -> int:
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
         return 0
+
+
+def owner() -> str:
+    """This process, so that anybody on this machine can tell later whether it still lives: machine:pid:start."""
+    return f"{_machine()}:{os.getpid()}:{started(os.getpid())}"
+
+
+def is_dead(process: str) -> bool:
+    """Whether the process that ``owner`` named has ended, as far as can be seen from here: elsewhere nothing can."""
+    machine, _, rest = process.partition(":")
+    pid, _, began = rest.partition(":")
+    return machine == _machine() and pid.isdigit() and str(started(int(pid))) != began
+
+
+def _machine() -> str:
+    """This boot of this host and this process namespace: elsewhere a process id says nothing."""
+    name = platform.node()
+    with suppress(OSError):  # no Linux: the host's name is all there is
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        name = f"{name}/{boot[:8]}/{Path('/proc/self/ns/pid').readlink()}"
+    return name.replace(":", "")
 
 
 def started(pid: int) -> int:

@@ -16,8 +16,9 @@ from steps.errors import ConfigError, InfraError, StepError
 from steps.sandbox.docker.box import DEADLINE_EXIT, DockerSandbox
 from steps.sandbox.docker.engine import Patience, call, client, explanation, failed
 from steps.sandbox.docker.images import PULL_PATIENCE, digest, ensure_image, fits
-from steps.sandbox.docker.strays import KIND, LABEL, owner, remove
+from steps.sandbox.docker.strays import KIND, LABEL, remove
 from steps.sandbox.protocol import WORKDIR, Sandbox, SandboxRequest
+from steps.sandbox.strays import owner
 
 PIDS = 16384
 """Stops a fork bomb; no test suite comes near."""

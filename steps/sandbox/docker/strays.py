@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import time
@@ -16,7 +15,7 @@ from docker.errors import APIError, DockerException, NotFound
 from steps.contracts.data import FailureClass
 from steps.errors import ConfigError
 from steps.sandbox.docker.engine import Patience, call, client, explanation, failed
-from steps.sandbox.strays import started
+from steps.sandbox.strays import is_dead
 
 LABEL = "swe-argo"
 KIND = "sandbox"
@@ -64,11 +63,6 @@ def free_bytes(root: str, host: str) -> int | None:
     return shutil.disk_usage(root).free
 
 
-def owner() -> str:
-    """This process, so that anybody on this machine can tell later whether it still lives."""
-    return f"{_machine()}:{os.getpid()}:{started(os.getpid())}"
-
-
 def strays(api: APIClient | None = None) -> list[str]:
     """Names of our containers whose deadline passed or whose owner, on this machine, is dead. Never others'.
 
@@ -114,16 +108,4 @@ def _is_stray(labels: dict[str, str]) -> bool:
     deadline = labels.get(f"{LABEL}/deadline", "")
     if deadline.isdigit() and int(deadline) < time.time():
         return True
-    machine, _, process = labels.get(f"{LABEL}/owner", "").rpartition(":")[0].rpartition(":")
-    began = labels.get(f"{LABEL}/owner", "").rpartition(":")[2]
-    if not machine or machine != _machine() or not process.isdigit():
-        return False
-    return str(started(int(process))) != began
-
-
-def _machine() -> str:
-    """This boot of this host and this process namespace: elsewhere a process id says nothing."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    if not boot.exists():
-        return platform.node()
-    return f"{platform.node()}/{boot.read_text().strip()[:8]}/{Path('/proc/self/ns/pid').readlink()}".replace(":", "")
+    return is_dead(labels.get(f"{LABEL}/owner", ""))

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
@@ -22,7 +21,7 @@ from steps.contracts.data import FailureClass
 from steps.errors import ConfigError, InfraError, StepError
 from steps.sandbox.kubernetes.api import Cluster, Patience, call, refused
 from steps.sandbox.kubernetes.plain import REQUEST_S, Plain, asked, found, moment, path, timestamp
-from steps.sandbox.strays import started
+from steps.sandbox.strays import is_dead, owner
 
 RUN = "swe-argo/run"
 PROCESS = "swe-argo/process"
@@ -74,9 +73,7 @@ def over(lease: Plain, now: float | None = None) -> bool:
     renewed = moment(spec.get("renewTime")) or moment(lease["metadata"].get("creationTimestamp")) or 0.0
     if renewed + 2 * float(spec.get("leaseDurationSeconds") or DURATION_S) < (time.time() if now is None else now):
         return True
-    machine, _, process = (lease["metadata"].get("annotations") or {}).get(PROCESS, "").partition(":")
-    pid, _, began = process.partition(":")
-    return bool(machine == _machine() and pid.isdigit() and str(started(int(pid))) != began)
+    return is_dead((lease["metadata"].get("annotations") or {}).get(PROCESS, ""))
 
 
 def deletion(of: Plain) -> Plain:
@@ -150,14 +147,13 @@ class _Hold:
     def _make(self) -> Plain | None:
         """The new Lease, None where there is one by now."""
         now = timestamp(time.time())
-        process = f"{_machine()}:{os.getpid()}:{started(os.getpid())}"
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {
                 "name": self.name,
                 "labels": {RUN: self.run_id},
-                "annotations": {PROCESS: process, HOLD: self.token},
+                "annotations": {PROCESS: owner(), HOLD: self.token},
             },
             "spec": {
                 "holderIdentity": f"{platform.node()}:{os.getpid()}",
@@ -202,12 +198,3 @@ class _Hold:
             "wait for it, stop it, or use another run id",
             field="run_id",
         )
-
-
-def _machine() -> str:
-    """This boot of this host and this process namespace: elsewhere a process id says nothing."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{platform.node()}/{boot[:8]}/{Path('/proc/self/ns/pid').readlink()}".replace(":", "")
-    except OSError:
-        return platform.node()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 
 import pytest
 
-from steps.sandbox.kubernetes.lease import PROCESS, _machine, lease_name, over
+from steps.sandbox.kubernetes.lease import PROCESS, lease_name, over
 from steps.sandbox.kubernetes.plain import Plain, moment, timestamp
-from steps.sandbox.strays import started
+from steps.sandbox.strays import owner
 
 LEGAL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -44,10 +43,11 @@ def test_a_lease_is_over_after_twice_its_duration() -> None:
 
 
 def test_a_lease_of_a_dead_process_of_this_machine_is_over_at_once() -> None:
-    me = os.getpid()
-    assert not over(lease(0, f"{_machine()}:{me}:{started(me)}"))
-    assert over(lease(0, f"{_machine()}:{me}:{started(me) - 1}"))
-    assert not over(lease(0, f"{_machine()}x:{me}:{started(me) - 1}"))
+    machine, pid, began = owner().split(":")
+    earlier = int(began) - 1
+    assert not over(lease(0, owner()))
+    assert over(lease(0, f"{machine}:{pid}:{earlier}"))
+    assert not over(lease(0, f"{machine}x:{pid}:{earlier}"))
 
 
 def test_a_lease_without_times_is_as_old_as_its_object() -> None:
