@@ -24,11 +24,14 @@ class StepError(Exception):
     def __init__(
         self, failure_class: FailureClass, reason: str, *, detail: str = "", leaves: tuple[Record | Raw, ...] = ()
     ) -> None:
-        super().__init__(reason)
+        # The arguments are left as they were given: an exception crosses processes by being made again from them.
         self.failure_class = failure_class
         self.reason = reason
         self.detail = detail
         self.leaves = leaves
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class InfraError(StepError):

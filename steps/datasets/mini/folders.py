@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from steps.contracts.data import FailureClass
@@ -39,25 +43,23 @@ def _make(instance_id: str, target: Path, current: str) -> None:
 
 def _put(new: Path, target: Path, scratch: Path) -> None:
     """Move ``new`` to ``target``; what another process put there first stays when it is the same."""
-    for attempt in range(10):
-        try:
-            new.rename(target)
-        except OSError:
-            if _digest_of(target) == _digest_of(new):
-                return
-            if not target.is_dir():
-                raise
-            _move_aside(target, scratch / f"old-{attempt}")
-        else:
+    with _alone(target.parent):
+        if _digest_of(target) == _digest_of(new):
             return
-    raise InfraError(FailureClass.STORAGE, f"{target} is written again and again by other processes: try later")
+        if target.exists():
+            target.rename(scratch / "old")
+        new.rename(target)
 
 
-def _move_aside(target: Path, aside: Path) -> None:
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No other process is between its look at a folder and its move: the lock is the parent's own, not a file."""
+    held = os.open(folder, os.O_RDONLY)
     try:
-        target.rename(aside)
-    except FileNotFoundError:
-        return
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def _digest_of(folder: Path) -> str | None:
