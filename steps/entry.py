@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,11 +20,12 @@ from typing import NoReturn, TypeVar, cast
 
 from pydantic import ValidationError
 
-from steps.contracts.chain import Step
+from steps.contracts.chain import OUTCOME, TRY, Step
 from steps.contracts.data import Failure, FailureClass, Instance, Raw, Record, RunFile
-from steps.errors import EXIT_BUG, EXIT_OK, ConfigError, StepError
+from steps.errors import EXIT_BUG, EXIT_INFRA, EXIT_OK, ConfigError, StepError
 from steps.sandbox import open_backend
 from steps.sandbox.protocol import Sandbox, SandboxRequest
+from steps.settings import settings
 
 D = TypeVar("D", bound=Record | Raw)
 
@@ -122,10 +123,10 @@ def _machine_name(run: str, instance: str, context: Context, step: str) -> str:
 
 
 def run_step(step: Step, work: Work) -> NoReturn:
-    """The main program of a step: parse flags, read inputs, work, write outputs, exit by the table of design section 4.
+    """The main program of a step: parse flags, read inputs, work, write outputs, exit with the code of how it ended.
 
-    Outputs are written only when the step succeeds, each atomically; a failed try leaves ``failure.json`` and what the
-    failure carries.
+    Outputs are written only when the step succeeds, each atomically, with their word in ``outcome``; a failed try leaves
+    ``failure.json`` and what the failure carries, in the folder ``try``.
     """
     args = _parser(step).parse_args()
     signal.signal(signal.SIGTERM, _terminate)
@@ -136,15 +137,28 @@ def run_step(step: Step, work: Work) -> NoReturn:
     began = time.monotonic()
     try:
         outputs = list(work(context, inputs))
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - every end becomes an exit code
+    except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - every end becomes an exit code
         failure, leaves = _failure(step, context, inputs, error, time.monotonic() - began)
-        write_all(args.outputs, [*leaves, failure])
-        sys.stderr.write(f"{step.name}: {failure.reason}\n")
-        if failure.exit_code == EXIT_BUG:
-            sys.stderr.write(failure.detail)
-        sys.exit(failure.exit_code)
+        write_all(args.outputs / TRY, [*leaves, failure])
+        _say(f"{step.name}: {failure.reason}", failure.detail if failure.exit_code == EXIT_BUG else "")
+        sys.exit(error.code if isinstance(error, SystemExit) else failure.exit_code)
     write_all(args.outputs, outputs)
+    write_word(args.outputs, next((datum.word for datum in outputs if isinstance(datum, Record) and datum.word), ""))
     sys.exit(EXIT_OK)
+
+
+def write_word(folder: Path, word: str) -> None:
+    """Say in a line what a step came to, in a file beside its outputs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / OUTCOME).write_text(word, "utf-8")
+
+
+def _say(line: str, detail: str = "") -> None:
+    """Tell why a step failed: on stderr, and to whoever watches it where there is a place for that."""
+    sys.stderr.write(f"{line}\n{detail}")
+    if (place := settings().reason_file) is not None:
+        with suppress(OSError):
+            place.write_text(line[:1000], "utf-8")
 
 
 def write_all(folder: Path, data: Iterable[Record | Raw]) -> None:
@@ -192,10 +206,10 @@ def run_program(name: str, work: Callable[[], None]) -> NoReturn:
     try:
         work()
     except StepError as error:
-        sys.stderr.write(f"{error.reason}\n")
+        _say(error.reason)
         sys.exit(error.exit_code)
-    except Exception:  # noqa: BLE001 - a traceback and exit 70: our bug
-        sys.stderr.write(f"{name}: {traceback.format_exc()}")
+    except Exception as error:  # noqa: BLE001 - a traceback and exit 70: our bug
+        _say(f"{name}: {type(error).__name__}: {error}", traceback.format_exc())
         sys.exit(EXIT_BUG)
     sys.exit(EXIT_OK)
 
@@ -209,6 +223,9 @@ def _failure(
     elif isinstance(error, KeyboardInterrupt):
         failure_class, reason, detail = FailureClass.STEP_KILLED, "interrupted", ""
         exit_code, leaves = 128 + signal.SIGINT, ()
+    elif isinstance(error, SystemExit):  # by _terminate: whoever sent the signal may try again
+        failure_class, reason, detail = FailureClass.STEP_KILLED, "told to end (SIGTERM)", ""
+        exit_code, leaves = EXIT_INFRA, ()
     else:
         failure_class, reason = FailureClass.BUG, f"{type(error).__name__}: {error}"
         detail, exit_code, leaves = traceback.format_exc(), EXIT_BUG, ()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import subprocess
+import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +21,7 @@ from steps.contracts.data import (
     Patch,
     Plan,
     RunFile,
+    Shard,
     SolveRecord,
     Stage,
     Unit,
@@ -28,11 +29,13 @@ from steps.contracts.data import (
 )
 from steps.contracts.run import RunSpec
 from steps.datasets import load, mini, rows, select
-from steps.entry import run_program
+from steps.datasets.bring import brought
+from steps.entry import run_program, write_word
 from steps.errors import ConfigError
 from steps.sandbox import ready
 from steps.settings import settings
 from steps.store import Store, open_store
+from steps.wish import Tables, checked, fields, laid_over, of_file, of_text, put_item
 
 
 def plan(spec: RunSpec) -> Plan:
@@ -42,17 +45,24 @@ def plan(spec: RunSpec) -> Plan:
     """
     if spec.run_id is None:
         raise ConfigError("a run needs a name", field="run_id")
+    with brought(spec) as here:
+        return _plan(spec, here)
+
+
+def _plan(spec: RunSpec, here: RunSpec) -> Plan:
+    """``here`` is the wish with all its files on this machine."""
+    run_id = spec.run_id or ""
     store = open_store(spec.store, create=True)
-    before = _earlier(store, spec.run_id)
-    hashes = given.input_hashes(spec)
+    before = _earlier(store, run_id)
+    hashes = given.input_hashes(here)
     if before:
         _refuse_changes(before, spec, hashes)
     revision = spec.revision or (before.dataset.revision if before else None)
-    loaded = load.load(spec.dataset, spec.split, revision=revision, answers=spec.answers)
-    chosen, notices = select.select(loaded.rows, spec.select, loaded.by_id)
+    loaded = load.load(here.dataset, spec.split, revision=revision, answers=here.answers)
+    chosen, notices = select.select(loaded.rows, here.select, loaded.by_id)
     _refuse_ungradeable(chosen)
     lock = DatasetLock(
-        name=loaded.name,
+        name=loaded.name if here.dataset == spec.dataset else spec.dataset,
         split=loaded.split,
         revision=loaded.revision,
         rows=len(chosen),
@@ -60,14 +70,14 @@ def plan(spec: RunSpec) -> Plan:
     )
     if before and before.dataset.sha256 != lock.sha256:
         raise ConfigError(
-            f"the rows of {loaded.name} changed since run {spec.run_id!r} began; use another run id", field="dataset"
+            f"the rows of {lock.name} changed since run {run_id!r} began; use another run id", field="dataset"
         )
     known = [row["instance_id"] for row in (*loaded.rows, *loaded.by_id)]
-    work = given.prepare(spec, store, chosen, known)
+    work = given.prepare(here, store, chosen, known)
     machines = _machines(spec, loaded.name, chosen)
     notices = [*loaded.notices, *notices, *work.notices, *machines.notices]
     run = RunFile(
-        run_id=spec.run_id,
+        run_id=run_id,
         spec=spec,
         dataset=lock,
         model=work.model,
@@ -193,18 +203,70 @@ def _code_version() -> str:
     return answer.stdout.strip() or "unknown"
 
 
+def _cut(store: Store, made: Plan, size: int) -> int:
+    """Write the units that have something to do as parts of ``size``; those of an earlier plan go."""
+    todo = made.to_do
+    parts = [Shard.of(todo[start : start + size]) for start in range(0, len(todo), size)]
+    written = {key(Shard, made.run_id, name=f"{number:05d}"): part.to_bytes() for number, part in enumerate(parts)}
+    folder = Shard.place.value.format(run=made.run_id)
+    store.delete_many(set(store.keys(f"{folder}/")) - set(written))
+    store.put_many(written)
+    return len(parts)
+
+
+def _refuse_beyond(spec: RunSpec, limits: list[str]) -> None:
+    """``limits`` are NAME=NUMBER: what the engine's deadlines leave room for. Raises ConfigError."""
+    values = {field.name: field.of(spec) for field in fields()}
+    for limit in limits:
+        name, _, most = limit.partition("=")
+        if values[name] > float(most):
+            raise ConfigError(f"{values[name]:g} is more than the pipeline's deadlines allow, {most}", field=name)
+
+
+def _wish(args: argparse.Namespace) -> RunSpec:
+    tables: Tables = {}
+    for item in args.default:
+        if item.partition("=")[2]:
+            put_item(tables, item)
+    if args.spec:
+        tables = laid_over(tables, of_file(args.spec))
+    tables = laid_over(tables, of_text(args.wish, "spec"))
+    for item in args.set:
+        put_item(tables, item)
+    return checked(tables, "wish")
+
+
 def main() -> None:
-    """``python -m steps.plan --spec FILE``: FILE is a RunSpec as JSON."""
+    """``python -m steps.plan --spec FILE``, or a wish put together from words: default < spec < wish < set."""
     parser = argparse.ArgumentParser(
         prog="python -m steps.plan",
         description=f"a RunSpec -> {RunFile.file}, {Plan.file}, {Instance.file}, {Answer.file} in its store; "
         f"then come {SOLVE.name} and {GRADE.name}",
     )
-    parser.add_argument("--spec", type=Path, required=True, help="the wish, a JSON file")
-    spec = RunSpec.model_validate(json.loads(parser.parse_args().spec.read_bytes()))
+
+    def items(flag: str, meaning: str) -> None:
+        parser.add_argument(flag, action="append", default=[], metavar="NAME=VALUE", help=meaning)
+
+    items("--default", "a field of the wish where nothing else says it; empty: nothing")
+    parser.add_argument("--spec", type=Path, help="a wish, TOML or JSON")
+    parser.add_argument("--wish", default="", help="a wish as text, TOML or JSON")
+    items("--set", "a field of the wish, whatever else says it")
+    items("--at-most", "refuse a wish for more")
+    parser.add_argument("--shard-size", type=int, metavar="N", help="write shards/ too, of so many units")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the files outcome and shards (their count)")
+    args = parser.parse_args()
 
     def work() -> None:
-        plan(spec)
+        spec = _wish(args)
+        _refuse_beyond(spec, args.at_most)
+        made = plan(spec)
+        parts = _cut(open_store(spec.store), made, args.shard_size) if args.shard_size else 0
+        if args.out:
+            done = len(made.units) - len(made.to_do)
+            write_word(args.out, f"{len(made.to_do)} units to do, {done} done before")
+            (args.out / "shards").write_text(str(parts), "utf-8")
+        for notice in made.notices:
+            sys.stderr.write(f"note: {notice}\n")
 
     run_program("plan", work)
 

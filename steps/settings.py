@@ -12,7 +12,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class Settings(BaseSettings):
     """Environment variables, each under the name its users know."""
 
-    model_config = SettingsConfigDict(extra="ignore", use_attribute_docstrings=True)
+    # An engine that has nothing to say about a variable sets it to nothing.
+    model_config = SettingsConfigDict(extra="ignore", use_attribute_docstrings=True, env_ignore_empty=True)
 
     home: Path = Field(Path("~/.cache/swe-argo"), validation_alias="SWE_ARGO_HOME")
     """Where images for backend local and downloads are kept."""
@@ -32,6 +33,8 @@ class Settings(BaseSettings):
     """Its uid."""
     lease: str | None = Field(None, validation_alias="SWE_ARGO_LEASE", pattern="^[^/]+/[^/]+$")
     """Name and uid, with a slash between, of the Lease that owns the sandboxes of a runner outside the cluster."""
+    reason_file: Path | None = Field(None, validation_alias="SWE_ARGO_REASON")
+    """File for the one line that says why a step failed, where something reads one (Kubernetes' termination log)."""
     isolation: str = Field("auto", validation_alias="SWE_ARGO_ISOLATION", pattern="^(auto|none)$")
     """auto: backend local uses bubblewrap where it works. none: never."""
 

@@ -122,7 +122,7 @@ class Runner:
         self._spec = spec
         self._plan = plan
         self._watch = watch
-        self._units = [unit for unit in plan.units if unit.begins is not Stage.NONE]
+        self._units = plan.to_do
         self._processes = Processes(store, plan.run_id)
         self._stop = threading.Event()
         self._lock = threading.Lock()

@@ -26,7 +26,7 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
-from steps.contracts.chain import Kind, Step
+from steps.contracts.chain import TRY, Kind, Step
 from steps.contracts.data import Failure, FailureClass, GradeRecord, Place, Unit, key
 from steps.errors import EXIT_INFRA, EXIT_OK, InfraError
 from steps.sandbox import strays
@@ -76,7 +76,8 @@ class Processes:
             if code == EXIT_OK and (outputs / step.gives[0].file).exists():
                 self._insist(self._keep, step, unit, outputs)
                 return Tried(None)
-            failure = self._read_failure(outputs) or _lost(step, unit, code, said, overdue)
+            written = None if overdue else self._read_failure(outputs / TRY)
+            failure = written or _lost(step, unit, code, said, overdue)
             failure = failure.model_copy(
                 update={"resource_factor": factor, "seconds": round(time.monotonic() - began, 3)}
             )
@@ -161,16 +162,17 @@ class Processes:
 
     def _keep_try(self, unit: Unit, name: str, outputs: Path, failure: Failure) -> None:
         folder = Place.TRY.format(run=self._run, instance=unit.instance_id, attempt=unit.attempt, name=name)
-        left = {f"{folder}/{file.name}": file.read_bytes() for file in outputs.iterdir() if file.name[0] != "."}
+        files = (outputs / TRY).iterdir() if (outputs / TRY).is_dir() else ()
+        left = {f"{folder}/{file.name}": file.read_bytes() for file in files if file.name[0] != "."}
         self._store.put_many(left | {f"{folder}/{Failure.file}": failure.to_bytes()})
 
     def _key(self, kind: Kind, unit: Unit) -> str:
         return key(kind, self._run, unit.instance_id, unit.attempt)
 
     @staticmethod
-    def _read_failure(outputs: Path) -> Failure | None:
+    def _read_failure(left: Path) -> Failure | None:
         try:
-            return Failure.from_bytes((outputs / Failure.file).read_bytes())
+            return Failure.from_bytes((left / Failure.file).read_bytes())
         except (FileNotFoundError, ValueError):
             return None
 

@@ -45,3 +45,52 @@ def deadline_s(step: str, spec: RunSpec) -> float:
     """Seconds one try of a step may take in all: its sandbox, its work, and room for its own bookkeeping."""
     work = spec.agent.timeout_s if step == "solve" else spec.grading.timeout_s
     return CREATE_S + work + 600.0
+
+
+# -- on Argo ---------------------------------------------------------------------------------------------------------
+# Deadlines stand on each other: what works < its step's pod < that pod's sandbox; all tries of all units of a shard, in
+# the waves that its window makes, < the shard < the run. A step that ended at the limit of its tests would turn a
+# verdict (tests timed out) into a failure of the infrastructure.
+
+MAX_AGENT_S = 3600
+"""The longest an agent may work there."""
+MAX_TESTS_S = 1800
+"""The longest tests may run there: the official limit."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """What the pod of a step asks for. Memory is limited, CPU is not: a step mostly waits for its sandbox."""
+
+    cpu: str
+    memory: str
+    memory_limit: str
+    deadline_s: int
+
+
+PODS = {
+    "plan": Pod("250m", "512Mi", "4Gi", 1800),
+    "list": Pod("10m", "16Mi", "128Mi", 300),
+    "child": Pod("10m", "64Mi", "256Mi", 0),
+    "solve": Pod("100m", "192Mi", "2Gi", 5400),
+    "grade": Pod("100m", "192Mi", "2Gi", 3600),
+    "report": Pod("250m", "512Mi", "4Gi", 1800),
+    "compare": Pod("50m", "128Mi", "1Gi", 600),
+    "finalize": Pod("100m", "256Mi", "4Gi", 1200),
+}
+"""Step -> its pod. ``child`` waits for a shard, and has the shard's time."""
+
+PENDING = "30m"
+"""How long a pod may wait for a node and its image."""
+
+SHARD_UNITS = 50
+"""Units of a shard: with all their tries used up, its Workflow stays below 1 MiB before compression."""
+WINDOW = 10
+"""Units of a shard that are begun at a time."""
+SHARDS = 64
+"""Shards of a run that are begun at a time; what runs at all is the semaphores' to say."""
+SHARD_S = 24 * 3600
+RUN_S = 48 * 3600
+
+TRIES_PAUSE = ("30s", 4, "10m")
+"""Backoff between tries: first, factor, cap."""

@@ -9,7 +9,7 @@ down() { # [--all]: programs, certificates and image archives too
   flock 9
   local name
   # Those that would start something again go first.
-  for name in s3 kubelet kube-controller-manager kube-scheduler netpol kube-proxy; do stop $name; done
+  for name in argo-server workflow-controller s3 kubelet kube-controller-manager kube-scheduler netpol kube-proxy; do stop $name; done
   end_containers
   for name in kube-apiserver etcd; do stop $name; done
   unmount_all

@@ -27,6 +27,7 @@ up() {
   launch s3
   dns_up
   load_kept_images
+  argo_up
   say "up after ${SECONDS}s; to use it: eval \"\$($0 env)\""
 }
 
@@ -48,7 +49,9 @@ remember_folders() {
 }
 
 restart() { # NAME [SECONDS]: stop it, leave it stopped so long, start it
-  case " $COMPONENTS " in *" ${1:-} "*) ;; *) refuse "restart one of: $COMPONENTS" ;; esac
+  local parts
+  parts="$COMPONENTS $(argo_parts | xargs)"
+  case " $parts " in *" ${1:-} "*) ;; *) refuse "restart one of: $parts" ;; esac
   [ -d "$RUN" ] || refuse "the cluster is not up"
   stop "$1"
   sleep "${2:-0}"

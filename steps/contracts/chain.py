@@ -23,6 +23,11 @@ from steps.contracts.data import (
 
 Kind = type[Record] | type[Raw]
 
+TRY = "try"
+"""Folder among a step's outputs for what a failed try leaves; its other outputs are written only on success."""
+OUTCOME = "outcome"
+"""File among a step's outputs that says in a word what it came to."""
+
 
 @dataclass(frozen=True)
 class Step:

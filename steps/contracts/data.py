@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -16,6 +17,7 @@ class Place(StrEnum):
     """Which folder of a run a datum lies in."""
 
     RUN = "runs/{run}"
+    SHARDS = "runs/{run}/shards"
     INSTANCE = "runs/{run}/instances/{instance}"
     UNIT = "runs/{run}/units/{instance}/{attempt}"
     TRY = "runs/{run}/units/{instance}/{attempt}/tries/{name}"
@@ -28,6 +30,11 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     file: ClassVar[str]
     place: ClassVar[Place]
+
+    @property
+    def word(self) -> str:
+        """What it comes to, in a word or two, for whoever watches the run; empty where there is nothing to say."""
+        return ""
 
     def to_bytes(self) -> bytes:
         """The file's content: JSON, ASCII only, so that any text (lone surrogates too) survives."""
@@ -133,6 +140,47 @@ class Plan(Record):
     units: list[Unit]
     notices: list[str] = []
     """What a person should know before the run: a slice that was cut, images that take disk, ..."""
+
+    @property
+    def to_do(self) -> list[Unit]:
+        """The units that have something to do."""
+        return [unit for unit in self.units if unit.begins is not Stage.NONE]
+
+
+class ShardUnit(Part):
+    """A unit as an engine hands it on: all that may travel as a parameter."""
+
+    id: str
+    attempt: int
+    begins: Stage
+    slug: str
+    """Its name where only letters, digits, dots and dashes may stand."""
+
+
+class Shard(Raw):
+    """A part of the units that have something to do: a JSON list of ShardUnit, in a file named by its number."""
+
+    file: ClassVar[str] = "{name}.json"
+    place: ClassVar[Place] = Place.SHARDS
+
+    @classmethod
+    def of(cls, units: list[Unit]) -> Self:
+        """The part that holds these units."""
+        items = [
+            ShardUnit(id=unit.instance_id, attempt=unit.attempt, begins=unit.begins, slug=slug(unit)) for unit in units
+        ]
+        return cls(json.dumps([item.model_dump(mode="json") for item in items], separators=(",", ":")).encode())
+
+    @property
+    def units(self) -> list[ShardUnit]:
+        """The units in it."""
+        return [ShardUnit.model_validate(item) for item in json.loads(self.data)]
+
+
+def slug(unit: Unit) -> str:
+    """The unit's name as Argo's display names want it: django__django-11099, attempt 2 -> django-django-11099.2."""
+    head = re.sub(r"[^A-Za-z0-9.]+", "-", unit.instance_id).strip("-.")
+    return f"{head[:55]}.{unit.attempt}" if unit.attempt > 1 else head[:59]
 
 
 class Instance(Record):
@@ -306,6 +354,11 @@ class SolveRecord(Record):
     patch_note: str = ""
     """Why the patch is empty where that is not for want of changes: the agent deleted the repository, and the like."""
 
+    @property
+    def word(self) -> str:
+        """Why the agent stopped."""
+        return self.stop_reason.value
+
 
 # -- grade -----------------------------------------------------------------------------------------------------------
 
@@ -411,6 +464,11 @@ class GradeRecord(Record):
     patch_sha256: str
     versions: dict[str, str]
 
+    @property
+    def word(self) -> str:
+        """The outcome."""
+        return self.outcome.value
+
 
 # -- failures --------------------------------------------------------------------------------------------------------
 
@@ -459,5 +517,4 @@ class Failure(Record):
 
 def key(datum: type[Record] | type[Raw], run: str, instance: str = "", attempt: int = 0, name: str = "") -> str:
     """The store key of a datum: one layout, the same in a folder and in a bucket."""
-    folder = datum.place.value.format(run=run, instance=instance, attempt=attempt, name=name)
-    return f"{folder}/{datum.file}"
+    return f"{datum.place.value}/{datum.file}".format(run=run, instance=instance, attempt=attempt, name=name)

@@ -59,14 +59,14 @@ def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     return process.returncode, said.decode()
 
 
-def left(tmp_path: Path) -> set[str]:
-    return {path.name for path in (tmp_path / "out").iterdir()}
+def left(tmp_path: Path, folder: str = "out") -> set[str]:
+    return {path.name for path in (tmp_path / folder).iterdir()}
 
 
 def test_a_step_that_succeeds_writes_its_files_and_exits_0(tmp_path: Path) -> None:
     assert finish(start(tmp_path, "pass")) == (0, "")
     assert (tmp_path / "out" / "test_output.txt").read_bytes() == b"pt7"
-    assert left(tmp_path) == {"test_output.txt"}
+    assert left(tmp_path) == {"test_output.txt", "outcome"}
 
 
 @pytest.mark.parametrize(
@@ -82,20 +82,29 @@ def test_a_step_that_fails_leaves_the_reason_and_nothing_else(
     tmp_path: Path, body: str, code: int, failure_class: FailureClass
 ) -> None:
     returned, said = finish(start(tmp_path, body))
-    failure = Failure.from_bytes((tmp_path / "out" / "failure.json").read_bytes())
+    failure = Failure.from_bytes((tmp_path / "out" / "try" / "failure.json").read_bytes())
     assert (returned, failure.exit_code, failure.failure_class) == (code, code, failure_class)
     assert failure.reason in said
-    assert left(tmp_path) == {"failure.json"}
+    assert left(tmp_path) == {"try"}
+    assert left(tmp_path, "out/try") == {"failure.json"}
+
+
+def test_why_a_step_failed_is_also_told_where_a_watcher_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWE_ARGO_REASON", str(tmp_path / "reason"))
+    finish(start(tmp_path, 'raise InfraError(FailureClass.EXEC, "the line went dead", detail="503")'))
+    assert (tmp_path / "reason").read_text() == "toy: the line went dead"
 
 
 def test_a_failure_keeps_what_is_worth_keeping_of_the_try(tmp_path: Path) -> None:
     finish(start(tmp_path, 'raise InfraError(FailureClass.EXEC, "x", leaves=(LEFT,))'))
-    assert left(tmp_path) == {"failure.json", "trajectory.json"}
+    assert left(tmp_path, "out/try") == {"failure.json", "trajectory.json"}
 
 
 def test_a_bug_keeps_its_traceback(tmp_path: Path) -> None:
     _, said = finish(start(tmp_path, "1 / 0"))
-    assert "ZeroDivisionError" in Failure.from_bytes((tmp_path / "out" / "failure.json").read_bytes()).detail
+    assert "ZeroDivisionError" in Failure.from_bytes((tmp_path / "out" / "try" / "failure.json").read_bytes()).detail
     assert "Traceback" in said
 
 
@@ -125,6 +134,8 @@ def test_a_step_that_is_told_to_end_cleans_up(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGTERM)
     assert finish(process)[0] == 128 + signal.SIGTERM
     assert (tmp_path / "cleaned").exists()
+    failure = Failure.from_bytes((tmp_path / "out" / "try" / "failure.json").read_bytes())
+    assert (failure.failure_class, failure.exit_code) == (FailureClass.STEP_KILLED, 75)
 
 
 def test_help_says_what_a_step_takes_and_gives() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from steps.contracts.chain import TRY
 from steps.contracts.data import (
     Answer,
     DatasetLock,
@@ -156,7 +157,7 @@ def test_a_broken_environment_is_a_failure_to_try_again(
 ) -> None:
     unit = Unit(lab, tmp_path, GOLD, eval_script=eval_script(lab.base, f"echo '{line}'"))
     assert unit.grade() == code
-    failure = Failure.from_bytes((unit.outputs / Failure.file).read_bytes())
+    failure = Failure.from_bytes((unit.outputs / TRY / Failure.file).read_bytes())
     assert failure.failure_class is failure_class
     assert "acme__calc-1" in failure.reason
     assert not (unit.outputs / GradeRecord.file).exists()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from steps.report import report
 from steps.reports.summary import Summary
+from steps.reports.write import report
 from steps.store import Store, open_store
 from tests.steps.reports.synthetic import Synthetic
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from steps.contracts.chain import OUTCOME
 from steps.contracts.data import (
     Action,
     DatasetLock,
@@ -73,10 +74,10 @@ class Desk:
         return subprocess.run(self.command(), env=os.environ | environment, capture_output=True, check=False)
 
     def files(self) -> list[str]:
-        return sorted(path.name for path in self.outputs.iterdir())
+        return sorted(path.name for path in self.outputs.rglob("*") if path.is_file() and path.name != OUTCOME)
 
     def get(self, kind: type[Any]) -> Any:
-        return kind.from_bytes((self.outputs / kind.file).read_bytes())
+        return kind.from_bytes(next(self.outputs.rglob(kind.file)).read_bytes())
 
 
 def test_an_idle_agent_leaves_an_empty_patch(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from steps.report import report
+from steps.reports.write import report
 from steps.store import open_store
 from tests.chromium import Scheme, Tab, browser, needs_browser
 from tests.steps.reports.synthetic import Synthetic

@@ -1,0 +1,97 @@
+# Argo Workflows, from programs and manifests that somebody else built: a folder
+# ARGO_HOME. What of it is needed is copied, so `up` after `down` has it too.
+# shellcheck shell=bash
+
+ARGO="$STATE/argo" # what was copied, but for the programs of this machine, which are in BIN
+ARGO_NAMESPACE=argo
+ARGO_PORT=9046 # among HOST_PORTS: pods reach argo-server, and this machine does
+
+# Those of the cluster's parts that are Argo's.
+argo_parts() {
+  [ ! -d "$ARGO" ] || echo workflow-controller
+  [ ! -d "$ARGO" ] || [ ! -x "$BIN/argo" ] || echo argo-server
+}
+
+install_argo() {
+  running kube-apiserver >/dev/null || refuse "there is no cluster of this machine's own in $STATE: cluster up"
+  [ -n "${ARGO_HOME:-}" ] ||
+    refuse "ARGO_HOME is not set: name a folder with workflow-controller, argoexec and manifests/base/crds/full of Argo Workflows"
+  local each
+  for each in workflow-controller argoexec manifests/base/crds/full/argoproj.io_workflows.yaml; do
+    [ -e "$ARGO_HOME/$each" ] || refuse "ARGO_HOME=$ARGO_HOME lacks $each"
+  done
+  SECONDS=0
+  exec 9>"$STATE/lock"
+  flock 9
+  mkdir -p "$ARGO/crds"
+  for each in workflow-controller argo; do
+    [ ! -e "$ARGO_HOME/$each" ] || renew "$ARGO_HOME/$each" "$BIN/$each"
+  done
+  renew "$ARGO_HOME/argoexec" "$ARGO/argoexec"
+  # (not its kustomization.yaml, which is not for the API server)
+  cp "$ARGO_HOME"/manifests/base/crds/full/argoproj.io_*.yaml "$ARGO/crds/"
+  argo_up
+  say "Argo is up after ${SECONDS}s"
+}
+
+renew() { # FROM TO: a daemon of that program that runs is ended, and `launch` starts the new one
+  ! cmp -s "$1" "$2" || return 0
+  stop "$(basename "$2" | sed 's/^argo$/argo-server/')"
+  install -m 755 "$1" "$2"
+}
+
+argo_up() {
+  local digest name
+  [ -d "$ARGO" ] || return 0
+  # Some megabytes of schemas: only where they are not the ones that are there.
+  digest="$(cat "$ARGO"/crds/* | sha256sum | cut -c1-16)"
+  if [ "$(kc get namespace $ARGO_NAMESPACE -o 'jsonpath={.metadata.labels.crds}' 2>/dev/null)" != "$digest" ]; then
+    # Their schemas are too large for the annotation that an apply by the client makes.
+    kc apply --server-side --force-conflicts -f "$ARGO/crds" >/dev/null
+    kc wait --for=condition=Established --timeout=60s -f "$ARGO/crds" >/dev/null
+  fi
+  write_argo_accounts
+  kc apply -f "$HERE/manifests/argo.yaml" >/dev/null
+  kc label namespace $ARGO_NAMESPACE "crds=$digest" --overwrite >/dev/null
+  load_argoexec
+  for name in $(argo_parts); do launch "$name"; done
+}
+
+write_argo_accounts() { # they may do what Argo's own manifests give them, so nothing works here by chance
+  local user
+  for user in workflow-controller argo-server; do
+    certificate ca $user /CN=$user
+    kubeconfig "$ETC/$user.conf" $user
+  done
+}
+
+argoexec_image() { echo "localhost/argoexec:$(sha256sum "$ARGO/argoexec" | cut -c1-12)"; }
+
+load_argoexec() {
+  local name known
+  name="$(argoexec_image)"
+  known="$(images)"
+  ! grep -qx "$name" <<<"$known" || return 0
+  python3 "$HERE/mkimage.py" "$name" "$STATE/argoexec.tar" --add "$ARGO/argoexec:/bin/argoexec" --cmd argoexec
+  rm -f "$IMAGES"/localhost_argoexec:*.tar # of another version
+  load "$STATE/argoexec.tar" >/dev/null
+  rm -f "$STATE/argoexec.tar"
+}
+
+# What happens to a workflow's pods is acted upon so much later: 10 s by default,
+# which merges changes of busy workflows. One second is the least that Argo takes
+# for safe; with a node of its own and some dozens of pods nothing needs merging,
+# and every step would wait for it twice. It leads without an election: it is alone.
+launch_workflow_controller() {
+  start workflow-controller env LEADER_ELECTION_DISABLE=true DEFAULT_REQUEUE_TIME=1s \
+    workflow-controller --kubeconfig "$ETC/workflow-controller.conf" --namespace "$ARGO_NAMESPACE" \
+    --executor-image "$(argoexec_image)" --executor-image-pull-policy IfNotPresent \
+    --qps 60 --burst 120 --pod-cleanup-workers 32 --loglevel warn
+  wait_for 60 "the workflow controller" curl -fs "http://$GATEWAY:6060/healthz"
+}
+
+launch_argo_server() { # who comes shows a token (argo auth token, kubectl create token) and may do what that may
+  start argo-server env KUBECONFIG="$ETC/argo-server.conf" \
+    argo server --namespace "$ARGO_NAMESPACE" --auth-mode client --secure=false --port "$ARGO_PORT" --loglevel warn
+  wait_for 60 argo-server curl -fs "http://$GATEWAY:$ARGO_PORT/"
+}

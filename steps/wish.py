@@ -1,0 +1,150 @@
+"""A RunSpec from what was written: TOML or JSON text, and NAME=VALUE pairs. A wrong one is told in one line."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from steps.contracts.run import Flag, RunSpec
+from steps.errors import ConfigError
+
+Tables = dict[str, Any]
+"""A wish as TOML has it, not checked yet."""
+
+
+@dataclass(frozen=True)
+class Wished:
+    """A field of RunSpec: ``path`` is its place in TOML."""
+
+    path: tuple[str, ...]
+    info: FieldInfo
+    flag: Flag
+
+    @property
+    def name(self) -> str:
+        """agent.max_steps."""
+        return ".".join(self.path)
+
+    def of(self, spec: RunSpec) -> Any:
+        """Its value in a wish."""
+        value: Any = spec
+        for name in self.path:
+            value = getattr(value, name)
+        return value
+
+
+def fields(table: type[BaseModel] = RunSpec, path: tuple[str, ...] = ()) -> Iterator[Wished]:
+    """Every field of the wish, in the order of its declaration."""
+    for name, info in table.model_fields.items():
+        flag = next((mark for mark in info.metadata if isinstance(mark, Flag)), None)
+        if flag:
+            yield Wished((*path, name), info, flag)
+        elif isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
+            yield from fields(info.annotation, (*path, name))
+
+
+def of_file(file: Path) -> Tables:
+    """The wish in a TOML file. Raises ConfigError."""
+    try:
+        return of_text(file.read_text("utf-8"), str(file))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {file}") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{file} is a folder, not a TOML file") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file} is not UTF-8 text") from None
+
+
+def of_text(text: str, source: str) -> Tables:
+    """The wish in a TOML document, or in a JSON object. Raises ConfigError."""
+    try:
+        if text.lstrip().startswith("{"):
+            return dict(json.loads(text))
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        kind = "JSON" if isinstance(error, json.JSONDecodeError) else "TOML"
+        raise ConfigError(f"{source} is not {kind}: {error}") from None
+
+
+def put(wish: Tables, path: tuple[str, ...], value: Any) -> None:
+    """Set one field. Raises ConfigError where a value stands in the place of a table."""
+    table = wish
+    for name in path[:-1]:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"{name} is a table, not a value", field=".".join(path))
+    table[path[-1]] = value
+
+
+def put_item(wish: Tables, item: str) -> None:
+    """Set what ``NAME=VALUE`` says: agent.name=gold. Raises ConfigError."""
+    name, equals, text = item.partition("=")
+    if not equals:
+        raise ConfigError(f"{item!r} is not NAME=VALUE", field="--set")
+    path = tuple(name.strip().split("."))
+    words = any(field.path == path and field.info.annotation in (str, str | None) for field in fields())
+    put(wish, path, _value(text) if not words or text[:1] in "\"'" else text.strip())
+
+
+def laid_over(below: Tables, above: Tables) -> Tables:
+    """Both wishes as one; where both have a field, ``above`` holds."""
+    merged = dict(below)
+    for name, value in above.items():
+        under = merged.get(name)
+        both = isinstance(under, dict) and isinstance(value, dict)
+        merged[name] = laid_over(under, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def checked(wish: Tables, source: str) -> RunSpec:
+    """The wish, every field of it right. Raises ConfigError naming each that is not, and the way out."""
+    _follow_predictions(wish)
+    try:
+        return RunSpec.model_validate(wish)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, source)) from None
+
+
+def _value(text: str) -> Any:
+    """A TOML value, or the text itself where it is none: ``--set agent.name=gold`` needs no quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
+def _follow_predictions(wish: Tables) -> None:
+    """A predictions file without an agent means agent 'given'; the word gold means what it means in swebench."""
+    agent = wish.get("agent")
+    if not isinstance(agent, dict) or "name" in agent:
+        return
+    if agent.get("predictions") == "gold":
+        del agent["predictions"]
+        agent["name"] = "gold"
+    elif "predictions" in agent:
+        agent["name"] = "given"
+    elif "trajectories" in agent:
+        agent["name"] = "replay"
+
+
+def _explain(error: ValidationError, source: str) -> str:
+    known = [field.name for field in fields()]
+    lines = []
+    for problem in error.errors():
+        name = ".".join(str(part) for part in problem["loc"] if not isinstance(part, int))
+        if problem["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(name, known, 1, 0.5)
+            lines.append(f"there is no field {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        else:
+            message = problem["msg"].removeprefix("Value error, ")
+            message = message[0].lower() + message[1:]
+            lines.append(f"{name}: {message}" + ("" if "input" not in problem else f", not {problem['input']!r}"))
+    return f"{source}: " + "; ".join(lines)
