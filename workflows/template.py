@@ -1,0 +1,218 @@
+"""Step -> Hera container: command line, files and their keys, image, account, tries. Whatever all steps share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hera.workflows import Artifact, Container, NoneArchiveStrategy, Parameter, RetryStrategy, S3Artifact
+from hera.workflows import models as m
+
+from steps.contracts.chain import OUTCOME, TRY, Kind, Step
+from steps.contracts.data import Place
+from workflows.resources import PODS, TRIES_PAUSE, Pod
+
+IN, OUT = "/in", "/work/out"
+SETTINGS = "swe-argo-settings"
+"""ConfigMap of the chart: what differs from cluster to cluster. A workflow reads each key as a parameter."""
+LIMITS = "swe-argo-limits"
+"""ConfigMap of the chart with the two semaphores."""
+STORE = "s3://{{workflow.parameters.bucket}}/{{workflow.parameters.prefix}}"
+ID, ATTEMPT = "{{inputs.parameters.id}}", "{{inputs.parameters.attempt}}"
+
+RETRIED = " || ".join(
+    (
+        "lastRetry.status == 'Error'",
+        "asInt(lastRetry.exitCode) in [75, 76, 137, 143]",
+        # What the kubelet and the scheduler do to a pod shows in words alone.
+        "(asInt(lastRetry.exitCode) not in [64, 70] && lastRetry.message matches "
+        "'(?i)evicted|node shutdown|low on resource|preempt|pod failed before|specified deadline|^timeout$')",
+    )
+)
+"""Which tries are tried again: infrastructure (75), out of resources (76), killed (137, 143), lost pods. A wrong request
+(64) and our own bugs (70) never are. 64 is argoexec's own code too: then the status is Error."""
+
+FACTOR = (
+    "{{=asFloat(workflow.parameters['resource-factor']) * "
+    "(lastRetry.exitCode == '76' ? 2.0 ** asFloat(retries) : 1.0)}}"
+)
+"""A sandbox that ran out gets twice as much for each try before."""
+
+
+def retry(limit: str = "{{workflow.parameters.retries}}", expression: str = RETRIED) -> RetryStrategy:
+    """Bounded tries with backoff."""
+    first, factor, cap = TRIES_PAUSE
+    backoff = m.Backoff(duration=first, factor=m.IntOrString(root=factor), cap=cap)
+    return RetryStrategy(limit=limit, expression=expression, backoff=backoff)
+
+
+def unit_step(step: Step, *, secrets: Sequence[str] = ()) -> Container:
+    """A step of a unit: its files come and go by key, a failed try's folder under the name of its pod.
+
+    The file that says that the step is done is saved last, as everywhere.
+    """
+    first, *others = step.gives
+    saved = [
+        *(_saved(kind, optional=False) for kind in others),
+        *(_saved(kind, optional=True) for kind in step.may_give),
+        _saved(first, optional=False),
+    ]
+    left = _artifact("try", f"{OUT}/{TRY}", _unit_key(Place.TRY.value, name="{{pod.name}}"), optional=True)
+    return program(
+        step.name,
+        [
+            *("--in", IN, "--out", OUT, "--attempt", ATTEMPT, "--try", "{{pod.name}}"),
+            *("--resource-factor", FACTOR),
+        ],
+        account="swe-argo-runner",
+        token=True,
+        inputs=[
+            *(Parameter(name=name) for name in ("id", "attempt", "slug")),
+            *(_taken(kind, optional=False) for kind in step.takes),
+            *(_taken(kind, optional=True) for kind in step.may_take),
+        ],
+        outputs=[*saved, left],
+        secrets=secrets,
+        patch="step-pod",
+        label_run="{{workflow.parameters.run-id}}",
+    )
+
+
+def program(
+    name: str,
+    args: Sequence[str],
+    *,
+    account: str,
+    label_run: str,
+    inputs: Sequence[Parameter | Artifact] = (),
+    outputs: Sequence[Parameter | Artifact] = (),
+    token: bool = False,
+    secrets: Sequence[str] = (),
+    command: Sequence[str] = (),
+    patch: str = "control-pod",
+) -> Container:
+    """The container of one step, in the pod that PODS gives it."""
+    pod = PODS[name]
+    word = Parameter(name="outcome", value_from=m.ValueFrom(path=f"{OUT}/{OUTCOME}", default=""))
+    return Container(
+        name=name,
+        image="{{workflow.parameters.image}}",
+        image_pull_policy="IfNotPresent",
+        command=list(command) or ["python", "-m", f"steps.{name}"],
+        args=list(args),
+        inputs=list(inputs),
+        outputs=[*outputs, *([] if command else [word])],
+        env=_environment(secrets),
+        env_from=[_from_secret(each) for each in ("s3-secret", *secrets)],
+        resources=amounts(pod),
+        security_context=CONFINED,
+        volume_mounts=[m.VolumeMount(name=name, mount_path=f"/{name}") for name in ("work", "tmp")],
+        retry_strategy=retry(),
+        active_deadline_seconds=pod.deadline_s,
+        service_account_name=account,
+        automount_service_account_token=token,
+        labels=labels(name, label_run),
+        annotations=dict(STAYS),
+        pod_spec_patch=f"{{{{workflow.parameters.{patch}}}}}",
+    )
+
+
+CONFINED = m.SecurityContext(
+    allow_privilege_escalation=False,
+    read_only_root_filesystem=True,
+    capabilities=m.Capabilities(drop=["ALL"]),
+)
+POD_CONFINED = m.PodSecurityContext(
+    run_as_non_root=True, run_as_user=65532, run_as_group=65532, fs_group=65532,
+    seccomp_profile=m.SeccompProfile(type="RuntimeDefault"),
+)  # fmt: skip
+STAYS = {
+    "karpenter.sh/do-not-disrupt": "true",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+}
+"""A node is not emptied for the sake of its price while a step runs on it."""
+
+
+def labels(step: str, run: str) -> dict[str, str]:
+    """By these a step's pod is found, and let through by the network policies."""
+    return {"swe-argo/step": step, "swe-argo/run": run}
+
+
+def amounts(pod: Pod) -> m.ResourceRequirements:
+    """What its container asks for, and the memory it may take."""
+    return m.ResourceRequirements(
+        requests={"cpu": m.Quantity(root=pod.cpu), "memory": m.Quantity(root=pod.memory)},
+        limits={"memory": m.Quantity(root=pod.memory_limit)},
+    )
+
+
+def setting(name: str) -> Parameter:
+    """A workflow parameter out of the settings."""
+    return Parameter(
+        name=name, value_from=m.ValueFrom(config_map_key_ref=m.ConfigMapKeySelector(name=SETTINGS, key=name))
+    )
+
+
+SETTING_NAMES = (
+    *("image", "bucket", "prefix", "region", "s3-endpoint", "s3-secret", "credentials", "hf-endpoint"),
+    *("webhook-secret", "retries", "resource-factor", "step-pod", "control-pod"),
+)
+
+
+def by_key(name: str, path: str, where: str, *, optional: bool = False) -> Artifact:
+    """A file at a key of the store; bucket and credentials are the artifact repository's."""
+    return _artifact(name, path, f"{{{{workflow.parameters.prefix}}}}{where}", optional=optional)
+
+
+def _artifact(name: str, path: str, where: str, *, optional: bool) -> Artifact:
+    return S3Artifact(name=name, path=path, key=where, archive=NoneArchiveStrategy(), optional=optional or None)
+
+
+def _taken(kind: Kind, *, optional: bool) -> Artifact:
+    return _artifact(_kebab(kind.file), f"{IN}/{kind.file}", _unit_key(key_of(kind)), optional=optional)
+
+
+def _saved(kind: Kind, *, optional: bool) -> Artifact:
+    return _artifact(_kebab(kind.file), f"{OUT}/{kind.file}", _unit_key(key_of(kind)), optional=optional)
+
+
+def key_of(kind: Kind) -> str:
+    """The key of a datum, its places still open."""
+    return f"{kind.place.value}/{kind.file}"
+
+
+def _unit_key(where: str, name: str = "") -> str:
+    filled = where.format(run="{{workflow.parameters.run-id}}", instance=ID, attempt=ATTEMPT, name=name)
+    return f"{{{{workflow.parameters.prefix}}}}{filled}"
+
+
+def _kebab(file: str) -> str:
+    """test_output.txt -> test-output."""
+    return file.rsplit(".", 1)[0].replace("_", "-")
+
+
+def _environment(secrets: Iterable[str]) -> list[m.EnvVar]:
+    def of_pod(path: str) -> m.EnvVarSource:
+        return m.EnvVarSource(field_ref=m.ObjectFieldSelector(field_path=path))
+
+    said = {
+        "SWE_ARGO_REASON": "/dev/termination-log",
+        "AWS_REGION": "{{workflow.parameters.region}}",
+        "AWS_ENDPOINT_URL_S3": "{{workflow.parameters.s3-endpoint}}",
+        "HF_ENDPOINT": "{{workflow.parameters.hf-endpoint}}",
+        "HOME": "/tmp",  # noqa: S108 - a volume of the pod's own
+    }
+    variables = [
+        m.EnvVar(name="POD_NAME", value_from=of_pod("metadata.name")),
+        m.EnvVar(name="POD_UID", value_from=of_pod("metadata.uid")),
+        m.EnvVar(name="POD_NAMESPACE", value_from=of_pod("metadata.namespace")),
+        *(m.EnvVar(name=name, value=value) for name, value in said.items()),
+    ]
+    if "webhook-secret" in secrets:
+        source = m.SecretKeySelector(name="{{workflow.parameters.webhook-secret}}", key="url", optional=True)
+        variables.append(m.EnvVar(name="SWE_ARGO_WEBHOOK", value_from=m.EnvVarSource(secret_key_ref=source)))
+    return variables
+
+
+def _from_secret(parameter: str) -> m.EnvFromSource:
+    name = f"{{{{workflow.parameters.{parameter}}}}}"
+    return m.EnvFromSource(secret_ref=m.SecretEnvSource(name=name, optional=True))
