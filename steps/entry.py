@@ -57,7 +57,7 @@ class Inputs:
         path = self._folder / kind.file
         try:
             return cast(D, kind.from_bytes(path.read_bytes()))
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):  # an engine that mounts files makes a folder where there is none
             return None
         except (ValidationError, ValueError) as error:
             raise ConfigError(f"{path} is malformed: {error}", field="--in") from error

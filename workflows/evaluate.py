@@ -42,7 +42,7 @@ def arguments() -> list[Parameter]:
 
 
 def _asked(name: str, default: str, description: str, enum: list[str] | None = None) -> Parameter:
-    return Parameter(name=name, default=default, description=description, enum=enum)
+    return Parameter(name=name, value=default, description=description, enum=enum)
 
 
 def evaluate() -> WorkflowTemplate:
@@ -147,7 +147,8 @@ spec:
             "'(?i)context canceled|evicted|node shutdown|low on resource|preempt|^timeout$'",
         ),
         service_account_name="swe-argo-children",
-        automount_service_account_token=True,
+        # Here the container of the step is Argo's own, and asks by the executor's account.
+        executor=m.ExecutorConfig(service_account_name="swe-argo-children"),
         labels=labels("child", _RUN),
         annotations=dict(STAYS),
         pod_spec_patch="{{workflow.parameters.control-pod}}",
@@ -161,6 +162,7 @@ def _report() -> Container:
         account="swe-argo-steps",
         label_run=_RUN,
         outputs=[_page()],
+        announced="resolved",
     )
 
 

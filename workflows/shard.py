@@ -13,7 +13,7 @@ from workflows.workflow import spec
 
 NAME = "swe-argo-shard"
 DESCRIPTION = """\
-Works through one part of the units of a run: `solve`, then `grade`, for each. Made by `swe-argo-evaluate`; by hand it is
+Works through one part of a run's units: `solve`, then `grade`, for each. Made by `swe-argo-evaluate`; by hand it is
 of no use, for it reads the list that `plan` wrote."""
 
 

@@ -28,8 +28,8 @@ RETRIED = " || ".join(
         "'(?i)evicted|node shutdown|low on resource|preempt|pod failed before|specified deadline|^timeout$')",
     )
 )
-"""Which tries are tried again: infrastructure (75), out of resources (76), killed (137, 143), lost pods. A wrong request
-(64) and our own bugs (70) never are. 64 is argoexec's own code too: then the status is Error."""
+"""Which tries are tried again: infrastructure (75), out of resources (76), killed (137, 143), lost pods. A wrong
+request (64) and our own bugs (70) never are. 64 is argoexec's own code too: then the status is Error."""
 
 FACTOR = (
     "{{=asFloat(workflow.parameters['resource-factor']) * "
@@ -89,15 +89,16 @@ def program(
     secrets: Sequence[str] = (),
     command: Sequence[str] = (),
     patch: str = "control-pod",
+    announced: str | None = None,
 ) -> Container:
-    """The container of one step, in the pod that PODS gives it."""
+    """The container of one step, in the pod that PODS gives it. ``announced``: what the Workflow calls its outcome."""
     pod = PODS[name]
-    word = Parameter(name="outcome", value_from=m.ValueFrom(path=f"{OUT}/{OUTCOME}", default=""))
+    word = Parameter(name="outcome", value_from=m.ValueFrom(path=f"{OUT}/{OUTCOME}", default=""), global_name=announced)
     return Container(
         name=name,
         image="{{workflow.parameters.image}}",
         image_pull_policy="IfNotPresent",
-        command=list(command) or ["python", "-m", f"steps.{name}"],
+        command=list(command) or ["python3", "-m", f"steps.{name}"],
         args=list(args),
         inputs=list(inputs),
         outputs=[*outputs, *([] if command else [word])],

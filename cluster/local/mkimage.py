@@ -24,10 +24,13 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def layer_of(pairs: list[str]) -> bytes:
-    """A layer with each ``FILE:/path`` at its path, executable, and the folders above it."""
+    """A layer with each ``FILE:/path`` at its path, executable, the folders above it, and a /tmp for everybody."""
     buffer = io.BytesIO()
     made: set[str] = set()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
+        scratch = tarfile.TarInfo("tmp")
+        scratch.type, scratch.mode = tarfile.DIRTYPE, 0o1777
+        tar.addfile(scratch)
         for pair in pairs:
             source, target = pair.rsplit(":", 1)
             content = Path(source).read_bytes()

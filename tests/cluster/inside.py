@@ -39,19 +39,24 @@ def load_steps_image(cluster: Cluster) -> str:
 
 def _ours() -> Iterator[tuple[str, Path]]:
     """Path in the image -> file of this machine: the steps, and what they import."""
-    for path in sorted((ROOT / "steps").rglob("*")):
+    for path in sorted([*(ROOT / "steps").rglob("*"), *(ROOT / "templates" / "report").rglob("*")]):
         if path.is_file() and "__pycache__" not in path.parts:
             yield f"app/{path.relative_to(ROOT)}", path
+    for file in distribution("swe-argo").files or ():  # that it is installed, and in which version
+        if file.parts[0].endswith(".dist-info"):
+            yield f"app/packages/{file}", Path(str(distribution("swe-argo").locate_file(file)))
     binaries = []
-    for name in sorted(_needed("swe-argo", "kubernetes")):
+    for name in sorted(_needed("swe-argo", "kubernetes", "boto3", "jinja2", "pyarrow")):
         found = distribution(name)
         for file in found.files or ():
             path = Path(str(found.locate_file(file))).resolve()
-            if ".." not in file.parts and "__pycache__" not in file.parts and path.is_file():
+            if not {"..", "__pycache__", "tests", "include"} & {*file.parts} and path.is_file():
                 yield f"app/packages/{file}", path
                 binaries += [path] if path.suffix == ".so" else []
     for library in _libraries(binaries):
-        yield f"usr/{str(library.resolve()).lstrip('/').removeprefix('usr/')}", library.resolve()
+        place = library.parent.resolve() / library.name  # under the name by which it is asked for
+        if "site-packages" not in place.parts:
+            yield f"usr/{str(place).lstrip('/').removeprefix('usr/')}", library.resolve()
 
 
 def _needed(*names: str) -> set[str]:

@@ -69,7 +69,8 @@ def test_an_added_file_is_executable_roots_and_in_folders_that_exist(tmp_path: P
     files = content(tmp_path / "x.tar")
     (manifest,) = json.loads(files["manifest.json"])
     with tarfile.open(fileobj=io.BytesIO(files[manifest["Layers"][0]])) as layer:
-        assert layer.getnames() == ["opt", "opt/bin", "opt/bin/one", "opt/bin/two"]
+        assert layer.getnames() == ["tmp", "opt", "opt/bin", "opt/bin/one", "opt/bin/two"]
+        assert layer.getmember("tmp").mode == 0o1777
         one = layer.getmember("opt/bin/one")
         assert (one.mode, one.uid, one.mtime, one.size) == (0o755, 0, 0, 5)
 

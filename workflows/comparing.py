@@ -1,0 +1,44 @@
+"""Two runs side by side at a terminal: what changed first, then what was gained and lost."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.text import Text
+
+from steps.contracts.data import RunFile, key
+from steps.errors import EXIT_OK, ConfigError
+from steps.reports import comparing
+from steps.reports.reading import read_verdicts
+from steps.reports.summary import Summary
+from steps.reports.telling import text
+from steps.reports.view import RunView
+from steps.store import open_store
+
+
+def compare(earlier: tuple[str, str], later: tuple[str, str], console: Console, *, as_json: bool) -> int:
+    """Print how ``later`` differs from ``earlier``, each (store, run id). Returns the exit code.
+
+    ``as_json``: compare.json instead of words. Raises ConfigError for a run that is unknown, has no report, or is
+    named twice.
+    """
+    if earlier == later:
+        raise ConfigError(f"{later[1]!r} is named twice: a run is compared with another one", field="run")
+    views = [_reported(*earlier), _reported(*later)]
+    compared = comparing.compare(*views)
+    if as_json:
+        sys.stdout.write(compared.to_bytes().decode())
+    else:
+        console.print(Text("\n".join(text(compared))), soft_wrap=True)
+    return EXIT_OK
+
+
+def _reported(store_url: str, run: str) -> RunView:
+    store = open_store(store_url)
+    found = store.get_many([key(RunFile, run), key(Summary, run)])
+    if key(RunFile, run) not in found:
+        raise ConfigError(f"there is no run {run!r} in {store_url}; swe-argo runs lists them", field="run")
+    if key(Summary, run) not in found:
+        raise ConfigError(f"run {run!r} has no report yet: swe-argo report {run} --store {store_url}", field="run")
+    return read_verdicts(store, run)
