@@ -35,7 +35,7 @@ from steps.errors import ConfigError
 from steps.sandbox import ready
 from steps.settings import settings
 from steps.store import Store, open_store
-from steps.wish import Tables, checked, fields, laid_over, of_file, of_text, put_item
+from steps.wish import Tables, checked, fields, follow_predictions, laid_over, of_file, of_text, put_item
 
 
 def plan(spec: RunSpec) -> Plan:
@@ -228,9 +228,9 @@ def _wish(args: argparse.Namespace) -> RunSpec:
     for item in args.default:
         if item.partition("=")[2]:
             put_item(tables, item)
-    if args.spec:
-        tables = laid_over(tables, of_file(args.spec))
-    tables = laid_over(tables, of_text(args.wish, "spec"))
+    said = laid_over(of_file(args.spec) if args.spec else {}, of_text(args.wish, "spec"))
+    follow_predictions(said)  # an agent that follows from what was said is said, too
+    tables = laid_over(tables, said)
     for item in args.set:
         put_item(tables, item)
     return checked(tables, "wish")

@@ -106,7 +106,7 @@ def laid_over(below: Tables, above: Tables) -> Tables:
 
 def checked(wish: Tables, source: str) -> RunSpec:
     """The wish, every field of it right. Raises ConfigError naming each that is not, and the way out."""
-    _follow_predictions(wish)
+    follow_predictions(wish)
     try:
         return RunSpec.model_validate(wish)
     except ValidationError as error:
@@ -121,7 +121,7 @@ def _value(text: str) -> Any:
         return text.strip()
 
 
-def _follow_predictions(wish: Tables) -> None:
+def follow_predictions(wish: Tables) -> None:
     """A predictions file without an agent means agent 'given'; the word gold means what it means in swebench."""
     agent = wish.get("agent")
     if not isinstance(agent, dict) or "name" in agent:

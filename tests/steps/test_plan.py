@@ -1,0 +1,106 @@
+"""``python -m steps.plan`` as an engine calls it: words in, parts of the plan and a count out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.data import GradeRecord, Plan, RunFile, Shard, key
+from steps.store import open_store
+from tests.paths import ROOT
+
+RUN = "planned"
+
+
+class Desk:
+    """A store, and a folder for what plan says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store, self.out = folder / "store", folder / "out"
+
+    def plan(self, *flags: str) -> subprocess.CompletedProcess[str]:
+        fixed = [f"--set=run_id={RUN}", f"--set=store={self.store}", f"--out={self.out}"]
+        return subprocess.run(
+            [sys.executable, "-m", "steps.plan", *flags, *fixed],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            timeout=120,
+        )
+
+    def made(self) -> Plan:
+        return Plan.from_bytes(open_store(str(self.store)).get(key(Plan, RUN)))
+
+    def shard(self, number: int) -> Shard:
+        return Shard.from_bytes(open_store(str(self.store)).get(key(Shard, RUN, name=f"{number:05d}")))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_default_gives_way_to_the_wish_and_the_wish_to_what_is_set(desk: Desk) -> None:
+    done = desk.plan(
+        *("--default=select.k=5", "--default=attempts=2", "--default=agent.model=", "--default=agent.name=gold"),
+        '--wish={"select": {"k": 2}, "agent": {"name": "idle"}, "run_id": "another"}',
+    )
+    assert done.returncode == 0, done.stderr
+    made = desk.made()
+    assert (made.run_id, len(made.units), {unit.begins for unit in made.units}) == (RUN, 4, {"solve"})
+
+
+def test_predictions_named_in_the_wish_choose_their_agent_over_the_default(desk: Desk, tmp_path: Path) -> None:
+    preds = tmp_path / "preds.jsonl"
+    preds.write_text('{"instance_id": "mini__gridprint-1", "model_name_or_path": "m", "model_patch": "x"}\n')
+    done = desk.plan("--default=agent.name=gold", f'--wish=agent.predictions = "{preds}"')
+    assert done.returncode == 0, done.stderr
+    run = RunFile.from_bytes(open_store(str(desk.store)).get(key(RunFile, RUN)))
+    assert (run.spec.agent.name, run.model) == ("given", "m")
+
+
+def test_a_plan_is_cut_into_parts_of_what_is_to_do(desk: Desk) -> None:
+    assert desk.plan("--shard-size=5").returncode == 0
+    assert (desk.out / "shards").read_text() == "3"
+    assert (desk.out / "outcome").read_text() == "12 units to do, 0 done before"
+    parts = [desk.shard(number).units for number in range(3)]
+    assert [len(part) for part in parts] == [5, 5, 2]
+    planned = [(unit.instance_id, unit.attempt, unit.begins) for unit in desk.made().units]
+    assert [(unit.id, unit.attempt, unit.begins) for part in parts for unit in part] == planned
+
+
+def test_a_resumed_plan_has_parts_of_what_is_missing_alone(desk: Desk) -> None:
+    assert desk.plan("--shard-size=5").returncode == 0
+    store = open_store(str(desk.store))
+    done = [unit.instance_id for unit in desk.made().units][:9]
+    store.put_many({key(GradeRecord, RUN, each, 1): b"{}" for each in done})
+    assert desk.plan("--shard-size=5").returncode == 0
+    assert (desk.out / "shards").read_text() == "1"
+    assert (desk.out / "outcome").read_text() == "3 units to do, 9 done before"
+    assert store.keys(f"runs/{RUN}/shards/") == [key(Shard, RUN, name="00000")]
+    assert not {unit.id for unit in desk.shard(0).units} & set(done)
+
+
+def test_a_plan_with_nothing_to_do_has_no_parts(desk: Desk) -> None:
+    assert desk.plan("--shard-size=5", "--wish=select.k = 1").returncode == 0
+    open_store(str(desk.store)).put(key(GradeRecord, RUN, desk.made().units[0].instance_id, 1), b"{}")
+    assert desk.plan("--shard-size=5", "--wish=select.k = 1").returncode == 0
+    assert (desk.out / "shards").read_text() == "0"
+
+
+def test_a_wish_beyond_the_deadlines_is_refused_before_anything_is_written(desk: Desk) -> None:
+    done = desk.plan("--wish=grading.timeout_s = 2000", "--at-most=grading.timeout_s=1800")
+    assert done.returncode == 64
+    assert done.stderr == "grading.timeout_s: 2000 is more than the pipeline's deadlines allow, 1800\n"
+    assert not desk.store.exists()
+
+
+def test_slugs_are_what_argo_takes_for_names(desk: Desk) -> None:
+    assert desk.plan("--shard-size=50", "--wish=attempts = 2").returncode == 0
+    slugs = [unit.slug for unit in desk.shard(0).units]
+    assert slugs[:2] == ["mini-gridprint-1", "mini-gridprint-1.2"]
+    assert len(set(slugs)) == len(slugs) == 24
