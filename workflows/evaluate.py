@@ -10,7 +10,7 @@ from hera.workflows import models as m
 from steps.contracts.data import Place
 from steps.contracts.run import AgentSpec, RunSpec
 from workflows import shard
-from workflows.resources import MAX_AGENT_S, MAX_TESTS_S, RUN_S, SHARD_UNITS, SHARDS
+from workflows.resources import CHILD_PAUSE, MAX_AGENT_S, MAX_TESTS_S, RUN_S, SHARD_UNITS, SHARDS
 from workflows.template import OUT, SETTING_NAMES, STAYS, STORE, by_key, labels, program, retry, setting
 from workflows.workflow import RUN, spec
 
@@ -145,6 +145,7 @@ spec:
             "3",
             "lastRetry.status == 'Error' || lastRetry.message matches "
             "'(?i)context canceled|evicted|node shutdown|low on resource|preempt|^timeout$'",
+            CHILD_PAUSE,
         ),
         service_account_name="swe-argo-children",
         # Here the container of the step is Argo's own, and asks by the executor's account.

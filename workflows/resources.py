@@ -92,5 +92,9 @@ SHARDS = 64
 SHARD_S = 24 * 3600
 RUN_S = 48 * 3600
 
-TRIES_PAUSE = ("30s", 4, "10m")
-"""Backoff between tries: first, factor, cap."""
+TRIES_PAUSE = "30s"
+"""Between the first two tries."""
+CHILD_PAUSE = "5s"
+"""The same for the pod that waits for a shard: a shard with units that failed is a failed one, every time."""
+TRIES_GROWTH = (4, "10m")
+"""Factor of the pauses that follow, and their cap."""

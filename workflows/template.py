@@ -9,7 +9,7 @@ from hera.workflows import models as m
 
 from steps.contracts.chain import OUTCOME, TRY, Kind, Step
 from steps.contracts.data import Place
-from workflows.resources import PODS, TRIES_PAUSE, Pod
+from workflows.resources import PODS, TRIES_GROWTH, TRIES_PAUSE, Pod
 
 IN, OUT = "/in", "/work/out"
 SETTINGS = "swe-argo-settings"
@@ -38,9 +38,11 @@ FACTOR = (
 """A sandbox that ran out gets twice as much for each try before."""
 
 
-def retry(limit: str = "{{workflow.parameters.retries}}", expression: str = RETRIED) -> RetryStrategy:
-    """Bounded tries with backoff."""
-    first, factor, cap = TRIES_PAUSE
+def retry(
+    limit: str = "{{workflow.parameters.retries}}", expression: str = RETRIED, first: str = TRIES_PAUSE
+) -> RetryStrategy:
+    """Bounded tries with backoff. Argo asks the expression after the pause: a last failure shows that much later."""
+    factor, cap = TRIES_GROWTH
     backoff = m.Backoff(duration=first, factor=m.IntOrString(root=factor), cap=cap)
     return RetryStrategy(limit=limit, expression=expression, backoff=backoff)
 

@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from steps.reports.comparison import Comparison
 from steps.reports.summary import Summary
 from steps.reports.write import report
 from steps.store import Store, open_store
@@ -153,3 +155,87 @@ def test_a_bucket_holds_the_same_report_as_a_folder(store: Store, monkeypatch: p
     finally:
         server.stop()
         settings.cache_clear()
+
+
+def nights(store: Store, *names: str, **wish: Any) -> None:
+    """Finished runs of one wish, one a day."""
+    for number, name in enumerate(names):
+        mix = {"resolved": 60, "unresolved": 30 + 20 * number}
+        created = f"2026-11-{11 + number}T22:00:00Z"
+        Synthetic(name, instances=30, mix=mix, created_at=created, log_lines=1, **wish).write(store)
+
+
+def comparison(store: Store, run: str) -> Comparison:
+    return Comparison.from_bytes(store.get(f"runs/{run}/report/compare.json"))
+
+
+def test_a_report_against_the_last_run_holds_the_comparison(store: Store) -> None:
+    nights(store, "one", "two", "three")
+    report(store, "one")
+    report(store, "two")
+    report(store, "three", "last")
+    result = comparison(store, "three")
+    assert result.against == "two"
+    assert result.common == 30
+    page = store.get("runs/three/report/report.html").decode()
+    assert "Compared with two" in page
+    assert 'href="compare.json"' in page
+
+
+def test_a_named_run_need_not_be_of_the_same_wish_nor_have_a_report(store: Store) -> None:
+    Synthetic("idle", instances=30, agent="idle", model="idle", mix={"unresolved": 1}, log_lines=1).write(store)
+    nights(store, "one")
+    report(store, "one", "idle")
+    assert {("agent.name", "idle", "replay"), ("model", "idle", "lab/model-1")} <= {
+        (change.what, change.before, change.after) for change in comparison(store, "one").changes
+    }
+
+
+def test_a_report_written_again_keeps_its_comparison_and_brings_it_up_to_date(store: Store) -> None:
+    nights(store, "one", "two")
+    report(store, "two", "one")
+    first = comparison(store, "two")
+    nights(store, "one", seed=5)
+    report(store, "two")
+    assert comparison(store, "two").against == "one"
+    assert comparison(store, "two") != first
+
+
+@pytest.mark.parametrize(
+    ("against", "said"),
+    [
+        ("last", "no earlier finished run of the same wish"),
+        ("two", "a run is not compared with itself"),
+        ("gone", "runs/gone/run.json does not exist: no such run in this store"),
+    ],
+)
+def test_what_cannot_be_compared_has_its_report_and_a_quiet_line(store: Store, against: str, said: str) -> None:
+    nights(store, "two")
+    report(store, "two", against)
+    assert store.keys("runs/two/report/")
+    assert "runs/two/report/compare.json" not in store.keys("runs/two/report/")
+    page = store.get("runs/two/report/report.html").decode()
+    assert "Not compared with another run: " in page
+    assert said in page
+
+
+def test_nobody_asked_so_the_page_says_nothing_of_other_runs(store: Store) -> None:
+    nights(store, "one", "two")
+    report(store, "one")
+    report(store, "two")
+    assert b"ompared with" not in store.get("runs/two/report/report.html")
+
+
+def test_the_program_says_its_word_and_hands_out_the_page(store: Store, tmp_path: Path) -> None:
+    nights(store, "one", "two")
+    command = [sys.executable, "-m", "steps.report", "--store", store.url, "--run"]
+    for run, against in (("one", ""), ("two", "last")):
+        out = str(tmp_path / run)
+        done = subprocess.run([*command, run, "--against", against, "--out", out], capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+    summary = Summary.from_bytes(store.get("runs/two/report/summary.json"))
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["outcome", "report.html"]
+    assert (tmp_path / "two/outcome").read_text() == f"resolved {summary.headline.resolved} of 30"
+    assert (tmp_path / "two/report.html").read_bytes() == store.get("runs/two/report/report.html")
+    assert comparison(store, "two").against == "one"
+    assert b"ompared with" not in store.get("runs/one/report/report.html")

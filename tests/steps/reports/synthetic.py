@@ -53,6 +53,7 @@ class Synthetic:
     mix: Mapping[str, float] = field(default_factory=lambda: USUAL)
     agent: str = "replay"
     model: str = "lab/model-1"
+    created_at: str = "2026-11-20T22:04:11Z"
     seed: int = 1
     hostile: bool = False
     suspects: float = 0.02
@@ -80,7 +81,7 @@ class Synthetic:
             ),
             model=self.model,
             versions=VERSIONS,
-            created_at="2026-11-20T22:04:11Z",
+            created_at=self.created_at,
         )
         plan = Plan(
             run_id=self.run_id,

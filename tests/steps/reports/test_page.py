@@ -27,7 +27,18 @@ RUNS = {
     "gold": Synthetic(instances=10, agent="gold", model="gold", mix={"resolved": 1}, suspects=0),
     "large": Synthetic(instances=2294, log_lines=60),
     "hostile": Synthetic(instances=25, hostile=True, suspects=1),
+    "compared": Synthetic(instances=120, mix={"resolved": 45, "unresolved": 45, "empty_patch": 4, "failed": 4}),
+    "compared-hostile": Synthetic(instances=25, hostile=True, mix={"unresolved": 2, "failed": 1}),
+    "compared-large": Synthetic(instances=2294, log_lines=60, mix={"unresolved": 1}),
+    "first": Synthetic(instances=5),
 }
+BEFORE = {
+    "compared": Synthetic("before", instances=130, spec={"agent": {"name": "replay", "max_steps": 60}}),
+    "compared-hostile": Synthetic("before", instances=25, hostile=True, mix={"resolved": 1}),
+    "compared-large": Synthetic("before", instances=2294, log_lines=1, mix={"resolved": 1}),
+    "first": None,
+}
+"""The earlier run that a run is compared with; none: it is asked for, and there is none."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +49,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         folder = tmp_path_factory.mktemp(name)
         store = open_store(str(folder), create=True)
         synthetic.write(store)
-        report(store, "synthetic")
+        if earlier := BEFORE.get(name):
+            earlier.write(store)
+        report(store, "synthetic", None if name not in BEFORE else earlier.run_id if earlier else "last")
         written[name] = folder / "runs/synthetic/report/report.html"
     return written
 
@@ -66,12 +79,14 @@ def test_the_page_is_quiet_alone_and_no_wider_than_the_window(
     assert tab.value("document.querySelectorAll('h1').length") == 1
 
 
-def test_2294_units_fit_in_five_megabytes(pages: dict[str, Path]) -> None:
-    assert 1_000_000 < pages["large"].stat().st_size <= 5_000_000
+@pytest.mark.parametrize("run", ["large", "compared-large"])
+def test_2294_units_fit_in_five_megabytes(pages: dict[str, Path], run: str) -> None:
+    assert 1_000_000 < pages[run].stat().st_size <= 5_000_000
 
 
-def test_hostile_text_is_text(pages: dict[str, Path], tab: Tab) -> None:
-    tab.open(pages["hostile"].as_uri())
+@pytest.mark.parametrize("run", ["hostile", "compared-hostile"])
+def test_hostile_text_is_text(pages: dict[str, Path], tab: Tab, run: str) -> None:
+    tab.open(pages[run].as_uri())
     assert tab.value("document.querySelectorAll('script, img, iframe, object, form').length") == 0
     assert tab.value("document.querySelectorAll('style').length") == 1
     assert tab.value("document.querySelectorAll('.units > tbody').length") == 25
@@ -90,7 +105,7 @@ def test_a_long_line_is_cut_and_says_by_how_much(pages: dict[str, Path], tab: Ta
     assert "more bytes" in str(tab.value("document.querySelector('.units').textContent"))
 
 
-@pytest.mark.parametrize("run", ["small", "hostile"])
+@pytest.mark.parametrize("run", ["small", "hostile", "compared"])
 def test_served_with_argos_header_the_page_looks_the_same(pages: dict[str, Path], tab: Tab, run: str) -> None:
     tab.size(1400)
     tab.scheme("light")
@@ -157,7 +172,7 @@ CONTRAST = """(() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("run", ["small", "attempts", "gold", "hostile"])
+@pytest.mark.parametrize("run", ["small", "attempts", "gold", "hostile", "compared", "first"])
 def test_every_text_has_a_contrast_of_at_least_four_and_a_half(
     pages: dict[str, Path], tab: Tab, run: str, scheme: Scheme
 ) -> None:

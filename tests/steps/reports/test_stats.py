@@ -1,10 +1,21 @@
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from steps.reports.stats import attempts_shown, pass_at_k, pass_rates, quantile, wilson
+from steps.reports.stats import (
+    LEAST_MOVED,
+    attempts_shown,
+    mcnemar,
+    mean_interval,
+    pass_at_k,
+    pass_rates,
+    quantile,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +87,53 @@ def test_the_k_shown_are_powers_of_two_and_the_most() -> None:
     assert attempts_shown(1) == [1]
     assert attempts_shown(6) == [1, 2, 4, 6]
     assert attempts_shown(100) == [1, 2, 4, 8, 16, 32, 64, 100]
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "exact", "mid"),
+    [  # Fagerland, Lydersen and Laake 2013, table 3: (1, 7) of Bentur et al., (6, 16) of Cavo et al.
+        (1, 7, 0.0703, 0.0391),
+        (6, 16, 0.0525, 0.0347),
+        (0, 5, 0.0625, 0.03125),
+        (5, 5, 1.0, 1 - 0.5 * 252 / 1024),
+        (0, 0, 1.0, 1.0),
+    ],
+)
+def test_mcnemars_test_gives_the_published_values(gained: int, lost: int, exact: float, mid: float) -> None:
+    assert mcnemar(gained, lost) == pytest.approx((exact, mid), abs=5e-5)
+    assert mcnemar(lost, gained) == mcnemar(gained, lost)
+
+
+@given(st.integers(0, 14), st.integers(0, 14))
+def test_the_exact_p_is_the_share_of_coin_tosses_that_are_as_uneven(gained: int, lost: int) -> None:
+    moved = gained + lost
+    tosses = [sum(bits) for bits in product((0, 1), repeat=moved)] if moved <= 12 else None
+    uneven = abs(gained - lost)
+    if tosses is None:
+        # Pascal's triangle, row by row, for what is too many to toss
+        row = [1]
+        for _ in range(moved):
+            row = [a + b for a, b in zip([0, *row], [*row, 0], strict=True)]
+        direct = sum(ways for heads, ways in enumerate(row) if abs(2 * heads - moved) >= uneven) / 2**moved
+    else:
+        direct = sum(abs(2 * heads - moved) >= uneven for heads in tosses) / len(tosses)
+    assert mcnemar(gained, lost)[0] == pytest.approx(direct)
+
+
+@given(st.integers(0, 800), st.integers(0, 800))
+def test_p_is_a_probability_and_falls_as_the_sides_part(gained: int, lost: int) -> None:
+    exact, mid = mcnemar(gained, lost)
+    assert 0 <= mid <= exact <= 1
+    if gained >= lost:
+        assert mcnemar(gained + 1, lost)[0] <= exact
+
+
+def test_fewer_moved_than_the_least_can_never_be_significant() -> None:
+    assert mcnemar(0, LEAST_MOVED - 1)[0] > 0.05 >= mcnemar(0, LEAST_MOVED)[0]
+
+
+def test_the_interval_of_a_mean_holds_it_and_is_a_point_where_all_agree() -> None:
+    low, high = mean_interval([0.0] * 50 + [1.0] * 50)
+    assert low < 0.5 < high
+    assert high - low == pytest.approx(2 * 1.96 * 0.05, rel=0.15)
+    assert mean_interval([0.25] * 9) == (0.25, 0.25)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steps.reports.comparison import Comparison
+from steps.reports.write import report
+from steps.store import open_store
+from tests.chromium import Tab, browser, needs_browser
+from tests.steps.reports.synthetic import Synthetic
+
+pytestmark = [needs_browser, pytest.mark.browser]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``tuesday`` beside ``monday``: another limit of steps, ten instances fewer, more of them unresolved."""
+    place = tmp_path_factory.mktemp("nights")
+    store = open_store(str(place))
+    Synthetic("monday", instances=130, spec={"agent": {"name": "replay", "max_steps": 60}}, log_lines=2).write(store)
+    worse = {"resolved": 40, "unresolved": 50, "empty_patch": 4, "failed": 4}
+    Synthetic("tuesday", instances=120, mix=worse, attempts=2, log_lines=2).write(store)
+    report(store, "tuesday", "monday")
+    return place / "runs/tuesday/report"
+
+
+@pytest.fixture(scope="module")
+def tab(folder: Path) -> Iterator[Tab]:
+    with browser() as opened:
+        opened.size(1400)
+        opened.open((folder / "report.html").as_uri())
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def compared(folder: Path) -> Comparison:
+    return Comparison.from_bytes((folder / "compare.json").read_bytes())
+
+
+def test_the_section_stands_above_the_outcomes(tab: Tab) -> None:
+    headings = tab.value("[...document.querySelectorAll('h2')].map(e => e.firstChild.textContent.trim())")
+    assert headings.index("Compared with monday") < headings.index("What became of\xa0each?")
+
+
+def test_what_changed_is_read_before_the_scores_and_the_scores_before_the_lists(tab: Tab) -> None:
+    tops = "document.querySelector('.compared {}').getBoundingClientRect().top"
+    places = [tab.value(tops.format(where)) for where in (".changes", ".groups", ".verdict", ".lost")]
+    assert places == sorted(places)
+    assert len(set(places)) == 4
+    changes = tab.value("[...document.querySelectorAll('.changes li')].map(e => e.textContent)")
+    assert "agent.max_steps: 60 before, 100 now." in changes
+    assert "attempts: 1 before, 2 now." in changes
+
+
+def test_every_lost_instance_is_there_with_both_outcomes_and_its_tests(tab: Tab, compared: Comparison) -> None:
+    assert 8 < len(compared.lost) < 50
+    lost = tab.value(
+        f"[...document.querySelectorAll('.compared .lost li')].slice(0, {len(compared.lost)}).map(e => e.textContent)"
+    )
+    for one, shown in zip(compared.lost, lost, strict=True):
+        assert shown.startswith(f"{one.instance_id} resolved before, ")
+        assert all(test in shown for test in one.failing_tests[:3])
+
+
+def test_what_is_beyond_the_first_ones_unfolds(tab: Tab, compared: Comparison) -> None:
+    shown = "[...document.querySelectorAll('.compared details li')].filter(e => e.checkVisibility()).length"
+    assert tab.value(shown) == 0
+    tab.click(".compared summary")
+    assert tab.value(shown) == len(compared.lost) - 8
+    tab.click(".compared summary")
+    headings = tab.value("[...document.querySelectorAll('.compared h3')].map(e => e.textContent)")
+    assert headings[1:] == [
+        f"Lost, {len(compared.lost)}",
+        f"Gained, {len(compared.gained)}",
+        f"Without a verdict, {len(compared.without_verdict)}",
+        f"Only in monday, {len(compared.only_before)}",
+        f"Only in this run, {len(compared.only_after)}",
+    ]
+
+
+def test_an_instance_links_to_its_first_attempt_in_the_table(tab: Tab) -> None:
+    tab.click(".compared .lost a")
+    unfolded = tab.value("document.querySelector('.u:target').className")
+    assert " a1" in unfolded
+    assert tab.value("document.querySelector('.u:target summary').textContent") == tab.value(
+        "document.querySelector('.compared .lost a').textContent"
+    )
+
+
+def test_the_whole_section_is_drawn_at_every_width(tab: Tab) -> None:
+    for width in (360, 700, 1400):
+        tab.size(width)
+        assert tab.sideways() <= 0
+        hidden = (
+            "[...document.querySelectorAll('.compared li, .compared p')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+        )
+        assert tab.value(f"{hidden}.length") == 0

@@ -1,0 +1,111 @@
+"""Small runs in memory, told by what became of each instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from steps.contracts.data import (
+    DatasetLock,
+    Failure,
+    FailureClass,
+    GradeRecord,
+    Integrity,
+    Machine,
+    Outcome,
+    Plan,
+    RunFile,
+    Stage,
+    Unit,
+    Usage,
+)
+from steps.contracts.run import RunSpec
+from steps.reports.view import RunView, Try, UnitView
+from tests.steps.reports.texts import VERSIONS
+
+LOCK = DatasetLock(name="SWE-bench/SWE-bench_Verified", split="test", revision="c104f840", rows=500, sha256="9f" * 32)
+
+
+def run_file(run_id: str = "now", spec: Mapping[str, Any] | None = None, **fields: Any) -> RunFile:
+    """A run that was planned; ``fields`` replace what it usually says."""
+    return RunFile.model_validate(
+        {
+            "run_id": run_id,
+            "spec": RunSpec.model_validate({"agent": {"name": "replay"}} | dict(spec or {})),
+            "dataset": LOCK,
+            "model": "lab/model-1",
+            "versions": VERSIONS,
+            "created_at": "2026-11-20T22:04:11+00:00",
+        }
+        | fields
+    )
+
+
+def view(run: RunFile, became: Mapping[str, str | list[str]], **how: Any) -> RunView:
+    """``became``: instance -> outcome, ``failed`` or ``not_run``, or a list of them, one an attempt."""
+    units = [
+        _unit(one, attempt, word, **how)
+        for one, words in became.items()
+        for attempt, word in enumerate([words] if isinstance(words, str) else words, 1)
+    ]
+    planned = [
+        Unit(
+            instance_id=u.instance_id,
+            attempt=u.attempt,
+            begins=Stage.SOLVE,
+            repo=u.repo,
+            image=f"hub/{u.instance_id}:1",
+        )
+        for u in units
+    ]
+    return RunView(run=run, plan=Plan(run_id=run.run_id, units=planned), units=units, unreadable=[])
+
+
+def _unit(
+    one: str,
+    attempt: int,
+    word: str,
+    *,
+    patches: Mapping[str, str] | None = None,
+    digests: Mapping[str, str | None] | None = None,
+    tests: Mapping[str, list[str]] | None = None,
+    network: bool = True,
+    backend: str = "docker",
+) -> UnitView:
+    unit = UnitView(instance_id=one, attempt=attempt, repo="a/b", begins=Stage.SOLVE)
+    if word == "failed":
+        unit.tries = [Try(_failure(one, attempt), Usage())]
+    elif word != "not_run":
+        failing = (tests or {}).get(one, [])
+        machine = Machine(
+            backend=backend,
+            image=f"hub/{one}:1",
+            image_digest=(digests or {}).get(one, "sha256:" + "c" * 64),
+            isolation="container",
+            network=network,
+        )
+        unit.failing_tests = len(failing)
+        unit.grade = GradeRecord(
+            instance_id=one,
+            attempt=attempt,
+            outcome=Outcome(word),
+            resolved=word == "resolved",
+            failing_tests=failing[:20],
+            integrity=Integrity(verdict="ok"),
+            machine=machine,
+            patch_sha256=(patches or {}).get(one, "ab" * 32),
+            versions={"swebench": "5.0.2"},
+        )
+    return unit
+
+
+def _failure(one: str, attempt: int) -> Failure:
+    return Failure(
+        step="solve",
+        instance_id=one,
+        attempt=attempt,
+        failure_class=FailureClass.IMAGE_PULL,
+        reason="the registry does not answer",
+        exit_code=75,
+        occurred_at="2026-11-20T22:10:00+00:00",
+    )
