@@ -150,6 +150,7 @@ spec:
         service_account_name="swe-argo-children",
         # Here the container of the step is Argo's own, and asks by the executor's account.
         executor=m.ExecutorConfig(service_account_name="swe-argo-children"),
+        archive_location=m.ArtifactLocation(archive_logs=False),  # it has nothing to say, and so needs no bucket
         labels=labels("child", _RUN),
         annotations=dict(STAYS),
         pod_spec_patch="{{workflow.parameters.control-pod}}",

@@ -91,6 +91,35 @@ def test_helm_lints_every_case_strictly(case: Path) -> None:
         ("grading.allowCIDRs={0.0.0.0/0}", "/grading/allowCIDRs/0"),
         ("priorityClass.value=low", "/priorityClass/value"),
         ("quota.hard.gpus=1", "gpus"),
+        ("aws.s3.bucket=s3://runs/a", "/aws/s3/bucket"),
+        ("aws.s3.bukcet=runs", "bukcet"),
+        ("aws.s3.endpoint=ftp://a", "/aws/s3/endpoint"),
+        ("aws.region=US East", "/aws/region"),
+        ("image.repository=localhost/a:v1", "/image/repository"),
+        ("image.tag=7", "/image/tag"),
+        ("image.tag=a b", "/image/tag"),
+        ("image.pullPolicy=Sometimes", "/image/pullPolicy"),
+        ("argo.create=perhaps", "/argo/create"),
+        ("submitters[0].kind=Robot", "/submitters/0"),
+        ("credentials.existingSecret=TINKER_API_KEY", "/credentials/existingSecret"),
+        ("hub.endpoint=huggingface.co", "/hub/endpoint"),
+        ("limits.units=0", "/limits/units"),
+        ("limits.units=many", "/limits/units"),
+        ("limits.shards=2", "shards"),
+        ("retries=-1", "/retries"),
+        ("resourceFactor=0", "/resourceFactor"),
+        ("resourceFactor=0.0", "/resourceFactor"),
+        ("resourceFactor=double", "/resourceFactor"),
+        ("steps.resources.requests.cpu=fast", "/steps/resources/requests/cpu"),
+        ("control.nodeSelector=system", "/control/nodeSelector"),
+        ("network.apiServerCIDRs={10.0.0.1}", "/network/apiServerCIDRs/0"),
+        ("network.apiServerPorts={https}", "/network/apiServerPorts/0"),
+        ("network.allow[0].cidr=10.0.0.0/8", "ports"),
+        ("nightly.schedules={at night}", "/nightly/schedules/0"),
+        ("nightly.schedules=null", "schedules"),
+        ("nightly.timezone=GMT+1:00", "/nightly/timezone"),
+        ("nightly.attempts=0", "/nightly/attempts"),
+        ("nightly.k=all", "/nightly/k"),
     ],
 )
 def test_a_value_that_is_none_is_refused_by_its_name(flag: str, about: str) -> None:
@@ -101,7 +130,23 @@ def test_a_value_that_is_none_is_refused_by_its_name(flag: str, about: str) -> N
 
 
 @pytest.mark.parametrize(
-    "flag", ["sandbox.resources.limits.cpu=4", "sandbox.nodeSelector=null", "sandbox.tolerations=null", "global.a=1"]
+    "flag",
+    [
+        "sandbox.resources.limits.cpu=4",
+        "sandbox.nodeSelector=null",
+        "sandbox.tolerations=null",
+        "global.a=1",
+        "argo.create=null",
+        "steps.tolerations=null",
+        "control.resources=null",
+        "imagePullSecrets={a}",
+        "network.allow[0].cidr=10.0.0.0/8,network.allow[0].ports={80,8000-8010}",
+        "nightly.k=5",
+        "nightly.k=",
+        "nightly.schedules={@daily}",
+        "nightly.timezone=America/Argentina/Buenos_Aires",
+        "resourceFactor=1.5",
+    ],
 )
 def test_what_people_write_on_a_command_line_is_understood(flag: str) -> None:
     done = try_render("--set", flag)

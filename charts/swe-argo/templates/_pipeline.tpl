@@ -1,0 +1,68 @@
+{{- /* "true" where the chart makes the pipeline, else empty. */ -}}
+{{- define "swe-argo.pipeline" -}}
+{{- if kindIs "bool" .Values.argo.create -}}
+{{ .Values.argo.create | ternary "true" "" }}
+{{- else if .Values.aws.s3.bucket -}}
+true
+{{- end -}}
+{{- end }}
+
+{{- /* Who touches the bucket: each of these has the annotations of the cloud's roles. */ -}}
+{{- define "swe-argo.accounts" -}}
+{{- $names := list .Values.serviceAccount.name -}}
+{{- if include "swe-argo.pipeline" . -}}
+{{- $names = concat $names (list "swe-argo-steps" "swe-argo-children" "swe-argo-finalizer") -}}
+{{- end -}}
+{{ toJson $names }}
+{{- end }}
+
+{{- /* The steps' image; a tag sha256:... is a digest. */ -}}
+{{- define "swe-argo.image" -}}
+{{- $tag := .Values.image.tag | default .Chart.AppVersion | toString -}}
+{{ .Values.image.repository }}{{ hasPrefix "sha256:" $tag | ternary "@" ":" }}{{ $tag }}
+{{- end }}
+
+{{- /* Empty, or with a slash at the end and none at the begin. */ -}}
+{{- define "swe-argo.prefix" -}}
+{{- with .Values.aws.s3.prefix | trimAll "/" }}{{ . }}/{{ end -}}
+{{- end }}
+
+{{- /* Address of an S3 server that is not Amazon's, as a URL; else empty. */ -}}
+{{- define "swe-argo.s3" -}}
+{{- with .Values.aws.s3.endpoint | trimSuffix "/" -}}
+{{- if contains "://" . }}{{ . }}{{ else }}{{ $.Values.aws.s3.insecure | ternary "http" "https" }}://{{ . }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* Shards that run at a time. Each holds up to ten units, and a quarter more of them keeps all units busy. */ -}}
+{{- define "swe-argo.shards" -}}
+{{ max 1 (div (add (mul (int64 .Values.limits.units) 125) 999) 1000) }}
+{{- end }}
+
+{{- /* A strategic merge patch for pods: (list $ "control" .Values.control). */ -}}
+{{- define "swe-argo.pod" -}}
+{{- $root := index . 0 -}}{{- $kind := index . 1 -}}{{- $wish := index . 2 -}}
+{{- $pod := dict -}}
+{{- with $wish.nodeSelector }}{{ $_ := set $pod "nodeSelector" . }}{{ end -}}
+{{- with $wish.tolerations }}{{ $_ := set $pod "tolerations" . }}{{ end -}}
+{{- with $wish.priorityClassName | default (include "swe-argo.class" (list $root $kind)) -}}
+{{- $_ := set $pod "priorityClassName" . -}}
+{{- end -}}
+{{- if $root.Values.imagePullSecrets -}}
+{{- $names := list -}}
+{{- range $root.Values.imagePullSecrets }}{{ $names = append $names (dict "name" .) }}{{ end -}}
+{{- $_ := set $pod "imagePullSecrets" $names -}}
+{{- end -}}
+{{- $main := dict -}}
+{{- with $wish.resources }}{{ $_ := set $main "resources" . }}{{ end -}}
+{{- /* IfNotPresent is what the WorkflowTemplates say themselves. */ -}}
+{{- with $root.Values.image.pullPolicy }}{{ if ne . "IfNotPresent" }}{{ $_ := set $main "imagePullPolicy" . }}{{ end }}{{ end -}}
+{{- if $main }}{{ $_ := set $pod "containers" (list (merge (dict "name" "main") $main)) }}{{ end -}}
+{{ toJson $pod }}
+{{- end }}
+
+{{- /* The chart's own PriorityClass of steps or control pods, where it makes any: (list $ "control"). */ -}}
+{{- define "swe-argo.class" -}}
+{{- $root := index . 0 -}}
+{{- if $root.Values.priorityClass.create }}swe-argo-{{ index . 1 }}-{{ $root.Release.Namespace }}{{ end -}}
+{{- end }}

@@ -1,0 +1,45 @@
+{{- /*
+What an account may touch of what it did not make, for Roles cannot tell by name or label: a policy and its binding.
+(dict "root" $ "name" "runner-exec" "account" "swe-argo-runner" "group" "" "version" "v1" "operations" (list "DELETE")
+"resources" (list "pods") "rules" (list (list EXPRESSION MESSAGE)))
+*/ -}}
+{{- define "swe-argo.reach" -}}
+{{- $name := printf "swe-argo-%s-%s" .name .root.Release.Namespace -}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ $name }}
+  labels: {{- include "swe-argo.labels" .root | nindent 4 }}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [{{ quote .group }}]
+        apiVersions: [{{ .version }}]
+        operations: {{ toJson .operations }}
+        resources: {{ toJson .resources }}
+        scope: Namespaced
+  matchConditions:
+    - name: account
+      expression: request.userInfo.username == {{ printf "system:serviceaccount:%s:%s" .root.Release.Namespace .account | toJson }}
+  validations:
+    {{- range .rules }}
+    - expression: {{ first . | quote }}
+      reason: Forbidden
+      message: {{ last . | quote }}
+    {{- end }}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ $name }}
+  labels: {{- include "swe-argo.labels" .root | nindent 4 }}
+spec:
+  policyName: {{ $name }}
+  validationActions: [Deny]
+  matchResources:
+    namespaceSelector:
+      matchLabels:
+        kubernetes.io/metadata.name: {{ .root.Release.Namespace }}
+{{ end }}
