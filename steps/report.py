@@ -1,12 +1,21 @@
-"""Store -> report/: official summaries, predictions, figures, leaderboard bundle and page. Nothing is graded here."""
+"""Store -> report/: official summaries, predictions, figures, leaderboard bundle, page, and a comparison on request.
+
+Nothing is graded here.
+"""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from steps.entry import run_program
+from steps.contracts.data import key
+from steps.entry import run_program, write_word
+from steps.reports.earlier import LAST
+from steps.reports.summary import Summary
 from steps.reports.write import report
 from steps.store import open_store
+
+PAGE = "report.html"
 
 
 def main() -> None:
@@ -14,10 +23,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m steps.report", description=__doc__)
     parser.add_argument("--store", required=True, help="folder or s3://bucket/prefix")
     parser.add_argument("--run", required=True, help="run id")
+    parser.add_argument(
+        "--against", metavar="RUN", help=f"run to compare with; {LAST}: the newest finished one of the same wish"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help=f"folder for the files outcome and {PAGE}")
     wish = parser.parse_args()
 
     def work() -> None:
-        report(open_store(wish.store), wish.run)
+        store = open_store(wish.store)
+        summary = report(store, wish.run, wish.against or None)
+        if wish.out:
+            write_word(wish.out, summary.word)
+            page = store.get(key(Summary, wish.run).replace(Summary.file, PAGE))
+            (wish.out / PAGE).write_bytes(page)
 
     run_program("report", work)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -35,8 +35,25 @@ class Settings(BaseSettings):
     """Name and uid, with a slash between, of the Lease that owns the sandboxes of a runner outside the cluster."""
     reason_file: Path | None = Field(None, validation_alias="SWE_ARGO_REASON")
     """File for the one line that says why a step failed, where something reads one (Kubernetes' termination log)."""
+    webhook: SecretStr | None = Field(None, validation_alias="SWE_ARGO_WEBHOOK")
+    """Slack-compatible address that is told how a run compares with the one before it. A secret."""
+    report_url: str | None = Field(None, validation_alias="SWE_ARGO_REPORT_URL")
+    """What stands before runs/<run>/report/report.html in a link that a person can open."""
     isolation: str = Field("auto", validation_alias="SWE_ARGO_ISOLATION", pattern="^(auto|none)$")
     """auto: backend local uses bubblewrap where it works. none: never."""
+
+    argo_server: str | None = Field(None, validation_alias="ARGO_SERVER")
+    """host:port of an argo-server to go through; the Kubernetes API by default."""
+    argo_token: SecretStr | None = Field(None, validation_alias="ARGO_TOKEN")
+    """Token for it."""
+    argo_namespace: str | None = Field(None, validation_alias="ARGO_NAMESPACE")
+    """Namespace there, where --namespace names none."""
+    argo_base_href: str = Field("", validation_alias="ARGO_BASE_HREF")
+    """Path that it is served under."""
+    argo_secure: bool = Field(True, validation_alias="ARGO_SECURE")
+    """Whether it speaks TLS."""
+    argo_skip_verify: bool = Field(False, validation_alias="ARGO_INSECURE_SKIP_VERIFY")
+    """Whether its certificate goes unchecked."""
 
     @property
     def local_images(self) -> Path:

@@ -98,6 +98,22 @@ def regrade(
     raise typer.Exit(regrading.regrade(run_id, store, workers, console))
 
 
+@app.command()
+def compare(
+    earlier: Annotated[str, typer.Argument(metavar="RUN", help="The earlier run.")],
+    later: Annotated[str, typer.Argument(metavar="RUN", help="The later run.")],
+    store: StoreFlag = DEFAULT_STORE,
+    store_b: Annotated[
+        str | None, typer.Option("--store-b", help="Store of the later run, where it is another one.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what compare.json holds.")] = False,
+) -> None:
+    """Compare two runs: what changed before any score, then what was gained, lost and left without a verdict."""
+    from workflows import comparing
+
+    raise typer.Exit(comparing.compare((store, earlier), (store_b or store, later), console, as_json=as_json))
+
+
 @app.command("grade-log")
 def grade_log(  # noqa: PLR0917 - every parameter is a flag
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="Rows: a hub id, an alias, a file or a task repo.")],

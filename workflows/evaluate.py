@@ -171,7 +171,7 @@ def _report() -> Container:
 def _compare() -> Container:
     return program(
         "compare",
-        ["--store", STORE, "--run", _RUN],
+        ["--store", STORE, "--run", _RUN, "--out", OUT],
         account="swe-argo-steps",
         secrets=["webhook-secret"],
         label_run=_RUN,

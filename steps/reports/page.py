@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import steps
+from steps.reports.beside import compared_section
 from steps.reports.charts import histogram, stacked
+from steps.reports.comparison import Comparison
 from steps.reports.labels import STAGES, STANDINGS, STOP_REASONS, kind_phrase
 from steps.reports.rows import repositories, rows
 from steps.reports.summary import Summary
@@ -23,8 +25,11 @@ STAGES_SHOWN = 8
 LEAST_SHARE = 0.005  # of all time, for a stage to be drawn
 
 
-def page(view: RunView, summary: Summary) -> bytes:
-    """The page, UTF-8. Hostile text in it is escaped by the template and made visible before."""
+def page(view: RunView, summary: Summary, compared: Comparison | None = None, why_not: str = "") -> bytes:
+    """The page, UTF-8. Hostile text in it is escaped by the template and made visible before.
+
+    ``why_not``: why it says nothing of an earlier run, where somebody asked for that.
+    """
     table = rows(view)
     order = sorted(range(len(table)), key=lambda n: -view.units[n].total_s)
     longest = max((unit.total_s for unit in view.units), default=0.0)
@@ -47,6 +52,8 @@ def page(view: RunView, summary: Summary) -> bytes:
             rows=table,
             repos=repositories(view),
             many=len(summary.attempts) > 1,
+            beside=compared_section(compared, table) if compared else None,
+            why_not=visible(why_not),
         )
     )
     return text.encode(errors="backslashreplace")

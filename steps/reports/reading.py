@@ -42,11 +42,21 @@ T = TypeVar("T")
 
 def read_run(store: Store, run_id: str) -> RunView:
     """The run as it is now. Raises ConfigError when the store has no run of that name, InfraError when it fails."""
-    return _Reader(store, run_id).read()
+    return _Reader(store, run_id, _RECORDS).read()
+
+
+def read_verdicts(store: Store, run_id: str) -> RunView:
+    """The run without what only its own report shows: issues, patches, official files and logs. Raises as read_run."""
+    return _Reader(store, run_id, (GradeRecord.file, SolveRecord.file)).read()
+
+
+_RECORDS = (GradeRecord.file, SolveRecord.file, Patch.file, Report.file)
 
 
 class _Reader:
-    def __init__(self, store: Store, run_id: str) -> None:
+    def __init__(self, store: Store, run_id: str, records: tuple[str, ...]) -> None:
+        self.whole = records == _RECORDS
+        self.records = records
         self.store = store
         self.run_id = run_id
         self.unreadable: list[str] = []
@@ -62,9 +72,9 @@ class _Reader:
         plan = self._parse(Plan, names[1], found)
         units = plan.units if plan else []
         self._index()
-        instances = self._instances(sorted({unit.instance_id for unit in units}))
+        instances = self._instances(sorted({unit.instance_id for unit in units})) if self.whole else {}
         views = [view for batch in _batches(units, RECORDS_AT_ONCE) for view in self._records(batch, instances)]
-        for unsettled in _batches([view for view in views if _wants_logs(view)], LOGS_AT_ONCE):
+        for unsettled in _batches([view for view in views if self.whole and _wants_logs(view)], LOGS_AT_ONCE):
             self._logs(unsettled)
         return RunView(run=run, plan=plan, units=views, unreadable=self.unreadable)
 
@@ -89,7 +99,9 @@ class _Reader:
         return facts
 
     def _records(self, units: list[Unit], instances: dict[str, tuple[str, str | None]]) -> list[UnitView]:
-        wanted = [f"{self._folder(unit)}/{name}" for unit in units for name in self._files(unit) if _is_record(name)]
+        wanted = [
+            f"{self._folder(unit)}/{name}" for unit in units for name in self._files(unit) if self._is_record(name)
+        ]
         found = self.store.get_many(wanted)
         return [self._unit(unit, found, instances.get(unit.instance_id, ("", None))) for unit in units]
 
@@ -155,15 +167,14 @@ class _Reader:
             self.unreadable.append(name)
             return None
 
+    def _is_record(self, name: str) -> bool:
+        return name in self.records or name.startswith("tries/")
+
     def _folder(self, unit: Unit) -> str:
         return key(GradeRecord, self.run_id, unit.instance_id, unit.attempt).removesuffix(f"/{GradeRecord.file}")
 
     def _files(self, unit: Unit) -> list[str]:
         return self.files.get((unit.instance_id, unit.attempt), [])
-
-
-def _is_record(name: str) -> bool:
-    return name in (GradeRecord.file, SolveRecord.file, Patch.file, Report.file) or name.startswith("tries/")
 
 
 def _wants_logs(view: UnitView) -> bool:

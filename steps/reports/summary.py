@@ -155,3 +155,8 @@ class Summary(Record):
     """Of the plan, and of this report."""
     doubts: list[str]
     """Everything that speaks against taking the headline at its face, in words; empty is green."""
+
+    @property
+    def word(self) -> str:
+        """The headline."""
+        return f"resolved {self.headline.resolved} of {self.headline.total}"

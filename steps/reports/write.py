@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from steps.contracts.data import key
+from steps.errors import ConfigError
+from steps.reports.comparing import compare
+from steps.reports.comparison import Comparison
+from steps.reports.earlier import LAST, last_of_same_wish
 from steps.reports.figures import summarise
 from steps.reports.leaderboard import bundle_copies, bundle_files
 from steps.reports.official import official_name, official_summary
 from steps.reports.page import page
 from steps.reports.predictions import predictions
-from steps.reports.reading import read_run
+from steps.reports.reading import read_run, read_verdicts
 from steps.reports.summary import Summary
 from steps.reports.units import units_table
+from steps.reports.view import RunView
 from steps.store import Store
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What came of the wish to compare a run with an earlier one."""
+
+    compared: Comparison | None = None
+    why_not: str = ""
+    """Why it was not compared; empty where nobody asked."""
 
 
 def report(store: Store, run_id: str, against: str | None = None) -> Summary:
     """Write ``runs/<run>/report/`` of a run in any state, and return its figures.
+
+    ``against``: the run to compare it with, or ``last``, the newest finished one of the same wish that was planned
+    before it; None: the one that the report before this was compared with, if there was any. A run that cannot be
+    compared has its report all the same, with a line that says why.
 
     Written anew each time; files of an earlier report that this one lacks are removed. ``summary.json`` comes last:
     where it is, the report is whole. Raises ConfigError for an unknown run, InfraError when the store fails.
@@ -25,13 +45,16 @@ def report(store: Store, run_id: str, against: str | None = None) -> Summary:
     folder = key(Summary, run_id).removesuffix(Summary.file)
     model = view.run.model
     lines = predictions(view.attempt(1), model)
+    beside = _beside(store, view, against)
     files = {
         **{official_name(model, run_id, n): official_summary(view.attempt(n), model) for n in view.attempts},
         "preds.jsonl": lines,
         "units.parquet": units_table(view),
-        "report.html": page(view, summary),
+        "report.html": page(view, summary, beside.compared, beside.why_not),
         **bundle_files(summary, lines),
     }
+    if beside.compared is not None:
+        files[Comparison.file] = beside.compared.to_bytes()
     copies = bundle_copies(view)
     old = store.keys(folder)
     kept = {f"{folder}{name}" for name in files} | {destination for _, destination in copies}
@@ -40,3 +63,27 @@ def report(store: Store, run_id: str, against: str | None = None) -> Summary:
     store.put_many({f"{folder}{name}": data for name, data in files.items()})
     store.put(f"{folder}{Summary.file}", summary.to_bytes())
     return summary
+
+
+def _beside(store: Store, view: RunView, against: str | None) -> Beside:
+    run_id = view.run.run_id
+    wanted = against or _before(store, run_id)
+    if not wanted:
+        return Beside()
+    if wanted == LAST:
+        wanted = last_of_same_wish(store, view.run)
+        if wanted is None:
+            return Beside(why_not="no earlier finished run of the same wish")
+    if wanted == run_id:
+        return Beside(why_not="a run is not compared with itself")
+    try:
+        return Beside(compare(read_verdicts(store, wanted), view))
+    except ConfigError as error:  # a name that was mistyped, a run that was removed: known when all the work is done
+        return Beside(why_not=error.reason)
+
+
+def _before(store: Store, run_id: str) -> str | None:
+    try:
+        return Comparison.from_bytes(store.get(key(Comparison, run_id))).against
+    except (FileNotFoundError, ValueError):
+        return None

@@ -43,6 +43,12 @@ def sides(gained: int, lost: int, both: int = 10) -> Comparison:
             "(McNemar's exact test, p = 0.73).",
         ),
         (
+            6,
+            16,
+            "6 gained and 16 lost of 32 instances with a verdict in both: within what chance alone does "
+            "(McNemar's exact test, p = 0.052).",
+        ),
+        (
             0,
             6,
             "0 gained and 6 lost of 16 instances with a verdict in both: more than chance alone explains "

@@ -1,0 +1,73 @@
+"""summary.json, compare.json -> a message: what a run resolved, gained and lost, told to whoever asked to be told."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from steps.contracts.data import key
+from steps.entry import run_program, write_word
+from steps.errors import ConfigError
+from steps.reports.comparison import Comparison
+from steps.reports.message import message
+from steps.reports.summary import Summary
+from steps.reports.telling import text
+from steps.reports.webhook import NotTold, post
+from steps.settings import settings
+from steps.store import Store, open_store
+
+PAGE = "report.html"
+NAMED = 50
+"""Instances of a list that are printed; compare.json has them all."""
+
+
+def compare(store: Store, run_id: str) -> str:
+    """Print the comparison, and send it where a webhook is set. Returns what came of it, in a few words.
+
+    A webhook that does not take the message is told on stderr and is no failure: the evaluation is done.
+    Raises ConfigError for a run without a report.
+    """
+    found = store.get_many([key(Summary, run_id), key(Comparison, run_id)])
+    if key(Summary, run_id) not in found:
+        raise ConfigError(f"run {run_id!r} has no report yet in {store.url}: swe-argo report {run_id}", field="--run")
+    summary = Summary.from_bytes(found[key(Summary, run_id)])
+    data = found.get(key(Comparison, run_id))
+    compared = Comparison.from_bytes(data) if data else None
+    lines = text(compared, NAMED) if compared else [f"{run_id}: {summary.word}; not compared with an earlier run"]
+    sys.stdout.write("\n".join(lines) + "\n")
+    word = compared.word if compared else "nothing to compare with"
+    return f"{word}{_tell(summary, compared)}"
+
+
+def _tell(summary: Summary, compared: Comparison | None) -> str:
+    webhook, prefix = settings().webhook, settings().report_url
+    if webhook is None:
+        return ""
+    link = f"{prefix}{key(Summary, summary.run_id).replace(Summary.file, PAGE)}" if prefix else ""
+    try:
+        post(webhook.get_secret_value(), message(summary, compared, link))
+    except NotTold as error:
+        sys.stderr.write(f"compare: the webhook (SWE_ARGO_WEBHOOK) could not be told: {error.reason}\n")
+        return ", webhook not told"
+    return ", webhook told"
+
+
+def main() -> None:
+    """``python -m steps.compare --store URL --run ID``."""
+    parser = argparse.ArgumentParser(prog="python -m steps.compare", description=__doc__)
+    parser.add_argument("--store", required=True, help="folder or s3://bucket/prefix")
+    parser.add_argument("--run", required=True, help="run id; its report says what it is compared with")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the file outcome")
+    wish = parser.parse_args()
+
+    def work() -> None:
+        word = compare(open_store(wish.store), wish.run)
+        if wish.out:
+            write_word(wish.out, word)
+
+    run_program("compare", work)
+
+
+if __name__ == "__main__":
+    main()

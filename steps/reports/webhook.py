@@ -1,0 +1,123 @@
+"""One JSON message to one address. The address is a secret: no line that leaves this module has it.
+
+By urllib: a single POST needs no pool, and it obeys the proxy and the certificates of the environment. No library of
+the step image does more for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPResponse, InvalidURL
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+)
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
+
+TRIES = 5
+TIMEOUT_S = 10.0
+LONGEST_WAIT_S = 60.0
+"""Of one wait; who asks for more is asked no more."""
+
+
+@dataclass
+class NotTold(Exception):  # noqa: N818 - a statement, told to a person
+    """The message was not taken; ``reason`` is one clause without the address."""
+
+    reason: str
+    again: bool
+    """Whether it may be taken later."""
+    wait_s: float | None = None
+    """What the other side asked for."""
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def post(url: str, body: dict[str, Any], pause: Callable[[int], float] = lambda tries: float(2 ** (tries - 1))) -> None:
+    """Send; 429, 5xx and what does not answer are tried again, after ``pause`` seconds or those of Retry-After.
+
+    Raises NotTold.
+    """
+
+    def wait(state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        asked = error.wait_s if isinstance(error, NotTold) else None
+        return pause(state.attempt_number) if asked is None else asked
+
+    if not url.startswith(("https://", "http://")):
+        raise NotTold("its address does not begin with https://", again=False)
+    data = json.dumps(body).encode()
+    again = retry_if_exception(lambda error: isinstance(error, NotTold) and error.again)
+    Retrying(retry=again, wait=wait, stop=stop_after_attempt(TRIES), reraise=True)(_once, url, data)
+
+
+def _opener() -> OpenerDirector:
+    """urllib's own but for redirects: one would turn the POST into a GET, and could lead anywhere."""
+    opener = OpenerDirector()
+    for handler in (ProxyHandler, HTTPHandler, HTTPSHandler, HTTPDefaultErrorHandler, HTTPErrorProcessor):
+        opener.add_handler(handler())
+    return opener
+
+
+def _once(url: str, data: bytes) -> None:
+    try:
+        # Its scheme is checked above.
+        request = Request(url, data, {"Content-Type": "application/json", "User-Agent": "swe-argo"})  # noqa: S310
+        answer: HTTPResponse
+        with _opener().open(request, timeout=TIMEOUT_S) as answer:
+            answer.read()
+    except HTTPError as error:
+        with error:
+            raise _refused(error) from None
+    except TimeoutError:
+        raise NotTold(f"it did not answer in {TIMEOUT_S:.0f} s", again=True) from None
+    except URLError as error:
+        why = error.reason
+        said = f"it did not answer in {TIMEOUT_S:.0f} s" if isinstance(why, TimeoutError) else _plain(why)
+        raise NotTold(said, again=True) from None
+    except (InvalidURL, ValueError):
+        raise NotTold("its address is malformed", again=False) from None
+    except (OSError, HTTPException) as error:
+        raise NotTold(_plain(error), again=True) from None
+
+
+def _plain(error: str | BaseException) -> str:
+    """Without a text that could hold the address."""
+    words = getattr(error, "strerror", None)
+    return f"no connection ({words or type(error).__name__})"
+
+
+def _refused(error: HTTPError) -> NotTold:
+    asked = _seconds(error.headers.get("Retry-After"))
+    if error.code != 429 and error.code < 500:
+        return NotTold(f"it answered {error.code}", again=False)
+    if asked is not None and asked > LONGEST_WAIT_S:
+        return NotTold(f"it answered {error.code} and asks to wait {asked:.0f} s", again=False)
+    return NotTold(f"it answered {error.code}", again=True, wait_s=asked)
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """Retry-After is a number of seconds or a date (RFC 9110, section 10.2.3)."""
+    if not retry_after:
+        return None
+    if retry_after.strip().isdigit():
+        return float(retry_after)
+    try:
+        when = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return max(0.0, (when - datetime.now(UTC)).total_seconds())
