@@ -9,7 +9,7 @@ ARGS ?=
 
 .PHONY: help
 help: ## Show this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The lock's hashes are checked and nothing is resolved, so every machine gets the same versions.
 $(VENV)/.ready: requirements.lock pyproject.toml
@@ -29,11 +29,19 @@ run: $(VENV)/.ready ## Evaluate (the bundled mini dataset unless ARGS="..." says
 
 .PHONY: test
 test: $(VENV)/.ready ## Run all tests that this machine can; the others say what they lack
-	@$(BIN)/pytest -n 2 --dist loadgroup -m "not cluster and not images" $(ARGS)
+	@$(BIN)/pytest -n 2 --dist loadgroup -m "not cluster and not images and not argo" $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: $(VENV)/.ready ## Run the Kubernetes tests on a cluster made of this machine, if it can hold one
 	@bash tests/cluster/run $(ARGS)
+
+.PHONY: test-argo
+test-argo: $(VENV)/.ready ## Run the pipeline's tests on a cluster with Argo Workflows, or on one made of this machine and ARGO_HOME
+	@bash tests/argo/run $(ARGS)
+
+.PHONY: templates
+templates: $(VENV)/.ready ## Write templates/argo from workflows/
+	@$(BIN)/python -m workflows.render
 
 .PHONY: build
 build: $(VENV)/.ready ## Build the images: of the steps, and of mini (IMAGE_REGISTRY, IMAGE_TAG, BASE, BUILDER: see images/build)
@@ -43,12 +51,55 @@ build: $(VENV)/.ready ## Build the images: of the steps, and of mini (IMAGE_REGI
 push: $(VENV)/.ready ## Push them to IMAGE_REGISTRY
 	@PYTHON=$(BIN)/python bash images/build push $(IMAGES)
 
+# On EKS (cluster/eks/README.md). `make -n TARGET` runs the script as a dry run, which prints the commands themselves.
+DRY = $(if $(findstring n,$(filter-out --%,$(firstword -$(MAKEFLAGS)))),DRY_RUN=1)
+EKS = $(DRY) PYTHON=$(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) SWE_ARGO=$(BIN)/swe-argo cluster/eks
+ENV_FILE ?= .env
+
+.PHONY: cluster-up
+cluster-up: $(VENV)/.ready ## Make the EKS cluster (CLUSTER, AWS_REGION, S3_BUCKET: see cluster/eks/settings.sh)
+	+@$(EKS)/up
+
+.PHONY: create-ecr
+create-ecr: $(VENV)/.ready ## Make the repositories in ECR, and with DOCKER_HUB_SECRET its cache of Docker Hub
+	+@$(EKS)/create-ecr
+
+.PHONY: secrets
+secrets: $(VENV)/.ready ## Put the keys of .env into the cluster, printing none
+	+@$(EKS)/secrets $(ENV_FILE)
+
+.PHONY: deploy
+deploy: $(VENV)/.ready ## Install Argo Workflows, the autoscaler and the pipeline (S3_BUCKET, IMAGE_REGISTRY, IMAGE_TAG)
+	+@$(EKS)/deploy
+
+.PHONY: submit-smoke
+submit-smoke: $(VENV)/.ready ## Submit five instances of Verified (AGENT, MODEL, RUN_ID, ARGS)
+	+@$(EKS)/submit smoke
+
+.PHONY: submit-verified
+submit-verified: $(VENV)/.ready ## Submit all of Verified
+	+@$(EKS)/submit verified
+
+.PHONY: prescale
+prescale: $(VENV)/.ready ## Order nodes ahead of a run (NODES=5)
+	+@$(EKS)/prescale
+
+.PHONY: results
+results: $(VENV)/.ready ## Download the reports of all runs, or with RUN=... one run whole (S3_BUCKET, DIR)
+	+@$(EKS)/results
+
+.PHONY: teardown
+teardown: $(VENV)/.ready ## Delete the cluster (CONFIRM=<its name>); runs and images stay
+	+@$(EKS)/teardown
+
 .PHONY: lint
 lint: $(VENV)/.ready ## Check style, types and import directions
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m workflows.render --check
+	@$(BIN)/python charts/readme.py charts/swe-argo --check
 
 .PHONY: bench
 bench: $(VENV)/.ready ## Measure speed beside the peers, into bench-results.json (on a cluster too: SWE_ARGO_TEST_CLUSTER)

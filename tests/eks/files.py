@@ -1,0 +1,94 @@
+"""The files of cluster/eks, with their variables filled in as its scripts do, and the scripts as processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.paths import ROOT
+
+EKS = ROOT / "cluster" / "eks"
+SCRIPTS = ("up", "create-ecr", "secrets", "deploy", "karpenter", "submit", "prescale", "results", "teardown")
+REGISTRY = "111122223333.dkr.ecr.eu-central-1.amazonaws.com"
+VALUES = {
+    "CLUSTER": "evals",
+    "AWS_REGION": "eu-central-1",
+    "NAMESPACE": "bench",
+    "S3_BUCKET": "our-runs",
+    "S3_PREFIX": "team/",
+    "API_CIDR": "203.0.113.0/24",
+    "PARTITION": "aws",
+    "PULL_THROUGH_PREFIX": "docker-hub",
+}
+
+
+def fill(name: str, **values: str) -> subprocess.CompletedProcess[str]:
+    """``fill.py`` on a file of the folder, with an environment of nothing else."""
+    return subprocess.run(
+        [sys.executable, str(EKS / "fill.py"), str(EKS / name)], env=values, capture_output=True, text=True, check=False
+    )
+
+
+def filled(name: str) -> list[dict[str, Any]]:
+    """The YAML documents of a file that has variables."""
+    done = fill(name, **VALUES)
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def values(name: str) -> dict[str, Any]:
+    """A file of Helm values."""
+    document: dict[str, Any] = yaml.safe_load((EKS / name).read_text())
+    return document
+
+
+def script(name: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """A script with the settings of VALUES, but for those given as ``more``."""
+    environment = {**VALUES, "HOME": "/nowhere", "PATH": os.environ["PATH"], "PYTHON": sys.executable, **more}
+    return subprocess.run(
+        [str(EKS / name), *words],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def before(folder: Path) -> str:
+    """A PATH on which the programs of a folder come first."""
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def dry(name: str, *words: str, **more: str) -> list[str]:
+    """The commands that a script would run. No program that they name needs to be here."""
+    done = script(name, "-n", *words, **more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def group(cluster: dict[str, Any], name: str) -> dict[str, Any]:
+    """A managed node group."""
+    (found,) = (each for each in cluster["managedNodeGroups"] if each["name"] == name)
+    return dict(found)
+
+
+def setting(name: str) -> str:
+    """A version that the scripts install."""
+    found = re.search(rf"^{name}=(\S+)$", (EKS / "settings.sh").read_text(), re.MULTILINE)
+    assert found
+    return found[1]
+
+
+def run_python(file: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A program of the folder, with an environment of nothing else."""
+    return subprocess.run(
+        [sys.executable, str(file), *words], env=environment, capture_output=True, text=True, timeout=100, check=False
+    )

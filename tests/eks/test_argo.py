@@ -1,0 +1,60 @@
+"""What is installed: pinned, and set as a fan-out needs it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.eks.files import EKS, setting, values
+from tests.paths import ROOT
+
+TEMPLATES = ROOT / "templates" / "argo"
+
+
+def test_versions_are_pinned_and_agree(cluster: dict[str, Any]) -> None:
+    argo, kubernetes = values("argo-values.yaml"), cluster["metadata"]["version"]
+    assert argo["images"]["tag"] == setting("ARGO_VERSION")
+    assert f"/{setting('ARGO_VERSION')}/" in argo["crds"]["upgradeJob"]["crdBaseURL"]
+    assert values("autoscaler-values.yaml")["image"]["tag"].startswith(f"v{kubernetes}.")
+    for name in ("ARGO_CHART", "AUTOSCALER_CHART", "KARPENTER"):
+        assert re.fullmatch(r"\d+\.\d+\.\d+", setting(name))
+    pinned = (EKS / "deploy").read_text() + (EKS / "karpenter").read_text()
+    assert pinned.count("--version") == len(re.findall(r"upgrade --install (?!swe-argo)", pinned))
+
+
+def test_argo_is_set_as_a_fan_out_needs_it() -> None:
+    argo = values("argo-values.yaml")
+    controller = argo["controller"]
+    assert argo["crds"]["full"] is True
+    assert (controller["workflowWorkers"], controller["podCleanupWorkers"], controller["workflowTTLWorkers"]) == (
+        64,
+        32,
+        8,
+    )
+    assert controller["extraArgs"] == ["--qps", "60", "--burst", "120"]
+    assert controller["resourceRateLimit"] == {"limit": 20, "burst": 50}
+    assert controller["parallelism"] == 120
+    assert controller["nodeEvents"] == {"enabled": False}
+    assert controller["failedPodRestart"] == {"enabled": True, "maxRestarts": 3}
+    assert controller["workflowRestrictions"] == {"templateReferencing": "Strict"}
+    assert {"name": "DEFAULT_REQUEUE_TIME", "value": "30s"} in controller["extraEnv"]
+    assert {"name": "RESOURCE_STATE_CHECK_INTERVAL", "value": "30s"} in argo["executor"]["env"]
+    assert argo["server"]["authModes"] == ["client"]
+
+
+def test_links_and_columns_name_labels_that_the_workflows_have() -> None:
+    controller = values("argo-values.yaml")["controller"]
+    named = {each["key"] for each in controller["columns"]}
+    named |= {label for each in controller["links"] for label in re.findall(r"swe-argo/[a-z]+", each["url"])}
+    rendered = "".join(file.read_text() for file in sorted(TEMPLATES.glob("*.yaml")))
+    if not rendered:
+        pytest.skip("templates/argo is not rendered")
+    assert named == {label for label in named if label in rendered}
+
+
+def test_every_version_that_the_readme_names_is_the_one_that_is_installed() -> None:
+    readme = (EKS / "README.md").read_text()
+    for name in ("ARGO_VERSION", "ARGO_CHART", "AUTOSCALER_CHART", "KARPENTER"):
+        assert setting(name).lstrip("v") in readme, name

@@ -1,0 +1,78 @@
+"""Who in the cluster may do what at AWS."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.eks.files import VALUES, group
+from tests.paths import ROOT
+
+TEMPLATES = ROOT / "templates" / "argo"
+
+
+def accounts(cluster: dict[str, Any]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for each in cluster["iam"]["podIdentityAssociations"]:
+        found.setdefault(each["namespace"], set()).add(each["serviceAccountName"])
+    return found
+
+
+def used_accounts() -> set[str]:
+    """Those that pods of the rendered workflows run as."""
+    texts = [file.read_text() for file in sorted(TEMPLATES.glob("*.yaml"))]
+    found = {name for text in texts for name in re.findall(r"serviceAccountName: (\S+)", text)}
+    if not found:
+        pytest.skip("templates/argo is not rendered")
+    return found
+
+
+def test_the_accounts_with_roles_are_those_of_the_workflows_pods(cluster: dict[str, Any]) -> None:
+    # Argo's helper containers only talk to the API server by their account: a pod's role is that of its own. What waits
+    # for a shard keeps no log, and so never asks S3.
+    assert accounts(cluster)[VALUES["NAMESPACE"]] == used_accounts() - {"swe-argo-executor", "swe-argo-children"}
+
+
+def test_sandboxes_have_no_role(cluster: dict[str, Any]) -> None:
+    assert not any("sandbox" in name for names in accounts(cluster).values() for name in names)
+
+
+def test_roles_reach_the_folders_of_runs_and_logs_and_nothing_else_of_s3(cluster: dict[str, Any]) -> None:
+    base = "arn:aws:s3:::our-runs/team/"
+    allowed = {f"{base}runs/*", f"{base}logs/*", f"{base}.writable", f"{base}inputs/*"}
+    for each in cluster["iam"]["podIdentityAssociations"]:
+        for statement in each.get("permissionPolicy", {}).get("Statement", []):
+            actions, resources = set(statement["Action"]), statement["Resource"]
+            assert all(action.startswith("s3:") and "*" not in action for action in actions)
+            if actions == {"s3:ListBucket"}:
+                assert resources == "arn:aws:s3:::our-runs"
+                prefixes = statement["Condition"]["StringLikeIfExists"]["s3:prefix"]
+                assert (
+                    {"team/runs/*", "team/logs/*"}
+                    <= set(prefixes)
+                    <= {*("team/runs/*", "team/logs/*", "team/inputs/*")}
+                )
+            elif actions == {"s3:GetBucketLocation"}:
+                assert resources == "arn:aws:s3:::our-runs"
+            else:
+                assert set([resources] if isinstance(resources, str) else resources) <= allowed
+
+
+def test_the_ui_reads_and_writes_nothing(cluster: dict[str, Any]) -> None:
+    objects = {
+        each["serviceAccountName"]: {
+            action for one in each["permissionPolicy"]["Statement"] for action in one["Action"] if "Object" in action
+        }
+        for each in cluster["iam"]["podIdentityAssociations"]
+        if "permissionPolicy" in each
+    }
+    assert objects["argo-workflows-server"] == {"s3:GetObject"}
+    assert "swe-argo-children" not in objects
+
+
+def test_the_node_group_may_fill_the_cache_of_images(cluster: dict[str, Any]) -> None:
+    (statement,) = group(cluster, "cpu-sandbox")["iam"]["attachPolicy"]["Statement"]
+    assert set(statement["Action"]) == {"ecr:BatchImportUpstreamImage", "ecr:CreateRepository"}
+    assert statement["Resource"] == "arn:aws:ecr:eu-central-1:*:repository/docker-hub/*"
