@@ -153,12 +153,16 @@ def write_word(folder: Path, word: str) -> None:
     (folder / OUTCOME).write_text(word, "utf-8")
 
 
+REASON = 150
+"""Characters of the line for a watcher: Argo keeps it for each try of each unit, and an object has its limit."""
+
+
 def _say(line: str, detail: str = "") -> None:
     """Tell why a step failed: on stderr, and to whoever watches it where there is a place for that."""
     sys.stderr.write(f"{line}\n{detail}")
     if (place := settings().reason_file) is not None:
         with suppress(OSError):
-            place.write_text(line[:1000], "utf-8")
+            place.write_text(line[:REASON], "utf-8")
 
 
 def write_all(folder: Path, data: Iterable[Record | Raw]) -> None:

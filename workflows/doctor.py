@@ -7,6 +7,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -15,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steps.contracts.run import RunSpec, SandboxSpec
-from steps.errors import ConfigError
+from steps.errors import ConfigError, StepError
 from steps.settings import settings
 from workflows.machines import default_workers
 
@@ -52,6 +53,7 @@ def _checks(wish: SandboxSpec) -> Iterator[Check]:
     yield _local()
     yield _docker()
     yield _kubernetes(wish)
+    yield _argo(wish)
     yield _disk()
     for extra, module, use in (
         ("hub", "datasets", "datasets by hub id"),
@@ -115,6 +117,25 @@ def _kubernetes(wish: SandboxSpec) -> Check:
         "" if found.confined else "no chart there, so sandboxes are not confined: helm install swe-argo charts/swe-argo"
     )
     return Check("backend kubernetes", True, f"{found.version}, {where}", mend)
+
+
+def _argo(wish: SandboxSpec) -> Check:
+    """Whether ``submit`` would find what it needs: asked once, for a cluster that is away has been told already."""
+    if find_spec("kubernetes") is None:
+        return Check("argo", None, "the client is not installed", "pip install 'swe-argo[kubernetes]'")
+    from workflows.argo import chart
+    from workflows.argo.engine import engine
+
+    try:
+        with closing(engine(wish)) as found:
+            notes = found.fitness()
+            there = chart.read(found)
+    except ConfigError as error:
+        return Check("argo", None, error.reason)
+    except StepError as error:
+        return Check("argo", False, error.reason)
+    runs = f", runs go to {there.store}" if there else ""
+    return Check("argo", True, f"the pipeline is in {found.where}{runs}", "; ".join(notes))
 
 
 def _disk() -> Check:

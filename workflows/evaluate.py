@@ -11,7 +11,7 @@ from steps.contracts.data import Place
 from steps.contracts.run import AgentSpec, RunSpec
 from workflows import shard
 from workflows.resources import CHILD_PAUSE, MAX_AGENT_S, MAX_TESTS_S, RUN_S, SHARD_UNITS, SHARDS
-from workflows.template import OUT, SETTING_NAMES, STAYS, STORE, by_key, labels, program, retry, setting
+from workflows.template import ENDED, OUT, STAYS, STORE, by_key, labels, program, retry, settings
 from workflows.workflow import RUN, spec
 
 NAME = "swe-argo-evaluate"
@@ -52,7 +52,7 @@ def evaluate() -> WorkflowTemplate:
         **spec(NAME, "Evaluate", DESCRIPTION, kind="evaluate", deadline_s=RUN_S),
         entrypoint="evaluate",
         on_exit="finalize",
-        arguments=[*arguments(), *(setting(name) for name in SETTING_NAMES)],
+        arguments=[*arguments(), *settings()],
         # Two Workflows of one run would do its units twice.
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"swe-argo-{_RUN}")]),
         ttl_strategy=m.TTLStrategy(seconds_after_completion=7 * 86_400),
@@ -143,8 +143,7 @@ spec:
         # A shard with units that failed is a Failed one, and not tried again: only the pod that waits for it is.
         retry_strategy=retry(
             "3",
-            "lastRetry.status == 'Error' || lastRetry.message matches "
-            "'(?i)context canceled|evicted|node shutdown|low on resource|preempt|^timeout$'",
+            f"lastRetry.status == 'Error' || !(lastRetry.message matches '{ENDED}|failure condition')",
             CHILD_PAUSE,
         ),
         service_account_name="swe-argo-children",
@@ -173,7 +172,7 @@ def _compare() -> Container:
         "compare",
         ["--store", STORE, "--run", _RUN, "--out", OUT],
         account="swe-argo-steps",
-        secrets=["webhook-secret"],
+        webhook=True,
         label_run=_RUN,
     )
 

@@ -16,7 +16,12 @@ from workflows.shard import shard
 
 FOLDER = Path(__file__).parents[1] / "templates" / "argo"
 HEADER = "# Written by `python -m workflows.render` from workflows/. Not to be edited here.\n"
-_DISPLAY = {"unit": "{{inputs.parameters.slug}}", "child": "shard-{{inputs.parameters.number}}"}
+_DISPLAY = {
+    # 2 to 63 letters, digits, dots and dashes, neither dot nor dash at the ends: with another name the node fails.
+    "unit": "{{=sprig.trunc(59, sprig.replace('_', '-', sprig.replace('__', '-', inputs.parameters.id))) + '.' + "
+    "inputs.parameters.attempt}}",
+    "child": "shard-{{inputs.parameters.number}}",
+}
 
 
 def render() -> dict[str, str]:

@@ -7,7 +7,7 @@ from hera.workflows import models as m
 
 from steps.contracts.data import Shard
 from workflows.resources import SHARD_S, WINDOW
-from workflows.template import IN, LIMITS, SETTING_NAMES, by_key, key_of, program, setting
+from workflows.template import IN, LIMITS, by_key, key_of, program, settings
 from workflows.unit import unit
 from workflows.workflow import spec
 
@@ -19,7 +19,7 @@ of no use, for it reads the list that `plan` wrote."""
 
 def shard() -> WorkflowTemplate:
     """The WorkflowTemplate ``swe-argo-shard``. Parameters: run-id, shard (number of five digits)."""
-    given = {name: f"{{{{item.{name}}}}}" for name in ("id", "attempt", "slug", "begins")}
+    given = {name: f"{{{{item.{name}}}}}" for name in ("id", "attempt", "begins")}
     place = m.SemaphoreRef(config_map_key_ref=m.ConfigMapKeySelector(name=LIMITS, key="shards"))
     with WorkflowTemplate(
         **spec(NAME, "Shard of an evaluation", DESCRIPTION, kind="shard", deadline_s=SHARD_S),
@@ -27,7 +27,7 @@ def shard() -> WorkflowTemplate:
         arguments=[
             Parameter(name="run-id", description="The run."),
             Parameter(name="shard", description="Number of the part, five digits."),
-            *(setting(name) for name in SETTING_NAMES),
+            *settings(),
         ],
         synchronization=m.Synchronization(semaphores=[place]),
         ttl_strategy=m.TTLStrategy(seconds_after_success=900, seconds_after_failure=86_400),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from hera.workflows import Artifact, Container, NoneArchiveStrategy, Parameter, RetryStrategy, S3Artifact
 from hera.workflows import models as m
@@ -19,11 +19,15 @@ LIMITS = "swe-argo-limits"
 STORE = "s3://{{workflow.parameters.bucket}}/{{workflow.parameters.prefix}}"
 ID, ATTEMPT = "{{inputs.parameters.id}}", "{{inputs.parameters.attempt}}"
 
+ENDED = "(?i)workflow shutdown|exceeded its deadline"
+"""What Argo says of a try that it ended with its Workflow."""
 RETRIED = " || ".join(
     (
         "lastRetry.status == 'Error'",
         "asInt(lastRetry.exitCode) in [75, 76, 137, 143]",
-        # What the kubelet and the scheduler do to a pod shows in words alone.
+        # What became of a pod without a word of its step: but for what Argo itself ended.
+        f"(lastRetry.exitCode == '-1' && !(lastRetry.message matches '{ENDED}'))",
+        # What the kubelet and the scheduler say when the step did say something.
         "(asInt(lastRetry.exitCode) not in [64, 70] && lastRetry.message matches "
         "'(?i)evicted|node shutdown|low on resource|preempt|pod failed before|specified deadline|^timeout$')",
     )
@@ -68,7 +72,7 @@ def unit_step(step: Step, *, secrets: Sequence[str] = ()) -> Container:
         account="swe-argo-runner",
         token=True,
         inputs=[
-            *(Parameter(name=name) for name in ("id", "attempt", "slug")),
+            *(Parameter(name=name) for name in ("id", "attempt")),
             *(_taken(kind, optional=False) for kind in step.takes),
             *(_taken(kind, optional=True) for kind in step.may_take),
         ],
@@ -89,6 +93,7 @@ def program(
     outputs: Sequence[Parameter | Artifact] = (),
     token: bool = False,
     secrets: Sequence[str] = (),
+    webhook: bool = False,
     command: Sequence[str] = (),
     patch: str = "control-pod",
     announced: str | None = None,
@@ -104,7 +109,7 @@ def program(
         args=list(args),
         inputs=list(inputs),
         outputs=[*outputs, *([] if command else [word])],
-        env=_environment(secrets),
+        env=[*_environment(), *(_webhook() if webhook else ())],
         env_from=[_from_secret(each) for each in ("s3-secret", *secrets)],
         resources=amounts(pod),
         security_context=CONFINED,
@@ -148,17 +153,34 @@ def amounts(pod: Pod) -> m.ResourceRequirements:
     )
 
 
-def setting(name: str) -> Parameter:
-    """A workflow parameter out of the settings."""
-    return Parameter(
-        name=name, value_from=m.ValueFrom(config_map_key_ref=m.ConfigMapKeySelector(name=SETTINGS, key=name))
-    )
+_SETTINGS = {
+    "image": "Image of the steps.",
+    "bucket": "Bucket that keeps the runs.",
+    "prefix": "Folder of the bucket, with a slash at its end, or nothing.",
+    "region": "Region of the bucket.",
+    "s3-endpoint": "An S3 server other than Amazon's.",
+    "s3-secret": "Secret with the keys of the bucket.",
+    "credentials": "Secret with the keys of models and hubs.",
+    "hf-endpoint": "Hub that dataset ids are loaded from.",
+    "webhook-secret": "Secret with the address that hears of a comparison.",
+    "report-url": "Address under which people open what is in the bucket.",
+    "retries": "Further tries of a step after a failure of the infrastructure.",
+    "resource-factor": "Factor on what every sandbox may take.",
+    "step-pod": "Patch of the pods of solve and grade.",
+    "control-pod": "Patch of the other pods.",
+}
 
 
-SETTING_NAMES = (
-    *("image", "bucket", "prefix", "region", "s3-endpoint", "s3-secret", "credentials", "hf-endpoint"),
-    *("webhook-secret", "retries", "resource-factor", "step-pod", "control-pod"),
-)
+def settings() -> list[Parameter]:
+    """The settings as parameters of a workflow."""
+    return [
+        Parameter(
+            name=name,
+            description=f"{description} A setting of the namespace.",
+            value_from=m.ValueFrom(config_map_key_ref=m.ConfigMapKeySelector(name=SETTINGS, key=name)),
+        )
+        for name, description in _SETTINGS.items()
+    ]
 
 
 def by_key(name: str, path: str, where: str, *, optional: bool = False) -> Artifact:
@@ -193,7 +215,7 @@ def _kebab(file: str) -> str:
     return file.rsplit(".", 1)[0].replace("_", "-")
 
 
-def _environment(secrets: Iterable[str]) -> list[m.EnvVar]:
+def _environment() -> list[m.EnvVar]:
     def of_pod(path: str) -> m.EnvVarSource:
         return m.EnvVarSource(field_ref=m.ObjectFieldSelector(field_path=path))
 
@@ -204,16 +226,20 @@ def _environment(secrets: Iterable[str]) -> list[m.EnvVar]:
         "HF_ENDPOINT": "{{workflow.parameters.hf-endpoint}}",
         "HOME": "/tmp",  # noqa: S108 - a volume of the pod's own
     }
-    variables = [
+    return [
         m.EnvVar(name="POD_NAME", value_from=of_pod("metadata.name")),
         m.EnvVar(name="POD_UID", value_from=of_pod("metadata.uid")),
         m.EnvVar(name="POD_NAMESPACE", value_from=of_pod("metadata.namespace")),
         *(m.EnvVar(name=name, value=value) for name, value in said.items()),
     ]
-    if "webhook-secret" in secrets:
-        source = m.SecretKeySelector(name="{{workflow.parameters.webhook-secret}}", key="url", optional=True)
-        variables.append(m.EnvVar(name="SWE_ARGO_WEBHOOK", value_from=m.EnvVarSource(secret_key_ref=source)))
-    return variables
+
+
+def _webhook() -> tuple[m.EnvVar, m.EnvVar]:
+    source = m.SecretKeySelector(name="{{workflow.parameters.webhook-secret}}", key="url", optional=True)
+    return (
+        m.EnvVar(name="SWE_ARGO_WEBHOOK", value_from=m.EnvVarSource(secret_key_ref=source)),
+        m.EnvVar(name="SWE_ARGO_REPORT_URL", value="{{workflow.parameters.report-url}}"),
+    )
 
 
 def _from_secret(parameter: str) -> m.EnvFromSource:

@@ -16,12 +16,11 @@ def unit() -> None:
     in the store: ``solve`` is skipped, and ``grade`` takes what lies at the key. A step that failed for good fails the
     unit alone.
     """
-    names = ("id", "attempt", "slug", "begins")
-    given = {name: f"{{{{inputs.parameters.{name}}}}}" for name in ("id", "attempt", "slug")}
+    given = {name: f"{{{{inputs.parameters.{name}}}}}" for name in ("id", "attempt")}
     place = m.SemaphoreRef(config_map_key_ref=m.ConfigMapKeySelector(name=LIMITS, key="units"))
     with DAG(
         name="unit",
-        inputs=[Parameter(name=name) for name in names],
+        inputs=[Parameter(name=name) for name in (*given, "begins")],
         synchronization=m.Synchronization(semaphores=[place]),
     ):
         Task(name=SOLVE.name, template=SOLVE.name, arguments=given, when="{{inputs.parameters.begins}} == solve")

@@ -20,7 +20,9 @@ def spec(name: str, title: str, description: str, *, kind: str, deadline_s: int)
         "annotations": words,
         "labels": {"app.kubernetes.io/part-of": "swe-argo"},
         "workflow_metadata": m.WorkflowMetadata(
-            labels={"swe-argo/kind": kind}, labels_from={"swe-argo/run": m.LabelValueFrom(expression=RUN)}
+            annotations=words,
+            labels={"swe-argo/kind": kind},
+            labels_from={"swe-argo/run": m.LabelValueFrom(expression=RUN)},
         ),
         "active_deadline_seconds": deadline_s,
         "service_account_name": "swe-argo-steps",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -153,8 +152,6 @@ class ShardUnit(Part):
     id: str
     attempt: int
     begins: Stage
-    slug: str
-    """Its name where only letters, digits, dots and dashes may stand."""
 
 
 class Shard(Raw):
@@ -166,21 +163,13 @@ class Shard(Raw):
     @classmethod
     def of(cls, units: list[Unit]) -> Self:
         """The part that holds these units."""
-        items = [
-            ShardUnit(id=unit.instance_id, attempt=unit.attempt, begins=unit.begins, slug=slug(unit)) for unit in units
-        ]
+        items = [ShardUnit(id=unit.instance_id, attempt=unit.attempt, begins=unit.begins) for unit in units]
         return cls(json.dumps([item.model_dump(mode="json") for item in items], separators=(",", ":")).encode())
 
     @property
     def units(self) -> list[ShardUnit]:
         """The units in it."""
         return [ShardUnit.model_validate(item) for item in json.loads(self.data)]
-
-
-def slug(unit: Unit) -> str:
-    """The unit's name as Argo's display names want it: django__django-11099, attempt 2 -> django-django-11099.2."""
-    head = re.sub(r"[^A-Za-z0-9.]+", "-", unit.instance_id).strip("-.")
-    return f"{head[:55]}.{unit.attempt}" if unit.attempt > 1 else head[:59]
 
 
 class Instance(Record):

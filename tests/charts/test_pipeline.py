@@ -123,7 +123,7 @@ def test_the_roles_of_the_cloud_reach_those_that_use_the_bucket_and_nobody_else(
             "insecure": False,
             "region": "eu-central-1",
             "bucket": "swe-argo-runs-111122223333",
-            "keyFormat": "nightly/logs/{{workflow.name}}/{{pod.name}}",
+            "keyFormat": "nightly/logs/{{pod.name}}",
         }
     }
 

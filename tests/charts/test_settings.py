@@ -54,7 +54,7 @@ def test_a_prefix_is_empty_or_ends_in_a_slash(said: str, meant: str) -> None:
     rendered = render(*PIPELINE, f"aws.s3.prefix={said}")
     assert data(rendered, "swe-argo-settings")["prefix"] == meant
     key = yaml.safe_load(data(rendered, "swe-argo-artifacts")["default"])["s3"]["keyFormat"]
-    assert key == meant + "logs/{{workflow.name}}/{{pod.name}}"
+    assert key == meant + "logs/{{pod.name}}"
 
 
 @pytest.mark.parametrize(

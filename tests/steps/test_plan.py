@@ -97,10 +97,3 @@ def test_a_wish_beyond_the_deadlines_is_refused_before_anything_is_written(desk:
     assert done.returncode == 64
     assert done.stderr == "grading.timeout_s: 2000 is more than the pipeline's deadlines allow, 1800\n"
     assert not desk.store.exists()
-
-
-def test_slugs_are_what_argo_takes_for_names(desk: Desk) -> None:
-    assert desk.plan("--shard-size=50", "--wish=attempts = 2").returncode == 0
-    slugs = [unit.slug for unit in desk.shard(0).units]
-    assert slugs[:2] == ["mini-gridprint-1", "mini-gridprint-1.2"]
-    assert len(set(slugs)) == len(slugs) == 24
