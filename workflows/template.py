@@ -66,7 +66,9 @@ def unit_step(step: Step, *, secrets: Sequence[str] = ()) -> Container:
     return program(
         step.name,
         [
-            *("--in", IN, "--out", OUT, "--attempt", ATTEMPT, "--try", "{{pod.name}}"),
+            *("--in", IN, "--out", OUT, "--attempt", ATTEMPT),
+            # A pod that is deleted may be made anew under its name: what a sandbox is called after is the uid.
+            *("--try", "$(POD_UID)"),
             *("--resource-factor", FACTOR),
         ],
         account="swe-argo-runner",

@@ -481,6 +481,8 @@ class FailureClass(StrEnum):
     TEST_ENVIRONMENT = "test_environment"
     STEP_KILLED = "step_killed"
     STEP_TIMEOUT = "step_timeout"
+    STOPPED = "stopped"
+    """Nobody's: the run was stopped in the midst of it. The unit was not run, and did not fail."""
     CONFIG = "config"
     BUG = "bug"
 

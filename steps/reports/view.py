@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from steps.contracts.data import Failure, GradeRecord, Outcome, Plan, RunFile, SolveRecord, Stage, Usage
+from steps.contracts.data import Failure, FailureClass, GradeRecord, Outcome, Plan, RunFile, SolveRecord, Stage, Usage
 from steps.reports.visible import NOTHING, Excerpt
 
 
@@ -85,11 +85,15 @@ class UnitView:
 
     @property
     def failure(self) -> Failure | None:
-        """The newest failure, unless the step it stopped has succeeded since. None where there is a verdict."""
+        """The newest failure, unless the step it stopped has succeeded since, or it is that the run was stopped.
+
+        None where there is a verdict.
+        """
         if self.grade is not None or not self.tries:
             return None
         newest = self.tries[-1].failure
-        return None if newest.step == "solve" and self.solve is not None else newest
+        past = newest.step == "solve" and self.solve is not None
+        return None if past or newest.failure_class is FailureClass.STOPPED else newest
 
     @property
     def suspect(self) -> bool:

@@ -25,6 +25,9 @@ _GROUPS = {
     "networkpolicies": "apis/networking.k8s.io/v1",
     "selfsubjectaccessreviews": "apis/authorization.k8s.io/v1",
     "selfsubjectreviews": "apis/authentication.k8s.io/v1",
+    "workflows": "apis/argoproj.io/v1alpha1",
+    "workflowtemplates": "apis/argoproj.io/v1alpha1",
+    "cronworkflows": "apis/argoproj.io/v1alpha1",
 }
 """What is not in the core group."""
 

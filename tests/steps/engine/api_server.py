@@ -1,4 +1,4 @@
-"""An API server with Workflows and pods in it: HTTP, as the real client asks it, with a controller's part played too."""
+"""An API server with Workflows and pods in it, asked over HTTP by the real client; it plays Argo's controller too."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def _chosen(each: dict[str, Any], query: dict[str, str]) -> bool:
 
 
 def _holds(selector: str, labels: dict[str, str]) -> bool:
-    """One requirement of a selector, as Kubernetes reads it: ``a=b``, ``a!=b`` (also where there is no a), ``a in (b,c)``, ``a``."""
+    """One requirement of a selector, as Kubernetes reads it: a=b, a!=b (also where there is no a), a in (b,c), a."""
     if many := re.fullmatch(r"(\S+) in \((.*)\)", selector):
         return labels.get(many[1]) in many[2].split(",")
     if "!=" in selector:

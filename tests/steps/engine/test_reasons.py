@@ -62,7 +62,7 @@ def failed(message: str, phase: str = "Failed", host: str = "node0") -> Reason:
             "the pod of solve cannot be made: Error applying PodSpecPatch (step-pod, control-pod)",
             64,
         ),
-        ("stopped-at-work", C.STEP_KILLED, "the run was stopped while grade worked on it", 75),
+        ("stopped-at-work", C.STOPPED, "the run was stopped while grade worked on it", 75),
     ],
 )
 def test_what_argo_said_of_real_pods_is_understood(

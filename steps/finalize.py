@@ -1,0 +1,173 @@
+"""A run's Workflow that ended, however it ended -> nothing of the run runs on, and a report that says what is known."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from steps.contracts.data import FailureClass, key
+from steps.contracts.run import SandboxSpec
+from steps.engine import children, ending
+from steps.engine.explain import explain
+from steps.engine.held import Held, held
+from steps.entry import run_program, write_word
+from steps.errors import ConfigError, InfraError, StepError
+from steps.reports.summary import Summary
+from steps.sandbox.kubernetes.api import Cluster
+from steps.sandbox.kubernetes.kubeconfig import find
+from steps.sandbox.kubernetes.strays import sweep_run
+from steps.store import Store, open_store
+
+PAGE = "report.html"
+STOP_S = 180.0
+"""Seconds for the run's shards to end after they were told to."""
+PODS_S = 90.0
+"""Seconds for the pods of their steps: 30 to put a sandbox away, the rest to store what is left."""
+LIMIT_S = 570.0
+"""Seconds in all. Each part has its patience; this one is for what has none."""
+
+
+class Finalize:
+    """The parts, in their order. Each is of use without the others, so a failure of one does not keep the next."""
+
+    def __init__(self, store: str, run_id: str, workflow: str, namespace: str | None = None) -> None:
+        self.run_id, self.workflow = run_id, workflow
+        self._url, self._namespace = store, namespace
+        self.troubles: list[Exception] = []
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The pod's own, or the kubeconfig's. Raises ConfigError."""
+        return find(SandboxSpec(backend="kubernetes", namespace=self._namespace))
+
+    @cached_property
+    def store(self) -> Store:
+        """Raises ConfigError, InfraError."""
+        return open_store(self._url)
+
+    def stop(self) -> None:
+        """End the shards' Workflows that still run, then the pods of their steps."""
+        self._tell("stopped", children.stop(self.cluster, self.run_id, self.workflow, patience_s=STOP_S))
+
+    def end(self) -> None:
+        """See the pods of the run's steps to their end."""
+        self._tell("deleted", ending.end(self.cluster, self.run_id, patience_s=PODS_S))
+
+    def sweep(self) -> None:
+        """Remove the run's sandboxes."""
+        self._tell("removed", sweep_run(self.cluster, self.run_id))
+
+    def report(self, out: Path | None) -> None:
+        """Write what is known of the units, and the report where it does not say so."""
+        there = held(self.store, self.run_id)
+        if there is None:
+            sys.stderr.write(f"run {self.run_id} was never planned: there is nothing to report\n")
+            if out:
+                write_word(out, "not planned")
+            return
+        self.part(lambda: self.troubles.extend(explain(self.cluster, self.store, there, self.workflow)))
+        summary = self._written(there)
+        if out:
+            write_word(out, summary.word)
+            (out / PAGE).write_bytes(self.store.get(key(Summary, self.run_id).replace(Summary.file, PAGE)))
+
+    def part(self, work: Callable[[], None]) -> None:
+        """Do one part; what it raises is told at the end."""
+        try:
+            work()
+        except OutOfTimeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the other parts are to be done whatever it is
+            self.troubles.append(error)
+
+    def _written(self, there: Held) -> Summary:
+        try:
+            summary = Summary.from_bytes(self.store.get(key(Summary, self.run_id)))
+            if said(summary) == (len(there.planned), len(there.graded & there.planned.keys()), len(there.failed)):
+                return summary
+        except (FileNotFoundError, ValueError):
+            pass
+        # What draws pages and tables is loaded only where there is something to say.
+        from steps.reports.write import report
+
+        return report(self.store, self.run_id)
+
+    def _tell(self, done: str, names: list[str]) -> None:
+        if names:
+            sys.stderr.write(f"{done}: {', '.join(names)}\n")
+
+
+def said(summary: Summary) -> tuple[int, int, int]:
+    """How many units, verdicts and failed tries a report tells of: whatever was written since is one more of these."""
+    without = summary.outcomes.get("failed", 0) + summary.outcomes.get("not_run", 0)
+    return summary.units, summary.units - without, sum(summary.failed_tries.values())
+
+
+class OutOfTimeError(InfraError):
+    """The time for everything is over."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise OutOfTimeError in this, the main thread, when so much time has passed."""
+
+    def over(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise OutOfTimeError(FailureClass.STEP_TIMEOUT, f"not done after {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _worst(troubles: list[Exception]) -> Exception:
+    """What decides the exit code: what another try may mend, then our own bugs, then what is wrong with the request."""
+
+    def rank(error: Exception) -> int:
+        return (
+            0
+            if isinstance(error, StepError) and not isinstance(error, ConfigError)
+            else isinstance(error, StepError) + 1
+        )
+
+    return min(troubles, key=rank)
+
+
+def main() -> None:
+    """``python -m steps.finalize --store URL --run ID --workflow NAME``."""
+    parser = argparse.ArgumentParser(prog="python -m steps.finalize", description=__doc__)
+    parser.add_argument("--store", required=True, help="folder or s3://bucket/prefix")
+    parser.add_argument("--run", required=True, help="run id")
+    parser.add_argument("--workflow", required=True, metavar="NAME", help="the run's Workflow")
+    parser.add_argument("--namespace", help="namespace of the Workflow; by default the one of this pod")
+    parser.add_argument("--out", type=Path, metavar="DIR", help=f"folder for the files outcome and {PAGE}")
+    parser.add_argument("--within", type=float, default=LIMIT_S, metavar="SECONDS", help="end by then, done or not")
+    wish = parser.parse_args()
+
+    def work() -> None:
+        one = Finalize(wish.store, wish.run, wish.workflow, wish.namespace)
+        with limited(wish.within):
+            for part in (one.stop, one.end, one.sweep, lambda: one.report(wish.out)):
+                one.part(part)
+        if one.troubles:
+            worst = _worst(one.troubles)
+            for other in one.troubles:
+                if other is not worst:
+                    sys.stderr.write(f"{other}\n")
+            raise worst
+
+    run_program("finalize", work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contracts.data import Failure, FailureClass, Plan, Shard, Stage, Unit, key
+from steps.reports.summary import Summary
+from steps.reports.write import report
+from steps.store import Store, open_store
+from tests.paths import ROOT
+from tests.steps.engine.api_server import Api, serving
+from tests.steps.engine.recorded import node, workflow
+from tests.steps.engine.test_children import pod, shard
+from tests.steps.reports.synthetic import Synthetic
+
+RUN, PARENT = "synthetic", "evaluate-1"
+CHILD = f"{PARENT}-s00000"
+SUMMARY = f"runs/{RUN}/report/summary.json"
+
+
+@dataclass
+class World:
+    """A store with a run in it, and the cluster that the run was on."""
+
+    api: Api
+    store: Store
+    folder: Path
+
+    def finalize(self, *more: str) -> subprocess.CompletedProcess[str]:
+        """The step, as Argo starts it."""
+        words = ["--store", self.store.url, "--run", RUN, "--workflow", PARENT, "--out", str(self.folder / "out")]
+        env = {"PATH": "/usr/bin:/bin", "KUBECONFIG": str(self.api.kubeconfig(self.folder)), "HOME": str(self.folder)}
+        command = [sys.executable, "-m", "steps.finalize", *words, *more]
+        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
+
+    def out(self, name: str) -> str:
+        return (self.folder / "out" / name).read_text("utf-8")
+
+    def summary(self) -> Summary:
+        return Summary.from_bytes(self.store.get(SUMMARY))
+
+    def failures(self, unit: Unit) -> list[Failure]:
+        folder = f"runs/{RUN}/units/{unit.instance_id}/{unit.attempt}/tries/"
+        return [Failure.from_bytes(self.store.get(name)) for name in self.store.keys(folder) if "failure.json" in name]
+
+    def wrote(self) -> int:
+        """When the report was written, by the file that comes last."""
+        return (Path(self.store.url) / SUMMARY).stat().st_mtime_ns
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with serving() as api:
+        yield World(api, open_store(str(tmp_path / "store"), create=True), tmp_path)
+
+
+def planned(world: World, **mix: float) -> Plan:
+    """A run of six units; one shard."""
+    plan = Synthetic(instances=6, mix=mix or {"not_run": 1}).write(world.store)
+    world.store.put(key(Shard, RUN, name="00000"), Shard.of(plan.units).to_bytes())
+    return plan
+
+
+def ended(phase: str, *nodes: dict[str, Any]) -> dict[str, Any]:
+    """The run's one shard, with these nodes."""
+    made = shard(0, phase, run=RUN, parent=PARENT)
+    made["metadata"]["labels"]["swe-argo/shard"] = "00000"
+    made["status"]["nodes"] = {
+        f"{CHILD}-{number}": {**each, "id": f"{CHILD}-{number}"} for number, each in enumerate(nodes)
+    }
+    return made
+
+
+def of(unit: Unit, case: str, **changes: Any) -> dict[str, Any]:
+    """A recorded node, of this unit."""
+    given = {"id": unit.instance_id, "attempt": str(unit.attempt)}
+    return {**node(case), "inputs": {"parameters": [{"name": k, "value": v} for k, v in given.items()]}, **changes}
+
+
+def test_a_good_end_costs_three_questions_and_writes_nothing_twice(world: World) -> None:
+    planned(world, resolved=1)
+    world.api.add(ended("Succeeded"))
+    report(world.store, RUN)
+    before = world.wrote()
+    done = world.finalize()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert world.wrote() == before
+    assert [how for how, _ in world.api.asked] == ["GET"] * 3
+    assert world.out("outcome") == "resolved 6 of 6"
+    assert world.out("report.html") == world.store.get(f"runs/{RUN}/report/report.html").decode()
+
+
+def test_without_a_report_it_is_written(world: World) -> None:
+    planned(world, resolved=1, unresolved=1)
+    assert world.finalize().returncode == 0
+    assert world.out("outcome") == f"resolved {world.summary().headline.resolved} of 6"
+
+
+def test_a_report_that_does_not_know_the_last_verdict_is_written_again(world: World) -> None:
+    plan = planned(world, resolved=1)
+    late = plan.units[0]
+    name = f"runs/{RUN}/units/{late.instance_id}/{late.attempt}/grade.json"
+    grade = world.store.get(name)
+    world.store.delete_many([name])
+    report(world.store, RUN)
+    assert not world.summary().complete
+    world.store.put(name, grade)
+    assert world.finalize().returncode == 0
+    assert world.summary().complete
+
+
+def test_what_a_stop_left_is_ended_swept_and_told(world: World) -> None:
+    plan = planned(world)
+    work, before, mute, never = plan.units[:4]
+    world.api.add(
+        ended("Running", of(work, "stopped-at-work"), of(before, "stopped-before"), of(mute, "oom")),
+        pod("step", "solve", run=RUN, workflow=CHILD),
+        {"kind": "Pod", "metadata": {"name": "sb-1", "labels": {"swe-argo/role": "solve", "swe-argo/run": RUN}}},
+        {"kind": "Pod", "metadata": {"name": "sb-2", "labels": {"swe-argo/role": "solve", "swe-argo/run": "other"}}},
+    )
+    done = world.finalize()
+    assert done.returncode == 0, done.stderr
+    assert world.api.objects["workflows"][CHILD]["spec"]["shutdown"] == "Stop"
+    assert sorted(world.api.objects["pods"]) == ["sb-2", "step"]
+    assert done.stderr == f"stopped: {CHILD}\nremoved: sb-1\n"
+    assert [each.failure_class for each in world.failures(work)] == [FailureClass.STOPPED]
+    assert [each.failure_class for each in world.failures(mute)] == [FailureClass.OUT_OF_MEMORY]
+    assert world.failures(before) == world.failures(never) == []
+    summary = world.summary()
+    assert (summary.headline.total, summary.headline.graded, summary.complete) == (6, 0, False)
+    assert (summary.outcomes["failed"], summary.outcomes["not_run"]) == (2, 4)
+    assert "4 units not run: the run is not finished." in summary.doubts
+    assert world.out("outcome") == "resolved 0 of 6"
+
+
+def test_a_second_time_it_changes_nothing(world: World) -> None:
+    plan = planned(world)
+    world.api.add(ended("Failed", of(plan.units[0], "forced")))
+    assert world.finalize().returncode == 0
+    there, before = world.store.keys(f"runs/{RUN}/"), world.wrote()
+    assert world.finalize().returncode == 0
+    assert (world.store.keys(f"runs/{RUN}/"), world.wrote()) == (there, before)
+
+
+def test_it_goes_on_where_it_was_killed_between_failures_and_report(world: World) -> None:
+    plan = planned(world)
+    world.api.add(ended("Failed", of(plan.units[0], "forced")))
+    report(world.store, RUN)
+    old = world.summary()
+    assert world.finalize().returncode == 0
+    world.store.put(SUMMARY, old.to_bytes())  # as if the report had not been written any more
+    assert world.finalize().returncode == 0
+    assert world.summary().outcomes["failed"] == 1
+
+
+def test_what_a_try_left_itself_stands_and_units_with_a_verdict_get_no_failure(world: World) -> None:
+    plan = planned(world, resolved=1)
+    graded, own = plan.units[:2]
+    world.store.delete_many([f"runs/{RUN}/units/{own.instance_id}/1/grade.json"])
+    tries = Failure(
+        step="solve", instance_id=own.instance_id, attempt=1, failure_class=FailureClass.EVICTED, reason="mine",
+        exit_code=75, occurred_at="2026-11-22T03:00:00+00:00",
+    )  # fmt: skip
+    world.store.put(key(Failure, RUN, own.instance_id, 1, f"{CHILD}-solve-1"), tries.to_bytes())
+    world.api.add(ended("Failed", of(graded, "forced"), of(own, "says-75")))
+    assert world.finalize().returncode == 0
+    assert world.failures(graded) == []
+    assert [each.reason for each in world.failures(own)] == ["mine"]
+
+
+def test_units_of_a_shard_that_never_began_are_told_with_its_reason(world: World) -> None:
+    plan = planned(world)
+    refused = workflow("shard_without_template", shard="00000", run=RUN, parent=PARENT)
+    world.api.add(refused)
+    assert world.finalize().returncode == 0
+    assert world.summary().failures == {"config": len(plan.units)}
+    told = world.failures(plan.units[0])[0]
+    assert told.step == Stage.SOLVE
+    assert told.reason.startswith("its shard never came to it: the Workflow rec7 failed: workflowtemplates")
+
+
+def test_units_of_a_shard_that_could_not_be_made_are_told_too(world: World) -> None:
+    planned(world)
+    own = workflow("stopped_parent")
+    own["metadata"]["name"] = PARENT
+    child = next(each for each in own["status"]["nodes"].values() if "forbidden" in each.get("message", ""))
+    child["inputs"]["parameters"][0]["value"] = "00000"
+    own["status"]["nodes"] = {child["id"]: child}
+    world.api.add(own)
+    assert world.finalize().returncode == 0
+    assert world.summary().failures == {"config": 6}
+
+
+def test_a_run_that_was_never_planned_has_nothing_to_report(world: World) -> None:
+    done = world.finalize()
+    assert (done.returncode, done.stderr) == (0, f"run {RUN} was never planned: there is nothing to report\n")
+    assert world.store.keys("runs/") == []
+    assert world.out("outcome") == "not planned"
+
+
+def test_a_cluster_that_is_away_does_not_keep_the_report_from_being_written(world: World) -> None:
+    planned(world, resolved=1)
+    world.api.refuses = "pods"
+    done = world.finalize()
+    assert done.returncode == 64
+    assert "may not list pods in namespace evals" in done.stderr
+    assert world.summary().complete
+
+
+def test_nodes_that_cannot_be_read_are_named_and_the_others_told(world: World) -> None:
+    plan = planned(world)
+    hidden = shard(1, "Failed", run=RUN, parent=PARENT)
+    hidden["status"]["offloadNodeStatusVersion"] = "fnv:1"
+    world.api.add(hidden, ended("Failed", of(plan.units[0], "oom")))
+    done = world.finalize()
+    assert done.returncode == 75
+    assert f"the nodes of Workflow {PARENT}-s00001 are in Argo's database alone" in done.stderr
+    assert world.summary().failures == {"out_of_memory": 1}
+
+
+def test_an_api_server_that_is_busy_for_a_while_is_waited_for(world: World) -> None:
+    planned(world, resolved=1)
+    world.api.busy = 3
+    assert world.finalize().returncode == 0
+
+
+def test_it_ends_in_its_time_whatever_hangs(world: World) -> None:
+    planned(world, resolved=1)
+    world.api.hang_s = 8
+    began = time.monotonic()
+    done = world.finalize("--within", "3")
+    assert (done.returncode, done.stderr) == (75, "not done after 3 s\n")
+    assert time.monotonic() - began < 8
