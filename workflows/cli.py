@@ -18,6 +18,7 @@ from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INCOMPLETE, EXIT_OK, Config
 from steps.settings import settings
 from steps.store import open_store
 from workflows import wish
+from workflows.argo import commands
 from workflows.local import StepFailedError, make_report
 
 app = typer.Typer(
@@ -182,6 +183,9 @@ def clean(
     from workflows import strays
 
     strays.clean(yes, console, SandboxSpec(namespace=namespace, kube_context=kube_context))
+
+
+commands.add(app, _with_wish)
 
 
 def main() -> None:

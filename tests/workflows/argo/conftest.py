@@ -1,0 +1,50 @@
+"""A namespace to ask, by both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.run import SandboxSpec
+from steps.settings import settings
+from tests.workflows.argo.world import World, environment, serving
+from workflows.argo import checks
+from workflows.argo.cluster import Kubernetes
+from workflows.argo.engine import Engine
+from workflows.argo.engine import engine as engine_of
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test is about how fast the machine is that it runs on."""
+    monkeypatch.setattr(checks, "BUCKET_S", 60.0)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with serving() as made:
+        yield made
+    settings.cache_clear()
+
+
+@pytest.fixture(params=["kubernetes", "argo-server"])
+def either(
+    request: pytest.FixtureRequest, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Engine]:
+    """By the Kubernetes API, and once more through argo-server."""
+    for name, value in environment(world, tmp_path, "argo-server").items():
+        monkeypatch.setenv(name, value)
+    settings.cache_clear()
+    by_kubernetes = request.param == "kubernetes"
+    with closing(Kubernetes(world.cluster()) if by_kubernetes else engine_of(SandboxSpec())) as found:
+        yield found
+
+
+@pytest.fixture
+def engine(world: World) -> Iterator[Engine]:
+    """By the Kubernetes API."""
+    with closing(Kubernetes(world.cluster())) as found:
+        yield found

@@ -1,0 +1,71 @@
+"""Schedules are read as Argo's own library reads them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from steps.errors import ConfigError
+from workflows.argo.cron import schedule, zone
+
+
+@pytest.mark.parametrize(
+    ("text", "after", "then"),
+    [
+        ("0 2 * * *", "2026-03-01 01:59", "2026-03-01 02:00"),
+        ("0 2 * * *", "2026-03-01 02:00", "2026-03-02 02:00"),
+        ("*/20 * * * *", "2026-03-01 01:41", "2026-03-01 02:00"),
+        ("5-10/5,30 8 * * *", "2026-03-01 08:06", "2026-03-01 08:10"),
+        ("30 3 * * mon-FRI", "2026-11-20 04:00", "2026-11-23 03:30"),
+        ("0 0 29 2 *", "2026-03-01 00:00", "2028-02-29 00:00"),
+        ("0 0 13 * fri", "2026-03-01 00:00", "2026-03-06 00:00"),  # either day is enough
+        ("0 0 13 * ?", "2026-03-01 00:00", "2026-03-13 00:00"),
+        ("0 12 1 jan/6 *", "2026-03-01 00:00", "2026-07-01 12:00"),
+        ("@daily", "2026-03-01 00:00", "2026-03-02 00:00"),
+        ("@Weekly", "2026-03-02 00:00", "2026-03-08 00:00"),
+    ],
+)
+def test_the_next_time_follows_from_the_schedule(text: str, after: str, then: str) -> None:
+    found = schedule(text).after(datetime.fromisoformat(after).replace(tzinfo=UTC))
+    assert found == datetime.fromisoformat(then).replace(tzinfo=UTC)
+
+
+def test_an_hour_that_summer_time_leaves_out_is_left_out() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    found = schedule("30 2 * * *").after(datetime(2026, 3, 28, 12, tzinfo=berlin))
+    assert found == datetime(2026, 3, 30, 2, 30, tzinfo=berlin)
+
+
+def test_a_day_that_never_comes_has_no_next_time() -> None:
+    assert schedule("0 0 31 2 *").after(datetime(2026, 1, 1, tzinfo=UTC)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0 2 * *", "4 fields"),
+        ("", "0 fields"),
+        ("61 2 * * *", "'61' is no minute"),
+        ("0 24 * * *", "'24' is no hour"),
+        ("0 2 0 * *", "'0' is no day of the month"),
+        ("0 2 * 13 *", "'13' is no month"),
+        ("0 2 * * 7", "'7' is no day of the week"),
+        ("0 2 * * mon-sunday", "'mon-sunday' is no day of the week"),
+        ("10-5 2 * * *", "'10-5' is no minute"),
+        ("*/0 2 * * *", r"'\*/0' is no minute"),
+        ("two 2 * * *", "'two' is no minute"),
+        ("1,,2 2 * * *", "'' is no minute"),
+        ("@nightly", "1 fields"),
+    ],
+)
+def test_a_wrong_schedule_is_told_by_the_part_that_is_wrong(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        schedule(text)
+
+
+@pytest.mark.parametrize("name", ["Mars/Phobos", "", "../etc/passwd", "UTC+1", "/etc/localtime"])
+def test_a_wrong_zone_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="Europe/Berlin"):
+        zone(name)

@@ -1,0 +1,39 @@
+"""The names a person's commands use are those of the templates."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from steps.contracts.ids import is_run_id
+from tests.paths import ROOT
+from workflows.argo import names
+
+
+def test_the_templates_have_the_names_that_are_asked_for() -> None:
+    there = {path.stem for path in (ROOT / "templates" / "argo").glob("*.yaml")}
+    assert {names.EVALUATE, names.SHARD, names.NIGHTLY} <= there
+    text = (ROOT / "templates" / "argo" / f"{names.EVALUATE}.yaml").read_text()
+    for name in (names.SETTINGS, names.ARTIFACTS, names.RUN, names.KIND, names.PARENT, names.NUMBER):
+        assert name in text, name
+    assert names.LIMITS in (ROOT / "templates" / "argo" / f"{names.SHARD}.yaml").read_text()
+
+
+def test_every_argument_that_is_sent_is_one_of_the_template() -> None:
+    from steps.contracts.run import RunSpec
+    from workflows.argo.submission import workflow
+
+    template = yaml.safe_load((ROOT / "templates" / "argo" / f"{names.EVALUATE}.yaml").read_text())
+    known = {each["name"] for each in template["spec"]["arguments"]["parameters"]}
+    sent = {each["name"] for each in workflow(RunSpec(run_id="r"))["spec"]["arguments"]["parameters"]}
+    assert sent <= known
+
+
+def test_a_run_id_of_any_shape_makes_a_legal_name_with_room_for_a_shards_number() -> None:
+    for run in ("r", "A.b_C", "x" * 63, "0" * 50 + "-a", "a" + "-" * 61 + "b"):
+        assert is_run_id(run)
+        name = names.workflow_name(run)
+        assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name), name
+        assert len(f"{name}-s00017") <= 63
+    assert names.workflow_name("r") != names.workflow_name("r")

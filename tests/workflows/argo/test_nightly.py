@@ -1,0 +1,89 @@
+"""The nightly run is put on and off, and its last nights are told."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from steps.contracts.data import key
+from steps.errors import ConfigError
+from steps.reports.summary import Summary
+from steps.reports.write import report
+from steps.store import open_store
+from tests.workflows.argo.world import World
+from tests.workflows.command import QUICK, ids, swe_argo
+from workflows.argo import nightly
+from workflows.argo.engine import Engine
+
+pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
+
+
+def cron(world: World, **status: object) -> None:
+    spec = {"suspend": True, "schedules": ["0 2 * * *"], "timezone": "Etc/UTC", "workflowSpec": {}}
+    world.put("cronworkflows", "swe-argo-nightly", spec=spec, status=status)
+
+
+def console() -> Console:
+    return Console(file=io.StringIO(), width=300)
+
+
+def said(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_it_is_put_on_at_other_times_and_off_again(either: Engine, world: World) -> None:
+    cron(world)
+    to = console()
+    nightly.on(either, ["30 3 * * mon-fri", "@monthly"], "Europe/Berlin", to)
+    spec = world.objects["cronworkflows", "swe-argo-nightly"]["spec"]
+    assert spec == {
+        "suspend": False,
+        "schedules": ["30 3 * * mon-fri", "@monthly"],
+        "timezone": "Europe/Berlin",
+        "workflowSpec": {},
+    }
+    assert "next " in said(to)
+    nightly.off(either, console())
+    assert world.objects["cronworkflows", "swe-argo-nightly"]["spec"]["suspend"] is True
+
+
+def test_one_that_argo_stopped_for_good_is_told(engine: Engine, world: World) -> None:
+    cron(world, phase="Stopped")
+    to = console()
+    nightly.on(engine, [], None, to)
+    assert "kubectl delete cronworkflow swe-argo-nightly" in said(to)
+
+
+def test_without_a_nightly_run_the_way_to_one_is_told(either: Engine) -> None:
+    for act in (nightly.show, nightly.off):
+        with pytest.raises(ConfigError, match=r"nightly\.enabled=true"):
+            act(either, console())
+
+
+def test_wrong_times_are_refused() -> None:
+    with pytest.raises(ConfigError):
+        nightly.right(["0 2 * *"], None)
+    with pytest.raises(ConfigError):
+        nightly.right([], "Berlin")
+
+
+def test_the_last_nights_are_listed_with_their_scores(engine: Engine, world: World, bucket: str) -> None:
+    world.chart()
+    cron(world)
+    store = f"s3://{bucket}/team"
+    done = swe_argo("run", "--run-id", "swe-argo-nightly-1", "--store", store, *ids(QUICK[0]))
+    assert done.returncode == 0, done.stderr
+    assert Summary.from_bytes(open_store(store).get(key(Summary, "swe-argo-nightly-1"))) == report(
+        open_store(store), "swe-argo-nightly-1"
+    )
+    labels = {"workflows.argoproj.io/cron-workflow": "swe-argo-nightly"}
+    world.workflow("swe-argo-nightly-2", "swe-argo-nightly-2", "Running", labels=labels)
+    to = console()
+    nightly.show(engine, to)
+    text = said(to)
+    assert text.index("swe-argo-nightly-2") < text.index("swe-argo-nightly-1")
+    assert "1/1" in text
+    assert "Running" in text

@@ -1,0 +1,1 @@
+"""The person's side of the pipeline on Argo: submit, watch, stop, resume, fetch, nightly."""

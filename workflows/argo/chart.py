@@ -1,0 +1,78 @@
+"""What the chart says of a namespace: which bucket keeps its runs, and the Secrets that its pods read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from steps.errors import ConfigError
+from steps.settings import settings
+from workflows.argo.engine import Engine, Plain, Unseen
+from workflows.argo.names import NO_SECRET, SETTINGS
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The settings of a namespace. Secrets are "" where none is named."""
+
+    bucket: str
+    prefix: str
+    """"" or ending in a slash."""
+    endpoint: str
+    """"" for Amazon's S3."""
+    s3_secret: str = ""
+    credentials: str = ""
+    step_pod: Plain | None = None
+    """Merge patches of the pods of solve and grade, and of the others."""
+    control_pod: Plain | None = None
+
+    @property
+    def store(self) -> str:
+        """The store's address."""
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+
+def missing(engine: Engine) -> ConfigError:
+    """What to say where the chart is not there, or not whole."""
+    return ConfigError(
+        f"the chart's pipeline is not in {engine.where}: helm upgrade --install swe-argo charts/swe-argo "
+        f"-n {engine.namespace} --set aws.s3.bucket=..., or name another namespace with --namespace"
+    )
+
+
+def read(engine: Engine) -> Chart | None:
+    """None where this engine does not show it. Raises ConfigError where there is none."""
+    found = engine.see("configmaps", SETTINGS)
+    if isinstance(found, Unseen):
+        return None
+    if found is None:
+        engine.fitness()  # no namespace, or no Argo at all, is said before what would be in it
+        raise missing(engine)
+    data = found.get("data") or {}
+    return Chart(
+        bucket=data.get("bucket", ""),
+        prefix=data.get("prefix", ""),
+        endpoint=data.get("s3-endpoint", ""),
+        s3_secret=_secret(data.get("s3-secret", "")),
+        credentials=_secret(data.get("credentials", "")),
+        step_pod=json.loads(data.get("step-pod") or "{}"),
+        control_pod=json.loads(data.get("control-pod") or "{}"),
+    )
+
+
+def store(chart: Chart | None, named: str | None) -> str:
+    """The address of the runs: ``named`` by a person or SWE_ARGO_STORE where the chart cannot be seen.
+
+    Raises ConfigError where it is not known at all.
+    """
+    url = chart.store if chart else named or settings().store or ""
+    if not url.startswith("s3://"):
+        raise ConfigError(
+            "which bucket keeps the runs is not to be seen from here: name it with --store s3://bucket/prefix "
+            "or SWE_ARGO_STORE"
+        )
+    return url
+
+
+def _secret(name: str) -> str:
+    return "" if name == NO_SECRET else name

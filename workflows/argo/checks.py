@@ -1,0 +1,166 @@
+"""Everything that would end a run before its first unit, asked before it is submitted. Each refusal is one line."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from steps.contracts.run import RunSpec
+from steps.errors import ConfigError, StepError
+from steps.settings import settings
+from workflows.argo import chart as charts
+from workflows.argo.chart import Chart
+from workflows.argo.engine import Engine, Plain, Unseen
+from workflows.argo.names import ARTIFACTS, EVALUATE, LIMITS, SHARD, runs_of
+from workflows.argo.quota import holds, never
+from workflows.resources import MAX_AGENT_S, MAX_TESTS_S
+
+if TYPE_CHECKING:
+    from workflows.argo.bucket import Bucket
+
+KEYLESS = ("gold", "given", "idle", "replay")
+"""Agents that ask no model."""
+PARTS = (
+    ("workflowtemplates", EVALUATE),
+    ("workflowtemplates", SHARD),
+    ("configmaps", LIMITS),
+    ("configmaps", ARTIFACTS),
+)
+"""What of the chart a run cannot do without, beside its settings."""
+BUCKET_S = 1.0
+"""How long the bucket may take to answer from here, after all else is known: a person waits for the prompt."""
+
+
+def fitted(spec: RunSpec) -> RunSpec:
+    """The wish as the cluster can do it: backend kubernetes where it names none. Raises ConfigError."""
+    if "backend" not in spec.sandbox.model_fields_set:
+        spec = spec.model_copy(update={"sandbox": spec.sandbox.model_copy(update={"backend": "kubernetes"})})
+    if spec.sandbox.backend != "kubernetes":
+        raise ConfigError(
+            f"backend {spec.sandbox.backend} is this machine's: leave it out, or use swe-argo run",
+            field="sandbox.backend",
+        )
+    for field, value, most in (
+        ("agent.timeout_s", spec.agent.timeout_s, MAX_AGENT_S),
+        ("grading.timeout_s", spec.grading.timeout_s, MAX_TESTS_S),
+    ):
+        if value > most:
+            raise ConfigError(f"{value:g} is more than the pipeline's deadlines allow, {most}", field=field)
+    return spec
+
+
+def same_store(spec: RunSpec, chart: Chart | None) -> None:
+    """Refuse a store that a person named and that is not the namespace's. Raises ConfigError."""
+    named = "store" in spec.model_fields_set and spec.store != settings().store
+    if named and chart and spec.store.rstrip("/") != chart.store:
+        raise ConfigError(
+            f"runs of this namespace go to {chart.store}, not to {spec.store}: leave --store out", field="store"
+        )
+
+
+def check(engine: Engine, spec: RunSpec, chart: Chart | None) -> list[str]:
+    """What a person should know. What these rights do not show is no ground to refuse. Raises ConfigError."""
+    with ThreadPoolExecutor(len(PARTS) + 4) as pool:  # a person waits: all is asked at once, and judged in order
+        fitness = pool.submit(engine.fitness)
+        parts = {part: pool.submit(engine.see, *part) for part in PARTS}
+        secrets = pool.submit(_secrets, engine, spec, chart)
+        going = pool.submit(alone, engine, spec.run_id or "")
+        quotas = pool.submit(engine.see_all, "resourcequotas")
+    notes = fitness.result()
+    for (kind, name), part in parts.items():
+        if part.result() is None:
+            raise ConfigError(f"{charts.missing(engine).reason} ({kind.removesuffix('s')} {name} is missing)")
+    secrets.result()
+    going.result()
+    return notes + _quotas(engine, chart, quotas.result(), parts["configmaps", LIMITS].result())
+
+
+def _quotas(
+    engine: Engine, chart: Chart | None, quotas: list[Plain] | Unseen, limits: Plain | Unseen | None
+) -> list[str]:
+    if isinstance(quotas, Unseen) or not quotas:
+        return []
+    if why := never(quotas, chart):
+        raise ConfigError(f"{engine.where} can never hold one unit: {why}; raise the quota")
+    return holds(quotas, chart, limits if isinstance(limits, dict) else {})
+
+
+def alone(engine: Engine, run: str) -> None:
+    """Raises ConfigError where a run of that id goes on."""
+    for each in engine.glance(runs_of(run)):
+        if not each.ended:
+            raise ConfigError(
+                f"run {run!r} is running already, as workflow {each.name}: "
+                f"swe-argo watch {run}, or swe-argo stop {run}",
+                field="run_id",
+            )
+
+
+def _secrets(engine: Engine, spec: RunSpec, chart: Chart | None) -> None:
+    if chart is None:
+        return
+    needed = {"aws.s3.existingSecret": (chart.s3_secret, "the bucket is reached with")}
+    if spec.agent.name not in KEYLESS:
+        needed["credentials.existingSecret"] = (chart.credentials, f"agent {spec.agent.name} gets its keys from")
+    for value, (name, use) in needed.items():
+        if name and engine.see("secrets", name) is None:
+            raise ConfigError(
+                f"there is no Secret {name} in {engine.where}, which {use} (the chart's value {value}): "
+                f"kubectl create secret generic {name} -n {engine.namespace} --from-literal=NAME=..."
+            )
+
+
+class BucketCheck:
+    """Looks for the bucket from here while the cluster is asked, for it takes as long.
+
+    Whoever may submit need not reach the bucket: only a bucket that is known not to be there is refused, unless files
+    are to go into it (``needed``).
+    """
+
+    def __init__(self, spec: RunSpec, chart: Chart | None, *, needed: bool) -> None:
+        self._needed = needed
+        self._found: Bucket | None = None
+        self._error: Exception | None = None
+        self._url = charts.store(chart, spec.store) if chart or needed else ""
+        self._chart = chart
+        self._thread = threading.Thread(target=self._look, name="bucket", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._url:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The look is left alone: it makes nothing, and ends by itself."""
+
+    def notes(self) -> list[str]:
+        """What is known of it in time. Raises ConfigError where it is not there."""
+        if not self._url:
+            return []
+        self._thread.join(None if self._needed else BUCKET_S)
+        if self._found:
+            return []
+        error = self._error
+        if isinstance(error, ConfigError) and ("does not exist" in error.reason or self._needed):
+            raise error
+        if self._needed and error:
+            raise error
+        why = "" if error is None else f" ({error.reason if isinstance(error, StepError) else error})"
+        return [f"the bucket of {self._url} was not looked at: it does not answer from here{why}"]
+
+    def bucket(self) -> Bucket:
+        """The bucket, once ``notes`` has been asked."""
+        assert self._found is not None
+        return self._found
+
+    def _look(self) -> None:
+        try:
+            from workflows.argo.bucket import open_bucket  # boto3 is read while the cluster answers
+
+            self._found = open_bucket(self._url, self._chart)
+        except Exception as error:  # noqa: BLE001 - it is raised where it is asked for
+            self._error = error

@@ -1,0 +1,117 @@
+"""Cron's schedules as Argo reads them, which tells of a wrong one only after it was stored.
+
+The rules are those of ParseStandard of robfig/cron v3, which its controller calls: five fields, names of months and
+days, ``?`` for ``*``, the descriptors, no 7 for Sunday.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from steps.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class _Field:
+    what: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+
+    def number(self, written: str) -> int:
+        """Of a digit or a name. Raises ValueError."""
+        name = written.lower()
+        return self.low + self.names.index(name) if name in self.names else int(written)
+
+
+_FIELDS = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of the month", 1, 31),
+    _Field("month", 1, 12, ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")),
+    _Field("day of the week", 0, 6, ("sun", "mon", "tue", "wed", "thu", "fri", "sat")),
+)
+_DESCRIPTORS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_PART = re.compile(r"(?:(\*|\?)|(\w+)(?:-(\w+))?)(?:/(\d+))?")
+_YEARS = 5
+"""As far as robfig/cron looks for the next time: 29 February is at most eight years off, and then it says none."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When something happens: allowed values of minute, hour, day of the month, month, day of the week."""
+
+    allowed: tuple[frozenset[int], ...]
+    either_day: bool
+    """Both days are limited: one of them is enough (cron's oldest rule)."""
+
+    def after(self, moment: datetime) -> datetime | None:
+        """The first time after ``moment``, in its zone; None where there is none in five years."""
+        minutes, hours, days, months, weekdays = self.allowed
+        day = moment.date()
+        for _ in range(366 * _YEARS):
+            on = [day.day in days, (day.isoweekday() % 7) in weekdays]
+            if day.month in months and (any(on) if self.either_day else all(on)):
+                for hour in sorted(hours):
+                    for minute in sorted(minutes):
+                        found = datetime.combine(day, time(hour, minute), moment.tzinfo)
+                        # An hour that summer time leaves out does not come back from UTC as it went.
+                        there = found.astimezone(UTC).astimezone(moment.tzinfo).hour == hour
+                        if there and found > moment:
+                            return found
+            day += timedelta(days=1)
+        return None
+
+
+def schedule(text: str) -> Schedule:
+    """Read a schedule. Raises ConfigError that names the part which is wrong."""
+    fields = _DESCRIPTORS.get(text.strip().lower(), text).split()
+    if len(fields) != len(_FIELDS):
+        raise ConfigError(
+            f"{text!r} is no cron schedule: it has {len(fields)} fields, not five (minute, hour, day, month, weekday); "
+            "every night at two is '0 2 * * *'",
+            field="--schedule",
+        )
+    allowed = tuple(_field(text, written, rule) for written, rule in zip(fields, _FIELDS, strict=True))
+    limited = [not written.startswith(("*", "?")) for written in fields]
+    return Schedule(allowed, either_day=limited[2] and limited[4])
+
+
+def zone(name: str) -> ZoneInfo:
+    """A time zone by its IANA name. Raises ConfigError."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ConfigError(
+            f"{name!r} is no time zone: name one as Europe/Berlin, America/New_York or Etc/UTC", field="--timezone"
+        ) from None
+
+
+def _field(text: str, written: str, rule: _Field) -> frozenset[int]:
+    found: set[int] = set()
+    for part in written.split(","):
+        match = _PART.fullmatch(part)
+        wrong = ConfigError(f"{text!r}: {part!r} is no {rule.what} ({rule.low} to {rule.high})", field="--schedule")
+        if not match:
+            raise wrong
+        star, first, last, step = match.groups()
+        try:
+            begin = rule.low if star else rule.number(first)
+            end = rule.high if star or (step and not last) else rule.number(last or first)
+        except ValueError:
+            raise wrong from None
+        if not rule.low <= begin <= end <= rule.high or step == "0":
+            raise wrong
+        found |= set(range(begin, end + 1, int(step or 1)))
+    return frozenset(found)

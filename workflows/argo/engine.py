@@ -1,0 +1,92 @@
+"""Where Workflows live: the Kubernetes API, or an argo-server in front of it. All else here asks one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from steps.contracts.run import SandboxSpec
+from steps.settings import settings
+from workflows.argo.names import ENDED
+
+Plain = dict[str, Any]
+"""An object as its API has it."""
+
+
+class Unseen(Enum):
+    """There may be something, but these rights, or this API, do not show it: no ground to refuse a wish."""
+
+    UNSEEN = "unseen"
+
+
+UNSEEN = Unseen.UNSEEN
+
+
+@dataclass(frozen=True)
+class Glance:
+    """A Workflow without its body: enough to know whether the body is worth asking for."""
+
+    name: str
+    version: str
+    """Changes whenever anything of it does (resourceVersion)."""
+    phase: str
+    labels: dict[str, str]
+    created: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens to it."""
+        return self.phase in ENDED
+
+
+class Engine(Protocol):
+    """Workflows of one namespace.
+
+    Every method raises InfraError where nothing answers, ConfigError where the answer is a refusal: one line each.
+    """
+
+    namespace: str
+    where: str
+    """For words: the namespace, and whose."""
+
+    def close(self) -> None:
+        """Give connections back."""
+
+    def fitness(self) -> list[str]:
+        """What a person should know of the Argo there. Raises ConfigError: none, or one before 4.1."""
+
+    def see(self, kind: str, name: str) -> Plain | Unseen | None:
+        """An object by its kind's plural (``configmaps``); None: it is not there."""
+
+    def see_all(self, kind: str) -> list[Plain] | Unseen:
+        """All objects of a kind in the namespace."""
+
+    def glance(self, selector: str) -> list[Glance]:
+        """The Workflows with these labels, oldest first."""
+
+    def workflow(self, name: str) -> Plain | None:
+        """A whole Workflow; None where it is gone."""
+
+    def create(self, workflow: Plain) -> None:
+        """Make a Workflow. One of that name that is there already is taken for this one: a reply was lost."""
+
+    def stop(self, name: str, *, waits: bool = False) -> None:
+        """Ask a Workflow to stop: what runs is ended, its exit handler runs. One that is gone is no error.
+
+        One that ``waits``, for a lock or its turn, hears only that it is terminated; it has nothing to put away.
+        """
+
+    def change_cron(self, name: str, spec: Plain) -> None:
+        """Change these fields of a CronWorkflow's spec."""
+
+
+def engine(wish: SandboxSpec) -> Engine:
+    """Through argo-server where ARGO_SERVER names one, else by the Kubernetes API. Raises ConfigError."""
+    if settings().argo_server:
+        from workflows.argo.server import ArgoServer
+
+        return ArgoServer.of(wish)
+    from workflows.argo.cluster import Kubernetes
+
+    return Kubernetes.of(wish)

@@ -1,0 +1,67 @@
+"""Bringing a run from its bucket into a folder that is a store too."""
+
+from __future__ import annotations
+
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from steps.errors import ConfigError
+from workflows.argo.bucket import Bucket, Listed
+
+TOGETHER = 16
+"""Files that are on their way at a time."""
+
+
+def fetch(bucket: Bucket, run: str, folder: Path, console: Console) -> int:
+    """Bring what the folder has not yet: files of the same size and bytes stay. How many were brought.
+
+    Each file is whole or not there, so a fetch that was interrupted goes on when it is asked for again; the report,
+    which says that a run is finished, comes last. Raises ConfigError: no such run, or no such folder.
+    """
+    there = bucket.listed(f"runs/{run}/")
+    if not there:
+        raise ConfigError(f"there is no run {run!r} in {bucket.url}; swe-argo runs --store {bucket.url} lists them")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with console.status("comparing"):
+            missing = {name: listed for name, listed in there.items() if not listed.same(folder / name)}
+        _bring(bucket, run, missing, folder, console)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {error.filename or folder}: {error.strerror}", field="DIR") from error
+    return len(missing)
+
+
+def _bring(bucket: Bucket, run: str, missing: dict[str, Listed], folder: Path, console: Console) -> None:
+    report = f"runs/{run}/report/"
+    first = [name for name in missing if not name.startswith(report)]
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    with bar, ThreadPoolExecutor(TOGETHER) as pool:
+        task = bar.add_task(f"{len(missing)} files", total=sum(each.size for each in missing.values()))
+        try:
+            for names in (first, [name for name in missing if name.startswith(report)]):
+                pending = {pool.submit(bucket.download, name, folder / name): name for name in names}
+                _drain(pending, lambda name: bar.advance(task, missing[name].size))
+        except BaseException:  # Ctrl-C too: what has not begun does not begin
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _drain(pending: dict[Future[None], str], came: object) -> None:
+    assert callable(came)
+    left = set(pending)
+    while left:
+        done, left = wait(left, return_when=FIRST_COMPLETED)
+        for each in done:
+            each.result()
+            came(pending[each])

@@ -1,0 +1,119 @@
+"""Files of this machine that a wish names, put where the cluster finds them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steps.contracts.run import RunSpec
+from steps.errors import ConfigError
+
+if TYPE_CHECKING:
+    from workflows.argo.bucket import Bucket
+
+FILES = ("agent.predictions", "agent.trajectories", "select.ids_file")
+"""Fields that are files, unless they say otherwise."""
+MAYBE_FILES = ("dataset", "answers")
+"""Fields that may be names as well."""
+FROM_RUN = "run:"
+"""Predictions that are an earlier run of the same store (steps.agents.given)."""
+_SUFFIXES = (".parquet", ".json", ".jsonl")
+_TOGETHER = 16
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file or a folder that goes to the bucket. ``files`` are paths, by their names within it."""
+
+    field: str
+    path: Path
+    files: dict[str, Path]
+    digest: str
+
+    @property
+    def key(self) -> str:
+        """Where it goes: the same bytes to the same place, so that a run's wish is the same when it is resumed."""
+        return f"inputs/{self.digest[:16]}/{self.path.resolve().name}"
+
+
+def inputs(spec: RunSpec) -> list[Input]:
+    """What of the wish lies on this machine. Raises ConfigError: it should, and does not."""
+    found = []
+    for field in (*FILES, *MAYBE_FILES):
+        value = _get(spec, field)
+        if not value or "://" in value or value.startswith(FROM_RUN):
+            continue
+        path = Path(value).expanduser()
+        if field in MAYBE_FILES and not _is_file(value, path):
+            continue
+        if not path.exists():
+            raise ConfigError(f"there is no file {value}", field=field)
+        found.append(_input(field, path))
+    return found
+
+
+def in_bucket(spec: RunSpec, found: list[Input], store: str) -> RunSpec:
+    """The wish with addresses in the place of paths."""
+    there = spec.model_copy(deep=True)
+    for each in found:
+        *table, name = each.field.split(".")
+        setattr(getattr(there, table[0]) if table else there, name, f"{store}/{each.key}")
+    return there
+
+
+def upload(found: list[Input], bucket: Bucket, say: Callable[[str], None]) -> None:
+    """Send what is not there yet. Raises ConfigError and InfraError, as the store does."""
+    for each in found:
+        there = bucket.listed(f"{each.key.rpartition('/')[0]}/")
+        wanted = {f"{each.key}/{name}" if name else each.key: path for name, path in each.files.items()}
+        missing = [(path, key) for key, path in wanted.items() if key not in there or not there[key].same(path)]
+        if not missing:
+            continue
+        say(f"uploading {each.field}: {each.path}")
+        with ThreadPoolExecutor(_TOGETHER) as pool:
+            list(pool.map(lambda pair: bucket.upload(*pair), missing))
+
+
+def _is_file(value: str, path: Path) -> bool:
+    """As steps.datasets.load decides: a file by its ending, a folder by being there, unless a dataset has the name."""
+    from steps.datasets import names
+
+    if path.suffix.lower() in _SUFFIXES:
+        return True
+    alias = "/" not in value and names.hub_id(value) is not None
+    return path.is_dir() and not alias and value.strip().lower() != names.MINI
+
+
+def _input(field: str, path: Path) -> Input:
+    files = {"": path} if path.is_file() else _within(path)
+    if not files:
+        raise ConfigError(f"{path} is an empty folder", field=field)
+    whole = hashlib.sha256()
+    try:
+        for name, file in sorted(files.items()):
+            whole.update(f"{name}\0{_sha256(file)}\n".encode())
+    except OSError as error:
+        raise ConfigError(f"cannot read {error.filename}: {error.strerror}", field=field) from error
+    return Input(field, path, files, whole.hexdigest())
+
+
+def _within(folder: Path) -> dict[str, Path]:
+    """All files of a folder but what begins with a dot, such as a repository's history: no reader looks there."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    names = {path.relative_to(folder).as_posix(): path for path in paths}
+    return {name: path for name, path in names.items() if not any(part.startswith(".") for part in name.split("/"))}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _get(spec: RunSpec, field: str) -> str | None:
+    *table, name = field.split(".")
+    value = getattr(getattr(spec, table[0]) if table else spec, name)
+    return None if value is None else str(value)

@@ -1,0 +1,123 @@
+"""The nightly run: put on, put off, and looked at."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.table import Table
+
+from steps.contracts.data import key
+from steps.errors import ConfigError, StepError
+from steps.reports.summary import Summary
+from workflows.argo import chart as charts
+from workflows.argo.bucket import open_bucket
+from workflows.argo.cron import schedule, zone
+from workflows.argo.engine import Engine, Plain
+from workflows.argo.names import BY_CRON, NIGHTLY, RUN
+
+SHOWN = 10
+"""Runs that are listed."""
+
+
+def right(schedules: list[str], timezone: str | None) -> None:
+    """Raises ConfigError where these are no times, or no zone: Argo would take them, and start nothing."""
+    for each in schedules:
+        schedule(each)
+    if timezone:
+        zone(timezone)
+
+
+def on(engine: Engine, schedules: list[str], timezone: str | None, console: Console) -> None:
+    """Start it at its times, or at others, which are right. Raises ConfigError: there is no nightly run."""
+    cron = _cron(engine)
+    change: Plain = {"suspend": False}
+    if schedules:
+        change["schedules"] = schedules
+    if timezone:
+        change["timezone"] = timezone
+    engine.change_cron(NIGHTLY, change)
+    spec = (cron.get("spec") or {}) | change
+    console.print(f"nightly on: {_times(spec)}; next {_next(spec)}", highlight=False)
+    if (cron.get("status") or {}).get("phase") == "Stopped":
+        console.print(
+            "but Argo has stopped it for good, after failures: delete it, and the next helm upgrade makes it anew "
+            f"(kubectl delete cronworkflow {NIGHTLY} -n {engine.namespace})",
+            style="yellow",
+            highlight=False,
+        )
+
+
+def off(engine: Engine, console: Console) -> None:
+    """Start nothing more; what runs goes on. Raises ConfigError where there is no nightly run."""
+    _cron(engine)
+    engine.change_cron(NIGHTLY, {"suspend": True})
+    console.print("nightly off; a run that goes on is ended by swe-argo stop", highlight=False)
+
+
+def show(engine: Engine, console: Console) -> None:
+    """When it comes next, and how the last ones went. Raises ConfigError where there is no nightly run."""
+    cron = _cron(engine)
+    spec, status = cron.get("spec") or {}, cron.get("status") or {}
+    state = "off" if spec.get("suspend") else f"next {_next(spec)}"
+    if status.get("phase") == "Stopped":
+        state = "stopped by Argo after failures"
+    console.print(f"{NIGHTLY} in {engine.where}: {_times(spec)}, {state}", highlight=False, soft_wrap=True)
+    for each in status.get("conditions") or []:
+        if each.get("status") == "True":
+            console.print(f"{each.get('type')}: {each.get('message')}", style="red", highlight=False, soft_wrap=True)
+    _runs(engine, console)
+
+
+def _runs(engine: Engine, console: Console) -> None:
+    """The last ones, newest first: as the cluster knows them, and as the bucket does where it is reached from here."""
+    phases = {
+        each.labels.get(RUN, each.name): each.phase or "Pending" for each in engine.glance(f"{BY_CRON}={NIGHTLY}")
+    }
+    scores: dict[str, Summary] = {}
+    names = set(phases)
+    try:
+        chart = charts.read(engine)
+        bucket = open_bucket(charts.store(chart, None), chart)
+        names |= {name for name in bucket.folders("runs/") if name.startswith(f"{NIGHTLY}-")}
+        found = bucket.get_many(key(Summary, name) for name in sorted(names, reverse=True)[:SHOWN])
+        scores = {summary.run_id: summary for summary in map(Summary.from_bytes, found.values())}
+    except StepError as error:
+        console.print(f"scores are not to be seen from here: {error}", style="dim", highlight=False, soft_wrap=True)
+    if not names:
+        console.print("it has not run yet")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("run", "phase", "resolved", "without verdict"):
+        table.add_column(column, justify="right" if column in ("resolved", "without verdict") else "left")
+    for name in sorted(names, reverse=True)[:SHOWN]:
+        rate = scores[name].headline if name in scores else None
+        resolved = f"{rate.resolved}/{rate.total}" if rate else ""
+        table.add_row(name, phases.get(name, ""), resolved, str(rate.total - rate.graded or "") if rate else "")
+    console.print(table)
+
+
+def _cron(engine: Engine) -> Plain:
+    found = engine.see("cronworkflows", NIGHTLY)
+    if not isinstance(found, dict):
+        raise ConfigError(
+            f"there is no CronWorkflow {NIGHTLY} in {engine.where}: "
+            f"helm upgrade swe-argo charts/swe-argo -n {engine.namespace} --reuse-values --set nightly.enabled=true"
+        )
+    return found
+
+
+def _times(spec: Plain) -> str:
+    return f"{' and '.join(spec.get('schedules') or [])} {spec.get('timezone') or 'of the controller'}"
+
+
+def _next(spec: Plain) -> str:
+    """The next of all its times, in its own zone; what Argo would not take has none."""
+    try:
+        now = datetime.now(zone(spec.get("timezone") or "Etc/UTC"))
+        times = [schedule(each).after(now) for each in spec.get("schedules") or []]
+    except ConfigError:
+        return "never: its times are wrong"
+    # Times of one zone are compared by the clock on the wall; by UTC they are compared as they come.
+    coming = sorted((each for each in times if each), key=lambda each: each.astimezone(UTC))
+    return f"{coming[0]:%a %Y-%m-%d %H:%M %Z}" if coming else "never"

@@ -1,0 +1,72 @@
+"""Whether the namespace's quotas could ever hold one unit at work: its step's pod, its sandbox, its shard's pod."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from workflows.argo.chart import Chart
+from workflows.argo.engine import Plain
+from workflows.resources import PODS, Pod
+
+
+def never(quotas: list[Plain], chart: Chart | None) -> str:
+    """Which quota is too small for one unit, in words; "" where each could hold it.
+
+    What a sandbox itself takes is the namespace's and the wish's to say: ``plan`` tries that on the cluster.
+    """
+    from steps.sandbox.kubernetes.checks.amounts import amounts, word
+
+    pods = _pods(chart)
+    for quota in quotas:
+        hard = amounts((quota.get("spec") or {}).get("hard"))
+        need = _need(quota, pods)
+        short = [name for name in need if name in hard and need[name] > hard[name]]
+        if short:
+            told = ", ".join(f"{name} {word(name, hard[name])} of {word(name, need[name])}" for name in short)
+            return f"quota {quota['metadata']['name']!r} allows {told} that it needs"
+    return ""
+
+
+def holds(quotas: list[Plain], chart: Chart | None, limits: Plain) -> list[str]:
+    """A note where a quota of pods lets fewer units run than the limit of units would."""
+    from steps.sandbox.kubernetes.checks.amounts import amounts
+
+    units = int((limits.get("data") or {}).get("units") or 0)
+    for quota in quotas:
+        hard = amounts((quota.get("spec") or {}).get("hard"))
+        counted = int(_need(quota, _pods(chart)[1:])["pods"])
+        most = hard.get("pods", hard.get("count/pods"))
+        if counted and most is not None and int(most) // counted < units:
+            return [
+                f"quota {quota['metadata']['name']!r} of {int(most)} pods holds {int(most) // counted} units at a "
+                f"time, the limit is {units}: the others wait"
+            ]
+    return []
+
+
+def _need(quota: Plain, pods: list[Plain]) -> dict[str, Decimal]:
+    """What these pods take of a quota, by its names."""
+    from steps.sandbox.kubernetes.checks.quotas import counts, needs
+
+    total = {"pods": Decimal(0)}
+    for pod in pods:
+        for name, amount in needs(pod).items() if counts(quota, pod) else ():
+            total[name] = total.get(name, Decimal(0)) + amount
+    return total
+
+
+def _pods(chart: Chart | None) -> list[Plain]:
+    """The pod that waits for the shard, that of a step, and a sandbox of no size."""
+    control, step = (chart.control_pod or {}, chart.step_pod or {}) if chart else ({}, {})
+    return [_pod(PODS["child"], control), _pod(PODS["solve"], step), {"spec": {"activeDeadlineSeconds": 1}}]
+
+
+def _pod(pod: Pod, patch: Plain) -> Plain:
+    resources = {"requests": {"cpu": pod.cpu, "memory": pod.memory}, "limits": {"memory": pod.memory_limit}}
+    return {
+        "spec": {
+            "containers": [{"resources": resources}],
+            "priorityClassName": patch.get("priorityClassName"),
+            **({"activeDeadlineSeconds": pod.deadline_s} if pod.deadline_s else {}),
+        }
+    }

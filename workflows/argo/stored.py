@@ -1,0 +1,33 @@
+"""What the bucket keeps of a run, for the commands that begin there."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from steps.contracts.data import RunFile, key
+from steps.contracts.run import RunSpec, SandboxSpec
+from steps.errors import ConfigError
+from workflows.argo import chart as charts
+from workflows.argo.bucket import Bucket, open_bucket
+from workflows.argo.engine import Engine, engine
+
+
+def wish_of(engine: Engine, run: str) -> RunSpec:
+    """The wish that a run was begun with. Raises ConfigError where the bucket holds none."""
+    chart = charts.read(engine)
+    url = charts.store(chart, None)
+    try:
+        return RunFile.from_bytes(open_bucket(url, chart).get(key(RunFile, run))).spec
+    except FileNotFoundError:
+        raise ConfigError(f"there is no run {run!r} in {url}; swe-argo runs --store {url} lists them") from None
+
+
+def bucket(store: str | None, namespace: str | None, kube_context: str | None) -> Bucket:
+    """The bucket that is named, or else the cluster's. Raises ConfigError, InfraError."""
+    if store is not None:
+        if not store.startswith("s3://"):
+            raise ConfigError(f"{store} is no bucket: s3://bucket/prefix", field="--store")
+        return open_bucket(store, None)
+    with closing(engine(SandboxSpec(namespace=namespace, kube_context=kube_context))) as found:
+        chart = charts.read(found)
+        return open_bucket(charts.store(chart, None), chart)

@@ -1,0 +1,95 @@
+"""A wish as a Workflow of the pipeline, checked and sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from steps.contracts.run import RunSpec
+from workflows.argo import chart as charts
+from workflows.argo import checks, inputs
+from workflows.argo.engine import Engine, Plain
+from workflows.argo.names import EVALUATE, KIND, RUN, workflow_name
+
+NOT_SENT: dict[str, Any] = {
+    "run_id": True,
+    "store": True,
+    "workers": True,
+    "retries": True,
+    "sandbox": {"namespace", "kube_context"},
+}
+"""Fields that say where a run is made and how much of it at a time: there, the chart and the namespace say so."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What was sent, or would have been. ``notes``: what a person should know."""
+
+    workflow: Plain
+    run: str
+    notes: list[str]
+
+    @property
+    def name(self) -> str:
+        """The Workflow's name."""
+        return str(self.workflow["metadata"]["name"])
+
+
+def submit(
+    engine: Engine, wish: RunSpec, *, priority: int, compare_with: str, dry: bool, say: Callable[[str], None]
+) -> Submitted:
+    """Check the wish, bring its files to the bucket, make the Workflow. ``dry``: all checks, and nothing is made.
+
+    Raises ConfigError: the wish or the cluster cannot work; InfraError: the cluster or the bucket does not answer.
+    """
+    spec = checks.fitted(wish)
+    local = inputs.inputs(spec)
+    chart = charts.read(engine)
+    checks.same_store(spec, chart)
+    with checks.BucketCheck(spec, chart, needed=bool(local)) as bucket_check:
+        notes = checks.check(engine, spec, chart)
+        notes += bucket_check.notes()
+    if local:
+        store = charts.store(chart, spec.store)
+        if not dry:
+            inputs.upload(local, bucket_check.bucket(), say)
+        spec = inputs.in_bucket(spec, local, store)
+    made = workflow(spec, priority=priority, compare_with=compare_with)
+    if not dry:
+        engine.create(made)
+    return Submitted(made, spec.run_id or "", notes)
+
+
+def workflow(spec: RunSpec, *, priority: int = 0, compare_with: str = "") -> Plain:
+    """The Workflow: a reference to swe-argo-evaluate and its arguments. ``spec`` holds the whole wish, and wins.
+
+    The others are what a person looks for in the list of runs.
+    """
+    run = spec.run_id or ""
+    wish = spec.model_dump(mode="json", exclude=NOT_SENT, exclude_none=True)
+    parameters = {
+        "run-id": run,
+        "dataset": spec.dataset,
+        "split": spec.split,
+        "k": spec.select.k,
+        "agent": spec.agent.name,
+        "model": spec.agent.model,
+        "attempts": spec.attempts,
+        "backend": spec.sandbox.backend,
+        "spec": json.dumps(wish, separators=(",", ":")),
+        "compare-with": compare_with,
+        "priority": priority,
+    }
+    said = {name: "" if value is None else str(value) for name, value in parameters.items()}
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"name": workflow_name(run), "labels": {RUN: run, KIND: "evaluate"}},
+        "spec": {
+            "workflowTemplateRef": {"name": EVALUATE},
+            "arguments": {"parameters": [{"name": name, "value": value} for name, value in said.items()]},
+            **({"priority": priority} if priority else {}),
+        },
+    }
