@@ -125,7 +125,7 @@ def _machine_name(run: str, instance: str, context: Context, step: str) -> str:
 def run_step(step: Step, work: Work) -> NoReturn:
     """The main program of a step: parse flags, read inputs, work, write outputs, exit with the code of how it ended.
 
-    Outputs are written only when the step succeeds, each atomically, with their word in ``outcome``; a failed try leaves
+    Outputs are written only when the step succeeds, each atomically, their word in ``outcome``; a failed try leaves
     ``failure.json`` and what the failure carries, in the folder ``try``.
     """
     args = _parser(step).parse_args()

@@ -7,7 +7,7 @@ from hera.workflows import models as m
 
 from steps.contracts.data import Shard
 from workflows.resources import SHARD_S, WINDOW
-from workflows.template import IN, LIMITS, by_key, key_of, program, settings
+from workflows.template import IN, LIMITS, OUT, by_key, key_of, program, settings
 from workflows.unit import unit
 from workflows.workflow import spec
 
@@ -51,10 +51,10 @@ def _list() -> Container:
     file = key_of(Shard).format(run="{{workflow.parameters.run-id}}", name="{{workflow.parameters.shard}}")
     return program(
         "list",
-        [f"{IN}/shard.json", "/work/units.json"],
+        [f"{IN}/shard.json", f"{OUT}/units.json"],
         command=["cp"],
         account="swe-argo-steps",
         label_run="{{workflow.parameters.run-id}}",
         inputs=[by_key("shard", f"{IN}/shard.json", file)],
-        outputs=[Parameter(name="units", value_from=m.ValueFrom(path="/work/units.json"))],
+        outputs=[Parameter(name="units", value_from=m.ValueFrom(path=f"{OUT}/units.json"))],
     )

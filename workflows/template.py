@@ -11,7 +11,7 @@ from steps.contracts.chain import OUTCOME, TRY, Kind, Step
 from steps.contracts.data import Place
 from workflows.resources import PODS, TRIES_GROWTH, TRIES_PAUSE, Pod
 
-IN, OUT = "/in", "/work/out"
+IN, OUT = "/in", "/out"
 SETTINGS = "swe-argo-settings"
 """ConfigMap of the chart: what differs from cluster to cluster. A workflow reads each key as a parameter."""
 LIMITS = "swe-argo-limits"
@@ -115,7 +115,7 @@ def program(
         env_from=[_from_secret(each) for each in ("s3-secret", *secrets)],
         resources=amounts(pod),
         security_context=CONFINED,
-        volume_mounts=[m.VolumeMount(name=name, mount_path=f"/{name}") for name in ("work", "tmp")],
+        volume_mounts=[m.VolumeMount(name=name, mount_path=f"/{name}") for name in ("out", "tmp")],
         retry_strategy=retry(),
         active_deadline_seconds=pod.deadline_s,
         service_account_name=account,

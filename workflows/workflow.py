@@ -30,7 +30,7 @@ def spec(name: str, title: str, description: str, *, kind: str, deadline_s: int)
         "executor": m.ExecutorConfig(service_account_name="swe-argo-executor"),
         "automount_service_account_token": False,
         "security_context": POD_CONFINED,
-        "volumes": [m.Volume(name=name, empty_dir=m.EmptyDirVolumeSource()) for name in ("work", "tmp")],
+        "volumes": [m.Volume(name=name, empty_dir=m.EmptyDirVolumeSource()) for name in ("out", "tmp")],
         "artifact_repository_ref": m.ArtifactRepositoryRef(config_map="swe-argo-artifacts", key="default"),
         "artifact_gc": m.WorkflowLevelArtifactGC(strategy="Never"),
         "archive_logs": True,

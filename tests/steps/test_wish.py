@@ -18,7 +18,7 @@ TABLES = st.recursive(
 
 
 def flat(tables: Tables, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    found = {}
+    found: dict[tuple[str, ...], Any] = {}
     for name, value in tables.items():
         found |= flat(value, (*path, name)) if isinstance(value, dict) else {(*path, name): value}
     return found
@@ -34,7 +34,8 @@ def test_what_lies_above_holds_and_the_rest_stays(below: Tables, above: Tables) 
 
 
 @pytest.mark.parametrize(
-    ("text", "run_id"), [("20260101", "20260101"), ("2026-01-01", "2026-01-01"), ("true", "true"), ('"quoted"', "quoted")]
+    ("text", "run_id"),
+    [("20260101", "20260101"), ("2026-01-01", "2026-01-01"), ("true", "true"), ('"quoted"', "quoted")],
 )
 def test_a_field_of_words_keeps_words_that_look_like_numbers(text: str, run_id: str) -> None:
     tables: Tables = {}

@@ -13,7 +13,8 @@ from steps.store import open_store
 
 
 def test_a_file_and_a_folder_are_brought_and_gone_again(bucket: str) -> None:
-    open_store(f"s3://{bucket}").put_many({"in/preds.jsonl": b"one", "in/trajs/a.json": b"a", "in/trajs/b/c.json": b"c"})
+    files = {"in/preds.jsonl": b"one", "in/trajs/a.json": b"a", "in/trajs/b/c.json": b"c"}
+    open_store(f"s3://{bucket}").put_many(files)
     wish = RunSpec(
         agent=AgentSpec(predictions=f"s3://{bucket}/in/preds.jsonl", trajectories=f"s3://{bucket}/in/trajs/"),
         answers="here.json",
@@ -21,8 +22,8 @@ def test_a_file_and_a_folder_are_brought_and_gone_again(bucket: str) -> None:
     with brought(wish) as here:
         predictions, trajectories = Path(here.agent.predictions or ""), Path(here.agent.trajectories or "")
         assert (predictions.name, predictions.read_bytes()) == ("preds.jsonl", b"one")
-        files = {str(path.relative_to(trajectories)) for path in trajectories.rglob("*") if path.is_file()}
-        assert files == {"a.json", "b/c.json"}
+        there = {str(path.relative_to(trajectories)) for path in trajectories.rglob("*") if path.is_file()}
+        assert there == {"a.json", "b/c.json"}
         assert (here.answers, here.dataset) == ("here.json", "mini")
     assert not predictions.exists()
     assert wish.agent.predictions == f"s3://{bucket}/in/preds.jsonl"
