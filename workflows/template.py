@@ -99,6 +99,7 @@ def program(
     command: Sequence[str] = (),
     patch: str = "control-pod",
     announced: str | None = None,
+    pause: str = TRIES_PAUSE,
 ) -> Container:
     """The container of one step, in the pod that PODS gives it. ``announced``: what the Workflow calls its outcome."""
     pod = PODS[name]
@@ -116,7 +117,7 @@ def program(
         resources=amounts(pod),
         security_context=CONFINED,
         volume_mounts=[m.VolumeMount(name=name, mount_path=f"/{name}") for name in ("out", "tmp")],
-        retry_strategy=retry(),
+        retry_strategy=retry(first=pause),
         active_deadline_seconds=pod.deadline_s,
         service_account_name=account,
         automount_service_account_token=token,

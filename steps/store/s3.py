@@ -23,7 +23,8 @@ R = TypeVar("R")
 class S3Store:
     """Keys are object names below ``prefix``. A put is atomic by the protocol."""
 
-    def __init__(self, bucket: str, prefix: str, *, create: bool) -> None:
+    def __init__(self, bucket: str, prefix: str, *, create: bool, endpoint: str | None = None) -> None:
+        """``endpoint``: the server where the environment names none; Amazon's by default."""
         if not bucket:
             raise ConfigError("the address names no bucket: s3://bucket/prefix", field="store")
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
@@ -31,7 +32,7 @@ class S3Store:
         self._prefix = f"{prefix}/" if prefix else ""
         self._s3 = boto3.session.Session().client(
             "s3",
-            endpoint_url=settings().s3_endpoint,
+            endpoint_url=settings().s3_endpoint or endpoint,
             # "standard" retries throttling, 5xx and dropped connections with backoff
             config=Config(max_pool_connections=THREADS, retries={"mode": "standard", "total_max_attempts": 6}),
         )

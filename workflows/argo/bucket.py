@@ -6,7 +6,6 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.settings import settings
 from steps.store.s3 import S3Store
 from workflows.argo.chart import Chart
 
@@ -68,7 +67,5 @@ def open_bucket(url: str, chart: Chart | None) -> Bucket:
 
     Where this machine's environment names no endpoint, the chart's is asked.
     """
-    if chart and chart.endpoint and not settings().s3_endpoint:
-        settings().s3_endpoint = chart.endpoint
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
-    return Bucket(bucket, prefix.strip("/"), create=False)
+    return Bucket(bucket, prefix.strip("/"), create=False, endpoint=(chart.endpoint or None) if chart else None)
