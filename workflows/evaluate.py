@@ -10,7 +10,7 @@ from hera.workflows import models as m
 from steps.contracts.data import Place
 from steps.contracts.run import AgentSpec, RunSpec
 from workflows import shard
-from workflows.resources import CHILD_PAUSE, MAX_AGENT_S, MAX_TESTS_S, RUN_S, SHARD_UNITS, SHARDS
+from workflows.resources import CHILD_PAUSE, MAX_AGENT_S, MAX_TESTS_S, PLAN_PAUSE, RUN_S, SHARD_UNITS, SHARDS
 from workflows.template import ENDED, OUT, STAYS, STORE, by_key, labels, program, retry, settings
 from workflows.workflow import RUN, spec
 
@@ -105,6 +105,7 @@ def _plan() -> Container:
         token=True,
         secrets=["credentials"],
         label_run=_RUN,
+        pause=PLAN_PAUSE,
         outputs=[Parameter(name="shards", value_from=m.ValueFrom(path=f"{OUT}/shards"))],
     )
 

@@ -94,6 +94,8 @@ RUN_S = 48 * 3600
 
 TRIES_PAUSE = "30s"
 """Between the first two tries."""
+PLAN_PAUSE = "10s"
+"""For plan: a person waits for the answer that a wish is wrong."""
 CHILD_PAUSE = "5s"
 """The same for the pod that waits for a shard: a shard with units that failed is a failed one, every time."""
 TRIES_GROWTH = (4, "10m")
