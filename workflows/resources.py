@@ -71,14 +71,13 @@ class Pod:
 PODS = {
     "plan": Pod("250m", "512Mi", "4Gi", 1800),
     "list": Pod("10m", "16Mi", "128Mi", 300),
-    "child": Pod("10m", "64Mi", "256Mi", 0),
     "solve": Pod("100m", "192Mi", "2Gi", 5400),
     "grade": Pod("100m", "192Mi", "2Gi", 3600),
     "report": Pod("250m", "512Mi", "4Gi", 1800),
     "compare": Pod("50m", "128Mi", "1Gi", 600),
     "finalize": Pod("100m", "256Mi", "4Gi", 1200),
 }
-"""Step -> its pod. ``child`` waits for a shard, and has the shard's time."""
+"""Step -> its pod. What waits for a shard is Argo's own program, sized by Argo's settings (``executor.resources``)."""
 
 PENDING = "30m"
 """How long a pod may wait for a node and its image."""

@@ -13,13 +13,13 @@ argo_parts() {
 }
 
 install_argo() {
-  running kube-apiserver >/dev/null || refuse "there is no cluster of this machine's own in $STATE: cluster up"
   [ -n "${ARGO_HOME:-}" ] ||
     refuse "ARGO_HOME is not set: name a folder with workflow-controller, argoexec and manifests/base/crds/full of Argo Workflows"
   local each
   for each in workflow-controller argoexec manifests/base/crds/full/argoproj.io_workflows.yaml; do
     [ -e "$ARGO_HOME/$each" ] || refuse "ARGO_HOME=$ARGO_HOME lacks $each"
   done
+  running kube-apiserver >/dev/null || refuse "there is no cluster of this machine's own in $STATE: cluster up"
   SECONDS=0
   exec 9>"$STATE/lock"
   flock 9

@@ -3,19 +3,22 @@
 # shellcheck shell=bash
 
 load() { # IMAGE-OR-ARCHIVE...: an archive (docker save, OCI), or an image of the Docker engine
-  local each name
+  local each name part
   [ $# -gt 0 ] || refuse "load what? an image archive, or the name of an image in the local Docker engine"
   mkdir -p "$IMAGES"
+  part="$IMAGES/.part-$$" # two may be loaded at a time
+  # shellcheck disable=SC2064 # now: the function's variables are gone when it ends
+  trap "rm -f '$part'" EXIT
   for each; do
     if [ -f "$each" ]; then
-      cp "$each" "$IMAGES/.part"
+      cp "$each" "$part"
     else
-      docker save --output "$IMAGES/.part" "$each" 2>/dev/null ||
+      docker save --output "$part" "$each" 2>/dev/null ||
         refuse "$each is neither an archive nor an image of the local Docker engine"
     fi
-    name="$(name_in "$IMAGES/.part")"
+    name="$(name_in "$part")"
     [ -n "$name" ] || refuse "$each holds no image that has a name: write it with docker save, or mkimage.py"
-    mv "$IMAGES/.part" "$IMAGES/${name//\//_}.tar"
+    mv "$part" "$IMAGES/${name//\//_}.tar"
     if running containerd >/dev/null; then
       import "$IMAGES/${name//\//_}.tar"
       echo "$name"

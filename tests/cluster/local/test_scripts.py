@@ -25,6 +25,7 @@ class Machine:
         self.programs.mkdir()
         self.state = folder / "state"
         self.path = os.environ["PATH"]
+        self.more: dict[str, str] = {}
         self.has("id", "echo 0")  # whoever runs the tests
 
     def has(self, program: str, script: str) -> None:
@@ -42,7 +43,8 @@ class Machine:
         self.path = ""
 
     def cluster(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": f"{self.programs}:{self.path}", "HOME": "/nowhere", "SWE_ARGO_CLUSTER": str(self.state)}
+        path = f"{self.programs}:{self.path}"
+        environment = {"PATH": path, "HOME": "/nowhere", "SWE_ARGO_CLUSTER": str(self.state), **self.more}
         return subprocess.run(
             [str(HERE / "cluster"), *arguments], env=environment, capture_output=True, text=True, check=False
         )
@@ -84,7 +86,7 @@ def test_without_a_verb_it_says_what_it_can(machine: Machine) -> None:
     for arguments in ((), ("dance",)):
         done = machine.cluster(*arguments)
         assert done.returncode == WRONG
-        for verb in ("up", "down", "status", "env", "load", "install", "build", "restart", "why-not"):
+        for verb in ("up", "down", "status", "env", "load", "install", "argo", "build", "restart", "why-not"):
             assert f"cluster {verb}" in done.stderr
 
 
@@ -147,3 +149,16 @@ def test_what_needs_a_cluster_says_that_there_is_none(machine: Machine) -> None:
 
 def test_a_part_that_does_not_exist_is_not_restarted(machine: Machine) -> None:
     assert "etcd" in refused(machine, "restart", "etc")
+
+
+def test_argo_without_a_folder_to_take_it_from_says_what_to_set(machine: Machine) -> None:
+    assert "ARGO_HOME is not set" in refused(machine, "argo")
+
+
+def test_what_a_folder_of_argo_lacks_is_named(machine: Machine, tmp_path: Path) -> None:
+    machine.more = {"ARGO_HOME": str(tmp_path)}
+    for name in ("workflow-controller", "argoexec", "manifests/base/crds/full/argoproj.io_workflows.yaml"):
+        assert f"ARGO_HOME={tmp_path} lacks {name}" in refused(machine, "argo")
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert "cluster up" in refused(machine, "argo")
