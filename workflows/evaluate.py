@@ -37,7 +37,7 @@ def arguments() -> list[Parameter]:
         _asked("backend", "kubernetes", "Where the sandboxes are.", ["kubernetes"]),
         _asked("spec", "", "The rest of the wish, TOML or JSON as for `swe-argo run`. It wins over the fields above."),
         _asked("compare-with", "", "Compare with an earlier run: its id, or `last` for the last one of the same wish."),
-        _asked("priority", "0", "The larger, the sooner its shards begin; also `argo submit --priority`."),
+        _asked("priority", "0", "The larger, the sooner its shards begin, where several runs wait."),
     ]
 
 
@@ -125,7 +125,7 @@ metadata:
 spec:
   workflowTemplateRef:
     name: {shard.NAME}
-  priority: {{{{workflow.parameters.priority}}}}
+  priority: {{{{=asInt(workflow.parameters.priority)}}}}
   arguments:
     parameters:
       - name: run-id

@@ -1,0 +1,170 @@
+"""The pipeline installed for a measurement, and runs of sleeping units there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steps.settings import settings
+from steps.store import open_store
+from tests.argo.pipeline import ENDED, S3, Pipeline, installed
+from tests.bench.pipeline import sleeps
+from tests.bench.pipeline.images import TAG, load_images
+from tests.bench.pipeline.machine import busy_s, daemons_s, pods_s
+from tests.bench.pipeline.timeline import Timed, units
+from tests.bench.pipeline.watching import Pod, moment, watched
+from tests.cluster.real import Cluster, KubectlError
+
+S3_KEYS = {
+    "AWS_ENDPOINT_URL_S3": f"http://{S3[0]}:{S3[1]}",
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+LOOK_S = 10.0
+"""Between looks at a run: each is a kubectl or two, which are CPU too."""
+MOST_FAILURES = 10
+"""Looks in a row that may fail."""
+
+
+@dataclass
+class Ran:
+    """A run of sleeping units, and what it took."""
+
+    sleeps: list[float]
+    seconds: float
+    """From the wish to the end of the Workflow."""
+    cpu_s: float
+    daemons_s: dict[str, float]
+    pods_s: dict[str, float]
+    """uid of a pod -> its CPU seconds."""
+    units: list[Timed]
+    pods: dict[str, Pod]
+    parent: dict[str, Any]
+    shards: list[dict[str, Any]]
+    stages: dict[str, dict[str, float]] = field(default_factory=dict)
+    """instance -> stage of solve and of grade -> seconds, as the steps say."""
+
+    @property
+    def makespan_s(self) -> float:
+        """From the first unit's begin to the last one's end."""
+        return max(each.end for each in self.units) - min(each.begin for each in self.units)
+
+    def slept(self, unit: Timed) -> float:
+        return self.sleeps[int(unit.instance.rpartition("-")[2])]
+
+    @property
+    def beside_s(self) -> list[float]:
+        """Seconds of each unit beside its sleep."""
+        return [each.seconds - self.slept(each) for each in self.units]
+
+    @property
+    def before_s(self) -> float:
+        """From the wish to the first unit."""
+        return min(each.begin for each in self.units) - moment(self.parent["metadata"]["creationTimestamp"])
+
+    @property
+    def after_s(self) -> float:
+        """From the last unit to the end of the run."""
+        return moment(self.parent["status"]["finishedAt"]) - max(each.end for each in self.units)
+
+
+@contextlib.contextmanager
+def prepared(kubeconfig: Path, places: int) -> Iterator[Pipeline]:
+    """The chart in a namespace of its own, for so many units at a time; all images on the node."""
+    cluster = Cluster(kubeconfig.resolve())
+    said = "workflowtemplates" in cluster.kubectl("api-resources", "--api-group=argoproj.io", "-o", "name")
+    if not said:
+        raise RuntimeError("this cluster has no Argo Workflows: set ARGO_HOME, and cluster/local/cluster argo")
+    load_images(cluster)
+    os.environ.update(S3_KEYS)
+    settings.cache_clear()
+    flags = ["--set", f"limits.units={places}", "--set-string", f"image.tag={TAG}"]
+    with installed(cluster, S3_KEYS["AWS_ENDPOINT_URL_S3"], *flags) as pipeline:
+        yield pipeline
+
+
+def limit(pipeline: Pipeline, places: int) -> None:
+    """So many units at a time from now on."""
+    patch = {"data": {"units": str(places)}}
+    pipeline.kubectl("patch", "configmap", "swe-argo-limits", "--type=merge", f"--patch={json.dumps(patch)}")
+
+
+def ran(pipeline: Pipeline, run: str, seconds: list[float]) -> Ran:
+    """Run units that sleep so long, and wait for the end. Raises RuntimeError when it is not a good one."""
+    with tempfile.TemporaryDirectory() as folder:
+        sleeps.write(Path(folder), seconds)
+        rows = pipeline.upload(Path(folder, "rows.jsonl"), f"{run}-rows.jsonl")
+        recorded = pipeline.upload(Path(folder, "recorded"), f"{run}-recorded")
+    wish = {"dataset": rows, "agent": {"trajectories": recorded, "command_timeout_s": 900}}
+    with watched(pipeline.cluster, pipeline.namespace) as pods, pods_s() as of_pods:
+        before, daemons, began = busy_s(), daemons_s(), time.monotonic()
+        workflow = pipeline.submit(run, agent="replay", spec=wish)
+        shards = _followed(pipeline, run, workflow, len(seconds))
+        took = time.monotonic() - began
+        parent = pipeline.workflow(workflow)
+        time.sleep(20)  # its pods are put away: that is work of the run too
+        cpu, after = busy_s() - before, daemons_s()
+    if parent["status"]["phase"] != "Succeeded":
+        raise RuntimeError(f"{workflow} is {parent['status']['phase']}:\n{pipeline.told(workflow)}")
+    done = units(shards)
+    if len(done) != len(seconds):
+        raise RuntimeError(f"{len(done)} of {len(seconds)} units ended well:\n{pipeline.told(workflow)}")
+    spent = {name: after[name] - daemons.get(name, 0.0) for name in after}
+    return Ran(seconds, took, cpu, spent, of_pods, done, dict(pods), parent, shards, _stages(pipeline.store, run, done))
+
+
+def _followed(pipeline: Pipeline, run: str, workflow: str, count: int) -> list[dict[str, Any]]:
+    """Wait for the run's end; its shards, each as it was when it ended: they are gone some minutes later."""
+    kept: dict[str, dict[str, Any]] = {}
+    began = time.monotonic()
+    columns = "-o=jsonpath={range .items[*]}{.metadata.name} {.status.phase} {.status.progress}{'\\n'}{end}"
+    told, failures = "", 0
+    while True:
+        try:
+            lines = [
+                line.split()
+                for line in pipeline.kubectl("get", "workflows", f"-lswe-argo/run={run}", columns).splitlines()
+            ]
+            phases = {line[0]: line[1] for line in lines if len(line) > 1}
+            for name, phase in phases.items():
+                if name.startswith(f"{workflow}-s") and phase in ENDED and name not in kept:
+                    kept[name] = pipeline.workflow(name)
+            failures = 0
+        except (KubectlError, subprocess.TimeoutExpired) as error:  # a hiccup of the API server, in half an hour
+            failures += 1
+            sys.stderr.write(f"pipeline: {error}\n")
+            if failures > MOST_FAILURES:
+                raise
+            time.sleep(LOOK_S)
+            continue
+        before, told = told, ", ".join(" ".join(line) for line in lines)
+        if told != before:
+            sys.stderr.write(f"pipeline: {time.monotonic() - began:5.0f} s, {count} units: {told}\n")
+        if phases.get(workflow) in ENDED:
+            return [kept[name] for name in sorted(kept)]
+        time.sleep(LOOK_S if count > 10 else LOOK_S / 4)
+
+
+def _stages(store: str, run: str, done: list[Timed]) -> dict[str, dict[str, float]]:
+    held = open_store(store)
+    found: dict[str, dict[str, float]] = {}
+    for unit in done:
+        found[unit.instance] = {
+            f"{step} {stage}": seconds
+            for step in ("solve", "grade")
+            for stage, seconds in json.loads(held.get(f"runs/{run}/units/{unit.instance}/1/{step}.json"))[
+                "seconds"
+            ].items()
+        }
+    return found

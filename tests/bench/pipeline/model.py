@@ -1,0 +1,109 @@
+"""How long a run takes: list scheduling, which is the ideal, and a simulation of shards, windows and semaphores."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+def list_schedule(durations: Sequence[float], slots: int) -> float:
+    """Seconds until all are done, each begun in its order by whichever of so many slots is free first."""
+    free = [0.0] * slots
+    heapq.heapify(free)
+    for each in durations:
+        heapq.heappush(free, heapq.heappop(free) + each)
+    return max(free)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds, as measured on a cluster."""
+
+    hand_over_s: float
+    """From the end of a unit to the first pod of the next in its place."""
+    shard_start_s: float
+    """From a shard's place among those that run to its first unit: its Workflow is begun, and its list is read."""
+    shard_end_s: float
+    """From the end of its last unit to that of the shard."""
+    run_start_s: float = 0.0
+    """From the wish to the first shard."""
+    run_end_s: float = 0.0
+    """From the end of the last shard to that of the run."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How units are spread: notes on each are with the numbers of the pipeline."""
+
+    units: int
+    """Places of the semaphore of units."""
+    shards: int
+    """Places of the semaphore of shards."""
+    shard_units: int
+    window: int
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What came of it. ``busy`` is the part of all places' time that units held."""
+
+    makespan_s: float
+    busy: float
+    waited: float
+    """Mean number of begun units that waited for a place."""
+
+
+class _Shard:
+    def __init__(self, durations: Sequence[float]) -> None:
+        self.left = list(reversed(durations))
+        self.running = 0
+
+
+def simulate(durations: Sequence[float], shape: Shape, costs: Costs) -> Simulated:
+    """A run of units that take so long, by the rules of Argo 4.1's semaphores.
+
+    A freed place goes to the oldest Workflow that waits for one: shards fill in order, each with a window of units at
+    most. A shard begins when one of those before it has ended.
+    """
+    size = shape.shard_units
+    waiting = [_Shard(durations[at : at + size]) for at in range(0, len(durations), size)][::-1]
+    live: list[_Shard] = []
+    events: list[tuple[float, int, str, _Shard]] = []
+    free, serial, now, waited = shape.units, 0, costs.run_start_s, 0.0
+
+    def push(at: float, what: str, shard: _Shard) -> None:
+        nonlocal serial
+        serial += 1
+        heapq.heappush(events, (at, serial, what, shard))
+
+    def begin_shards() -> None:
+        while waiting and len(live) < shape.shards:
+            live.append(shard := waiting.pop())
+            push(now + costs.shard_start_s, "listed", shard)
+
+    listed: set[int] = set()
+    begin_shards()
+    while events:
+        at, _, what, shard = heapq.heappop(events)
+        wanting = sum(min(shape.window - each.running, len(each.left)) for each in live if id(each) in listed)
+        waited += wanting * (at - now)
+        now = at
+        if what == "listed":
+            listed.add(id(shard))
+        elif what == "done":
+            shard.running -= 1
+            free += 1
+            if not shard.left and not shard.running:
+                push(now + costs.shard_end_s, "ended", shard)
+        else:
+            live.remove(shard)
+            listed.discard(id(shard))
+            begin_shards()
+        for each in live:
+            while free and each.left and each.running < shape.window and id(each) in listed:
+                free -= 1
+                each.running += 1
+                push(now + costs.hand_over_s + each.left.pop(), "done", each)
+    span = now + costs.run_end_s
+    return Simulated(span, sum(durations) / span / shape.units, waited / span)

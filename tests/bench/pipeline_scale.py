@@ -1,0 +1,63 @@
+"""How the pipeline goes with thousands of units: simulated, with what a real controller was seen to take.
+
+``python -m tests.bench.pipeline_scale`` prints the table of the chart's README.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from tests.bench.pipeline.model import Costs, Shape, Simulated, list_schedule, simulate
+from tests.bench.pipeline.sleeps import durations
+from workflows.resources import SHARD_UNITS, WINDOW
+
+RECORDED = Path(__file__).parent / "pipeline" / "recorded.json"
+MEAN_S, SIGMA, CAP_S = 1200.0, 0.8, 5400.0
+"""Seconds of an agent and of tests: SWE-bench with a model of today, lognormal."""
+RUNS = ((500, 50), (2294, 50), (2294, 500), (20_000, 500))
+"""Units, and places of the semaphore."""
+
+
+def shards_at_a_time(places: int) -> int:
+    """As the chart reckons it: a quarter more places than units need."""
+    return max(1, -(-places * 125 // 1000))
+
+
+def shape(places: int) -> Shape:
+    """The pipeline's."""
+    return Shape(places, shards_at_a_time(places), SHARD_UNITS, WINDOW)
+
+
+def scaled(count: int, places: int) -> tuple[Simulated, float]:
+    """The run, and seconds of list scheduling of the same units."""
+    recorded = json.loads(RECORDED.read_text("utf-8"))
+    seconds = [each + recorded["unit_s"] for each in durations(count, MEAN_S, SIGMA, CAP_S)]
+    return simulate(seconds, shape(places), Costs(**recorded["costs"])), list_schedule(seconds, places)
+
+
+def measure() -> dict[str, float]:
+    """Seconds and efficiency of each run."""
+    found: dict[str, float] = {}
+    for count, places in RUNS:
+        made, ideal = scaled(count, places)
+        found[f"simulated_{count}_units_{places}_places_h"] = made.makespan_s / 3600
+        found[f"simulated_{count}_units_{places}_places_efficiency"] = ideal / made.makespan_s
+    return found
+
+
+def main() -> None:
+    """The table."""
+    rows = ["| Units | At a time | Shards | List scheduling | Pipeline | Efficiency | Waiting |"]
+    rows.append("|---|---|---|---|---|---|---|")
+    for count, places in RUNS:
+        made, ideal = scaled(count, places)
+        shards = f"{-(-count // SHARD_UNITS)}, {shape(places).shards} at a time"
+        hours = f"{ideal / 3600:.2f} h | {made.makespan_s / 3600:.2f} h | {ideal / made.makespan_s:.2f}"
+        rows.append(f"| {count:,} | {places} | {shards} | {hours} | {made.waited:.0f} |")
+    sys.stdout.write("\n".join(rows) + "\n")
+
+
+if __name__ == "__main__":
+    main()

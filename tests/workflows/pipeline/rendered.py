@@ -1,0 +1,145 @@
+"""The pipeline's YAML as tests read it: the committed files, and what the chart makes of them."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import yaml
+
+from tests.charts.chart import Rendered, render
+from tests.paths import ROOT
+
+FOLDER = ROOT / "templates" / "argo"
+EVALUATE, SHARD, NIGHTLY = "swe-argo-evaluate", "swe-argo-shard", "swe-argo-nightly"
+LEAVES = ("container", "resource", "script", "containerSet", "data", "http", "plugin")
+KINDS = (*LEAVES, "dag", "steps", "suspend")
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Made:
+    """The three objects by name, and the chart's others where they come from there."""
+
+    objects: dict[str, Object]
+    chart: Rendered | None = None
+
+    def spec(self, name: str) -> Object:
+        return dict_of(self.objects[name]["spec"])
+
+    def workflows(self) -> Iterator[tuple[str, Object]]:
+        """Name and spec of the two WorkflowTemplates."""
+        yield from ((name, self.spec(name)) for name in (EVALUATE, SHARD))
+
+    def templates(self) -> Iterator[tuple[str, Object]]:
+        """Every template of both, under a name that says whose it is."""
+        for name, spec in self.workflows():
+            yield from ((f"{name}/{each['name']}", each) for each in spec["templates"])
+
+    def template(self, name: str) -> Object:
+        (found,) = (each for _, each in self.templates() if each["name"] == name)
+        return found
+
+    def pods(self) -> Iterator[tuple[str, Object]]:
+        """The templates that become pods."""
+        yield from ((where, each) for where, each in self.templates() if any(kind in each for kind in LEAVES))
+
+    def containers(self) -> Iterator[tuple[str, Object]]:
+        """Those of them that run a program of ours."""
+        yield from ((where, each) for where, each in self.pods() if "container" in each)
+
+    def tasks(self) -> Iterator[tuple[str, Object, Object]]:
+        """Every task, with the DAG that it is in."""
+        for where, each in self.templates():
+            yield from ((f"{where}/{task['name']}", each, task) for task in each.get("dag", {}).get("tasks", []))
+
+    def task(self, template: str, name: str) -> Object:
+        (found,) = (each for each in self.template(template)["dag"]["tasks"] if each["name"] == name)
+        return dict_of(found)
+
+    def child(self) -> Object:
+        """The Workflow that a shard becomes, with zeros where its parent fills something in."""
+        return dict_of(yaml.safe_load(filled(self.template("child")["resource"]["manifest"])))
+
+
+def dict_of(value: Any) -> Object:
+    """The same object, known to be one."""
+    assert isinstance(value, dict)
+    return value
+
+
+def filled(text: str) -> str:
+    """A text with a zero for everything in double braces."""
+    return re.sub(r"\{\{.*?\}\}", "0", text)
+
+
+def braces(value: Any) -> Iterator[str]:
+    """What is in double braces, anywhere in it."""
+    for text in texts(value):
+        yield from (each.strip() for each in re.findall(r"\{\{(.*?)\}\}", text, re.DOTALL))
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every string in it."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from texts(each)
+
+
+def tables(value: Any, where: str = "") -> Iterator[tuple[str, Object]]:
+    """Every object in it, with its place."""
+    if isinstance(value, dict):
+        yield where, value
+        for name, each in value.items():
+            yield from tables(each, f"{where}/{name}")
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            label = each.get("name", number) if isinstance(each, dict) else number
+            yield from tables(each, f"{where}/{label}")
+
+
+def seconds(text: str) -> int:
+    """A duration as Argo writes it: 30m, 10m, 15s, 24h."""
+    number, unit = re.fullmatch(r"(\d+)([smh])", text).groups()  # type: ignore[union-attr]
+    return int(number) * {"s": 1, "m": 60, "h": 3600}[unit]
+
+
+@cache
+def committed() -> Made:
+    """The files of templates/argo."""
+    objects = [yaml.safe_load(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.yaml"))]
+    return Made({each["metadata"]["name"]: each for each in objects})
+
+
+@cache
+def of_chart() -> Made:
+    """What the chart makes with a bucket and a nightly run. Skips where there is no helm."""
+    image = ("image.repository=registry.example/swe-argo", "image.tag=1.2.3")
+    chart = render("aws.s3.bucket=results", *image, "nightly.enabled=true")
+    ours = [each for each in chart.objects if each["apiVersion"].startswith("argoproj.io/")]
+    return Made({each["metadata"]["name"]: each for each in ours}, chart)
+
+
+Faults = Callable[[Made], Iterator[str]]
+Change = Callable[[Made], object]
+
+
+def holds(made: Made, faults: Faults, *changes: Change) -> None:
+    """The property holds of ``made``, and of no copy with one of these changes: else the test could not fail."""
+    found = list(faults(made))
+    assert not found, "\n".join(found)
+    for number, change in enumerate(changes, 1):
+        other = Made(copy.deepcopy(made.objects), made.chart)
+        change(other)
+        assert other.objects != made.objects, f"change {number} changes nothing"
+        assert list(faults(other)), f"change {number} breaks this property, and it does not see that"

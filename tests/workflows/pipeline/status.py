@@ -1,0 +1,184 @@
+"""A Workflow object as Argo 4.1 writes it once all of it has run: what the API server has to hold of a shard and a run.
+
+Shapes, fields and their order of size are those of objects that a real controller wrote (``seen.json``).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tests.workflows.pipeline.rendered import EVALUATE, SHARD, Made, Object
+
+TIME = "2026-11-22T03:04:12Z"
+NUMBER = "4294967295"
+"""Node ids end in a hash of 32 bits."""
+TASK_RESULT = {"annotations": {}, "conditions": [{"status": "False", "type": "PodRunning"}] * 2}
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What makes an object large: ``tries`` of every step, what a failed one says, and the lengths of all names."""
+
+    instance: str
+    units: int = 50
+    tries: int = 3
+    message: str = ""
+    name: str = "swe-argo-nightly-1732240800-s00017"
+    run: str = "swe-argo-nightly-1732240800"
+    prefix: str = "teams/agents/evaluations/"
+
+
+def size(thing: object) -> int:
+    """Bytes as Argo counts them: JSON without spaces."""
+    return len(json.dumps(thing, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+def nodes_of_unit(made: Made, shard: Shard, number: int) -> list[Object]:
+    """The nodes of one unit: itself, and for each of its steps one that tries and one for each try."""
+    item = {"attempt": "1", "begins": "solve", "id": shard.instance}
+    name = f"{shard.name}.units({number}:{','.join(f'{key}:{value}' for key, value in item.items())})"
+    given = {each["name"] for each in made.template("unit")["inputs"]["parameters"]}
+    unit = _node(shard, name, shard.instance[:58], "DAG", "unit") | {
+        "boundaryID": shard.name,
+        "children": [_id(shard.name)],
+        "outboundNodes": [_id(shard.name)],
+        "inputs": {"parameters": [{"name": key, "value": value} for key, value in item.items() if key in given]},
+    }
+    found = [unit]
+    for step in ("solve", "grade"):
+        found += _step_nodes(made, shard, step, f"{name}.{step}", item)
+    return found
+
+
+def _step_nodes(made: Made, shard: Shard, step: str, name: str, item: dict[str, str]) -> list[Object]:
+    template = made.template(step)
+
+    def fill(value: Any) -> Any:
+        text = json.dumps(value)
+        for key, known in {**item, "run-id": shard.run, "prefix": shard.prefix}.items():
+            text = text.replace(f"{{{{inputs.parameters.{key}}}}}", known)
+            text = text.replace(f"{{{{workflow.parameters.{key}}}}}", known)
+        return json.loads(text.replace("{{pod.name}}", _pod(shard.name, step)))
+
+    given = fill(template["inputs"])
+    for each in given["parameters"]:
+        each["value"] = item[each["name"]]
+    log = {"name": "main-logs", "s3": {"key": f"{shard.prefix}logs/{_pod(shard.name, step)}/main.log"}}
+    artifacts = fill(template["outputs"]["artifacts"])
+    left = [each for each in artifacts if each["name"] == "try"]
+    word = [
+        {"name": each["name"], "value": "patch_does_not_apply", "valueFrom": each["valueFrom"]}
+        for each in template["outputs"]["parameters"]
+    ]
+    done = {"artifacts": [*(each for each in artifacts if each not in left), log], "exitCode": "0", "parameters": word}
+    failed = {"artifacts": [*left, log], "exitCode": "75", "parameters": word}
+    found = []
+    for number in range(shard.tries):
+        ended = done if number == shard.tries - 1 and not shard.message.endswith("!") else failed
+        pod = _node(shard, f"{name}({number})", f"{step}({number})", "Pod", step) | {
+            "boundaryID": _id(shard.name),
+            "hostNodeName": "ip-10-0-123-123.us-east-1.compute.internal",
+            "inputs": given,
+            "nodeFlag": {"retried": True},
+            "outputs": ended,
+            "taskResultSynced": True,
+        }
+        if ended is failed:
+            pod["message"] = shard.message
+        found.append(pod)
+    tried = _node(shard, name, step, "Retry", step) | {
+        "boundaryID": _id(shard.name),
+        "children": [_id(shard.name)] * shard.tries,
+        "inputs": given,
+        "outputs": done,
+        "message": "retryStrategy.expression evaluated to false",
+    }
+    return [tried, *found]
+
+
+def shard_object(made: Made, shard: Shard) -> Object:
+    """The whole Workflow of a shard."""
+    nodes = [node for number in range(shard.units) for node in nodes_of_unit(made, shard, number)]
+    units = json.dumps(
+        [{"id": shard.instance, "attempt": 1, "begins": "solve"} for _ in range(shard.units)],
+        separators=(",", ":"),
+    )
+    listed = {"parameters": [{"name": "units", "value": units, "valueFrom": {"path": "/out/units.json"}}]}
+    group = _node(shard, f"{shard.name}.units", "units", "TaskGroup", "unit") | {
+        "children": [_id(shard.name)] * shard.units
+    }
+    whole = _node(shard, shard.name, shard.name, "DAG", "shard") | {"outboundNodes": [_id(shard.name)] * shard.units}
+    lists = [_node(shard, f"{shard.name}.list({each})", "list", "Pod", "list") | {"outputs": listed} for each in "001"]
+    return _object(made.objects[SHARD], shard.name, [whole, group, *lists, *nodes])
+
+
+def run_object(made: Made, shards: int, shard: Shard) -> Object:
+    """The whole Workflow of a run of so many shards, each of whose pods was made anew as often as may be."""
+    name = shard.run
+    nodes = []
+    for number in range(shards):
+        item = f"{name}.shards({number}:{number:05d})"
+        given = {"inputs": {"parameters": [{"name": "number", "value": f"{number:05d}"}]}, "boundaryID": name}
+        log = {"name": "main-logs", "s3": {"key": f"{shard.prefix}logs/{_pod(name, 'child')}/main.log"}}
+        ended = {"outputs": {"artifacts": [log], "exitCode": "0"}}
+        nodes.append(
+            _node(shard, item, f"shard-{number:05d}", "Retry", "child")
+            | given | ended | {"children": [_id(name)] * shard.tries}
+        )  # fmt: skip
+        for again in range(shard.tries):
+            pod = {"hostNodeName": "ip-10-0-123-123.us-east-1.compute.internal", "nodeFlag": {"retried": True}}
+            lost = {"message": "pod deleted"} if again < shard.tries - 1 else {"taskResultSynced": True}
+            label = f"shards({number}:{number:05d})({again})"
+            nodes.append(_node(shard, f"{item}({again})", label, "Pod", "child") | given | ended | pod | lost)
+    small = [
+        _node(shard, f"{name}.{each}({each})", each, "Pod", each) for each in ("plan", "report", "compare", "end") * 3
+    ]
+    group = _node(shard, f"{name}.shards", "shards", "TaskGroup", "child") | {"children": [_id(name)] * shards}
+    return _object(made.objects[EVALUATE], name, [group, *small, *nodes])
+
+
+def _object(template: Object, name: str, nodes: list[Object]) -> Object:
+    """The templates are in it twice: as they were, and each by its own as it was used."""
+    spec = template["spec"]
+    stored = {f"namespaced/{template['metadata']['name']}/{each['name']}": each for each in spec["templates"]}
+    manifest = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"annotations": {"x": "x" * 2000}},
+    }
+    return manifest | {
+        "spec": {"arguments": {"parameters": [{"name": "spec", "value": "x" * 1000}]}, "workflowTemplateRef": {}},
+        "status": {
+            "nodes": {f"{name}-{number:010d}": node for number, node in enumerate(nodes)},
+            "storedTemplates": stored,
+            "storedWorkflowTemplateSpec": spec,
+            "conditions": TASK_RESULT["conditions"],
+            "synchronization": {"semaphore": {"holding": [{"holders": [name] * 10, "semaphore": "x" * 80}] * 2}},
+        },
+    }
+
+
+def _node(shard: Shard, name: str, display: str, kind: str, template: str) -> Object:
+    return {
+        "displayName": display,
+        "finishedAt": TIME,
+        "id": _id(shard.name),
+        "name": name,
+        "phase": "Succeeded",
+        "progress": "1/1",
+        "resourcesDuration": {"cpu": 1000, "memory": 100000},
+        "startedAt": TIME,
+        "templateName": template,
+        "templateScope": "local/",
+        "type": kind,
+    }
+
+
+def _id(name: str) -> str:
+    return f"{name}-{NUMBER}"
+
+
+def _pod(name: str, step: str) -> str:
+    return f"{name}-{step}-{NUMBER}"

@@ -1,0 +1,211 @@
+"""What the pods of a run are: which image, with which rights, where, and what of them is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from steps.contracts.chain import GRADE, SOLVE
+from tests.workflows.pipeline.rendered import EVALUATE, SHARD, Made, holds, tables, texts
+
+SANDBOXES = ("solve", "grade")
+KINDS = ("step", "control")
+ACCOUNTS = {
+    "plan": ("swe-argo-runner", True),
+    "child": ("swe-argo-children", None),
+    "report": ("swe-argo-steps", False),
+    "compare": ("swe-argo-steps", False),
+    "finalize": ("swe-argo-finalizer", True),
+    "list": ("swe-argo-steps", False),
+    "solve": ("swe-argo-runner", True),
+    "grade": ("swe-argo-runner", True),
+}
+"""Step -> the account it runs as, and whether it speaks to the API. ``child`` does by Argo's executor alone."""
+STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+
+
+def test_a_step_knows_its_pod_and_its_try_and_none_outlives_its_main_container(made: Made) -> None:
+    wanted = {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid", "POD_NAMESPACE": "metadata.namespace"}
+
+    def faults(made: Made) -> Iterator[str]:
+        for where, each in made.templates():
+            if each.get("daemon") or each.get("sidecars"):
+                yield f"{where} stays when its work is done"
+        for where, each in made.containers():
+            variables = {
+                variable["name"]: variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
+                for variable in each["container"]["env"]
+            }
+            yield from (f"{where}: {name}" for name, field in wanted.items() if variables.get(name) != field)
+        for name in SANDBOXES:
+            args = made.template(name)["container"]["args"]
+            if args[args.index("--try") + 1 :][:1] != ["$(POD_UID)"]:
+                yield f"{name}: a sandbox is named after its try"
+            if not any("retries" in text and "lastRetry.exitCode" in text for text in texts(args)):
+                yield f"{name}: a sandbox that ran out gets no more"
+
+    holds(
+        made,
+        faults,
+        lambda m: m.template("grade").update(daemon=True),
+        lambda m: m.template("solve")["container"]["env"].pop(1),
+        lambda m: m.template("solve")["container"]["args"].__setitem__(-1, "1.0"),
+        lambda m: m.template("grade")["container"]["args"].__setitem__(7, "0"),
+    )
+
+
+def test_every_program_is_of_the_chart_s_image_with_a_command_and_a_memory_limit(made: Made) -> None:
+    def faults(made: Made) -> Iterator[str]:
+        for where, each in made.containers():
+            container = each["container"]
+            if container.get("image") != "{{workflow.parameters.image}}" or not container.get("command"):
+                yield f"{where}: {container.get('image')} {container.get('command')}"
+            amounts = container.get("resources", {})
+            if amounts.get("requests", {}).keys() != {"cpu", "memory"} or "memory" not in amounts.get("limits", {}):
+                yield f"{where}: {amounts}"
+        if made.chart:
+            image = made.chart.one("ConfigMap", "swe-argo-settings")["data"]["image"]
+            if image != "registry.example/swe-argo:1.2.3":
+                yield f"image {image}"
+
+    holds(
+        made,
+        faults,
+        lambda m: m.template("list")["container"].pop("command"),
+        lambda m: m.template("list")["container"].update(image="busybox:latest"),
+        lambda m: m.template("solve")["container"]["resources"].pop("limits"),
+        lambda m: m.template("solve")["container"]["resources"]["requests"].pop("cpu"),
+    )
+
+
+def test_only_what_speaks_to_the_api_has_a_token_each_by_an_account_of_its_own(made: Made) -> None:
+    def faults(made: Made) -> Iterator[str]:
+        for where, spec in made.workflows():
+            if spec.get("automountServiceAccountToken") is not False:
+                yield f"{where}: tokens for everyone"
+            if spec.get("executor") != {"serviceAccountName": "swe-argo-executor"}:
+                yield f"{where}: the executor is {spec.get('executor')}"
+            if spec.get("serviceAccountName") != "swe-argo-steps":
+                yield f"{where}: {spec.get('serviceAccountName')}"
+        found = {
+            each["name"]: (each.get("serviceAccountName"), each.get("automountServiceAccountToken"))
+            for _, each in made.pods()
+        }
+        yield from (f"{name}: {found.get(name)}" for name, wanted in ACCOUNTS.items() if found.get(name) != wanted)
+        yield from (f"{name} is new: say here what it may" for name in found.keys() - ACCOUNTS.keys())
+        executors = {each["name"]: each["executor"] for _, each in made.templates() if "executor" in each}
+        if executors != {"child": {"serviceAccountName": "swe-argo-children"}}:
+            yield f"executors of their own: {executors}"
+        if made.chart:
+            there = made.chart.names("ServiceAccount")
+            yield from (f"no account {account}" for account, _ in ACCOUNTS.values() if account not in there)
+
+    holds(
+        made,
+        faults,
+        lambda m: m.spec(SHARD).update(automountServiceAccountToken=True),
+        lambda m: m.spec(EVALUATE).pop("executor"),
+        lambda m: m.template("solve").update(executor={"serviceAccountName": "swe-argo-children"}),
+        lambda m: m.template("report").update(automountServiceAccountToken=True),
+        lambda m: m.template("finalize").update(serviceAccountName="default"),
+        lambda m: m.spec(SHARD)["templates"].append({"name": "more", "container": {}}),
+    )
+
+
+def test_no_pod_has_root_nor_anything_of_its_node(made: Made) -> None:
+    def faults(made: Made) -> Iterator[str]:
+        for where, spec in made.workflows():
+            pod = spec.get("securityContext", {})
+            if pod.get("runAsNonRoot") is not True or pod.get("seccompProfile") != {"type": "RuntimeDefault"}:
+                yield f"{where}: {pod}"
+            if spec.get("hostNetwork") or any("hostPath" in table for _, table in tables(spec)):
+                yield f"{where} has something of its node"
+        for where, each in made.containers():
+            own = each["container"].get("securityContext", {})
+            if own.get("allowPrivilegeEscalation") is not False or own.get("capabilities") != {"drop": ["ALL"]}:
+                yield f"{where}: {own}"
+            if own.get("readOnlyRootFilesystem") is not True or own.get("privileged"):
+                yield f"{where}: {own}"
+            if "securityContext" in each:
+                yield f"{where}: a pod of its own kind"
+
+    holds(
+        made,
+        faults,
+        lambda m: m.spec(SHARD)["securityContext"].pop("runAsNonRoot"),
+        lambda m: m.spec(SHARD)["securityContext"].pop("seccompProfile"),
+        lambda m: m.spec(SHARD)["volumes"].append({"name": "node", "hostPath": {"path": "/"}}),
+        lambda m: m.spec(EVALUATE).update(hostNetwork=True),
+        lambda m: m.template("solve")["container"]["securityContext"].pop("capabilities"),
+        lambda m: m.template("solve")["container"]["securityContext"].update(allowPrivilegeEscalation=True),
+        lambda m: m.template("solve").update(securityContext={"runAsUser": 0}),
+    )
+
+
+def test_no_node_is_emptied_under_a_pod_and_the_chart_says_which_nodes_are_meant(made: Made) -> None:
+    def faults(made: Made) -> Iterator[str]:
+        for where, each in made.pods():
+            meta = each.get("metadata", {})
+            if {name: meta.get("annotations", {}).get(name) for name in STAYS} != STAYS:
+                yield f"{where}: {meta.get('annotations')}"
+            patch = "step-pod" if each["name"] in SANDBOXES else "control-pod"
+            if each.get("podSpecPatch") != f"{{{{workflow.parameters.{patch}}}}}":
+                yield f"{where}: {each.get('podSpecPatch')}"
+            if meta.get("labels", {}).keys() != {"swe-argo/step", "swe-argo/run"} or (
+                meta["labels"]["swe-argo/step"] != each["name"]
+            ):
+                yield f"{where}: {meta.get('labels')}"
+        if made.chart:
+            settings = made.chart.one("ConfigMap", "swe-argo-settings")["data"]
+            classes = {each["metadata"]["name"]: each["value"] for each in made.chart.all("PriorityClass")}
+            step, control = (classes.get(json.loads(settings[f"{each}-pod"])["priorityClassName"]) for each in KINDS)
+            if step is None or control is None or not step < control:
+                yield f"control pods wait behind steps: {step}, {control} of {classes}"
+
+    holds(
+        made,
+        faults,
+        lambda m: m.template("grade")["metadata"]["annotations"].popitem(),
+        lambda m: m.template("child").pop("podSpecPatch"),
+        lambda m: m.template("solve").update(podSpecPatch="{{workflow.parameters.control-pod}}"),
+        lambda m: m.template("solve")["metadata"]["labels"].update({"swe-argo/role": "solve"}),
+    )
+
+
+def test_files_go_under_keys_of_the_store_as_they_are_and_results_are_kept(made: Made) -> None:
+    """Required is what a step gives whenever it ends well; what is there in some cases may be missing."""
+    required = {step.name: {kind.file for kind in step.gives} for step in (SOLVE, GRADE)}
+    required["report"] = {"report.html"}
+
+    def faults(made: Made) -> Iterator[str]:
+        for where, spec in made.workflows():
+            if spec.get("artifactGC") != {"strategy": "Never"}:
+                yield f"{where}: {spec.get('artifactGC')}"
+            if spec.get("artifactRepositoryRef") != {"configMap": "swe-argo-artifacts", "key": "default"}:
+                yield f"{where}: {spec.get('artifactRepositoryRef')}"
+        for where, each in made.templates():
+            for side in ("inputs", "outputs"):
+                for artifact in each.get(side, {}).get("artifacts", []):
+                    place = f"{where}/{side}/{artifact['name']}"
+                    if artifact.keys() - {"name", "path", "archive", "optional", "s3"}:
+                        yield f"{place}: {artifact}"
+                    if artifact.get("s3", {}).keys() != {"key"} or artifact.get("archive") != {"none": {}}:
+                        yield f"{place}: {artifact}"
+                    if not artifact.get("s3", {}).get("key", "").startswith("{{workflow.parameters.prefix}}runs/"):
+                        yield f"{place}: {artifact.get('s3')}"
+            outputs = each.get("outputs", {}).get("artifacts", [])
+            kept = {artifact["path"].rsplit("/", 1)[1] for artifact in outputs if not artifact.get("optional")}
+            if kept != required.get(each["name"], set()):
+                yield f"{where}: without {sorted(kept ^ required.get(each['name'], set()))}"
+
+    holds(
+        made,
+        faults,
+        lambda m: m.spec(SHARD).update(artifactGC={"strategy": "OnWorkflowDeletion"}),
+        lambda m: m.spec(SHARD).pop("artifactRepositoryRef"),
+        lambda m: m.template("solve")["outputs"]["artifacts"][0].update(optional=True),
+        lambda m: m.template("solve")["outputs"]["artifacts"][0].pop("archive"),
+        lambda m: m.template("solve")["outputs"]["artifacts"][0]["s3"].update(bucket="mine"),
+        lambda m: m.template("solve")["outputs"]["artifacts"][0]["s3"].update(key="{{workflow.name}}/x"),
+        lambda m: m.template("grade")["outputs"]["artifacts"][0].pop("optional"),
+    )

@@ -1,0 +1,204 @@
+"""Which tries are tried again: the rendered expressions, evaluated over what Argo and kubelets are known to say."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import CodeType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.paths import ROOT
+from tests.workflows.pipeline.rendered import Change, Made, committed, holds
+
+STEPS = ("plan", "list", "solve", "grade", "report", "compare", "finalize")
+CONFIG, BUG = 64, 70
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a try ended, as ``lastRetry`` says it."""
+
+    status: str
+    exitCode: str
+    message: str
+
+
+AGAIN = {
+    "infrastructure": Ended("Failed", "75", "main: Error (exit code 75): solve: the sandbox was lost"),
+    "out of resources": Ended("Failed", "76", "main: Error (exit code 76): grade: out of memory"),
+    "out of memory in the step": Ended("Failed", "137", "main: OOMKilled (exit code 137)"),
+    "told to end": Ended("Failed", "143", "main: Error (exit code 143): solve: told to end (SIGTERM)"),
+    "pod deleted by force": Ended("Error", "-1", "pod deleted"),
+    "inputs not fetched": Ended("Error", "64", "init: Error (exit code 64): failed to get s3://b/runs/r/run.json"),
+    "outputs not saved": Ended("Error", "0", "wait: Error (exit code 64): failed to put file: 503"),
+    "never started": Ended("Error", "-1", "Pod failed before main container starts due to ContainerCreating: "),
+    "no node, or no image": Ended("Failed", "-1", "timeout"),
+    "deadline": Ended("Failed", "-1", "Pod was active on the node longer than the specified deadline"),
+    "evicted": Ended(
+        "Failed", "-1", "The node was low on resource: memory. Threshold quantity: 100Mi, available: 8Mi. "
+    ),
+    "evicted while it ended": Ended("Failed", "1", "The node was low on resource: ephemeral-storage. "),
+    "evicted by its reason": Ended("Failed", "-1", "Evicted"),
+    "node shut down": Ended("Failed", "-1", "Pod was terminated in response to imminent node shutdown."),
+    "node shutting down": Ended("Failed", "-1", "Pod was rejected: Pod was rejected as the node is shutting down."),
+    "preempted by the kubelet": Ended("Failed", "-1", "Preempted in order to admit critical pod"),
+    "node full after all": Ended(
+        "Failed",
+        "-1",
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 100, used: 1960, capacity: 2000",
+    ),
+    "node of other labels now": Ended(
+        "Failed",
+        "-1",
+        "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
+    ),
+    "kubelet's plugins not ready": Ended(
+        "Failed", "-1", "Pod was rejected: Allocate failed due to no healthy devices present, which is unexpected"
+    ),
+    "machine gone without a word": Ended("Failed", "-1", "can't find failed message for pod run-x namespace evals"),
+}
+NEVER = {
+    "wrong request": Ended("Failed", "64", "main: Error (exit code 64): plan: dataset: there is no file x"),
+    "wrong request of odd words": Ended(
+        "Failed", "64", "main: Error (exit code 64): plan: run_id: 'evicted' is no run id"
+    ),
+    "our bug": Ended("Failed", "70", "main: Error (exit code 70): grade: KeyError: 'preempt'"),
+    "bad flags": Ended("Failed", "2", "main: Error (exit code 2)"),
+    "no such module": Ended("Failed", "1", "main: Error (exit code 1)"),
+    "program not in the image": Ended("Failed", "127", "main: Error (exit code 127)"),
+    "stopped": Ended("Failed", "-1", "workflow shutdown with strategy:  Stop"),
+    "the workflow's deadline": Ended("Failed", "-1", "Step exceeded its deadline"),
+}
+SHARD_FAILED = "main: Error (exit code 64): failure condition '{status.phase in [Error Failed]}' evaluated true"
+WAIT_AGAIN = {
+    "API server away": Ended(
+        "Failed", "64", "main: Error (exit code 64): no more retries dial tcp: connection refused"
+    ),
+    "shard deleted": Ended(
+        "Failed",
+        "64",
+        "main: Error (exit code 64): The resource has been deleted while its status was still being checked.",
+    ),
+    "drained": Ended(
+        "Failed", "64", "main: Error (exit code 64): client rate limiter Wait returned an error: context canceled"
+    ),
+    **{name: AGAIN[name] for name in ("pod deleted by force", "no node, or no image", "evicted", "node shut down")},
+    **{name: AGAIN[name] for name in ("node shutting down", "node full after all", "machine gone without a word")},
+    "out of memory": Ended("Failed", "137", "main: OOMKilled (exit code 137)"),
+    "told to end": Ended("Failed", "143", "main: Error (exit code 143)"),
+}
+WAIT_NEVER = {
+    "shard failed": Ended("Failed", "64", SHARD_FAILED),
+    **{name: NEVER[name] for name in ("stopped", "the workflow's deadline")},
+}
+
+
+@cache
+def _code(expression: str) -> CodeType:
+    """What expr-lang makes of it, by way of Python: the operators used are the same under other names."""
+    text = re.sub(r"asInt\(([\w.]+)\)", r"int(\1)", expression)
+    text = re.sub(r"lastRetry\.message matches ('(?:[^'\\]|\\.)*')", r"bool(re.search(\1, lastRetry.message))", text)
+    text = re.sub(r"!(?!=)", " not ", text.replace("||", " or ").replace("&&", " and "))
+    return compile(text.strip(), "retryStrategy.expression", "eval")
+
+
+def again(expression: str, ended: Ended) -> bool:
+    """Whether a try that ended so is tried again."""
+    names = {"__builtins__": {}, "re": re, "int": int, "bool": bool, "lastRetry": ended}
+    return bool(eval(_code(expression), names))
+
+
+def of(made: Made, template: str) -> str:
+    return str(made.template(template)["retryStrategy"]["expression"])
+
+
+def test_what_the_world_did_is_tried_again_and_what_is_wrong_is_not(made: Made) -> None:
+    def faults(made: Made) -> Iterator[str]:
+        for step in STEPS:
+            yield from (
+                f"{step}, {name}: not tried again" for name, end in AGAIN.items() if not again(of(made, step), end)
+            )
+            yield from (f"{step}, {name}: tried again" for name, end in NEVER.items() if again(of(made, step), end))
+            for variable in ("status", "exitCode", "message"):
+                if f"lastRetry.{variable}" not in of(made, step):
+                    yield f"{step}: its expression reads no {variable}"
+
+    def instead(old: str, new: str) -> Change:
+        def change(made: Made) -> None:
+            retry = made.template("solve")["retryStrategy"]
+            retry["expression"] = retry["expression"].replace(old, new)
+
+        return change
+
+    holds(
+        made,
+        faults,
+        instead("[75,", "[64, 75,"),
+        instead("[75, 76,", "[75,"),
+        instead("143]", "144]"),
+        instead("lastRetry.exitCode == '-1'", "lastRetry.exitCode == '-2'"),
+        instead("low on resource|", ""),
+        instead("not in [64, 70] &&", "not in [70] &&"),
+        instead("lastRetry.status == 'Error'", "lastRetry.status == 'Failed'"),
+    )
+
+
+def test_a_pod_that_lost_its_shard_from_sight_looks_again_and_one_whose_shard_failed_does_not(made: Made) -> None:
+    def faults(made: Made) -> Iterator[str]:
+        expression = of(made, "child")
+        yield from (f"{name}: not tried again" for name, end in WAIT_AGAIN.items() if not again(expression, end))
+        yield from (f"{name}: tried again" for name, end in WAIT_NEVER.items() if again(expression, end))
+
+    def change(made: Made, old: str, new: str) -> None:
+        retry = made.template("child")["retryStrategy"]
+        retry["expression"] = retry["expression"].replace(old, new)
+
+    holds(
+        made,
+        faults,
+        lambda m: change(m, "failure condition", "no condition"),
+        lambda m: change(m, "|| !(", "&& !("),
+    )
+
+
+@cache
+def _reasons() -> list[str]:
+    """The fixed words of all that our steps may say when they end with 64: of every ConfigError in them."""
+    found = []
+    for path in sorted(Path(ROOT, "steps").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ConfigError" and node.args:
+                parts = [each.value for each in ast.walk(node.args[0]) if isinstance(each, ast.Constant)]
+                found.append(" ".join(str(each) for each in parts))
+    return found
+
+
+def test_no_refusal_of_ours_is_tried_again() -> None:
+    reasons = _reasons()
+    assert len(reasons) > 50
+    for step in STEPS:
+        for reason in reasons:
+            ended = Ended("Failed", str(CONFIG), f"main: Error (exit code {CONFIG}): {step}: {reason}")
+            assert not again(of(committed(), step), ended), reason
+
+
+@given(st.text(), st.sampled_from(STEPS), st.sampled_from([CONFIG, BUG]))
+def test_no_words_make_a_refusal_or_a_bug_of_ours_tried_again(reason: str, step: str, code: int) -> None:
+    for message in (reason, f"main: Error (exit code {code}): {step}: {reason} evicted", "timeout"):
+        assert not again(of(committed(), step), Ended("Failed", str(code), message))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_words_that_are_tried_again_are_none_that_our_steps_say(step: str) -> None:
+    """Else a step that ends with a code of neither kind would be taken for a lost pod."""
+    pattern = re.findall(r"matches '(.*?)'", of(committed(), step))[-1]
+    assert re.search(pattern, "Pod was active on the node longer than the specified deadline")
+    said = [reason for reason in _reasons() if re.search(pattern, reason)]
+    assert said == []
