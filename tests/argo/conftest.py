@@ -1,0 +1,80 @@
+"""What tests on a real Argo share: a cluster that has it, and the pipeline installed there."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from steps.settings import settings
+from tests.argo.broken_s3 import Way, breakable
+from tests.argo.image import load_pipeline_image
+from tests.argo.pipeline import S3, Pipeline, installed
+from tests.cluster.conftest import cluster, mini_images
+from tests.cluster.real import Cluster
+
+__all__ = ["cluster", "mini_images"]
+
+PORTS = range(9060, 9090)
+"""Of this machine's ports, among those that pods of cluster/local reach."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "argo: needs Argo Workflows on a Kubernetes cluster (make test-argo)")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/argo/" in item.path.as_posix():
+            item.add_marker(pytest.mark.argo)
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session")
+def argo_cluster(cluster: Cluster) -> Cluster:
+    """A cluster whose Argo answers; skips with the reason where there is none."""
+    if "workflowtemplates" not in cluster.kubectl("api-resources", "--api-group=argoproj.io", "-o", "name"):
+        pytest.skip("this cluster has no Argo Workflows: set ARGO_HOME, and cluster/local/cluster argo")
+    if (cluster.state / "run").is_dir() and "\nworkflow-controller      pid" not in cluster.command("status").stdout:
+        pytest.skip("this cluster's workflow controller does not run: cluster/local/cluster up")
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def s3_way(argo_cluster: Cluster) -> Iterator[Way]:
+    """The way to S3 of every pod of these tests; a test may break it."""
+    with socket.socket() as probe:
+        probe.settimeout(5)
+        if probe.connect_ex(S3):
+            pytest.skip(f"no S3 server answers at {S3[0]}:{S3[1]}: cluster/local has one")
+    with breakable(S3[0], _free_port(), S3) as way:
+        yield way
+
+
+def _free_port() -> int:
+    for port in PORTS:
+        with socket.socket() as probe:
+            if probe.connect_ex((S3[0], port)):
+                return port
+    raise AssertionError(f"no port of {PORTS} is free")
+
+
+@pytest.fixture(scope="session")
+def pipeline(argo_cluster: Cluster, mini_images: None, s3_way: Way) -> Iterator[Pipeline]:
+    """The chart in a fresh namespace, with a bucket; the images of the steps and of mini on the node."""
+    load_pipeline_image(argo_cluster)
+    with pytest.MonkeyPatch.context() as patch:
+        variables = {
+            "AWS_ENDPOINT_URL_S3": f"http://{S3[0]}:{S3[1]}",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        settings.cache_clear()
+        with installed(argo_cluster, s3_way.url) as made:
+            yield made
+    settings.cache_clear()

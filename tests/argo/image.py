@@ -1,0 +1,94 @@
+"""The image of the steps for a node without a registry: this machine's Python, needed packages, this checkout."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import distribution, version
+from pathlib import Path
+
+from cluster.local.mkimage import Image, write_images
+from tests.base_image import SETTINGS, _add_bytes, _as_root, _canonical, _everything, _libraries, _tar
+from tests.cluster.inside import _needed
+from tests.cluster.real import Cluster
+from tests.paths import ROOT
+
+REPOSITORY, TAG = "localhost/swe-argo-test-pipeline", "1"
+PACKAGES = ("kubernetes", "websocket-client", "boto3", "jinja2", "pyarrow")
+"""What the extras of pyproject.toml that run on a cluster ask for, but for hubs: ``mini`` comes with the steps."""
+PYTHONPATH = "/app:/app/packages"
+LEFT_OUT = ("kubernetes/aio/", "pyarrow/include/", "pyarrow/tests/", "pyarrow/src/")
+BOTO_DATA = "botocore/data/"
+"""A folder for every service of AWS; here one of them is used."""
+
+
+def load_pipeline_image(cluster: Cluster) -> None:
+    """Put the image on the node, with the steps as they are now; layers that are there already cost nothing."""
+    variables = [line.removeprefix("ENV ") for line in SETTINGS if line.startswith("ENV ")]
+    config: dict[str, object] = {
+        "Env": [*variables, f"PYTHONPATH={PYTHONPATH}", "PYTHONDONTWRITEBYTECODE=1"],
+        "WorkingDir": "/tmp",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder, "swe-argo-test-pipeline.tar")
+        layers = [_tar(dict(_everything())), _layer(dict(_packages())), _layer(dict(_project()), _texts())]
+        write_images(archive, [Image(f"{REPOSITORY}:{TAG}", layers, config)])
+        cluster.load(archive)
+
+
+def _packages() -> Iterator[tuple[str, Path]]:
+    """Path in the image -> file of this machine."""
+    binaries = []
+    for name in sorted(_needed("swe-argo", *PACKAGES)):
+        found = distribution(name)
+        for file in found.files or ():
+            path = Path(str(found.locate_file(file))).resolve()
+            if ".." not in file.parts and _wanted(str(file)) and path.is_file():
+                yield f"app/packages/{file}", path
+                binaries += [path] if ".so" in path.suffixes else []
+    for library in _libraries(binaries):
+        if "site-packages" not in str(library):
+            yield _canonical(str(library)), library.resolve()  # by the name it is asked for
+
+
+def _wanted(file: str) -> bool:
+    if "__pycache__" in file or file.startswith(LEFT_OUT):
+        return False
+    service, folder, _ = file.removeprefix(BOTO_DATA).partition("/")
+    return not (file.startswith(BOTO_DATA) and folder) or service == "s3"
+
+
+def _project() -> Iterator[tuple[str, Path]]:
+    for folder in ("steps", "templates"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield f"app/{path.relative_to(ROOT)}", path
+
+
+def _texts() -> dict[str, str]:
+    """The steps ask for the version of the installed project."""
+    number = version("swe-argo")
+    return {f"app/swe_argo-{number}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: swe-argo\nVersion: {number}\n"}
+
+
+def _layer(files: dict[str, Path], texts: dict[str, str] | None = None) -> bytes:
+    """Same files, same bytes: a layer with another digest would be unpacked again."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for name, source in sorted(files.items()):
+            tar.add(source, name, recursive=False, filter=_readable)
+        for name, text in (texts or {}).items():
+            _add_bytes(tar, name, text)
+        python = tarfile.TarInfo("usr/local/bin/python")
+        python.type, python.linkname = tarfile.SYMTYPE, "/usr/bin/python3"
+        tar.addfile(python)
+    return data.getvalue()
+
+
+def _readable(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    """By any user: the steps run as nobody in particular."""
+    info.mode |= 0o444
+    info.mtime = 0
+    return _as_root(info)

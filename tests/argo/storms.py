@@ -1,0 +1,134 @@
+"""What disturbs a run on Argo, and the wish whose units take long enough to be disturbed in their middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.data import Failure, GradeRecord, key
+from steps.store import open_store
+from tests.argo.pipeline import FOUND, Pipeline
+from tests.argo.undisturbed import Told, local, same
+from tests.cluster.ground import settles
+from tests.cluster.real import Cluster
+from tests.cluster.storms import dataset, recordings
+from tests.workflows.command import QUICK, failures, summary
+
+Wish = dict[str, object]
+CALM = "r-calm"
+
+
+class Weather:
+    """Four units whose agents and tests take some seconds each, and what a run of them comes to undisturbed."""
+
+    def __init__(self, pipeline: Pipeline, folder: Path) -> None:
+        self.pipeline = pipeline
+        rows = pipeline.upload(Path(dataset(folder, dict.fromkeys(QUICK, "sleep 6"))), "rows.jsonl")
+        acts = pipeline.upload(Path(recordings(folder / "acts", QUICK, "sleep 6")), "acts")
+        self.wish: Wish = {"dataset": rows, "agent": {"name": "replay", "trajectories": acts}}
+        self.calm = local(folder / "store", CALM, "--dataset", rows, "--trajectories", acts)
+
+    def begin(self, run: str) -> str:
+        """Submit a run of the wish; its Workflow's name."""
+        return self.pipeline.submit(run, spec=self.wish)
+
+    def ends_as_if_nothing_had_been(self, run: str, name: str, seconds: float = 420) -> None:
+        """Wait for its end; its report must be the undisturbed one's, and no sandbox left."""
+        self.pipeline.succeeds(name, seconds)
+        assert summary(self.pipeline.store, run).headline.resolved == len(QUICK), self.pipeline.told(name)
+        same(Told.of(self.pipeline.store, run), self.calm)
+        assert self.pipeline.sandboxes() == []
+
+    def graded(self, run: str) -> dict[str, bytes]:
+        """Instances that have a verdict, with all that was recorded of it: done again, its times would be others."""
+        names = {key(GradeRecord, run, instance, 1): instance for instance in QUICK}
+        held = open_store(self.pipeline.store).get_many(list(names))
+        return {names[name]: data for name, data in held.items()}
+
+    def failures(self, run: str) -> list[Failure]:
+        """What failed tries left."""
+        return failures(open_store(self.pipeline.store), run)
+
+
+def at_work(pipeline: Pipeline, role: str, but: Sequence[str] = ()) -> str:
+    """Wait until a step's pod has a sandbox for this that runs, another than these; the pod's name.
+
+    Argo must know it to run, too: a pod that it takes for pending would be made again under its name, and cost no try.
+    """
+    names: list[str] = []
+
+    def one() -> bool:
+        for box in pipeline.pods(f"swe-argo/role={role}"):
+            (owner,) = box["metadata"]["ownerReferences"]
+            running = any("running" in each["state"] for each in box["status"].get("containerStatuses", []))
+            if running and owner["name"] not in but and _known_to_run(pipeline, owner["name"]):
+                names.append(owner["name"])
+        return bool(names)
+
+    comes(one)
+    return names[0]
+
+
+def _known_to_run(pipeline: Pipeline, pod: str) -> bool:
+    for each in pipeline.pods(FOUND):
+        meta = each["metadata"]
+        if meta["name"] == pod:
+            nodes = pipeline.workflow(meta["labels"][FOUND])["status"]["nodes"]
+            return bool(nodes[meta["annotations"]["workflows.argoproj.io/node-id"]]["phase"] == "Running")
+    return False
+
+
+def delete(pipeline: Pipeline, pod: str) -> None:
+    """The pod's object is gone at once, as when a node is taken away."""
+    pipeline.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+
+
+def end(pipeline: Pipeline, pod: str) -> None:
+    """As a person, or a node that drains, ends a pod: it has its grace period."""
+    pipeline.kubectl("delete", "pod", pod, "--wait=false")
+
+
+def evict(pipeline: Pipeline, pod: str) -> None:
+    """As ``kubectl drain`` does, by the Eviction API."""
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": pipeline.namespace},
+    }
+    path = f"/api/v1/namespaces/{pipeline.namespace}/pods/{pod}/eviction"
+    pipeline.cluster.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(eviction))
+
+
+def kill_controller(cluster: Cluster, away_s: float) -> None:
+    """kill -9 of the workflow controller, and another one after so many seconds."""
+    file = cluster.state / "run" / "workflow-controller"
+    if not file.is_file():
+        pytest.skip("this cluster's workflow controller is not a process of this machine")
+    os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
+    time.sleep(away_s)
+    done = cluster.command("up")
+    assert done.returncode == 0, done.stderr
+
+
+def drain(pipeline: Pipeline, back_after_s: float) -> None:
+    """Cordon the only node, evict what runs there of the pipeline, and let it be used again after so many seconds."""
+    cluster = pipeline.cluster
+    (node,) = cluster.kubectl("get", "nodes", "-o", "name").split()
+    cluster.kubectl("cordon", node)
+    try:
+        for pod in pipeline.kubectl("get", "pods", "--field-selector=status.phase=Running", "-o", "name").split():
+            evict(pipeline, pod.removeprefix("pod/"))
+        time.sleep(back_after_s)
+    finally:
+        cluster.kubectl("uncordon", node)
+
+
+def comes(true: Callable[[], object], seconds: float = 240) -> None:
+    """Wait for something that must come."""
+    assert settles(true, seconds), f"it did not come to hold in {seconds} s"

@@ -1,0 +1,88 @@
+"""Runs on Argo that the world disturbs: they end with the report of an undisturbed one, and leave no sandbox."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from steps.contracts.data import FailureClass
+from tests.argo.broken_s3 import Way
+from tests.argo.pipeline import Pipeline
+from tests.argo.storms import Weather, at_work, delete, drain, end, evict, kill_controller
+from tests.cluster.ground import Ground
+from tests.cluster.storms import crash
+
+SOLVE = "swe-argo/step=solve"
+
+
+@pytest.fixture(scope="module")
+def weather(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Weather:
+    return Weather(pipeline, tmp_path_factory.mktemp("weather"))
+
+
+@pytest.fixture
+def ground(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    """The pipeline's namespace, as the tests of sandboxes know one."""
+    folder = tmp_path_factory.mktemp("ground")
+    return Ground(pipeline.cluster, pipeline.namespace, pipeline.cluster.kubeconfig, folder)
+
+
+def lost(pipeline: Pipeline, name: str) -> Counter[str]:
+    """Step -> how many of its tries failed, in the run's Workflow and its shards."""
+    nodes = [node for each in (name, *pipeline.children(name)) for node in pipeline.nodes(each)]
+    tries = [node for node in nodes if node["type"] == "Pod" and node["phase"] in ("Failed", "Error")]
+    return Counter(node["templateName"] for node in tries)
+
+
+def test_pods_of_steps_deleted_and_ended_under_way_are_made_again(pipeline: Pipeline, weather: Weather) -> None:
+    name = weather.begin("r-step-pods")
+    delete(pipeline, one := at_work(pipeline, "solve"))
+    end(pipeline, at_work(pipeline, "solve", but=[one]))
+    end(pipeline, pipeline.running("swe-argo/step=child", "main"))
+    delete(pipeline, at_work(pipeline, "grade"))
+    weather.ends_as_if_nothing_had_been("r-step-pods", name)
+    assert lost(pipeline, name) == {"solve": 2, "child": 1, "grade": 1}, pipeline.told(name)
+
+
+def test_sandboxes_deleted_crashed_and_evicted_cost_a_try_each(
+    pipeline: Pipeline, weather: Weather, ground: Ground
+) -> None:
+    name = weather.begin("r-sandboxes")
+    delete(pipeline, pipeline.running("swe-argo/role=solve"))
+    evict(pipeline, pipeline.running("swe-argo/role=solve"))
+    crash(ground, pipeline.running("swe-argo/role=grade"))
+    weather.ends_as_if_nothing_had_been("r-sandboxes", name)
+    classes = {failure.failure_class for failure in weather.failures("r-sandboxes")}
+    assert classes <= {FailureClass.SANDBOX_LOST, FailureClass.EVICTED}
+    assert len(weather.failures("r-sandboxes")) == 3
+
+
+def test_a_controller_killed_under_way_goes_on_where_it_was(pipeline: Pipeline, weather: Weather) -> None:
+    name = weather.begin("r-controller")
+    pipeline.running(SOLVE, "main")
+    kill_controller(pipeline.cluster, away_s=15)
+    weather.ends_as_if_nothing_had_been("r-controller", name)
+    assert not weather.failures("r-controller")
+
+
+def test_a_minute_without_s3_is_got_over(pipeline: Pipeline, weather: Weather, s3_way: Way) -> None:
+    name = weather.begin("r-no-s3")
+    pipeline.running(SOLVE, "main")
+    refused = s3_way.refused
+    s3_way.break_()
+    try:
+        time.sleep(60)
+    finally:
+        s3_way.mend()
+    assert s3_way.refused > refused
+    weather.ends_as_if_nothing_had_been("r-no-s3", name)
+
+
+def test_a_node_that_is_drained_costs_tries_and_nothing_else(pipeline: Pipeline, weather: Weather) -> None:
+    name = weather.begin("r-drain")
+    pipeline.running("swe-argo/role=solve")
+    drain(pipeline, back_after_s=10)
+    weather.ends_as_if_nothing_had_been("r-drain", name)
+    assert lost(pipeline, name)

@@ -1,0 +1,40 @@
+"""All of mini through the real controller: the verdicts of ``swe-argo run --backend local``, byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.argo.pipeline import Pipeline
+from tests.argo.undisturbed import Told, local, same
+from tests.cluster.storms import recordings
+from tests.workflows.command import QUICK, ids, summary
+
+
+@pytest.mark.parametrize(("agent", "resolved"), [("gold", 12), ("idle", 0)])
+def test_all_of_mini_has_the_same_verdicts_on_argo_and_on_this_machine(
+    agent: str, resolved: int, tmp_path: Path, pipeline: Pipeline
+) -> None:
+    run = f"r-{agent}"
+    name = pipeline.submit(run, agent=agent)
+    ruler = local(tmp_path, run, "--agent", agent)
+    pipeline.succeeds(name)
+    assert summary(pipeline.store, run).headline.resolved == resolved, pipeline.told(name)
+    same(Told.of(pipeline.store, run), ruler)
+    assert pipeline.sandboxes() == []
+
+
+def test_recorded_actions_are_replayed(tmp_path: Path, pipeline: Pipeline) -> None:
+    acts = Path(recordings(tmp_path / "trajectories", QUICK[:2]))
+    wish = {
+        "agent": {"trajectories": pipeline.upload(acts, "recorded")},
+        "select": {"instance_ids": QUICK[:2]},
+    }
+    name = pipeline.submit("r-replay", agent="replay", spec=wish)
+    words = ["--trajectories", str(acts), *ids(*QUICK[:2])]
+    ruler = local(tmp_path / "local", "r-replay", *words)
+    pipeline.succeeds(name)
+    assert summary(pipeline.store, "r-replay").headline.resolved == 2
+    same(Told.of(pipeline.store, "r-replay"), ruler)
+    assert pipeline.sandboxes() == []

@@ -1,0 +1,67 @@
+"""A run that is stopped has an honest partial report; submitted again, it does what is missing and nothing twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.argo.pipeline import Pipeline
+from tests.argo.storms import Weather, comes
+from tests.workflows.command import QUICK, summary
+
+
+@pytest.fixture(scope="module")
+def weather(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Weather:
+    return Weather(pipeline, tmp_path_factory.mktemp("weather"))
+
+
+def test_a_stopped_run_tells_what_it_knows_and_is_resumed(pipeline: Pipeline, weather: Weather, tmp_path: Path) -> None:
+    pipeline.kubectl("patch", "configmap", "swe-argo-limits", "--type=merge", "--patch", '{"data": {"units": "2"}}')
+    name = weather.begin("r-stopped")
+    try:
+        comes(lambda: weather.graded("r-stopped"))
+        # What the UI's Stop sends.
+        pipeline.kubectl("patch", "workflow", name, "--type=merge", "--patch", '{"spec": {"shutdown": "Stop"}}')
+        assert pipeline.ended(name, 120) == "Failed"
+    finally:
+        pipeline.kubectl("patch", "configmap", "swe-argo-limits", "--type=merge", "--patch", '{"data": {"units": "4"}}')
+    assert [pipeline.ended(child, 5) for child in pipeline.children(name)] == ["Failed"]
+    assert pipeline.sandboxes() == []
+    done = weather.graded("r-stopped")
+    assert 0 < len(done) < len(QUICK)
+    partial = summary(pipeline.store, "r-stopped")
+    assert not partial.complete
+    assert partial.units == len(QUICK)
+    assert partial.headline.resolved == len(done)
+    assert {each.instance_id for each in partial.without_verdict} == set(QUICK) - set(done)
+
+    again = weather.begin("r-stopped")
+    weather.ends_as_if_nothing_had_been("r-stopped", again)
+    assert weather.graded("r-stopped").items() >= done.items()  # nothing was graded twice
+
+
+def test_a_run_that_is_complete_does_nothing_when_it_is_submitted_again(pipeline: Pipeline, weather: Weather) -> None:
+    weather.ends_as_if_nothing_had_been("r-twice", weather.begin("r-twice"))
+    done = weather.graded("r-twice")
+    again = weather.begin("r-twice")
+    weather.ends_as_if_nothing_had_been("r-twice", again, 120)
+    assert pipeline.children(again) == []
+    assert pipeline.node(again, "shards")["phase"] == "Skipped"
+    assert weather.graded("r-twice") == done
+
+
+def test_two_workflows_of_one_run_wait_for_each_other(pipeline: Pipeline, weather: Weather) -> None:
+    one, two = weather.begin("r-both"), weather.begin("r-both")
+    comes(lambda: pipeline.workflow(two)["status"].get("phase") == "Pending", 30)
+    pipeline.succeeds(one)
+    weather.ends_as_if_nothing_had_been("r-both", two)
+    assert pipeline.children(two) == []
+
+
+def test_a_deleted_workflow_takes_its_shards_and_sandboxes_with_it(pipeline: Pipeline, weather: Weather) -> None:
+    name = weather.begin("r-deleted")
+    pipeline.running("swe-argo/role=solve")
+    pipeline.kubectl("delete", "workflow", name, "--timeout=120s")
+    comes(lambda: not pipeline.children(name), 60)
+    assert pipeline.sandboxes() == []

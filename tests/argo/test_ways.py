@@ -1,0 +1,62 @@
+"""What the pods of a run reach and what reaches them, each denial beside the same connection of an ordinary pod."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.argo.pipeline import S3
+from tests.cluster.images import load_sandbox_image
+from tests.cluster.real import Cluster
+from tests.cluster.release import installed, plain_pod
+from tests.cluster.test_network import Side
+
+STEP, NEIGHBOUR = "step", "neighbour"
+REACHED = ("API server, by its Service", "API server, by its address", "DNS over UDP", "DNS over TCP", "S3")
+DENIED = ("another pod",)
+Targets = dict[str, tuple[str, str, int]]
+
+
+@pytest.fixture(scope="module")
+def side(argo_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side]:
+    """The chart, a pod labelled as a step, and one that is not; each listens on 8080."""
+    image = load_sandbox_image(argo_cluster, tmp_path_factory.mktemp("image"))
+    endpoint = f"aws.s3.endpoint=http://{S3[0]}:{S3[1]}"
+    values = ["--set", "aws.s3.bucket=runs", "--set", "image.repository=localhost/steps", "--set", endpoint]
+    with installed(argo_cluster, tmp_path_factory.mktemp("ways"), *values) as release:
+        made = Side(release)
+        made.populate(plain_pod(STEP, image, **{"swe-argo/step": "solve"}), plain_pod(NEIGHBOUR, image))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def targets(argo_cluster: Cluster, side: Side) -> Targets:
+    def said(*words: str) -> str:
+        return argo_cluster.kubectl("get", *words)
+
+    dns = said("service", "kube-dns", "-n", "kube-system", "-o", "jsonpath={.spec.clusterIP}")
+    api = said("service", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}")
+    slices = json.loads(said("endpointslice", "kubernetes", "-n", "default", "-o", "json"))
+    found = [
+        ("tcp", api, 443),
+        ("tcp", slices["endpoints"][0]["addresses"][0], slices["ports"][0]["port"]),
+        ("udp", dns, 53),
+        ("tcp", dns, 53),
+        ("tcp", *S3),
+        ("tcp", side.address(NEIGHBOUR), 8080),
+    ]
+    return dict(zip((*REACHED, *DENIED), found, strict=True))
+
+
+def test_a_step_reaches_what_it_works_with_and_nothing_else(side: Side, targets: Targets) -> None:
+    assert side.reaches(STEP, targets) == {**dict.fromkeys(REACHED, True), **dict.fromkeys(DENIED, False)}
+    assert side.reaches(NEIGHBOUR, targets) == dict.fromkeys(targets, True)
+
+
+def test_nothing_reaches_a_step(side: Side) -> None:
+    step = {"step": ("tcp", side.address(STEP), 8080)}
+    assert side.reaches(NEIGHBOUR, step) == {"step": False}
+    side.release.kubectl("delete", "networkpolicy", "swe-argo-steps")
+    assert side.reaches(NEIGHBOUR, step) == {"step": True}

@@ -1,0 +1,46 @@
+"""What a run comes to where nothing happens to it: on this machine, in folders. The ruler for every run on Argo."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from steps.store import open_store
+from tests.cluster.ground import figures, verdicts
+from tests.workflows.command import swe_argo
+
+
+@dataclass(frozen=True)
+class Told:
+    """All that a run decided, its name aside: per unit, as figures, and the bytes of the official summary."""
+
+    units: dict[str, object]
+    figures: dict[str, object]
+    official: bytes
+
+    @classmethod
+    def of(cls, store: str, run: str) -> Told:
+        """What the report in this store says."""
+        held = open_store(store)
+        (name,) = [key for key in held.keys(f"runs/{run}/report/") if key.endswith(f".{run}.json")]
+        told = json.dumps(figures(store, run), default=str, sort_keys=True).replace(run, "RUN")
+        return cls(verdicts(store, run), json.loads(told), held.get(name))
+
+
+def local(folder: Path, run: str, *flags: str) -> Told:
+    """The same wish by ``swe-argo run --backend local``."""
+    done = swe_argo("run", "--store", str(folder), "--run-id", run, "--backend", "local", "-j", "2", *flags)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Told.of(str(folder), run)
+
+
+def same(one: Told, other: Told) -> None:
+    """Fails naming what differs: units first, for the rest follows from them."""
+    for name in sorted(one.units | other.units):
+        mine, theirs = one.units.get(name), other.units.get(name)
+        assert mine == theirs, f"{name} differs:\n  here:        {mine}\n  undisturbed: {theirs}"
+    for field in sorted(one.figures | other.figures):
+        mine, theirs = one.figures.get(field), other.figures.get(field)
+        assert mine == theirs, f"the report's {field} differs:\n  here:        {mine}\n  undisturbed: {theirs}"
+    assert one.official == other.official, f"the official summary differs:\n{one.official!r}\n{other.official!r}"
