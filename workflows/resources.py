@@ -77,7 +77,10 @@ PODS = {
     "compare": Pod("50m", "128Mi", "1Gi", 600),
     "finalize": Pod("100m", "256Mi", "4Gi", 1200),
 }
-"""Step -> its pod. What waits for a shard is Argo's own program, sized by Argo's settings (``executor.resources``)."""
+"""Step -> its pod."""
+
+WAITER = Pod("10m", "64Mi", "256Mi", 0)
+"""What waits for a shard is Argo's own program, sized by its settings (``executor.resources``): a guess."""
 
 PENDING = "30m"
 """How long a pod may wait for a node and its image."""

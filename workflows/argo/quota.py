@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from workflows.argo.chart import Chart
 from workflows.argo.engine import Plain
-from workflows.resources import PODS, Pod
+from workflows.resources import PODS, WAITER, Pod
 
 
 def never(quotas: list[Plain], chart: Chart | None) -> str:
@@ -58,7 +58,7 @@ def _need(quota: Plain, pods: list[Plain]) -> dict[str, Decimal]:
 def _pods(chart: Chart | None) -> list[Plain]:
     """The pod that waits for the shard, that of a step, and a sandbox of no size."""
     control, step = (chart.control_pod or {}, chart.step_pod or {}) if chart else ({}, {})
-    return [_pod(PODS["child"], control), _pod(PODS["solve"], step), {"spec": {"activeDeadlineSeconds": 1}}]
+    return [_pod(WAITER, control), _pod(PODS["solve"], step), {"spec": {"activeDeadlineSeconds": 1}}]
 
 
 def _pod(pod: Pod, patch: Plain) -> Plain:
