@@ -19,7 +19,7 @@ from steps.store import open_store
 from tests.argo.pipeline import ENDED, S3, Pipeline, installed
 from tests.bench.pipeline import sleeps
 from tests.bench.pipeline.images import TAG, load_images
-from tests.bench.pipeline.machine import busy_s, daemons_s, pods_s
+from tests.bench.pipeline.machine import busy_s, daemons_s, own_s, pods_s
 from tests.bench.pipeline.timeline import Timed, units
 from tests.bench.pipeline.watching import Pod, moment, watched
 from tests.cluster.real import Cluster, KubectlError
@@ -108,13 +108,13 @@ def ran(pipeline: Pipeline, run: str, seconds: list[float]) -> Ran:
         recorded = pipeline.upload(Path(folder, "recorded"), f"{run}-recorded")
     wish = {"dataset": rows, "agent": {"trajectories": recorded, "command_timeout_s": 900}}
     with watched(pipeline.cluster, pipeline.namespace) as pods, pods_s() as of_pods:
-        before, daemons, began = busy_s(), daemons_s(), time.monotonic()
+        before, daemons, began = busy_s() - own_s(), daemons_s(), time.monotonic()
         workflow = pipeline.submit(run, agent="replay", spec=wish)
         shards = _followed(pipeline, run, workflow, len(seconds))
         took = time.monotonic() - began
         parent = pipeline.workflow(workflow)
         time.sleep(20)  # its pods are put away: that is work of the run too
-        cpu, after = busy_s() - before, daemons_s()
+        cpu, after = busy_s() - own_s() - before, daemons_s()
     if parent["status"]["phase"] != "Succeeded":
         raise RuntimeError(f"{workflow} is {parent['status']['phase']}:\n{pipeline.told(workflow)}")
     done = units(shards)
