@@ -24,7 +24,7 @@ def busy_s() -> float:
 
 
 def own_s() -> float:
-    """CPU seconds of this program and of all that it started and saw to its end: who looks is no part of what is seen."""
+    """CPU seconds of this program and of what it started and saw end: who looks is no part of what is seen."""
     used = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in used)
 
