@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import boto3
 import pytest
@@ -11,9 +12,9 @@ import pytest
 from steps.settings import settings
 
 
-@pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
-    """A moto server: the real boto3 client talks to it over HTTP."""
+@contextmanager
+def moto() -> Iterator[str]:
+    """The address of a moto server; those of one process hold the same things."""
     from moto.server import ThreadedMotoServer
 
     with socket.socket() as probe:
@@ -23,6 +24,13 @@ def s3_endpoint() -> Iterator[str]:
     server.start()
     yield f"http://127.0.0.1:{port}"
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """A moto server: the real boto3 client talks to it over HTTP."""
+    with moto() as address:
+        yield address
 
 
 @pytest.fixture

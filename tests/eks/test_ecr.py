@@ -11,8 +11,9 @@ import pytest
 
 from steps.contracts.images import swebench_image, through_registry
 from steps.datasets.mini.content import instance_ids
-from tests.eks.cloud import ACCOUNT, CREDENTIALS, Caches, caches, moto
+from tests.eks.cloud import ACCOUNT, CREDENTIALS, Caches, caches
 from tests.eks.files import script
+from tests.s3 import moto
 
 REGION = "eu-central-1"
 REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team"

@@ -13,8 +13,9 @@ from typing import Any
 import boto3
 import pytest
 
-from tests.eks.cloud import CREDENTIALS, moto
+from tests.eks.cloud import CREDENTIALS
 from tests.eks.files import EKS, run_python
+from tests.s3 import moto
 
 REGION = "eu-central-1"
 SERVICES = {f"com.amazonaws.{REGION}.{name}" for name in ("s3", "ecr.api", "ecr.dkr")}

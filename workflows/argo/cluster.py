@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from contextlib import closing
 from typing import TypeVar
 
 from kubernetes.client import ApiClient, ApiException
@@ -14,7 +12,7 @@ from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError, StepError
 from steps.sandbox.kubernetes import kubeconfig
 from steps.sandbox.kubernetes.api import Cluster, Patience, call, refused, said
-from steps.sandbox.kubernetes.plain import REQUEST_S, asked, items, path
+from steps.sandbox.kubernetes.plain import asked, items, path
 from workflows.argo.engine import UNSEEN, Glance, Plain, Unseen
 from workflows.argo.names import PHASE, SUBMITTER
 
@@ -95,7 +93,9 @@ class Kubernetes:
     def glance(self, selector: str) -> list[Glance]:
         """By metadata alone; the phase is a label."""
         where, query = path("workflows", self.namespace), {"labelSelector": selector}
-        page = self._asked("listing workflows", lambda: self._sent("GET", where, accept=METADATA, query=query))
+        page = self._asked(
+            "listing workflows", lambda: asked(self._client, "GET", where, query=query, headers={"Accept": METADATA})
+        )
         found = [_glance(item["metadata"]) for item in page.get("items") or []]
         return sorted(found, key=lambda each: (each.created, each.name))
 
@@ -136,7 +136,7 @@ class Kubernetes:
     def _patched(self, kind: str, name: str, body: Plain) -> None:
         try:
             where = path(kind, self.namespace, name)
-            self._sent("PATCH", where, body, content="application/merge-patch+json")
+            asked(self._client, "PATCH", where, body, headers={"Content-Type": "application/merge-patch+json"})
         except ApiException as error:
             if error.status != 404:
                 raise
@@ -171,32 +171,6 @@ class Kubernetes:
                 "(value submitters)"
             )
         return refused(error, self._doing(doing), field="")
-
-    def _sent(
-        self,
-        method: str,
-        where: str,
-        body: Plain | None = None,
-        *,
-        accept: str = "application/json",
-        content: str = "application/json",
-        query: Plain | None = None,
-    ) -> Plain:
-        """One request in words of our own choice; else as plain.asked."""
-        wanted = self._client.param_serialize(
-            method,
-            where,
-            query_params=list((query or {}).items()),
-            header_params={"Accept": accept, "Content-Type": content},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
-        answer = self._client.call_api(*wanted, _request_timeout=REQUEST_S)
-        with closing(answer.response):
-            text = answer.read()
-        if not 200 <= answer.status < 300:
-            raise ApiException.from_response(http_resp=answer, body=text.decode("utf-8", "replace"), data=None)
-        return dict(json.loads(text))
 
 
 def _glance(metadata: Plain) -> Glance:

@@ -46,13 +46,14 @@ def opened(
     *,
     timeout_s: tuple[float, float] = REQUEST_S,
     query: Mapping[str, object] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Any:
     """The answer to one request, not read yet, as urllib3's response. Raises ApiException, urllib3's HTTPError."""
     wanted = client.param_serialize(
         method,
         where,
         query_params=list((query or {}).items()),
-        header_params={"Accept": "application/json", "Content-Type": "application/json"},
+        header_params={"Accept": "application/json", "Content-Type": "application/json", **(headers or {})},
         body=body,
         auth_settings=["BearerToken"],
     )
@@ -71,9 +72,10 @@ def asked(
     *,
     timeout_s: tuple[float, float] = REQUEST_S,
     query: Mapping[str, object] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Plain:
     """One request. Raises ApiException where it is refused, HTTPError or OSError where there is no answer."""
-    with closing(opened(client, method, where, body, timeout_s=timeout_s, query=query)) as response:
+    with closing(opened(client, method, where, body, timeout_s=timeout_s, query=query, headers=headers)) as response:
         return cast(Plain, json.loads(response.data))
 
 
