@@ -108,7 +108,7 @@ bench: $(VENV)/.ready ## Measure speed beside the peers, into bench-results.json
 .PHONY: lock
 lock: $(VENV)/.ready ## Resolve requirements.lock again (needs uv)
 	@uv pip compile pyproject.toml --extra dev --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --upgrade --output-file requirements.lock
-	@uv pip compile pyproject.toml --constraint requirements.lock --extra report --extra s3 --extra hub --extra kubernetes --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --output-file images/steps.lock
+	@uv pip compile pyproject.toml --constraint requirements.lock --extra report --extra s3 --extra hub --extra kubernetes --extra models --extra mini-swe-agent --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --output-file images/steps.lock
 
 .PHONY: ci
 ci: ## What decides whether a change lands

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from steps.contracts.data import key
+from steps.contracts.record import key
 from steps.entry import run_program, write_word
 from steps.errors import ConfigError
 from steps.reports.comparison import Comparison

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -21,7 +22,8 @@ from typing import NoReturn, TypeVar, cast
 from pydantic import ValidationError
 
 from steps.contracts.chain import OUTCOME, TRY, Step
-from steps.contracts.data import Failure, FailureClass, Instance, Raw, Record, RunFile
+from steps.contracts.data import Failure, FailureClass, Instance, RunFile
+from steps.contracts.record import Raw, Record
 from steps.errors import EXIT_BUG, EXIT_INFRA, EXIT_OK, ConfigError, StepError
 from steps.sandbox import open_backend
 from steps.sandbox.protocol import Sandbox, SandboxRequest
@@ -37,6 +39,8 @@ class Context:
     attempt: int
     try_name: str
     resource_factor: float = 1.0
+    leaves: Path | None = None
+    """Folder for what is worth keeping should this try fail; it is gone when the try succeeds."""
 
 
 class Inputs:
@@ -101,7 +105,7 @@ def sandbox(
             local_images=wish.local_images,
             isolated=isolated and not wish.allow_host,
             browsers=browsers,
-            resource_factor=context.resource_factor,
+            resource_factor=min(instance.resource_factor * context.resource_factor, 8.0),
         )
     )
     try:
@@ -132,7 +136,7 @@ def run_step(step: Step, work: Work) -> NoReturn:
     signal.signal(signal.SIGTERM, _terminate)
     if args.tied:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
-    context = Context(args.attempt, args.try_name, args.resource_factor)
+    context = Context(args.attempt, args.try_name, args.resource_factor, args.outputs / TRY)
     inputs = Inputs(args.inputs)
     began = time.monotonic()
     try:
@@ -142,6 +146,7 @@ def run_step(step: Step, work: Work) -> NoReturn:
         write_all(args.outputs / TRY, [*leaves, failure])
         _say(f"{step.name}: {failure.reason}", failure.detail if failure.exit_code == EXIT_BUG else "")
         sys.exit(error.code if isinstance(error, SystemExit) else failure.exit_code)
+    shutil.rmtree(args.outputs / TRY, ignore_errors=True)
     write_all(args.outputs, outputs)
     write_word(args.outputs, next((datum.word for datum in outputs if isinstance(datum, Record) and datum.word), ""))
     sys.exit(EXIT_OK)

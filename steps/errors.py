@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from steps.contracts.data import FailureClass, Raw, Record
+from steps.contracts.data import FailureClass
+from steps.contracts.record import Raw, Record
 
 EXIT_OK = 0
 EXIT_INCOMPLETE = 3

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from steps.contracts.data import FailureClass, key
+from steps.contracts.data import FailureClass
+from steps.contracts.record import key
 from steps.contracts.run import SandboxSpec
 from steps.engine import children, ending
 from steps.engine.explain import explain

@@ -17,12 +17,11 @@ from steps.contracts.data import (
     Machine,
     Outcome,
     Patch,
-    Raw,
-    Record,
     Report,
     RunFile,
     TestLog,
 )
+from steps.contracts.record import Raw, Record
 from steps.entry import Context, Inputs, run_step, sandbox
 from steps.grading import official
 from steps.grading.run import Run, official_folder, run_tests

@@ -25,9 +25,9 @@ from steps.contracts.data import (
     SolveRecord,
     Stage,
     Unit,
-    key,
 )
-from steps.contracts.run import RunSpec
+from steps.contracts.record import key
+from steps.contracts.run import SOLVING_AGENTS, RunSpec
 from steps.datasets import load, mini, rows, select
 from steps.datasets.bring import brought
 from steps.entry import run_program, write_word
@@ -138,8 +138,8 @@ def _machines(spec: RunSpec, dataset: str, chosen: list[dict[str, Any]]) -> read
         mini.build(engine.client(), list(images), settings().mini_base_image)
     wanted = ready.Wanted(
         images=_unique(images.values()),
-        acts=spec.agent.name == "replay",
-        solves=spec.agent.name in ("idle", "replay"),
+        acts=spec.agent.name in SOLVING_AGENTS and spec.agent.name != "idle",
+        solves=spec.agent.name in SOLVING_AGENTS,
         grading_network=spec.grading.network,
         timeout_s=max(spec.grading.timeout_s, spec.agent.timeout_s),
     )
@@ -164,7 +164,7 @@ def _units(spec: RunSpec, run_id: str, chosen: list[dict[str, Any]], there: set[
     for row in sorted(chosen, key=lambda row: first[row["repo"]]):
         for attempt in range(1, spec.attempts + 1):
             name = (run_id, row["instance_id"], attempt)
-            solves = spec.agent.name in ("idle", "replay")
+            solves = spec.agent.name in SOLVING_AGENTS
             if key(GradeRecord, *name) in there:
                 begins = Stage.NONE
             elif key(Patch, *name) in there and (not solves or key(SolveRecord, *name) in there):

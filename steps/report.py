@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from steps.contracts.data import key
+from steps.contracts.record import key
 from steps.entry import run_program, write_word
 from steps.reports.earlier import LAST
 from steps.reports.summary import Summary

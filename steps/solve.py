@@ -5,25 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 from steps.agents import idle, replay
 from steps.agents.history import hide
+from steps.agents.journal import Journal
 from steps.agents.patch import begin, extract
 from steps.contracts.chain import SOLVE
-from steps.contracts.data import (
-    Instance,
-    Patch,
-    Raw,
-    Record,
-    Recording,
-    RunFile,
-    SolveRecord,
-    StopReason,
-    Trajectory,
-    TrajectoryStep,
-    Usage,
-)
+from steps.contracts.data import Instance, Patch, RunFile, SolveRecord
+from steps.contracts.record import Raw, Record
+from steps.contracts.run import SOLVING_AGENTS
+from steps.contracts.trajectory import AgentInfo, Recording, StopReason, Trajectory
 from steps.entry import Context, Inputs, run_step, sandbox
 from steps.errors import ConfigError, StepError
 from steps.sandbox.protocol import Sandbox
@@ -38,9 +29,9 @@ def solve(context: Context, inputs: Inputs) -> Iterable[Record | Raw]:
     Raises ConfigError, InfraError, ResourceError; one that comes after the agent began leaves what it had done.
     """
     run, instance, recording = inputs[RunFile], inputs[Instance], inputs.get(Recording)
-    work = _Work(run, instance, context.attempt)
+    work = _Work(context, run, instance)
     agent = run.spec.agent
-    if agent.name not in ("idle", "replay"):
+    if agent.name not in SOLVING_AGENTS:
         raise ConfigError(f"{agent.name!r} does not solve: its patch is there before grade", field="agent.name")
     if agent.name == "replay" and recording is None:
         raise ConfigError(f"there is no recording of {instance.instance_id}", field="agent.trajectories")
@@ -58,31 +49,31 @@ def solve(context: Context, inputs: Inputs) -> Iterable[Record | Raw]:
         try:
             return work.outputs(box, recording)
         except StepError as error:
-            if work.started_at:
-                error.leaves = (*error.leaves, work.trajectory(StopReason.INTERRUPTED))
+            if work.began:
+                error.leaves = (*error.leaves, work.journal.trajectory(StopReason.INTERRUPTED))
             raise
 
 
 class _Work:
     """What is known of a solve while it runs."""
 
-    def __init__(self, run: RunFile, instance: Instance, attempt: int) -> None:
-        self.run, self.instance, self.attempt = run, instance, attempt
+    def __init__(self, context: Context, run: RunFile, instance: Instance) -> None:
+        self.run, self.instance, self.attempt = run, instance, context.attempt
         self.seconds: dict[str, float] = {}
-        self.steps: list[TrajectoryStep] = []
-        self.usage = Usage()
-        self.started_at = ""
-        self._began = 0.0
+        self.began = False
+        info = AgentInfo(name=run.spec.agent.name, version=run.versions.get("swe-argo", ""), model_name=run.model)
+        file = context.leaves / Trajectory.file if context.leaves else None
+        self.journal = Journal(info, run.run_id, instance.instance_id, context.attempt, file)
 
     def outputs(self, box: Sandbox, recording: Recording | None) -> tuple[Trajectory, Patch, SolveRecord]:
         with self._stage("prepare"):
             history = hide(box)
             start = begin(box, history.head)
-        self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        self._began = time.monotonic()
+        self.began = True
+        self.journal.said("user", self.instance.problem_statement)
         with self._stage("agent"):
             reason = self._agent(box, recording)
-        trajectory = self.trajectory(reason)
+        trajectory = self.journal.trajectory(reason, self.seconds["agent"])
         with self._stage("patch"):
             taken = extract(box, start)
         record = SolveRecord(
@@ -93,29 +84,16 @@ class _Work:
             history=history,
             machine=box.machine,
             seconds={stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
-            usage=self.usage,
+            usage=self.journal.usage,
             patch_bytes=len(taken.data),
             patch_note=taken.note,
         )
         return trajectory, Patch(taken.data), record
 
-    def trajectory(self, reason: StopReason) -> Trajectory:
-        return Trajectory(
-            instance_id=self.instance.instance_id,
-            attempt=self.attempt,
-            agent=self.run.spec.agent.name,
-            model=self.run.model,
-            steps=self.steps,
-            stop_reason=reason,
-            usage=self.usage,
-            started_at=self.started_at,
-            seconds=round(self.seconds.get("agent", time.monotonic() - self._began), 3),
-        )
-
     def _agent(self, box: Sandbox, recording: Recording | None) -> StopReason:
         if self.run.spec.agent.name == "idle" or recording is None:
             return idle.act()
-        return replay.act(recording, box, self.run.spec.agent, self.steps, time.monotonic)
+        return replay.act(recording, box, self.run.spec.agent, self.journal, time.monotonic)
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:

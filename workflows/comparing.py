@@ -7,7 +7,8 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.data import RunFile, key
+from steps.contracts.data import RunFile
+from steps.contracts.record import key
 from steps.errors import EXIT_OK, ConfigError
 from steps.reports import comparing
 from steps.reports.reading import read_verdicts

@@ -7,7 +7,7 @@ from typing import get_args
 from hera.workflows import DAG, Artifact, Container, Parameter, Resource, Task, WorkflowTemplate
 from hera.workflows import models as m
 
-from steps.contracts.data import Place
+from steps.contracts.record import Place
 from steps.contracts.run import AgentSpec, RunSpec
 from workflows import shard
 from workflows.resources import CHILD_PAUSE, MAX_AGENT_S, MAX_TESTS_S, PLAN_PAUSE, RUN_S, SHARD_UNITS, SHARDS

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steps.contracts.chain import GRADE, SOLVE, Step
-from steps.contracts.data import Failure, FailureClass, GradeRecord, Plan, Stage, Unit, key
+from steps.contracts.data import Failure, FailureClass, GradeRecord, Plan, Stage, Unit
+from steps.contracts.record import key
 from steps.contracts.run import RunSpec
 from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_OK, EXIT_RESOURCE, ConfigError
 from steps.settings import settings

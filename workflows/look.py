@@ -6,18 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steps.contracts.data import (
-    Failure,
-    GradeRecord,
-    InstanceLog,
-    Patch,
-    Place,
-    Plan,
-    RunFile,
-    SolveRecord,
-    TestLog,
-    key,
-)
+from steps.contracts.data import Failure, GradeRecord, InstanceLog, Patch, Plan, RunFile, SolveRecord, TestLog
+from steps.contracts.record import Place, key
 from steps.errors import ConfigError
 from steps.reports.summary import Summary
 from steps.reports.visible import visible

@@ -27,7 +27,8 @@ from tenacity import (
 )
 
 from steps.contracts.chain import TRY, Kind, Step
-from steps.contracts.data import Failure, FailureClass, GradeRecord, Place, Unit, key
+from steps.contracts.data import Failure, FailureClass, GradeRecord, Unit
+from steps.contracts.record import Place, key
 from steps.errors import EXIT_INFRA, EXIT_OK, InfraError
 from steps.sandbox import strays
 from steps.store import Store

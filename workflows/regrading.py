@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.table import Table
 
 from steps.agents.given import FROM_RUN
-from steps.contracts.data import GradeRecord, Plan, RunFile, key
+from steps.contracts.data import GradeRecord, Plan, RunFile
+from steps.contracts.record import key
 from steps.errors import ConfigError
 from steps.store import Store, open_store
 from workflows import session

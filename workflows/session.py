@@ -8,7 +8,8 @@ from types import FrameType
 
 from rich.console import Console
 
-from steps.contracts.data import Plan, Stage, key
+from steps.contracts.data import Plan, Stage
+from steps.contracts.record import key
 from steps.contracts.run import RunSpec
 from steps.errors import EXIT_INCOMPLETE, EXIT_OK
 from steps.reports import terminal

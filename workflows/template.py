@@ -8,7 +8,7 @@ from hera.workflows import Artifact, Container, NoneArchiveStrategy, Parameter, 
 from hera.workflows import models as m
 
 from steps.contracts.chain import OUTCOME, TRY, Kind, Step
-from steps.contracts.data import Place
+from steps.contracts.record import Place
 from workflows.resources import PODS, TRIES_GROWTH, TRIES_PAUSE, Pod
 
 IN, OUT = "/in", "/out"

@@ -1,6 +1,6 @@
 """The trajectory formats of other projects, row by row: whose actions they are, by which model, and what was done.
 
-Read from swe-argo itself (``swe-argo-1``), mini-swe-agent 1 and 2 (``.traj.json``), R2E-Gym (``Trajectory`` of its
+Read from ATIF (swe-argo's own, and Harbor's), mini-swe-agent 1 and 2 (``.traj.json``), R2E-Gym (``Trajectory`` of its
 ``traj/*.jsonl``) and OpenHands (``output.jsonl`` of its evaluation and of its SDK's). Keys may be missing.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from steps.contracts.data import Action
+from steps.contracts.trajectory import Action
 
 Row = dict[str, Any]
 
@@ -30,7 +30,7 @@ class Recorded:
 
 def read_row(row: Row) -> Recorded | None:
     """The row in whichever format it is, or None where it is no trajectory. Raises ValueError saying what is wrong."""
-    if row.get("format") == "swe-argo-1":
+    if str(row.get("schema_version", "")).startswith("ATIF-"):
         return _own(row)
     if "trajectory_steps" in row:
         return _r2e_gym(row)
@@ -42,9 +42,14 @@ def read_row(row: Row) -> Recorded | None:
 
 
 def _own(row: Row) -> Recorded:
-    actions = [Action.model_validate(_dict(step).get("action")) for step in _list(row.get("steps"))]
-    good = row.get("stop_reason") != "interrupted"
-    return Recorded("swe-argo", str(row.get("instance_id", "")), _name(row.get("model")), good, actions)
+    """ATIF, whoever wrote it."""
+    actions = []
+    for step in map(_dict, _list(row.get("steps"))):
+        for call in map(_dict, _list(step.get("tool_calls"))):
+            actions.append(Action(tool=str(call.get("function_name", "")), arguments=_dict(call.get("arguments"))))
+    extra, agent = _dict(row.get("extra")), _dict(row.get("agent"))
+    good = extra.get("stop_reason") != "interrupted"
+    return Recorded("ATIF", str(extra.get("instance_id", "")), _name(agent.get("model_name")), good, actions)
 
 
 # -- mini-swe-agent --------------------------------------------------------------------------------------------------

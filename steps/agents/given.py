@@ -10,8 +10,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from steps.contracts.data import GradeRecord, Integrity, Outcome, Patch, Recording, RunFile, key
+from steps.contracts.data import GradeRecord, Integrity, Outcome, Patch, RunFile
+from steps.contracts.record import key
 from steps.contracts.run import How, RunSpec
+from steps.contracts.trajectory import Recording
 from steps.datasets import predictions
 from steps.errors import ConfigError
 from steps.store import Store

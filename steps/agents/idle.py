@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.contracts.data import StopReason
+from steps.contracts.trajectory import StopReason
 
 
 def act() -> StopReason:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from steps.agents.formats import Recorded, read_row
 from steps.agents.tools import KINDS
-from steps.contracts.data import Recording
+from steps.contracts.trajectory import Recording
 from steps.errors import ConfigError
 
 FIELD = "agent.trajectories"

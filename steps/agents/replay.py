@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from steps.agents.editor import Editor, RefusedError
+from steps.agents.journal import Journal
 from steps.agents.tools import KINDS, Kind, command
-from steps.contracts.data import Action, Recording, StopReason, TrajectoryStep
 from steps.contracts.run import AgentSpec
+from steps.contracts.trajectory import Action, Recording, Result, ResultExtra, StopReason, ToolCall
 from steps.sandbox.protocol import Sandbox
 
 MAX_OBSERVATION = 64 << 10
@@ -29,29 +30,26 @@ class _Seen:
 
 
 def act(
-    recording: Recording, sandbox: Sandbox, spec: AgentSpec, steps: list[TrajectoryStep], clock: Callable[[], float]
+    recording: Recording, sandbox: Sandbox, spec: AgentSpec, journal: Journal, clock: Callable[[], float]
 ) -> StopReason:
-    """Perform the actions in order; each joins ``steps`` with what came of it, so that a lost machine leaves them.
+    """Perform the actions in order; each joins ``journal`` with what came of it, so that a lost machine leaves them.
 
-    Ends at ``finish`` or ``submit``, at the last action, after ``spec.max_steps`` of them, or when ``spec.timeout_s``
-    is over. A command that fails or is ended by ``spec.command_timeout_s`` is an observation. Raises what Sandbox
-    raises.
+    Ends at ``finish`` or ``submit``, at the last action, or when ``spec.timeout_s`` is over. A command that fails or is
+    ended by ``spec.command_timeout_s`` is an observation. Raises what Sandbox raises.
     """
     end = clock() + spec.timeout_s
     editor = Editor(sandbox, spec.command_timeout_s)
     for action in recording.actions:
         kind = KINDS.get(action.tool)
         if kind is Kind.END:
-            steps.append(_step(action, _Seen(""), 0.0))
+            _note(journal, action, _Seen(""), 0.0)
             return StopReason.FINISHED
-        if len(steps) >= spec.max_steps:
-            return StopReason.MAX_STEPS
         left = end - clock()
         if left <= 0:
             return StopReason.TIMEOUT
         began = clock()
         seen = _perform(kind, action, sandbox, editor, min(left, spec.command_timeout_s))
-        steps.append(_step(action, seen, clock() - began))
+        _note(journal, action, seen, clock() - began)
         if kind is Kind.SHELL and seen.observation.lstrip().startswith(SUBMITTED):
             return StopReason.FINISHED
     return StopReason.TIMEOUT if clock() > end else StopReason.FINISHED
@@ -101,11 +99,7 @@ def _plain(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _step(action: Action, seen: _Seen, seconds: float) -> TrajectoryStep:
-    return TrajectoryStep(
-        action=action,
-        observation=seen.observation,
-        exit_code=seen.exit_code,
-        timed_out=seen.timed_out,
-        seconds=round(seconds, 3),
-    )
+def _note(journal: Journal, action: Action, seen: _Seen, seconds: float) -> None:
+    call = ToolCall(tool_call_id=f"call-{len(journal.turns)}", function_name=action.tool, arguments=action.arguments)
+    extra = ResultExtra(exit_code=seen.exit_code, timed_out=seen.timed_out, seconds=round(seconds, 3))
+    journal.did("", [call], [Result(source_call_id=call.tool_call_id, content=seen.observation, extra=extra)])

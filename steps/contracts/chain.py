@@ -11,15 +11,13 @@ from steps.contracts.data import (
     Instance,
     InstanceLog,
     Patch,
-    Raw,
-    Record,
-    Recording,
     Report,
     RunFile,
     SolveRecord,
     TestLog,
-    Trajectory,
 )
+from steps.contracts.record import Raw, Record
+from steps.contracts.trajectory import Recording, Trajectory
 
 Kind = type[Record] | type[Raw]
 

@@ -1,83 +1,16 @@
-"""Every datum in flow order. Each knows its file name and where in the store it lies; nothing else does."""
+"""Every datum in flow order; what an agent did is in trajectory.py."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
+from pydantic import Field
 
+from steps.contracts.record import Part, Place, Raw, Record
 from steps.contracts.run import RunSpec
-
-
-class Place(StrEnum):
-    """Which folder of a run a datum lies in."""
-
-    RUN = "runs/{run}"
-    SHARDS = "runs/{run}/shards"
-    INSTANCE = "runs/{run}/instances/{instance}"
-    UNIT = "runs/{run}/units/{instance}/{attempt}"
-    TRY = "runs/{run}/units/{instance}/{attempt}/tries/{name}"
-    REPORT = "runs/{run}/report"
-
-
-class Record(BaseModel):
-    """A datum that is a JSON object."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    file: ClassVar[str]
-    place: ClassVar[Place]
-
-    @property
-    def word(self) -> str:
-        """What it comes to, in a word or two, for whoever watches the run; empty where there is nothing to say."""
-        return ""
-
-    def to_bytes(self) -> bytes:
-        """The file's content: JSON, ASCII only, so that any text (lone surrogates too) survives."""
-        return (json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=True) + "\n").encode()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Parse the file's content. Raises pydantic.ValidationError or ValueError."""
-        return cls.model_validate(json.loads(data))
-
-
-@dataclass(frozen=True)
-class Raw:
-    """A datum whose bytes are somebody else's format, kept byte for byte."""
-
-    data: bytes
-    file: ClassVar[str]
-    place: ClassVar[Place]
-
-    def to_bytes(self) -> bytes:
-        """The file's content, unchanged."""
-        return self.data
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        """Wrap the file's content."""
-        return cls(data)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("must be a string")  # noqa: TRY004 - pydantic turns ValueError into its own error
-    return value
-
-
-# Text that may hold undecodable bytes as lone surrogates (PEP 383): patches are bytes that must travel through JSON.
-AnyText = Annotated[str, PlainValidator(_text), PlainSerializer(lambda v: v, return_type=Any)]
-
-
-class Part(BaseModel):
-    """A piece of a record."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+from steps.contracts.trajectory import Replayed, StopReason, Usage
 
 # -- plan ------------------------------------------------------------------------------------------------------------
 
@@ -110,6 +43,10 @@ class RunFile(Record):
     """field of the wish that names a file -> sha256 of that file."""
     image_digests: dict[str, str] = {}
     """image -> digest, where known when the run was planned."""
+    instruction: str = ""
+    """Text of the prompt template that the agent is instructed by; empty where it has none."""
+    fn_calling: bool | None = None
+    """Whether tools are called by the endpoint's function calling, or in text; None where no tool is called."""
 
 
 class Stage(StrEnum):
@@ -172,6 +109,16 @@ class Shard(Raw):
         return [ShardUnit.model_validate(item) for item in json.loads(self.data)]
 
 
+class FileContext(Part):
+    """A file that a prompt shows."""
+
+    path: str
+    text: str | None = None
+    """Its content; None where it is to be read in the sandbox."""
+    windows: list[tuple[int, int]] | None = None
+    """Only these lines of it, from 1, both ends included; all of them by default."""
+
+
 class Instance(Record):
     """What an agent may know about an issue."""
 
@@ -185,6 +132,10 @@ class Instance(Record):
     problem_statement: str
     hints_text: str | None = None
     """Only with --hints."""
+    context: list[FileContext] | None = None
+    """For agent oneshot: the files that a retrieval column names, in its order."""
+    resource_factor: float = 1.0
+    """Multiplies what its sandboxes may take, before any retry does."""
     created_at: str = ""
     difficulty: str | None = None
 
@@ -213,69 +164,6 @@ class Answer(Record):
 
 
 # -- solve -----------------------------------------------------------------------------------------------------------
-
-
-class StopReason(StrEnum):
-    """Why an agent stopped."""
-
-    FINISHED = "finished"
-    MAX_STEPS = "max_steps"
-    TIMEOUT = "timeout"
-    INTERRUPTED = "interrupted"
-    """The machine failed under it: only in the trajectory that a failed try leaves."""
-
-
-class Action(Part):
-    """A call of a tool."""
-
-    tool: str
-    arguments: dict[str, Any]
-
-
-class Recording(Record):
-    """Actions to perform again, written by plan for agent ``replay`` from whatever format they were recorded in."""
-
-    file: ClassVar[str] = "recording.json"
-    place: ClassVar[Place] = Place.UNIT
-    source: str
-    actions: list[Action]
-
-
-class TrajectoryStep(Part):
-    """One action and what came of it."""
-
-    thought: str = ""
-    action: Action
-    observation: AnyText
-    exit_code: int | None
-    timed_out: bool = False
-    seconds: float
-
-
-class Usage(Part):
-    """What a model call, or all of them together, took."""
-
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost_usd: float | None = None
-
-
-class Trajectory(Record):
-    """Everything an agent did."""
-
-    file: ClassVar[str] = "trajectory.json"
-    place: ClassVar[Place] = Place.UNIT
-    format: Literal["swe-argo-1"] = "swe-argo-1"
-    instance_id: str
-    attempt: int
-    agent: str
-    model: str
-    steps: list[TrajectoryStep]
-    stop_reason: StopReason
-    usage: Usage = Usage()
-    started_at: str
-    seconds: float
 
 
 class Patch(Raw):
@@ -325,6 +213,19 @@ class History(Part):
     """No ref, reflog entry, stash, remote, alternate or object remains that HEAD does not reach."""
 
 
+class SolveAttempt(Part):
+    """One attempt inside a solve (iterative mode)."""
+
+    number: int
+    stop_reason: StopReason
+    temperature: float | None = None
+    accepted: bool
+    """By the critic."""
+    chosen: bool
+    patch_bytes: int
+    usage: Usage
+
+
 class SolveRecord(Record):
     """How a solve went."""
 
@@ -342,6 +243,10 @@ class SolveRecord(Record):
     patch_bytes: int
     patch_note: str = ""
     """Why the patch is empty where that is not for want of changes: the agent deleted the repository, and the like."""
+    attempts: list[SolveAttempt] = []
+    """In iterative mode: all of them, in order. ``usage`` is their sum."""
+    replayed: Replayed | None = None
+    """Of agent replay: whether it came out the same."""
 
     @property
     def word(self) -> str:
@@ -479,6 +384,10 @@ class FailureClass(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     OUT_OF_DISK = "out_of_disk"
     TEST_ENVIRONMENT = "test_environment"
+    MODEL = "model"
+    """The model's endpoint failed: 429 and 5xx beyond all retries, timeouts, dropped connections."""
+    MODEL_ACCESS = "model_access"
+    """A key that is dead or a quota that is used up: nothing can be asked until somebody mends it."""
     STEP_KILLED = "step_killed"
     STEP_TIMEOUT = "step_timeout"
     STOPPED = "stopped"
@@ -504,8 +413,3 @@ class Failure(Record):
     occurred_at: str
     seconds: float = 0.0
     resource_factor: float = Field(default=1.0, gt=0)
-
-
-def key(datum: type[Record] | type[Raw], run: str, instance: str = "", attempt: int = 0, name: str = "") -> str:
-    """The store key of a datum: one layout, the same in a folder and in a bucket."""
-    return f"{datum.place.value}/{datum.file}".format(run=run, instance=instance, attempt=attempt, name=name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -31,10 +31,21 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
+AgentName = Literal["gold", "given", "idle", "replay", "r2egym", "openhands", "sweagent", "mini-swe-agent", "oneshot"]
+SCAFFOLDS = ("r2egym", "openhands", "sweagent")
+"""Agents that are data over one loop."""
+MODEL_AGENTS = (*SCAFFOLDS, "mini-swe-agent", "oneshot")
+"""Agents that ask a model."""
+SOLVING_AGENTS = ("idle", "replay", *MODEL_AGENTS)
+"""Agents that need a sandbox; the patches of the others are there before."""
+AGENT_ALIASES = {"CodeActAgent": "openhands", "EditAgent": "r2egym", "mini": "mini-swe-agent"}
+"""Names that other tools' users know."""
+
+
 class SelectSpec(Table):
     """Which instances of the dataset to run; every given condition must hold."""
 
-    instance_ids: Annotated[list[str], Flag("--instance", "-i")] = []
+    instance_ids: Annotated[list[str], Flag("--instance", "-i", "--instance-ids", "--instance_ids")] = []
     """Only these instance ids (repeatable); unknown ones are refused."""
     ids_file: Annotated[str | None, Flag("--ids-file")] = None
     """Only the ids in this file, one a line; blank lines and # comments are skipped."""
@@ -46,7 +57,7 @@ class SelectSpec(Table):
     """Only these repositories, as owner/name (repeatable)."""
     start_idx: Annotated[int, Flag("--start-idx", "--start_idx"), Field(ge=0)] = 0
     """Skip this many of the selected instances."""
-    k: Annotated[int | None, Flag("--k"), Field(ge=1)] = None
+    k: Annotated[int | None, Flag("--k", "--eval-limit"), Field(ge=1)] = None
     """Take at most this many of the selected instances."""
     shuffle_seed: Annotated[int | None, Flag("--shuffle-seed", "--seed")] = None
     """Shuffle the selected instances with this seed before start_idx and k; without it the dataset's order holds."""
@@ -55,22 +66,110 @@ class SelectSpec(Table):
 class AgentSpec(Table):
     """Who works on the issue."""
 
-    name: Annotated[Literal["gold", "given", "idle", "replay"], Flag("--agent")] = "gold"
-    """gold: the reference patch. given: a predictions file. idle: no change, graded. replay: recorded actions."""
+    name: Annotated[AgentName, Flag("--agent", "--scaffold")] = "gold"
+    """gold: the reference patch. given: a predictions file. idle: no change, graded. replay: recorded actions. r2egym,
+    openhands, sweagent: a model in the scaffold of that project. mini-swe-agent: that library. oneshot: one call."""
     predictions: Annotated[str | None, Flag("--predictions", "-p")] = None
-    """Predictions to grade (.json or .jsonl, as swebench reads them); chooses agent 'given'."""
+    """Predictions to grade (.json or .jsonl, as swebench reads them, or an output.jsonl); chooses agent 'given'."""
     trajectories: Annotated[str | None, Flag("--trajectories")] = None
     """Folder or file of recorded trajectories for agent 'replay'."""
     model: Annotated[str | None, Flag("--model", "--llm-name", "--llm_name")] = None
-    """The model's name in reports; by default what the predictions or trajectories say, else the agent's name."""
-    max_steps: Annotated[int, Flag("--max-steps", "--max_steps"), Field(ge=1)] = 100
-    """At most this many actions an instance."""
+    """The model to ask, as openai/NAME; its name in reports, too. For gold, given and replay only a name in reports."""
+    use_fn_calling: Annotated[Literal["auto", "true", "false"], Flag("--use-fn-calling", "--use_fn_calling")] = "auto"
+    """Whether tools are called by function calling or in text. auto: asks the endpoint once, and says what it found."""
+    max_steps: Annotated[int | None, Flag("--max-steps", "--max_steps", "--max-iterations"), Field(ge=1)] = None
+    """Actions an instance, then the agent is told to finish; by default 40, and 250 for mini-swe-agent."""
+    max_steps_absolute: Annotated[int, Flag("--max-steps-absolute", "--max_steps_absolute"), Field(ge=1)] = 50
+    """Actions after which it is ended, where --max-steps did not end it."""
+    max_token_limit: Annotated[
+        int, Flag("--max-token-limit", "--max_token_limit", "--max-tokens", "--max_tokens"), Field(ge=1)
+    ] = 65_536
+    """Tokens of context that a conversation may reach."""
+    max_total_tokens: Annotated[int | None, Flag("--max-total-tokens"), Field(ge=1)] = None
+    """Tokens, in and out, that all calls of an instance may take together."""
+    max_cost_usd: Annotated[float | None, Flag("--max-cost-per-instance"), Field(gt=0)] = None
+    """Money that an instance may cost; needs a price (llm.input_cost_per_token, or an endpoint that tells)."""
     command_timeout_s: Annotated[float, Flag("--command-timeout"), Field(gt=0)] = 90.0
     """Seconds one action's command may run."""
     timeout_s: Annotated[float, Flag("--agent-timeout"), Field(gt=0)] = 3600.0
     """Seconds an agent may work on one instance."""
+    max_observation: Annotated[int | None, Flag("--max-observation"), Field(ge=100)] = None
+    """Characters of an action's result that the agent sees; by default the scaffold's own."""
+    max_malformed: Annotated[int, Flag("--max-malformed"), Field(ge=1)] = 3
+    """Answers in a row without a call that can be made, then the agent is ended."""
+    instruction_template: Annotated[str | None, Flag("--instruction-template")] = None
+    """Jinja2 file of the first instruction: a name in templates/prompts or a path; the agent's own by default."""
     hints: Annotated[bool, Flag("--hints/--no-hints")] = False
     """Show the agent the issue's discussion too; the report says so."""
+    prompt_style: Annotated[Literal["style-2", "style-2-edits-only", "style-3"], Flag("--prompt-style")] = "style-3"
+    """Layout of oneshot's prompt, as SWE-bench published it. style-2-edits-only shows which lines the reference patch
+    touches; the report says so."""
+    iterative: Annotated[bool, Flag("--iterative/--no-iterative")] = False
+    """Try an instance again in a fresh sandbox while the critic refuses; the best patch is graded, once."""
+    iterative_max_attempts: Annotated[int, Flag("--iterative-max-attempts"), Field(ge=1, le=20)] = 3
+    """Attempts in iterative mode."""
+    critic: Annotated[Literal["finish_with_patch", "empty_patch", "pass"], Flag("--critic")] = "finish_with_patch"
+    """What accepts an attempt in iterative mode: finishing with a patch, having a patch, or anything."""
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _known_elsewhere_as(cls, value: object) -> object:
+        return AGENT_ALIASES.get(value, value) if isinstance(value, str) else value
+
+    @field_validator("use_fn_calling", mode="before")
+    @classmethod
+    def _truth_as_a_word(cls, value: object) -> object:
+        return str(value).lower() if isinstance(value, bool | str) else value
+
+
+class LlmSpec(Table):
+    """How the model is asked: the keys of OpenHands' [llm.NAME] groups. A key of the endpoint is never part of it."""
+
+    config: Annotated[str | None, Flag("--llm-config", "--llm_config"), How()] = None
+    """Take the model and the fields below from this group of config.toml, e.g. llm.eval_gpt4; flags win over it."""
+    config_file: Annotated[str, Flag("--llm-config-file", "--config-file"), How()] = "config.toml"
+    """Where that group stands."""
+    base_url: Annotated[str | None, Flag("--base-url", "--llm-base-url"), How()] = None
+    """OpenAI-compatible endpoint; LLM_BASE_URL by default, else OpenAI's own."""
+    temperature: Annotated[float | None, Flag("--temperature"), Field(ge=0)] = 0.0
+    """Sampling temperature; none in a file leaves it to the endpoint."""
+    top_p: Annotated[float | None, Flag("--top-p"), Field(gt=0, le=1)] = None
+    """Nucleus sampling; the endpoint's own by default."""
+    seed: Annotated[int | None, Flag("--llm-seed")] = None
+    """Sampling seed, where the endpoint takes one."""
+    max_output_tokens: Annotated[int | None, Flag("--max-output-tokens"), Field(ge=1)] = None
+    """Tokens one answer may have; the endpoint's own by default."""
+    reasoning_effort: Annotated[str | None, Flag("--reasoning-effort")] = None
+    """minimal, low, medium, high: for models that take it."""
+    native_tool_calling: bool | None = None
+    """OpenHands' name for agent.use_fn_calling, which wins over it."""
+    input_cost_per_token: Annotated[float | None, Flag("--input-cost-per-token"), How(), Field(ge=0)] = None
+    """Dollars a prompt token costs."""
+    output_cost_per_token: Annotated[float | None, Flag("--output-cost-per-token"), How(), Field(ge=0)] = None
+    """Dollars a completion token costs."""
+    cached_cost_per_token: Annotated[float | None, Flag("--cached-cost-per-token"), How(), Field(ge=0)] = None
+    """Dollars a cached prompt token costs; by default as any other."""
+    timeout: Annotated[float, Flag("--llm-timeout"), How(), Field(gt=0)] = 600.0
+    """Seconds one call may take."""
+    num_retries: Annotated[int, Flag("--num-retries"), How(), Field(ge=0)] = 5
+    """Further requests after 429, 5xx, a timeout or a dropped connection."""
+    concurrency: Annotated[int | None, Flag("--llm-concurrency"), How(), Field(ge=1)] = None
+    """Calls that the endpoint takes at a time, over all units."""
+    requests_per_minute: Annotated[float | None, Flag("--requests-per-minute", "--rpm"), How(), Field(gt=0)] = None
+    """Requests that the endpoint takes a minute, over all units."""
+    logprobs: Annotated[bool, Flag("--logprobs/--no-logprobs")] = False
+    """Ask for token ids and log probabilities, and record them."""
+    stream: Annotated[bool, Flag("--stream/--no-stream"), How()] = False
+    """Take answers as a stream: some proxies drop connections that are silent for long."""
+    extra_body: dict[str, Any] = {}
+    """Further fields of each request, e.g. top_k or chat_template_kwargs of vLLM."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _without_password(cls, value: str | None) -> str | None:
+        if value is not None and "@" in value.partition("://")[2].partition("/")[0]:
+            raise ValueError("a password in an address would be stored; give the key as OPENAI_API_KEY")
+        return value
 
 
 class SandboxSpec(Table):
@@ -102,6 +201,10 @@ class SandboxSpec(Table):
     """Namespace of the sandboxes; by default the one of the kube context, or of the pod that asks (kubernetes)."""
     kube_context: Annotated[str | None, Flag("--kube-context", "--context"), How()] = None
     """Context of the kubeconfig; the current one by default (kubernetes)."""
+    resource_factor: Annotated[float, Flag("--resource-factor"), How(), Field(gt=0)] = 1.0
+    """Multiplies the limits of every sandbox; retries after running out double it, up to 8."""
+    resource_factors: Annotated[str | None, Flag("--resource-factors"), How()] = None
+    """JSON file of {instance_id: factor}: other factors for some instances."""
     node_selector: Annotated[list[str], Flag("--node-selector"), How()] = []
     """Only nodes with this label, as key=value (repeatable); the namespace's selector by default (kubernetes)."""
 
@@ -128,16 +231,27 @@ class RunSpec(Table):
     """Commit, tag or branch of a hub dataset; the resolved commit is recorded."""
     answers: Annotated[str | None, Flag("--answers")] = None
     """A swebench 5 dataset to join classic rows with by id (they lack image, eval_script, log_parser, eval_type)."""
-    attempts: Annotated[int, Flag("--attempts", "-n"), Field(ge=1, le=100)] = 1
+    attempts: Annotated[int, Flag("--attempts", "-n", "--n-runs"), Field(ge=1, le=100)] = 1
     """Independent attempts an instance (pass@k)."""
-    workers: Annotated[int | None, Flag("--workers", "-j", "--max-workers", "--max_workers"), How(), Field(ge=1)] = None
+    workers: Annotated[
+        int | None, Flag("--workers", "-j", "--max-workers", "--max_workers", "--num-workers"), How(), Field(ge=1)
+    ] = None
     """Units that run at a time; by default three quarters of the cores, at least one, at most 24."""
     retries: Annotated[int, Flag("--retries"), How(), Field(ge=0)] = 3
     """Further tries of a step after a failure of the infrastructure."""
-    store: Annotated[str, Flag("--store", "--traj_dir", "-o"), How()] = "results"
+    fail_fast: Annotated[bool, Flag("--fail-fast/--no-fail-fast"), How()] = False
+    """End the run as failed at the first unit that is out of retries; by default the rest goes on."""
+    save_error_logs: Annotated[bool, Flag("--save-error-logs/--no-save-error-logs"), How()] = True
+    """Keep what the step of a failed try printed."""
+    save_checkpoints: Annotated[bool, Flag("--save-checkpoints/--no-save-checkpoints"), How()] = True
+    """Keep the trajectory that a failed try had got to."""
+    max_cost_usd: Annotated[float | None, Flag("--max-cost"), How(), Field(gt=0)] = None
+    """Money the run may cost: past it no further unit is begun; the same run with a larger limit does the rest."""
+    store: Annotated[str, Flag("--store", "--traj_dir", "--output-dir", "-o"), How()] = "results"
     """Folder or s3://bucket/prefix that holds all runs."""
     select: SelectSpec = SelectSpec()
     agent: AgentSpec = AgentSpec()
+    llm: LlmSpec = LlmSpec()
     sandbox: SandboxSpec = SandboxSpec()
     grading: GradingSpec = GradingSpec()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from steps.contracts.data import Failure, FailureClass, key
+from steps.contracts.data import Failure, FailureClass
+from steps.contracts.record import key
 from steps.engine.children import failed, parent
 from steps.engine.failures import Closed, closed, lost, unmade
 from steps.engine.held import Held, shard_units

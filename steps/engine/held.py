@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from steps.contracts.data import Failure, GradeRecord, Plan, RunFile, Shard, Unit, key
+from steps.contracts.data import Failure, GradeRecord, Plan, RunFile, Shard, Unit
+from steps.contracts.record import key
 from steps.engine.nodes import UnitName
 from steps.errors import ConfigError
 from steps.store import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from steps.contracts.data import Part, Place, Record
+from steps.contracts.record import Part, Place, Record
 from steps.reports.summary import Rate
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from steps.contracts.data import RunFile, key
+from steps.contracts.data import RunFile
+from steps.contracts.record import key
 from steps.reports.changes import same_wish
 from steps.reports.summary import Summary
 from steps.store import Store

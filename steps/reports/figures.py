@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 
-from steps.contracts.data import StopReason
+from steps.contracts.trajectory import StopReason
 from steps.reports.doubts import conditions, doubts
 from steps.reports.official import official_name
 from steps.reports.stats import attempts_shown, pass_rates, quantile, wilson

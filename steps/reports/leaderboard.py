@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from steps.contracts.data import EvalScript, InstanceLog, Patch, Report, TestLog, Trajectory
+from steps.contracts.data import EvalScript, InstanceLog, Patch, Report, TestLog
+from steps.contracts.trajectory import Trajectory
 from steps.reports.summary import Summary
 from steps.reports.view import RunView
 

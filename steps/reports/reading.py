@@ -14,16 +14,14 @@ from steps.contracts.data import (
     InstanceLog,
     Patch,
     Plan,
-    Record,
     Report,
     RunFile,
     SolveRecord,
     TestLog,
-    Trajectory,
     Unit,
-    Usage,
-    key,
 )
+from steps.contracts.record import Record, key
+from steps.contracts.trajectory import Trajectory, Usage
 from steps.errors import ConfigError
 from steps.reports.signatures import classify
 from steps.reports.view import Official, RunView, Try, UnitView
@@ -195,7 +193,7 @@ def _official(instance_id: str, data: bytes | None) -> Official:
 
 def _usage(trajectory: bytes | None) -> Usage:
     try:
-        return Usage.model_validate(json.loads(trajectory or b"{}").get("usage", {}))
+        return Usage.model_validate(json.loads(trajectory or b"{}").get("extra", {}).get("usage", {}))
     except (ValueError, AttributeError):
         return Usage()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from steps.contracts.data import DatasetLock, Part, Place, Record, Usage
+from steps.contracts.data import DatasetLock
+from steps.contracts.record import Part, Place, Record
+from steps.contracts.trajectory import Usage
 
 
 class Rate(Part):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from steps.contracts.data import Failure, FailureClass, GradeRecord, Outcome, Plan, RunFile, SolveRecord, Stage, Usage
+from steps.contracts.data import Failure, FailureClass, GradeRecord, Outcome, Plan, RunFile, SolveRecord, Stage
+from steps.contracts.trajectory import Usage
 from steps.reports.visible import NOTHING, Excerpt
 
 
@@ -122,13 +123,7 @@ class UnitView:
 
 def add_usage(parts: list[Usage]) -> Usage:
     """The sum; the cost is None where no call has a known price."""
-    costs = [part.cost_usd for part in parts if part.cost_usd is not None]
-    return Usage(
-        calls=sum(part.calls for part in parts),
-        prompt_tokens=sum(part.prompt_tokens for part in parts),
-        completion_tokens=sum(part.completion_tokens for part in parts),
-        cost_usd=sum(costs) if costs else None,
-    )
+    return sum(parts, Usage())
 
 
 @dataclass(slots=True)

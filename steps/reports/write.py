@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.contracts.data import key
+from steps.contracts.record import key
 from steps.errors import ConfigError
 from steps.reports.comparing import compare
 from steps.reports.comparison import Comparison

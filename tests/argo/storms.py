@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Failure, GradeRecord, key
+from steps.contracts.data import Failure, GradeRecord
+from steps.contracts.record import key
 from steps.store import open_store
 from tests.argo.pipeline import FOUND, Pipeline
 from tests.argo.undisturbed import Told, local, same

@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from steps.contracts.data import Plan, key
+from steps.contracts.data import Plan
+from steps.contracts.record import key
 from steps.contracts.run import SandboxSpec
 from steps.reports.summary import Summary
 from steps.sandbox.kubernetes.namespace import CONFIG_KEY, CONFIG_MAP, NamespaceSettings

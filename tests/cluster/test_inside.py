@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from steps.contracts.chain import GRADE, SOLVE, Step
-from steps.contracts.data import GradeRecord, Outcome, SolveRecord, key
+from steps.contracts.data import GradeRecord, Outcome, SolveRecord
+from steps.contracts.record import key
 from steps.contracts.run import AgentSpec, RunSpec, SandboxSpec
 from steps.store import open_store
 from tests.cluster.ground import Ground, settles

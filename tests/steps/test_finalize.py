@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import Failure, FailureClass, Plan, Shard, Stage, Unit, key
+from steps.contracts.data import Failure, FailureClass, Plan, Shard, Stage, Unit
+from steps.contracts.record import key
 from steps.reports.summary import Summary
 from steps.reports.write import report
 from steps.store import Store, open_store

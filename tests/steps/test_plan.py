@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import GradeRecord, Plan, RunFile, Shard, key
+from steps.contracts.data import GradeRecord, Plan, RunFile, Shard
+from steps.contracts.record import key
 from steps.store import open_store
 from tests.paths import ROOT
 

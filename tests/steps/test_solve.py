@@ -13,21 +13,10 @@ from typing import Any
 import pytest
 
 from steps.contracts.chain import OUTCOME
-from steps.contracts.data import (
-    Action,
-    DatasetLock,
-    Failure,
-    FailureClass,
-    Instance,
-    Patch,
-    Record,
-    Recording,
-    RunFile,
-    SolveRecord,
-    StopReason,
-    Trajectory,
-)
+from steps.contracts.data import DatasetLock, Failure, FailureClass, Instance, Patch, RunFile, SolveRecord
+from steps.contracts.record import Record
 from steps.contracts.run import RunSpec
+from steps.contracts.trajectory import Action, Recording, StopReason, Trajectory
 from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
 from steps.sandbox.local import bubblewrap
 from tests.steps.agents.machine import git, image

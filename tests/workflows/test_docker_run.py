@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import FailureClass, GradeRecord, key
+from steps.contracts.data import FailureClass, GradeRecord
+from steps.contracts.record import key
 from steps.store import open_store
 from tests.docker_engine import Engine, NoEngineError
 from tests.workflows.command import (

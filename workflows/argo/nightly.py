@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.table import Table
 
-from steps.contracts.data import key
+from steps.contracts.record import key
 from steps.errors import ConfigError, StepError
 from steps.reports.summary import Summary
 from workflows.argo import chart as charts

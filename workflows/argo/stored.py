@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from steps.contracts.data import RunFile, key
+from steps.contracts.data import RunFile
+from steps.contracts.record import key
 from steps.contracts.run import RunSpec, SandboxSpec
 from steps.errors import ConfigError
 from workflows.argo import chart as charts

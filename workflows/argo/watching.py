@@ -10,7 +10,7 @@ from datetime import datetime
 from rich.console import Console
 from rich.live import Live
 
-from steps.contracts.data import key
+from steps.contracts.record import key
 from steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError, InfraError, StepError
 from steps.reports.summary import Summary
 from workflows.argo import chart as charts

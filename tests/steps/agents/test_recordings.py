@@ -8,7 +8,7 @@ import pytest
 
 from steps.agents.formats import text_action
 from steps.agents.recordings import read
-from steps.contracts.data import Action, StopReason, Trajectory, TrajectoryStep
+from steps.contracts.trajectory import Action, StopReason, Trajectory, TrajectoryStep
 from steps.errors import ConfigError
 
 ID = "django__django-11099"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from steps.agents import replay
-from steps.contracts.data import Action, Recording, StopReason, TrajectoryStep
 from steps.contracts.run import AgentSpec
+from steps.contracts.trajectory import Action, Recording, StopReason, TrajectoryStep
 from steps.errors import InfraError
 from steps.sandbox.local.backend import LocalBackend
 from tests.steps.agents.machine import Box

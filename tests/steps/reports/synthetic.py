@@ -24,21 +24,17 @@ from steps.contracts.data import (
     Outcome,
     Patch,
     Plan,
-    Raw,
-    Record,
     Report,
     RunFile,
     SolveRecord,
     Stage,
-    StopReason,
     TestCounts,
     TestLog,
-    Trajectory,
     Unit,
-    Usage,
-    key,
 )
+from steps.contracts.record import Raw, Record, key
 from steps.contracts.run import RunSpec
+from steps.contracts.trajectory import StopReason, Trajectory, Usage
 from steps.store import Store
 from tests.steps.reports.texts import HISTORY, HOSTILE, REPOS, STOPS, TITLES, USUAL, VERSIONS
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import RunFile, key
+from steps.contracts.data import RunFile
+from steps.contracts.record import key
 from steps.reports.earlier import last_of_same_wish
 from steps.reports.summary import Summary
 from steps.store import Store, open_store

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import GradeRecord, InstanceLog, Outcome, Patch, Report, TestLog, key
+from steps.contracts.data import GradeRecord, InstanceLog, Outcome, Patch, Report, TestLog
+from steps.contracts.record import key
 from steps.reports.official import official_name, official_summary
 from steps.reports.reading import read_run
 from steps.store import Store, open_store

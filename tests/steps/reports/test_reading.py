@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Failure, FailureClass, GradeRecord, Patch, Plan, RunFile, SolveRecord, TestLog, key
+from steps.contracts.data import Failure, FailureClass, GradeRecord, Patch, Plan, RunFile, SolveRecord, TestLog
+from steps.contracts.record import key
 from steps.errors import ConfigError
 from steps.reports.reading import SHOWN_TESTS, TAIL_LINES, read_run
 from steps.reports.view import Standing

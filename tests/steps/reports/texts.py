@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from steps.contracts.data import History, StopReason
+from steps.contracts.data import History
+from steps.contracts.trajectory import StopReason
 
 HOSTILE = (
     "<script>document.title='owned'</script></details></table><img src=x onerror=document.title=1>"

@@ -17,9 +17,9 @@ from steps.contracts.data import (
     RunFile,
     Stage,
     Unit,
-    Usage,
 )
 from steps.contracts.run import RunSpec
+from steps.contracts.trajectory import Usage
 from steps.reports.view import RunView, Try, UnitView
 from tests.steps.reports.texts import VERSIONS
 

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from steps.contracts.data import key
+from steps.contracts.record import key
 from steps.errors import ConfigError
 from steps.reports.summary import Summary
 from steps.reports.write import report

@@ -1,0 +1,82 @@
+"""What a datum is: a JSON object or raw bytes that know their file name and where in the store they lie."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator
+
+
+class Place(StrEnum):
+    """Which folder of a run a datum lies in."""
+
+    RUN = "runs/{run}"
+    SHARDS = "runs/{run}/shards"
+    INSTANCE = "runs/{run}/instances/{instance}"
+    UNIT = "runs/{run}/units/{instance}/{attempt}"
+    TRY = "runs/{run}/units/{instance}/{attempt}/tries/{name}"
+    REPORT = "runs/{run}/report"
+
+
+class Record(BaseModel):
+    """A datum that is a JSON object."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    file: ClassVar[str]
+    place: ClassVar[Place]
+
+    @property
+    def word(self) -> str:
+        """What it comes to, in a word or two, for whoever watches the run; empty where there is nothing to say."""
+        return ""
+
+    def to_bytes(self) -> bytes:
+        """The file's content: JSON, ASCII only, so that any text (lone surrogates too) survives."""
+        return (json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=True) + "\n").encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Parse the file's content. Raises pydantic.ValidationError or ValueError."""
+        return cls.model_validate(json.loads(data))
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A datum whose bytes are somebody else's format, kept byte for byte."""
+
+    data: bytes
+    file: ClassVar[str]
+    place: ClassVar[Place]
+
+    def to_bytes(self) -> bytes:
+        """The file's content, unchanged."""
+        return self.data
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Wrap the file's content."""
+        return cls(data)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a string")  # noqa: TRY004 - pydantic turns ValueError into its own error
+    return value
+
+
+# Text that may hold undecodable bytes as lone surrogates (PEP 383): patches are bytes that must travel through JSON.
+AnyText = Annotated[str, PlainValidator(_text), PlainSerializer(lambda v: v, return_type=Any)]
+
+
+class Part(BaseModel):
+    """A piece of a record."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def key(datum: type[Record] | type[Raw], run: str, instance: str = "", attempt: int = 0, name: str = "") -> str:
+    """The store key of a datum: one layout, the same in a folder and in a bucket."""
+    return f"{datum.place.value}/{datum.file}".format(run=run, instance=instance, attempt=attempt, name=name)

@@ -1,0 +1,255 @@
+"""What an agent did, in ATIF, the agent trajectory interchange format that Harbor defines (harbor.models.trajectories).
+
+The classes are ATIF's own, with the same fields; what ATIF leaves to its producers stands in ``extra``, typed here.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from steps.contracts.record import AnyText, Part, Place, Record
+
+
+class StopReason(StrEnum):
+    """Why an agent stopped. Each is the agent's own doing, or a limit that was set; the patch it had is graded."""
+
+    FINISHED = "finished"
+    MAX_STEPS = "max_steps"
+    """It finished only when it was told that its steps are used up."""
+    ABSOLUTE_STEPS = "absolute_steps"
+    """It did not finish even then."""
+    TIMEOUT = "timeout"
+    CALL_TIMEOUT = "call_timeout"
+    """One call of the model took longer than it may, again and again."""
+    CONTEXT_LIMIT = "context_limit"
+    """The conversation reached max_token_limit."""
+    CONTEXT_OVERFLOW = "context_overflow"
+    """The endpoint refused the conversation as too long."""
+    TOKEN_LIMIT = "token_limit"  # noqa: S105 - no password
+    """max_total_tokens were used."""
+    COST_LIMIT = "cost_limit"
+    MALFORMED = "malformed"
+    """Answer after answer held no call that could be made."""
+    EMPTY_ANSWER = "empty_answer"
+    """Answer after answer held nothing at all."""
+    REFUSAL = "refusal"
+    CONTENT_FILTER = "content_filter"
+    INTERRUPTED = "interrupted"
+    """The machine failed under it: only in the trajectory that a failed try leaves."""
+
+
+class Usage(Part):
+    """What the calls of a model took, together."""
+
+    calls: int = 0
+    """Calls that were answered."""
+    requests: int = 0
+    """Requests that were sent: the calls, and those before them that failed."""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    """Of the prompt tokens."""
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    """Of the completion tokens."""
+    cost_usd: float | None = None
+    """None where no price is known."""
+    seconds: float = 0.0
+    """Spent waiting for answers."""
+
+    def __add__(self, other: Usage) -> Usage:
+        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        return Usage(
+            calls=self.calls + other.calls,
+            requests=self.requests + other.requests,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cost_usd=sum(costs) if costs else None,
+            seconds=round(self.seconds + other.seconds, 3),
+        )
+
+
+# -- ATIF ------------------------------------------------------------------------------------------------------------
+
+
+class ToolCall(Part):
+    """A call of a tool."""
+
+    tool_call_id: str
+    function_name: str
+    arguments: dict[str, Any]
+    extra: dict[str, Any] | None = None
+
+
+class ResultExtra(Part):
+    """What is known of an action beside what the agent saw of it."""
+
+    exit_code: int | None = None
+    timed_out: bool = False
+    seconds: float = 0.0
+    cut: bool = False
+    """Whether the agent saw less than there was."""
+    recorded: AnyText | None = None
+    """In a replay: what was observed then, where it was something else."""
+
+
+class Result(Part):
+    """What came of a call, as the agent saw it."""
+
+    source_call_id: str | None = None
+    content: AnyText | None = None
+    extra: ResultExtra | None = None
+
+
+class Observation(Part):
+    """What came of the calls of a turn."""
+
+    results: list[Result]
+
+
+class MetricsExtra(Part):
+    """What is recorded of a call beside ATIF's own fields."""
+
+    reasoning_tokens: int | None = None
+    seconds: float = 0.0
+    finish_reason: str | None = None
+    request_id: str | None = None
+    requests: int = 1
+    """1, and one for each that failed before the answer came."""
+    shared_prompt_ids: int | None = None
+    """So many leading ids of the prompt are those of the call before (its prompt, then its completion): they are left
+    out of prompt_token_ids, or a trajectory would grow with the square of its turns. ``export`` writes them whole."""
+
+
+class Metrics(Part):
+    """What one call of the model took, and the very tokens where the endpoint tells them."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    cost_usd: float | None = None
+    prompt_token_ids: list[int] | None = None
+    completion_token_ids: list[int] | None = None
+    logprobs: list[float] | None = None
+    extra: MetricsExtra | None = None
+
+
+class Turn(Part):
+    """A step of ATIF: something said, by the system, the user, or the agent with its calls and what came of them."""
+
+    step_id: int = Field(ge=1)
+    timestamp: str | None = None
+    source: Literal["system", "user", "agent"]
+    model_name: str | None = None
+    message: AnyText
+    reasoning_content: AnyText | None = None
+    tool_calls: list[ToolCall] | None = None
+    observation: Observation | None = None
+    metrics: Metrics | None = None
+    llm_call_count: int | None = None
+    """Of an agent's turn: 1, or 0 where no model was asked (a replay)."""
+    extra: dict[str, Any] | None = None
+
+
+class AgentExtra(Part):
+    """How the agent worked."""
+
+    format: Literal["function_calling", "text"] | None = None
+    endpoint: str | None = None
+    temperature: float | None = None
+
+
+class AgentInfo(Part):
+    """Who worked."""
+
+    name: str
+    version: str
+    model_name: str | None = None
+    tool_definitions: list[dict[str, Any]] | None = None
+    extra: AgentExtra | None = None
+
+
+class FinalMetrics(Part):
+    """The sums over all turns, those of other attempts in ``subagent_trajectories`` included."""
+
+    total_prompt_tokens: int | None = None
+    total_completion_tokens: int | None = None
+    total_cached_tokens: int | None = None
+    total_cost_usd: float | None = None
+    total_steps: int | None = None
+
+
+class TrajectoryExtra(Part):
+    """What ATIF has no field for."""
+
+    instance_id: str
+    attempt: int
+    stop_reason: StopReason
+    usage: Usage = Usage()
+    """Of everything in this file."""
+    started_at: str
+    seconds: float
+    """The agent's own, without making the sandbox and taking the patch."""
+
+
+class Trajectory(Record):
+    """Everything an agent did. ``steps`` are numbered from 1; there is at least one."""
+
+    file: ClassVar[str] = "trajectory.json"
+    place: ClassVar[Place] = Place.UNIT
+    schema_version: Literal["ATIF-v1.7"] = "ATIF-v1.7"
+    session_id: str | None = None
+    """The run."""
+    trajectory_id: str | None = None
+    """Run, instance and attempt, with slashes between."""
+    agent: AgentInfo
+    steps: list[Turn] = Field(min_length=1)
+    notes: str | None = None
+    final_metrics: FinalMetrics | None = None
+    extra: TrajectoryExtra
+    subagent_trajectories: list[Trajectory] | None = None
+    """In iterative mode: the attempts that were not chosen, each whole."""
+
+    def to_bytes(self) -> bytes:
+        """One line of JSON, without what is not known: a trajectory is large."""
+        return (json.dumps(self.model_dump(mode="json", exclude_none=True), separators=(",", ":")) + "\n").encode()
+
+
+# -- replay ----------------------------------------------------------------------------------------------------------
+
+
+class Action(Part):
+    """A recorded call of a tool, and what was observed then where the recording tells."""
+
+    tool: str
+    arguments: dict[str, Any]
+    observation: AnyText | None = None
+
+
+class Recording(Record):
+    """Actions to perform again, written by plan for agent ``replay`` from whatever format they were recorded in."""
+
+    file: ClassVar[str] = "recording.json"
+    place: ClassVar[Place] = Place.UNIT
+    source: str
+    scaffold: str | None = None
+    """Whose tools they are, where it is one of ours: its observations can be compared word by word."""
+    actions: list[Action]
+    patch: AnyText | None = None
+    """What it came to, where the recording tells."""
+
+
+class Replayed(Part):
+    """Whether a replay came out as its recording."""
+
+    observations: int
+    """Recorded observations that could be compared."""
+    differing: list[int] = []
+    """The actions, from 1, that were observed otherwise."""
+    same_patch: bool | None = None
+    """None where the recording has no patch."""
