@@ -1,0 +1,65 @@
+"""Which endpoint is asked, for which model, with which key: from the wish, else from the environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import SecretStr
+
+from steps.contracts.data import FailureClass
+from steps.contracts.run import RunSpec
+from steps.errors import ConfigError
+from steps.settings import settings
+
+OPENAI = "https://api.openai.com/v1"
+PROVIDERS = ("openai/", "litellm_proxy/", "hosted_vllm/")
+"""LiteLLM's words for an endpoint of OpenAI's protocol. One of them before a name is no part of it; whatever else
+stands before a slash is (Qwen/Qwen3-Coder, anthropic/claude-sonnet-4 on a router). Where the endpoint's own name begins
+with such a word, it is written twice, as for LiteLLM: openai/openai/gpt-oss-20b."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a model is asked."""
+
+    url: str
+    model: str
+    """As the endpoint knows it."""
+    key: SecretStr | None
+
+    @property
+    def shown(self) -> str:
+        """The address without what may be secret in it."""
+        parts = urlsplit(self.url)
+        port = f":{parts.port}" if parts.port else ""
+        return urlunsplit((parts.scheme, f"{parts.hostname or ''}{port}", parts.path, "", ""))
+
+
+def endpoint(spec: RunSpec) -> Endpoint:
+    """What the wish and the environment come to. Raises ConfigError where a model, or a key for OpenAI, is missing."""
+    if not spec.agent.model:
+        raise ConfigError(
+            f"agent {spec.agent.name!r} needs a model: --model openai/NAME, or --llm-config llm.NAME",
+            field="agent.model",
+        )
+    url = spec.llm.base_url or settings().llm_base_url or OPENAI
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError("an address begins with http:// or https://, as in http://host:8000/v1", field="llm.base_url")
+    key = settings().llm_api_key
+    if key is None and url.rstrip("/") == OPENAI:
+        raise ConfigError(
+            "there is no key for api.openai.com: set OPENAI_API_KEY, or name another endpoint with --base-url",
+            field="llm.base_url",
+            failure_class=FailureClass.MODEL_ACCESS,
+        )
+    return Endpoint(url, wire_name(spec.agent.model), key)
+
+
+def wire_name(model: str) -> str:
+    """The model's name without LiteLLM's word for the protocol."""
+    for word in PROVIDERS:
+        if model.startswith(word) and len(model) > len(word):
+            return model.removeprefix(word)
+    return model

@@ -1,0 +1,64 @@
+"""What is raised when there is no answer: whose failure it is, in one line, with the way out."""
+
+from __future__ import annotations
+
+from pydantic import SecretStr
+
+from steps.contracts.data import FailureClass
+from steps.contracts.trajectory import StopReason
+from steps.errors import ConfigError, InfraError
+from steps.models.endpoint import Endpoint
+from steps.models.errors import Meaning, Refusal, meaning
+from steps.models.reply import NoReplyError
+from steps.models.scrub import scrub
+
+SHORT = 300
+"""Characters of an endpoint's own words in a line for a person; the rest is in the detail."""
+
+
+def told(text: str, key: SecretStr | None) -> str:
+    """An endpoint's words in a line that holds no key."""
+    return " ".join(scrub(text, key).split())[:SHORT]
+
+
+def refused(refusal: Refusal, where: Endpoint, field: str) -> Exception:
+    """What a refusal comes to that asking again does not mend. ``field``: what of the wish it is about, if known."""
+    means = meaning(refusal)
+    detail = scrub(refusal.message, where.key)
+    if means is Meaning.OVERFLOW:
+        return NoReplyError(StopReason.CONTEXT_OVERFLOW, detail)
+    if means is Meaning.FILTERED:
+        return NoReplyError(StopReason.CONTENT_FILTER, detail)
+    line, about = _LINES.get(means, ("the endpoint {url} refuses the request ({words})", field))
+    words = f"{refusal.status}: {told(refusal.message, where.key)}"
+    return ConfigError(
+        line.format(url=where.shown, model=where.model, words=words),
+        field=about,
+        failure_class=FailureClass.MODEL_ACCESS if means is Meaning.ACCESS else FailureClass.CONFIG,
+        detail=detail,
+    )
+
+
+_LINES = {
+    Meaning.ACCESS: (
+        "the endpoint {url} gives no access ({words}): mend the key, LLM_API_KEY or OPENAI_API_KEY, or its quota",
+        "",
+    ),
+    Meaning.NO_TOOLS: (
+        "the endpoint {url} takes no tools ({words}): say --use-fn-calling false, or start its server with tool calls",
+        "agent.use_fn_calling",
+    ),
+    Meaning.NO_MODEL: ("the endpoint {url} has no model {model} ({words})", "agent.model"),
+    Meaning.NO_PAGE: (
+        "nothing speaks OpenAI's protocol at {url} ({words}): name its address with --base-url, it mostly ends in /v1",
+        "llm.base_url",
+    ),
+}
+"""Meaning -> the line, and the field that it is about."""
+
+
+def failed(what: str, requests: int, where: Endpoint) -> InfraError:
+    """What an endpoint's failures come to when all retries are used up; ``what`` is the last of them."""
+    times = f", the last of {requests} requests" if requests > 1 else ""
+    words, detail = told(what, where.key), scrub(what, where.key)
+    return InfraError(FailureClass.MODEL, f"the endpoint {where.shown} failed: {words}{times}", detail=detail)

@@ -1,0 +1,184 @@
+"""One small call before a run: whether the key, the model and the request are right, and how tools are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from steps.contracts.data import RunFile
+from steps.contracts.run import MODEL_AGENTS, RunSpec
+from steps.contracts.trajectory import Metrics, StopReason, Usage
+from steps.errors import ConfigError, InfraError
+from steps.models.client import Client, open_model
+from steps.models.gate import Open
+from steps.models.reply import Message, NoReplyError, Reply, ToolDefinition
+
+TOOLLESS = ("oneshot",)
+"""Agents that ask a model and call no tools."""
+TOOL: ToolDefinition = {
+    "type": "function",
+    "function": {
+        "name": "report_word",
+        "description": "Report a word.",
+        "parameters": {
+            "type": "object",
+            "properties": {"word": {"type": "string", "description": "The word to report."}},
+            "required": ["word"],
+        },
+    },
+}
+WITH_TOOL: list[Message] = [{"role": "user", "content": "Call the tool report_word with the word: ready"}]
+WITHOUT: list[Message] = [{"role": "user", "content": "Answer with one word: ready"}]
+TOKENS = 1024
+"""An answer may take: room for some reasoning. One that has not ended by then is asked for again without a limit."""
+RETRIES = 2
+"""An endpoint that is only busy answers by then; one that is not there is told soon."""
+TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What was found."""
+
+    fn_calling: bool | None
+    """None where the agent calls no tools."""
+    notices: list[str] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    """What the asking took, and that of earlier plans."""
+
+
+def probed(spec: RunSpec, *, solves: bool, before: RunFile | None) -> Probed:
+    """What a run has to know of its model. Nothing is asked where no model is, or where nothing is left to be solved.
+
+    ``before``: the run as an earlier plan left it; how its tools are called stays. Raises what ``probe`` raises.
+    """
+    known = before.fn_calling if before else None
+    if not solves or spec.agent.name not in MODEL_AGENTS:
+        return Probed(known, usage=before.planning if before else Usage())
+    found = probe(spec, tools=spec.agent.name not in TOOLLESS, known=known)
+    return replace(found, usage=found.usage + before.planning) if before else found
+
+
+def probe(spec: RunSpec, *, tools: bool, known: bool | None = None) -> Probed:
+    """Ask once. ``tools``: whether the agent calls any; ``known``: how it calls them, where that is settled.
+
+    Raises ConfigError in one line with the way out, for whatever would stop every unit: a key, a model, a parameter, an
+    address, tools that the endpoint does not take, a limit in money without a price. InfraError: it does not answer.
+    """
+    llm = spec.llm
+    gentle = {
+        "num_retries": min(llm.num_retries, RETRIES),
+        "timeout": min(llm.timeout, TIMEOUT_S),
+        "max_output_tokens": min(llm.max_output_tokens or TOKENS, TOKENS),
+    }
+    with open_model(spec.model_copy(update={"llm": llm.model_copy(update=gentle)}), gate=Open()) as model:
+        asking = _Probe(spec, model)
+        wanted = _wanted(spec, known) if tools else False
+        found = None if wanted is False else asking.with_tool(wanted)
+        if found is None:
+            asking.without_tools()
+        asking.price()
+        return Probed(bool(found) if tools else None, [*asking.notices, *asking.learned()], model.usage)
+
+
+def _wanted(spec: RunSpec, known: bool | None) -> bool | None:
+    """Whether tools are to be called by function calling; None: as the endpoint can."""
+    if known is not None:
+        return known
+    said = spec.agent.use_fn_calling
+    return spec.llm.native_tool_calling if said == "auto" else said == "true"
+
+
+class _Probe:
+    def __init__(self, spec: RunSpec, model: Client) -> None:
+        self._spec, self._model = spec, model
+        self.notices: list[str] = []
+        self._metrics: Metrics | None = None
+
+    def with_tool(self, wanted: bool | None) -> bool | None:
+        """Whether the model calls a tool that it is offered; None where the endpoint would not have it offered."""
+        try:
+            reply = self._ask(WITH_TOOL, [TOOL])
+        except ConfigError as error:
+            if wanted or error.field != "agent.use_fn_calling":
+                raise
+            self._tell(f"does not take tools, so {self._agent} calls them in text ({error.detail[:120]})")
+            return None
+        called = bool(reply.calls)
+        if wanted:
+            if not called:
+                self._tell(f"answered in text where it was offered a tool: {self._agent} may get no call from it")
+            return True
+        how = "by function calling" if called else "in text: it was offered one and did not call it"
+        self._tell(f"was asked once: {self._agent} calls tools {how}")
+        return called
+
+    def without_tools(self) -> None:
+        """Whether it answers at all."""
+        self._ask(WITHOUT, None)
+
+    def price(self) -> None:
+        """Refuse a limit in money where nothing tells what a call costs."""
+        limits = {"max_cost_usd": self._spec.max_cost_usd, "agent.max_cost_usd": self._spec.agent.max_cost_usd}
+        limited = next((name for name, value in limits.items() if value is not None), None)
+        if limited and (self._metrics is None or self._metrics.cost_usd is None):
+            raise ConfigError(
+                f"{self._model.endpoint} tells no cost, so this limit could not be kept: give the prices, "
+                "llm.input_cost_per_token and llm.output_cost_per_token",
+                field=limited,
+            )
+
+    def learned(self) -> list[str]:
+        """What the endpoint did not take of the wish, and is done without."""
+        model = self._model
+        gone = sorted(model.wording.without & {"temperature", "stop"})
+        told = [f"{model.endpoint} does not take {name} for {model.name}: it is left out" for name in gone]
+        if self._spec.llm.logprobs and self._metrics:
+            missing = {"logprobs": self._metrics.logprobs, "token ids": self._metrics.completion_token_ids}
+            told += [
+                f"{model.endpoint} was asked for {name} and told none" for name in missing if missing[name] is None
+            ]
+        return told
+
+    @property
+    def _agent(self) -> str:
+        return self._spec.agent.name
+
+    def _tell(self, words: str) -> None:
+        self.notices.append(f"{self._model.name} {words}")
+
+    def _ask(self, messages: list[Message], tools: list[ToolDefinition] | None) -> Reply:
+        model = self._model
+        try:
+            reply = model.ask(messages, tools=tools)
+            extra = reply.metrics.extra
+            if extra and extra.finish_reason == "length" and not reply.calls and model.wording.llm.max_output_tokens:
+                model.wording.llm = self._spec.llm
+                reply = model.ask(messages, tools=tools)
+        except NoReplyError as error:
+            if error.reason is StopReason.CONTEXT_OVERFLOW:
+                raise ConfigError(
+                    f"{model.endpoint} has no room for an answer: {error.detail[:200]}", field="llm.max_output_tokens"
+                ) from None
+            raise ConfigError(
+                f"{model.endpoint} did not answer a harmless question: {error}", field="agent.model"
+            ) from None
+        except InfraError as error:
+            line = f"{error.reason}: see that it runs, and that llm.base_url is its address"
+            raise InfraError(error.failure_class, line, detail=error.detail) from None
+        except ConfigError as error:
+            raise self._with_models(error) from None
+        self._metrics = reply.metrics
+        return reply
+
+    def _with_models(self, error: ConfigError) -> ConfigError:
+        """An unknown model is told with those that there are."""
+        if error.field != "agent.model":
+            return error
+        names = self._model.connection.models(timeout_s=10.0)
+        if not names:
+            return error
+        name = self._model.name
+        near = f"; write openai/{name}" if name in names else ""
+        known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        reason = error.reason.removeprefix(f"{error.field}: ")
+        return ConfigError(f"{reason}{near}; it has: {known}", field=error.field, detail=error.detail)

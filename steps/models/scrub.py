@@ -1,0 +1,36 @@
+"""Texts of others that may echo a key, made fit to be kept."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from pydantic import SecretStr
+
+MASK = "***"
+PIECE = 6
+"""Characters of a key in a row that are taken for a piece of it."""
+LONGEST = 2000
+_MASKED = re.compile(r"[\w.-]*(?:\*{2,}|•{2,})[\w.*•-]*|\b(?:sk|pk|key|tml|hf|gsk|xai)-[\w-]*\.{3}[\w-]*")
+"""How endpoints echo a key with its middle left out: sk-pr****1234, sk-...1234."""
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")
+"""LiteLLM tells a key's SHA-256, by which its database knows it."""
+
+
+def scrub(text: str, key: SecretStr | None) -> str:
+    """The text without the key, pieces of it, its hash, and what looks like any key with its middle left out; short."""
+    text = text[: LONGEST * 4]
+    if key is not None and (secret := key.get_secret_value()):
+        digest = hashlib.sha256(secret.encode()).hexdigest()
+        text = _without_pieces(text.replace(secret, MASK).replace(digest, MASK), secret)
+    return _HASH.sub(MASK, _MASKED.sub(MASK, text))[:LONGEST]
+
+
+def _without_pieces(text: str, secret: str) -> str:
+    pieces = {secret[start : start + PIECE] for start in range(len(secret) - PIECE + 1)}
+    covered = bytearray(len(text))
+    for start in range(len(text) - PIECE + 1):
+        if text[start : start + PIECE] in pieces:
+            covered[start : start + PIECE] = b"\1" * PIECE
+    kept = "".join("\0" if hidden else letter for letter, hidden in zip(text, covered, strict=True))
+    return re.sub("\0+", MASK, kept)

@@ -1,0 +1,38 @@
+"""Token ids of a conversation, each recorded once: a prompt begins with what the call before recorded."""
+
+from __future__ import annotations
+
+from steps.contracts.trajectory import Metrics
+from steps.models.reply import Message
+
+
+class SharedIds:
+    """Remembers the ids of the last call."""
+
+    def __init__(self) -> None:
+        self._last: list[int] = []
+
+    def told(self, metrics: Metrics, messages: list[Message]) -> Metrics:
+        """The metrics, their prompt ids without those that lead the prompt and are known from the call before.
+
+        A conversation in which nobody has answered yet is a new one: its first prompt is recorded whole.
+        """
+        prompt, completion = metrics.prompt_token_ids, metrics.completion_token_ids
+        if prompt is None:
+            self._last = []
+            return metrics
+        shared = 0
+        if any(message.get("role") == "assistant" for message in messages):
+            shared = _common(self._last, prompt)
+        self._last = [*prompt, *(completion or [])]
+        if not shared or metrics.extra is None:
+            return metrics
+        extra = metrics.extra.model_copy(update={"shared_prompt_ids": shared})
+        return metrics.model_copy(update={"prompt_token_ids": prompt[shared:], "extra": extra})
+
+
+def _common(one: list[int], other: list[int]) -> int:
+    shorter = min(len(one), len(other))
+    if one[:shorter] == other[:shorter]:
+        return shorter
+    return next(place for place in range(shorter) if one[place] != other[place])

@@ -1,0 +1,47 @@
+"""How long to wait before a request is made again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+LONGEST_S = 120.0
+"""Longer than this is no wait for one call: the engine tries the unit again."""
+
+
+def told_wait_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Seconds that Retry-After tells, as a number or as a date (RFC 9110), at most LONGEST_S; None where it does not.
+
+    ``retry-after-ms`` is what OpenAI and Azure send beside it.
+    """
+    milliseconds, told = headers.get("retry-after-ms"), headers.get("retry-after")
+    seconds = _number(milliseconds, 0.001)
+    if seconds is None:
+        seconds = _number(told, 1.0)
+    if seconds is None and told:
+        try:
+            then = parsedate_to_datetime(told)
+        except ValueError:
+            return None
+        then = then if then.tzinfo else then.replace(tzinfo=UTC)
+        seconds = (then - (now or datetime.now(UTC))).total_seconds()
+    return None if seconds is None else min(max(seconds, 0.0), LONGEST_S)
+
+
+def _number(text: str | None, unit: float) -> float | None:
+    try:
+        value = float(text or "") * unit
+    except ValueError:
+        return None
+    return value if value == value else None  # noqa: PLR0124 - not a number is not equal to itself
+
+
+def wait_s(failed: int, told_s: float | None, first_s: float) -> float:
+    """Seconds before the next request after so many failed ones: what was told, and a little more, so that not all who
+    were told the same come back at once; else twice as long each time, spread at random over its upper half."""
+    if told_s is not None:
+        return told_s + random.uniform(0, min(1.0, told_s / 10))
+    longest = min(first_s * 2.0**failed, LONGEST_S / 2)
+    return random.uniform(longest / 2, longest)

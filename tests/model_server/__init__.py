@@ -1,0 +1,30 @@
+"""A model's endpoint for tests: OpenAI's wire protocol on a real socket, with what is said decided by a script.
+
+with model_server(play(call("execute_bash", command="ls"), call("submit"))) as server:
+    ...  # base_url is server.url; server.calls and server.counts say what was asked
+"""
+
+from tests.model_server.answers import Answer, Call, Fault, Script, call, function_text, rate_limited
+from tests.model_server.scripts import after, by_text, every, flaky, from_file, play, refusing
+from tests.model_server.serving import Counts, ModelServer, Seen, model_server
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Counts",
+    "Fault",
+    "ModelServer",
+    "Script",
+    "Seen",
+    "after",
+    "by_text",
+    "call",
+    "every",
+    "flaky",
+    "from_file",
+    "function_text",
+    "model_server",
+    "play",
+    "rate_limited",
+    "refusing",
+]

@@ -1,0 +1,257 @@
+"""The HTTP side: connections that are kept alive, on one event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.model_server.answers import Answer, Fault, Request, Script, error
+from tests.model_server.wire import Said, completion, events, say
+
+Headers = dict[str, str]
+
+
+@dataclass
+class Counts:
+    """What the server did. ``requests`` are chat completions asked for; ``calls`` those answered whole, with 200."""
+
+    requests: int = 0
+    calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float = 0.0
+    by_status: dict[str, int] = field(default_factory=dict)
+    """Status, or hang, drop, truncate, stream_error -> requests."""
+    at_once: int = 0
+    """Most requests that were under way at a time."""
+    connections: int = 0
+    began: list[float] = field(default_factory=list, repr=False)
+    """Monotonic time of each request."""
+
+    def billed(self, said: Said) -> None:
+        self.calls += 1
+        if said.answer.usage:
+            self.prompt_tokens += said.prompt_tokens
+            self.cached_tokens += said.answer.cached_tokens
+            self.completion_tokens += said.completion_tokens
+            self.reasoning_tokens += said.reasoning_tokens
+            self.cost_usd += said.answer.cost_usd or 0.0
+
+    def ended(self, how: str) -> None:
+        self.by_status[how] = self.by_status.get(how, 0) + 1
+
+
+@dataclass
+class Seen:
+    """A request as it came."""
+
+    body: Request
+    headers: Headers
+    done: Answer | Fault
+
+
+class ModelServer:
+    """A server that plays a script. ``url`` is what a client takes as base_url."""
+
+    def __init__(
+        self, script: Script, *, key: str | None, models: tuple[str, ...], latency_s: float, keep: bool
+    ) -> None:
+        self.script, self.key, self.models, self.latency_s = script, key, models, latency_s
+        self.counts = Counts()
+        self.calls: list[Seen] = []
+        """Every chat completion asked for, in order, where they are kept."""
+        self.errors: list[str] = []
+        """Tracebacks of the script."""
+        self.url = ""
+        self._keep = keep
+        self._now = 0
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def start(self, host: str, port: int) -> asyncio.Server:
+        server = await asyncio.start_server(self._connected, host, port, limit=2**20, backlog=512)
+        self.url = f"http://{host}:{server.sockets[0].getsockname()[1]}/v1"
+        return server
+
+    async def stop(self, server: asyncio.Server) -> None:
+        server.close()
+        for task in list(self._running):
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await asyncio.sleep(0)  # the transports close in the next round
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        self.counts.connections += 1
+        try:
+            while await self._served(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            self._running.discard(task)
+            writer.close()
+            with suppress(ConnectionError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+    async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Whether the connection goes on."""
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first, *lines = head.split("\r\n")
+        method, path, _ = first.split(" ")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        if path == "/counts":
+            return await _send(writer, 200, vars(self.counts) | {"began": []})
+        if self.key is not None and headers.get("authorization") != f"Bearer {self.key}":
+            given = headers.get("authorization", "").removeprefix("Bearer ")
+            told = f"Incorrect API key provided: {given[:7]}{'*' * 8}{given[-4:]}. Find yours in your account."
+            return await _fail(writer, error(401, told, "invalid_api_key", "invalid_request_error"))
+        if (method, path) == ("GET", "/v1/models"):
+            data = [{"id": name, "object": "model", "created": 0, "owned_by": "tests"} for name in self.models]
+            return await _send(writer, 200, {"object": "list", "data": data})
+        if (method, path) != ("POST", "/v1/chat/completions"):
+            return await _fail(writer, error(404, f"Invalid URL ({method} {path})", None, "invalid_request_error"))
+        self._now += 1
+        self.counts.at_once = max(self.counts.at_once, self._now)
+        try:
+            return await self._asked(json.loads(body), headers, writer)
+        finally:
+            self._now -= 1
+
+    async def _asked(self, request: Request, headers: Headers, writer: asyncio.StreamWriter) -> bool:
+        counts = self.counts
+        counts.requests += 1
+        counts.began.append(time.monotonic())
+        number = counts.requests
+        done = self._chosen(request)
+        if self._keep:
+            self.calls.append(Seen(request, headers, done))
+        if self.latency_s or done.delay_s:
+            await asyncio.sleep(self.latency_s + done.delay_s)
+        about = {"x-request-id": f"req_{number}", **done.headers}
+        if isinstance(done, Fault):
+            counts.ended(str(done.status) if done.how == "error" else done.how)
+            return await _fail(writer, done, about, say(done.answer, request, number))
+        if writer.is_closing():
+            counts.ended("gone")
+            return False
+        said = say(done, request, number)
+        counts.ended("200")
+        counts.billed(said)
+        if request.get("stream"):
+            return await _stream(writer, [_event(event) for event in events(said)] + [b"data: [DONE]\n\n"], about)
+        return await _send(writer, 200, completion(said), about)
+
+    def _chosen(self, request: Request) -> Answer | Fault:
+        if self.models and request.get("model") not in self.models:
+            name = request.get("model")
+            return error(404, f"The model `{name}` does not exist.", "model_not_found", "invalid_request_error")
+        try:
+            return self.script(request)
+        except Exception:  # noqa: BLE001 - told when the server is closed
+            self.errors.append(traceback.format_exc())
+            return error(400, "the script failed")
+
+
+async def _send(writer: asyncio.StreamWriter, status: int, body: Any, headers: Headers | None = None) -> bool:
+    data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    told = {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})}
+    writer.write(_head(status, told) + data)
+    await writer.drain()
+    return True
+
+
+async def _stream(writer: asyncio.StreamWriter, parts: list[bytes], headers: Headers, *, whole: bool = True) -> bool:
+    told = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", **headers}
+    writer.write(_head(200, told) + b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts))
+    writer.write(b"0\r\n\r\n" if whole else b"")
+    await writer.drain()
+    return whole
+
+
+async def _fail(
+    writer: asyncio.StreamWriter, fault: Fault, headers: Headers | None = None, said: Said | None = None
+) -> bool:
+    if fault.how == "error" or said is None:
+        return await _send(writer, fault.status, fault.body, {**(headers or {}), **fault.headers})
+    if fault.how == "hang":
+        await asyncio.sleep(3600)
+    streams = said.request.get("stream")
+    parts = [_event(event) for event in events(said)]
+    if fault.how == "stream_error" and streams:
+        return await _stream(writer, [*parts[: len(parts) // 2], _event(fault.body)], headers or {})
+    if fault.how == "stream_error":
+        return await _send(writer, fault.status, fault.body, headers)
+    if fault.how == "truncate" and streams:
+        return await _stream(writer, parts[: len(parts) // 2], headers or {}, whole=False)
+    if fault.how == "truncate":
+        data = json.dumps(completion(said)).encode()
+        writer.write(_head(200, {"Content-Type": "application/json", "Content-Length": str(len(data))}))
+        writer.write(data[: len(data) // 2])
+        await writer.drain()
+    return False
+
+
+def _event(event: Any) -> bytes:
+    return b"data: " + json.dumps(event).encode() + b"\n\n"
+
+
+def _head(status: int, headers: Headers) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status} -\r\n{lines}\r\n".encode("latin-1")
+
+
+@contextmanager
+def model_server(
+    script: Script,
+    *,
+    key: str | None = None,
+    models: tuple[str, ...] = (),
+    latency_s: float = 0.0,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    keep: bool = True,
+) -> Iterator[ModelServer]:
+    """A running server. ``key``: what clients must show; ``models``: the only ones it knows, any by default.
+
+    A script that raises fails whoever closes the server.
+    """
+    server = ModelServer(script, key=key, models=models, latency_s=latency_s, keep=keep)
+    loop = asyncio.new_event_loop()
+    ready, end = threading.Event(), asyncio.Event()
+
+    async def live() -> None:
+        listening = await server.start(host, port)
+        ready.set()
+        await end.wait()
+        await server.stop(listening)
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(live())
+        finally:
+            ready.set()
+            loop.close()
+
+    thread = threading.Thread(target=run, name="model-server")
+    thread.start()
+    ready.wait()
+    try:
+        yield server
+    finally:
+        with suppress(RuntimeError):  # it could not listen, and has ended
+            loop.call_soon_threadsafe(end.set)
+        thread.join()
+    if server.errors:
+        raise AssertionError(f"the script failed:\n{server.errors[0]}")

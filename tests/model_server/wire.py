@@ -1,0 +1,203 @@
+"""An answer as OpenAI's wire protocol has it: a chat completion in one piece, or as a stream of events."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from tests.model_server.answers import Answer, Request
+
+START, END = 1, 2
+"""Ids of the tokens before and after a message."""
+
+
+@lru_cache(maxsize=20_000)
+def tokens(text: str) -> tuple[int, ...]:
+    """Ids of the words of a text, and of what is between them."""
+    return tuple(100 + zlib.crc32(word.encode("utf-8", "replace")) % 50_000 for word in _words(text))
+
+
+@lru_cache(maxsize=20_000)
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\s*\w{1,8}|\s*[^\w\s]|\s+", text))
+
+
+def _spoken(message: dict[str, Any]) -> str:
+    """A message as a chat template renders it."""
+    content = message.get("content") or ""
+    if isinstance(content, list):
+        content = "".join(part.get("text", "") for part in content)
+    calls = "".join(f"<{c['function']['name']} {c['function']['arguments']}>" for c in message.get("tool_calls") or [])
+    return f"{content}{calls}"
+
+
+def prompt_ids(request: Request) -> list[int]:
+    """The whole prompt. That of a later turn begins with an earlier one's prompt and completion."""
+    ids = list(tokens(json.dumps(request["tools"]))) if request.get("tools") else []
+    for message in request["messages"]:
+        ids += [START, *tokens(message["role"]), *tokens(_spoken(message)), END]
+    return [*ids, START, *tokens("assistant")]
+
+
+def logprob(token_id: int) -> float:
+    """What this model pretends to have thought of a token."""
+    return -((token_id % 97) + 1) / 128
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer, all about it decided: one source for both forms on the wire and for the counts."""
+
+    answer: Answer
+    request: Request
+    id: str
+    prompt: list[int]
+    reasoning_ids: list[int]
+    spoken_ids: list[int]
+    finish_reason: str
+
+    @property
+    def completion(self) -> list[int]:
+        return [*self.reasoning_ids, *self.spoken_ids]
+
+    @property
+    def prompt_tokens(self) -> int:
+        return len(self.prompt) if self.answer.prompt_tokens is None else self.answer.prompt_tokens
+
+    @property
+    def completion_tokens(self) -> int:
+        told = self.answer.completion_tokens
+        return len(self.completion) if told is None else told
+
+    @property
+    def reasoning_tokens(self) -> int:
+        told = self.answer.reasoning_tokens
+        return len(self.reasoning_ids) if told is None else told
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        used: dict[str, Any] = {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": self.answer.cached_tokens},
+            "completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens},
+        }
+        return used if self.answer.cost_usd is None else used | {"cost": self.answer.cost_usd}
+
+
+def say(answer: Answer, request: Request, number: int) -> Said:
+    """The answer to this request: cut at its stop words and its limit of tokens, calls with fresh ids."""
+    finish = "tool_calls" if answer.calls else "stop"
+    text = answer.text
+    if text is not None:
+        stops = request.get("stop") or []
+        ends = [text.find(stop) for stop in ([stops] if isinstance(stops, str) else stops)]
+        text = text[: min((end for end in ends if end >= 0), default=len(text))]
+        most = request.get("max_completion_tokens") or request.get("max_tokens")
+        if most is not None and len(_words(text)) > most:
+            text, finish = "".join(_words(text)[:most]), "length"
+    calls = tuple(replace(c, id=c.id or f"call_{number:x}_{place}") for place, c in enumerate(answer.calls))
+    answer = replace(answer, text=text, calls=calls)
+    spoken = _spoken({"content": text or answer.refusal, "tool_calls": [_call(c) for c in calls]})
+    return Said(
+        answer=answer,
+        request=request,
+        id=f"chatcmpl-{number}",
+        prompt=prompt_ids(request),
+        reasoning_ids=list(tokens(answer.reasoning)),
+        spoken_ids=[*tokens(spoken), END] if answer.choices else [],
+        finish_reason=answer.finish_reason or finish,
+    )
+
+
+def _call(call: Any) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.text}}
+
+
+def _logprobs(ids: list[int]) -> dict[str, Any]:
+    content: list[dict[str, Any]] = [
+        {"token": f"t{i}", "logprob": logprob(i), "bytes": None, "top_logprobs": []} for i in ids
+    ]
+    return {"content": content, "refusal": None}
+
+
+def completion(said: Said) -> dict[str, Any]:
+    """The body of an answer that is not streamed."""
+    answer, request = said.answer, said.request
+    body: dict[str, Any] = {
+        "id": said.id,
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": request["model"],
+        "choices": [],
+    }
+    if answer.usage:
+        body["usage"] = said.usage
+    if request.get("return_token_ids"):
+        body["prompt_token_ids"] = said.prompt
+    if not answer.choices:
+        return body
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": answer.refusal}
+    if answer.calls:
+        message["tool_calls"] = [_call(c) for c in answer.calls]
+    if answer.reasoning:
+        message[answer.reasoning_field] = answer.reasoning
+    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": said.finish_reason, "logprobs": None}
+    if request.get("logprobs"):
+        choice["logprobs"] = _logprobs(said.completion)
+    if request.get("return_token_ids"):
+        choice["token_ids"] = said.completion
+    body["choices"] = [choice]
+    return body
+
+
+def events(said: Said) -> Iterator[dict[str, Any]]:
+    """The chunks of an answer that is streamed."""
+    answer, request = said.answer, said.request
+    frame = {
+        "id": said.id,
+        "object": "chat.completion.chunk",
+        "created": int(time.time()),
+        "model": request["model"],
+    }
+
+    def chunk(delta: dict[str, Any], ids: list[int] | None = None, finish: str | None = None) -> dict[str, Any]:
+        choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        if ids and request.get("logprobs"):
+            choice["logprobs"] = _logprobs(ids)
+        if ids and request.get("return_token_ids"):
+            choice["token_ids"] = ids
+        return frame | {"choices": [choice]}
+
+    if answer.choices:
+        first = chunk({"role": "assistant", "content": ""})
+        yield first | ({"prompt_token_ids": said.prompt} if request.get("return_token_ids") else {})
+        if answer.reasoning:
+            yield chunk({answer.reasoning_field: answer.reasoning}, said.reasoning_ids)
+        ids = said.spoken_ids
+        for part in _parts(answer.text or ""):
+            taken, ids = ids[: len(_words(part))], ids[len(_words(part)) :]
+            yield chunk({"content": part}, taken)
+        if answer.refusal:
+            yield chunk({"refusal": answer.refusal})
+        for place, each in enumerate(answer.calls):
+            named = _call(each) | {"index": place}
+            yield chunk({"tool_calls": [named | {"function": {"name": each.name, "arguments": ""}}]})
+            for part in _parts(each.text):
+                yield chunk({"tool_calls": [{"index": place, "function": {"arguments": part}}]})
+        yield chunk({}, ids, said.finish_reason)
+    if answer.usage and (request.get("stream_options") or {}).get("include_usage"):
+        yield frame | {"choices": [], "usage": said.usage}
+
+
+def _parts(text: str) -> Iterator[str]:
+    words = _words(text)
+    for start in range(0, len(words), 12):
+        yield "".join(words[start : start + 12])

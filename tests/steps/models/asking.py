@@ -1,0 +1,26 @@
+"""Wishes for a model at a server of the tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steps.contracts.run import AgentSpec, LlmSpec, RunSpec
+from steps.models.client import Client, open_model
+from steps.models.reply import Message
+
+ISSUE: list[Message] = [{"role": "user", "content": "There is a bug."}]
+TOOLS: list[dict[str, Any]] = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
+
+
+def spec(url: str, *, model: str = "openai/m", agent: dict[str, Any] | None = None, **llm: Any) -> RunSpec:
+    """A wish for a model at this address."""
+    return RunSpec(
+        run_id="r",
+        agent=AgentSpec(name="r2egym", model=model, **(agent or {})),
+        llm=LlmSpec(base_url=url, **llm),
+    )
+
+
+def client(url: str, **wish: Any) -> Client:
+    """The model at this address, which waits 10 ms where it would wait a second."""
+    return open_model(spec(url, **wish), first_wait_s=0.01)

@@ -1,0 +1,235 @@
+"""What fails, by whose doing, and how it is told."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+import traceback
+from dataclasses import replace
+
+import pytest
+
+from steps.contracts.data import FailureClass
+from steps.contracts.trajectory import StopReason
+from steps.errors import ConfigError, InfraError, StepError
+from steps.models.reply import NoReplyError
+from steps.settings import settings
+from tests.model_server import Answer, Fault, flaky, model_server, play, rate_limited
+from tests.model_server.answers import (
+    BAD_GATEWAY,
+    BAD_KEY,
+    CONTENT_FILTER_AZURE,
+    CONTEXT_OPENAI,
+    CONTEXT_VLLM,
+    DROP,
+    HANG,
+    NO_CREDIT,
+    NO_QUOTA,
+    SERVER_ERROR,
+    STREAM_ERROR,
+    TOOLS_REFUSED_VLLM,
+    TRUNCATED,
+    UNAVAILABLE,
+    UNKNOWN_MODEL,
+    error,
+)
+from tests.steps.models.asking import ISSUE, TOOLS, client
+
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+PASSING = {
+    "429": rate_limited(),
+    "500": SERVER_ERROR,
+    "502": BAD_GATEWAY,
+    "503": UNAVAILABLE,
+    "dropped": DROP,
+    "truncated": TRUNCATED,
+    "in the stream": STREAM_ERROR,
+    "404 of a proxy": Fault(404, "default backend - 404", {"Content-Type": "text/plain"}),
+    "200 with an error in it": Fault(200, {"error": {"message": "provider overloaded", "code": 502}}),
+    "200 that is no JSON": Fault(200, "<html>"),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
+def test_what_may_pass_is_asked_again_and_every_request_counted(fault: Fault, stream: bool) -> None:
+    with model_server(flaky(play(Answer("x")), fault, fault)) as server, client(server.url, stream=stream) as model:
+        reply = model.ask(ISSUE)
+        assert model.usage.requests == server.counts.requests == 3
+        assert model.usage.prompt_tokens == server.counts.prompt_tokens
+    assert reply.text == "x"
+    assert reply.metrics.extra is not None
+    assert reply.metrics.extra.requests == 3
+
+
+@BOTH
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
+def test_what_does_not_pass_becomes_a_failure_of_the_infrastructure(fault: Fault, stream: bool) -> None:
+    with model_server(play(fault)) as server, client(server.url, stream=stream, num_retries=2) as model:
+        with pytest.raises(InfraError, match="the last of 3 requests") as failed:
+            model.ask(ISSUE)
+        assert failed.value.failure_class is FailureClass.MODEL
+        assert server.url in failed.value.reason
+        assert model.usage.requests == server.counts.requests == 3
+        assert model.usage.calls == 0
+
+
+def test_silence_is_the_endpoints_failure_and_retried() -> None:
+    with model_server(play(HANG)) as server, client(server.url, timeout=0.2, num_retries=1) as model:
+        with pytest.raises(InfraError, match="no answer within"):
+            model.ask(ISSUE, timeout_s=60)
+        assert server.counts.requests == 2
+
+
+def test_a_call_that_the_agents_own_time_ends_is_the_agents_outcome() -> None:
+    with model_server(play(HANG)) as server, client(server.url) as model:
+        with pytest.raises(NoReplyError) as ended:
+            model.ask(ISSUE, timeout_s=0.3)
+        assert ended.value.reason is StopReason.CALL_TIMEOUT
+        assert model.usage.requests == server.counts.requests == 1
+
+
+def test_time_that_the_endpoints_failures_took_is_not_the_agents() -> None:
+    with model_server(flaky(play(HANG), SERVER_ERROR)) as server, client(server.url) as model:
+        with pytest.raises(InfraError):
+            model.ask(ISSUE, timeout_s=0.5)
+        assert server.counts.requests == 2
+
+
+def test_an_answer_that_never_ends_is_the_agents_outcome() -> None:
+    def endless() -> tuple[socket.socket, str]:
+        line = socket.create_server(("127.0.0.1", 0))
+        return line, f"http://127.0.0.1:{line.getsockname()[1]}/v1"
+
+    listening, url = endless()
+    import threading
+
+    def speak() -> None:
+        line, _ = listening.accept()
+        with line:
+            line.recv(65536)
+            line.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+            try:
+                while True:
+                    line.sendall(b'data: {"choices": [{"index": 0, "delta": {"content": "and "}}]}\n\n')
+                    time.sleep(0.02)
+            except OSError:
+                pass
+
+    thread = threading.Thread(target=speak)
+    thread.start()
+    with listening, client(url, stream=True, timeout=0.3) as model:
+        with pytest.raises(NoReplyError) as ended:
+            model.ask(ISSUE)
+        assert ended.value.reason is StopReason.CALL_TIMEOUT
+    thread.join()
+
+
+def test_an_endpoint_that_is_not_there_is_told_by_its_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as line:
+        url = f"http://127.0.0.1:{line.getsockname()[1]}/v1"
+    with client(url, num_retries=1) as model:
+        with pytest.raises(InfraError, match=f"{url} failed: ConnectError"):
+            model.ask(ISSUE)
+        assert model.usage.requests == 0  # none was sent
+
+
+def test_retry_after_is_waited_for_and_no_longer_than_there_is_time() -> None:
+    with model_server(flaky(play(Answer("x")), rate_limited(0.6))) as server, client(server.url) as model:
+        began = time.monotonic()
+        model.ask(ISSUE)
+        assert 0.6 <= time.monotonic() - began < 3
+    with model_server(play(rate_limited(60))) as server, client(server.url) as model:
+        began = time.monotonic()
+        with pytest.raises(InfraError, match="429"):
+            model.ask(ISSUE, timeout_s=5)
+        assert time.monotonic() - began < 3
+        assert server.counts.requests == 1
+
+
+@pytest.mark.parametrize("fault", [BAD_KEY, NO_CREDIT, NO_QUOTA], ids=["401", "402", "insufficient_quota"])
+def test_a_dead_key_and_a_used_up_quota_are_never_retried(fault: Fault) -> None:
+    with model_server(play(fault)) as server, client(server.url) as model:
+        with pytest.raises(ConfigError, match="gives no access") as failed:
+            model.ask(ISSUE)
+        assert failed.value.failure_class is FailureClass.MODEL_ACCESS
+        assert server.counts.requests == model.usage.requests == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (CONTEXT_OPENAI, StopReason.CONTEXT_OVERFLOW),
+        (CONTEXT_VLLM, StopReason.CONTEXT_OVERFLOW),
+        (CONTENT_FILTER_AZURE, StopReason.CONTENT_FILTER),
+    ],
+)
+def test_a_conversation_that_the_endpoint_will_not_have_is_the_agents_outcome(fault: Fault, reason: StopReason) -> None:
+    with model_server(play(fault)) as server, client(server.url) as model:
+        with pytest.raises(NoReplyError) as ended:
+            model.ask(ISSUE)
+        assert ended.value.reason is reason
+        assert server.counts.requests == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "wish", "field"),
+    [
+        (TOOLS_REFUSED_VLLM, {}, "agent.use_fn_calling"),
+        (UNKNOWN_MODEL, {}, "agent.model"),
+        (Fault(404, {"detail": "Not Found"}), {}, "llm.base_url"),
+        (error(400, "Unsupported parameter: 'seed'", "unsupported_parameter", "", "seed"), {"seed": 1}, "llm.seed"),
+        (error(400, "top_p is not supported here"), {"top_p": 0.5}, "llm.top_p"),
+        (
+            error(400, "max_tokens is too large: 9", None, "", "max_tokens"),
+            {"max_output_tokens": 9},
+            "llm.max_output_tokens",
+        ),
+        (error(400, "Unknown parameter: 'x'", None, "", "x"), {"extra_body": {"x": 1}}, "llm.extra_body.x"),
+        (error(400, "temperature must be at most 1"), {"temperature": 2.0}, "llm.temperature"),
+    ],
+)
+def test_a_wrong_request_names_what_to_change(fault: Fault, wish: dict[str, object], field: str) -> None:
+    with model_server(play(fault)) as server, client(server.url, **wish) as model:
+        with pytest.raises(ConfigError) as failed:
+            model.ask(ISSUE, tools=TOOLS)
+        assert failed.value.field == field
+        assert failed.value.failure_class is FailureClass.CONFIG
+        assert "\n" not in failed.value.reason
+        assert server.counts.requests == 1
+
+
+KEY = "sk-proj-Zq8Rt6Yw2Lk9Xc4Vb7Nm1"
+ECHOES = {
+    "whole": f"Incorrect API key provided: {KEY}",
+    "masked": "Incorrect API key provided: sk-proj-********************b7Nm1",
+    "dotted": "Received API Key = sk-...7Nm1",
+    "half": f"bad key {KEY[:14]}",
+    "hashed": "Key Hash (Token) =" + __import__("hashlib").sha256(KEY.encode()).hexdigest(),
+}
+
+
+@pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES.keys())
+@pytest.mark.parametrize("status", [401, 400, 500])
+def test_a_key_that_an_endpoint_echoes_is_told_to_nobody(
+    echo: str, status: int, environment: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    environment.setenv("OPENAI_API_KEY", KEY)
+    settings.cache_clear()
+    caplog.set_level(logging.DEBUG)
+    with (
+        model_server(play(replace(error(status, echo))), key=KEY) as server,
+        client(server.url, num_retries=0) as model,
+    ):
+        with pytest.raises(StepError) as failed:
+            model.ask(ISSUE)
+        told = [
+            failed.value.reason, failed.value.detail, repr(failed.value), repr(model), str(vars(failed.value)),
+            "".join(traceback.format_exception(failed.value)), repr(model.where), str(vars(model.where)),
+            repr(settings()),
+        ]  # fmt: skip
+    for text in told:
+        for piece in (KEY, KEY[8:], "b7Nm1", ECHOES["hashed"][-64:]):
+            assert piece not in text
+    assert KEY not in caplog.text

@@ -1,0 +1,58 @@
+"""Refusals in the words of the endpoints that there are, and what each means."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steps.models.errors import Meaning, Refusal, meaning, parameter_of
+
+
+def _error(message: str, param: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "invalid_request_error", "param": param, "code": None}}
+
+
+WORDINGS = [json.loads(line) for line in Path(__file__).with_name("wordings.jsonl").read_text("utf-8").splitlines()]
+"""``{"means", "who", "status", "body"}``: what endpoints answer, and what each means."""
+
+
+@pytest.mark.parametrize("told", WORDINGS, ids=lambda told: f"{told['means']}-{told['who']}-{told['status']}")
+def test_each_endpoints_words_are_understood(told: dict[str, Any]) -> None:
+    status, body, means = told["status"], told["body"], Meaning(told["means"])
+    assert meaning(Refusal.of(status, body)) is means
+    inner = body.get("error") if isinstance(body, dict) else None
+    if isinstance(inner, dict):  # the library hands on what is in "error"
+        assert meaning(Refusal.of(status, inner)) is means
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (_error("Unsupported parameter", "temperature"), "temperature"),
+        (_error("'max_tokens' is not supported. Use 'max_completion_tokens' instead."), "max_tokens"),
+        (_error("Use max_completion_tokens"), None),
+        ({"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]}, "seed"),
+    ],
+)
+def test_the_parameter_that_is_meant_is_the_one_that_was_sent(body: Any, name: str | None) -> None:
+    assert parameter_of(Refusal.of(400, body), ("max_tokens", "temperature", "seed")) == name
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["error", "message", "code", "type", "detail", "metadata", "raw"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.integers(400, 599), _JSON)
+def test_any_body_means_something(status: int, body: Any) -> None:
+    assert meaning(Refusal.of(status, body)) in Meaning

@@ -1,0 +1,213 @@
+"""The one small call before a run."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contracts.data import FailureClass, RunFile
+from steps.errors import ConfigError, InfraError
+from steps.models.probe import probe, probed
+from steps.plan import plan
+from steps.settings import settings
+from tests.model_server import Answer, Fault, call, model_server, play, refusing
+from tests.model_server.answers import (
+    BAD_KEY,
+    CONTEXT_VLLM,
+    NO_QUOTA,
+    TOOLS_REFUSED_VLLM,
+    UNAVAILABLE,
+    error,
+)
+from tests.steps.models.asking import spec
+
+CALLS = play(call("report_word", word="ready"))
+SPEAKS = play(Answer("ready"))
+
+
+def test_auto_is_settled_by_offering_a_tool_and_told() -> None:
+    with model_server(CALLS) as server:
+        found = probe(spec(server.url), tools=True)
+    assert found.fn_calling is True
+    assert found.notices == ["openai/m was asked once: r2egym calls tools by function calling"]
+    assert [seen.body["tools"][0]["function"]["name"] for seen in server.calls] == ["report_word"]
+
+
+def test_a_model_that_does_not_call_what_it_is_offered_calls_in_text_whatever_its_name() -> None:
+    with model_server(SPEAKS) as server:
+        found = probe(spec(server.url, model="openai/gpt-4.1-sonnet-o3"), tools=True)
+    assert found.fn_calling is False
+    assert "in text" in found.notices[0]
+
+
+def test_an_endpoint_that_takes_no_tools_is_asked_without() -> None:
+    with model_server(refusing("tools", TOOLS_REFUSED_VLLM, SPEAKS)) as server:
+        found = probe(spec(server.url), tools=True)
+        assert server.counts.requests == 2
+    assert found.fn_calling is False
+    assert "does not take tools" in found.notices[0]
+
+
+def test_function_calling_that_was_wished_and_cannot_be_is_refused() -> None:
+    with model_server(refusing("tools", TOOLS_REFUSED_VLLM, SPEAKS)) as server:
+        with pytest.raises(ConfigError, match="--use-fn-calling false") as told:
+            probe(spec(server.url, agent={"use_fn_calling": "true"}), tools=True)
+        assert told.value.field == "agent.use_fn_calling"
+
+
+@pytest.mark.parametrize(
+    ("agent", "llm", "fn_calling", "offered"),
+    [
+        ({"use_fn_calling": "true"}, {}, True, True),
+        ({"use_fn_calling": "false"}, {}, False, False),
+        ({}, {"native_tool_calling": False}, False, False),
+        ({}, {"native_tool_calling": True}, True, True),
+        ({"use_fn_calling": "false"}, {"native_tool_calling": True}, False, False),
+    ],
+)
+def test_what_is_wished_is_not_asked(agent: Any, llm: Any, fn_calling: bool, offered: bool) -> None:
+    with model_server(CALLS) as server:
+        assert probe(spec(server.url, agent=agent, **llm), tools=True).fn_calling is fn_calling
+        assert server.counts.requests == 1
+        assert ("tools" in server.calls[0].body) is offered
+
+
+def test_an_agent_without_tools_has_no_such_question() -> None:
+    with model_server(SPEAKS) as server:
+        assert probe(spec(server.url), tools=False).fn_calling is None
+        assert "tools" not in server.calls[0].body
+
+
+def test_a_model_that_thinks_for_long_is_given_the_room() -> None:
+    script = refusing("max_tokens", error(500, "not the limited one"), CALLS)
+
+    def cut(request: dict[str, Any]) -> Answer | Fault:
+        return Answer("so " * 2000) if "max_tokens" in request else script(request)
+
+    with model_server(cut) as server:
+        assert probe(spec(server.url), tools=True).fn_calling is True
+        assert [seen.body.get("max_tokens") for seen in server.calls] == [1024, None]
+
+
+@pytest.mark.parametrize(
+    ("fault", "message", "failure_class"),
+    [
+        (BAD_KEY, "gives no access .*LLM_API_KEY or OPENAI_API_KEY", FailureClass.MODEL_ACCESS),
+        (NO_QUOTA, "gives no access", FailureClass.MODEL_ACCESS),
+        (Fault(404, {"detail": "Not Found"}), "llm.base_url: nothing speaks OpenAI's protocol", FailureClass.CONFIG),
+        (CONTEXT_VLLM, "llm.max_output_tokens: .* has no room", FailureClass.CONFIG),
+        (error(400, "Invalid 'seed'", None, "", "seed"), "llm.seed: .*refuses the request", FailureClass.CONFIG),
+    ],
+)
+def test_what_would_stop_every_unit_stops_the_run(fault: Fault, message: str, failure_class: FailureClass) -> None:
+    with model_server(play(fault)) as server:
+        with pytest.raises(ConfigError, match=message) as told:
+            probe(spec(server.url, seed=1), tools=True)
+        assert told.value.failure_class is failure_class
+        assert "\n" not in str(told.value)
+        assert server.counts.requests == 1
+
+
+def test_an_unknown_model_is_told_with_those_that_there_are() -> None:
+    with (
+        model_server(CALLS, models=("openai/gpt-oss-20b", "other")) as server,
+        pytest.raises(ConfigError, match=r"agent.model: .*has no model gpt-oss-20b") as told,
+    ):
+        probe(spec(server.url, model="openai/gpt-oss-20b"), tools=True)
+    assert "write openai/openai/gpt-oss-20b; it has: openai/gpt-oss-20b, other" in str(told.value)
+
+
+def test_an_endpoint_that_is_not_there_or_does_not_recover_is_told_with_its_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as line:
+        url = f"http://127.0.0.1:{line.getsockname()[1]}/v1"
+    with pytest.raises(InfraError, match=rf"{url} failed: .*see that it runs, and that llm.base_url is its address"):
+        probe(spec(url, num_retries=0), tools=True)
+    with model_server(play(UNAVAILABLE)) as server, pytest.raises(InfraError, match="503"):
+        probe(spec(server.url, num_retries=1), tools=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "wish", "message"),
+    [
+        ("not-an-address", {}, "llm.base_url: an address begins with http"),
+        ("https://api.openai.com/v1", {}, "there is no key for api.openai.com: set OPENAI_API_KEY"),
+    ],
+)
+def test_what_cannot_be_asked_at_all_is_told_without_asking(url: str, wish: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        probe(spec(url, **wish), tools=True)
+
+
+def test_a_limit_in_money_needs_a_price() -> None:
+    with model_server(CALLS) as server:
+        limited = spec(server.url, agent={"max_cost_usd": 1.0})
+        with pytest.raises(ConfigError, match=r"agent.max_cost_usd: .*tells no cost.*llm.input_cost_per_token"):
+            probe(limited, tools=True)
+        with pytest.raises(ConfigError, match=r"max_cost_usd: .*tells no cost"):
+            probe(spec(server.url).model_copy(update={"max_cost_usd": 5.0}), tools=True)
+        probe(spec(server.url, agent={"max_cost_usd": 1.0}, input_cost_per_token=1e-6), tools=True)
+    with model_server(play(Answer("x", cost_usd=0.001))) as server:
+        probe(spec(server.url, agent={"max_cost_usd": 1.0}), tools=True)
+
+
+def test_what_the_endpoint_does_not_take_is_told() -> None:
+    refused = error(400, "Unsupported value: 'temperature'", "unsupported_value", "", "temperature")
+    with model_server(refusing("temperature", refused, CALLS)) as server:
+        notices = probe(spec(server.url), tools=True).notices
+    assert notices[-1].endswith("does not take temperature for openai/m: it is left out")
+
+
+def test_nothing_is_asked_where_nothing_is_to_be_solved(tmp_path: Path) -> None:
+    with model_server(CALLS) as server:
+        wish = spec(server.url)
+        assert probed(wish, solves=False, before=None).fn_calling is None
+        gold = wish.model_copy(update={"agent": wish.agent.model_copy(update={"name": "gold"})})
+        assert probed(gold, solves=True, before=None).fn_calling is None
+        assert server.counts.requests == 0
+
+
+def test_a_plan_asks_once_and_a_run_that_is_resumed_keeps_what_was_found(
+    tmp_path: Path, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("SWE_ARGO_HOME", str(tmp_path / "home"))
+    settings.cache_clear()
+    with model_server(CALLS) as first:
+        wish = spec(first.url, agent={"max_steps": 3})
+        wish = wish.model_copy(
+            update={
+                "store": str(tmp_path / "store"),
+                "select": wish.select.model_copy(update={"k": 1}),
+                "sandbox": wish.sandbox.model_copy(update={"allow_host": True}),
+            }
+        )
+        made = plan(wish)
+        assert first.counts.requests == 1
+    assert any("function calling" in notice for notice in made.notices)
+    run = tmp_path / "store/runs/r/run.json"
+    assert RunFile.from_bytes(run.read_bytes()).fn_calling is True
+    with model_server(SPEAKS) as second:
+        again = wish.model_copy(update={"llm": wish.llm.model_copy(update={"base_url": second.url})})
+        plan(again)
+        assert second.counts.requests == 1
+    assert json.loads(run.read_bytes())["fn_calling"] is True
+
+
+def test_a_plan_that_is_refused_writes_nothing(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("SWE_ARGO_HOME", str(tmp_path / "home"))
+    settings.cache_clear()
+    with model_server(play(BAD_KEY)) as server:
+        wish = spec(server.url)
+        wish = wish.model_copy(
+            update={
+                "store": str(tmp_path / "store"),
+                "select": wish.select.model_copy(update={"k": 1}),
+                "sandbox": wish.sandbox.model_copy(update={"allow_host": True}),
+            }
+        )
+        with pytest.raises(ConfigError, match="gives no access"):
+            plan(wish)
+    assert not list((tmp_path / "store").rglob("*.json"))
