@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
 
-from steps.agents import idle, replay
+from steps.agents import idle, iterative
+from steps.agents.critic import Left
 from steps.agents.history import hide
+from steps.agents.iterative import Attempt
 from steps.agents.journal import Journal
-from steps.agents.patch import begin, extract
+from steps.agents.patch import Taken, begin, extract
+from steps.agents.task import Task
 from steps.contracts.chain import SOLVE
-from steps.contracts.data import Instance, Patch, RunFile, SolveRecord
+from steps.contracts.data import History, Instance, Machine, Patch, RunFile, SolveRecord
 from steps.contracts.record import Raw, Record
-from steps.contracts.run import SOLVING_AGENTS
-from steps.contracts.trajectory import AgentInfo, Recording, StopReason, Trajectory
+from steps.contracts.run import MODEL_AGENTS, SOLVING_AGENTS, AgentSpec
+from steps.contracts.trajectory import AgentExtra, AgentInfo, Recording, Replayed, StopReason, Trajectory
 from steps.entry import Context, Inputs, run_step, sandbox
 from steps.errors import ConfigError, StepError
 from steps.sandbox.protocol import Sandbox
@@ -24,76 +30,166 @@ AROUND_S = 3600.0
 
 
 def solve(context: Context, inputs: Inputs) -> Iterable[Record | Raw]:
-    """Hide what HEAD does not reach, let the agent work, take its patch.
+    """Hide what HEAD does not reach, let the agent work, take its patch; in iterative mode again, and keep the best.
 
     Raises ConfigError, InfraError, ResourceError; one that comes after the agent began leaves what it had done.
     """
     run, instance, recording = inputs[RunFile], inputs[Instance], inputs.get(Recording)
-    work = _Work(context, run, instance)
     agent = run.spec.agent
     if agent.name not in SOLVING_AGENTS:
         raise ConfigError(f"{agent.name!r} does not solve: its patch is there before grade", field="agent.name")
     if agent.name == "replay" and recording is None:
         raise ConfigError(f"there is no recording of {instance.instance_id}", field="agent.trajectories")
-    began = time.monotonic()
-    with sandbox(
-        context,
-        run,
-        instance,
-        step=SOLVE.name,
-        network=run.spec.sandbox.solve_network,
-        deadline_s=agent.timeout_s + AROUND_S,
-        isolated=agent.name != "idle",
-    ) as box:
-        work.seconds["create"] = time.monotonic() - began
-        try:
-            return work.outputs(box, recording)
-        except StepError as error:
-            if work.began:
-                error.leaves = (*error.leaves, work.journal.trajectory(StopReason.INTERRUPTED))
-            raise
+    solving = _Solve(context, run, instance, recording)
+    try:
+        return solving.outputs()
+    except StepError as error:
+        if solving.journal is not None:
+            error.leaves = (*error.leaves, solving.journal.trajectory(StopReason.INTERRUPTED))
+        raise
 
 
-class _Work:
+@dataclass(frozen=True)
+class _Done(Attempt):
+    """An attempt that is over, and what is recorded of it beside."""
+
+    history: History
+    machine: Machine
+    note: str
+    replayed: Replayed | None
+
+
+class _Solve:
     """What is known of a solve while it runs."""
 
-    def __init__(self, context: Context, run: RunFile, instance: Instance) -> None:
-        self.run, self.instance, self.attempt = run, instance, context.attempt
-        self.seconds: dict[str, float] = {}
-        self.began = False
-        info = AgentInfo(name=run.spec.agent.name, version=run.versions.get("swe-argo", ""), model_name=run.model)
-        file = context.leaves / Trajectory.file if context.leaves else None
-        self.journal = Journal(info, run.run_id, instance.instance_id, context.attempt, file)
+    def __init__(self, context: Context, run: RunFile, instance: Instance, recording: Recording | None) -> None:
+        self.context, self.run, self.instance, self.recording = context, run, instance, recording
+        self.spec = run.spec.agent
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.attempts: list[_Done] = []
+        self.journal: Journal | None = None
+        """Of the newest attempt whose agent began."""
+        self._end: float | None = None
+        self._endpoint = self._where() if self.spec.name in MODEL_AGENTS else None
 
-    def outputs(self, box: Sandbox, recording: Recording | None) -> tuple[Trajectory, Patch, SolveRecord]:
-        with self._stage("prepare"):
-            history = hide(box)
-            start = begin(box, history.head)
-        self.began = True
-        self.journal.said("user", self.instance.problem_statement)
-        with self._stage("agent"):
-            reason = self._agent(box, recording)
-        trajectory = self.journal.trajectory(reason, self.seconds["agent"])
-        with self._stage("patch"):
-            taken = extract(box, start)
+    def _where(self) -> str:
+        """The endpoint, fit to be shown: refused before there is a sandbox where it cannot be asked at all."""
+        from steps.models.endpoint import endpoint
+
+        return endpoint(self.run.spec).shown
+
+    def outputs(self) -> tuple[Trajectory, Patch, SolveRecord]:
+        """Attempt it, again while the critic refuses, and give the best."""
+        while self._attempt() and iterative.goes_on(self.spec, self.attempts, self._left_s):
+            pass
+        best = iterative.chosen(self.spec, self.attempts)
+        done = self.attempts[best]
         record = SolveRecord(
             instance_id=self.instance.instance_id,
-            attempt=self.attempt,
-            agent=self.run.spec.agent.name,
-            stop_reason=reason,
-            history=history,
-            machine=box.machine,
+            attempt=self.context.attempt,
+            agent=self.spec.name,
+            stop_reason=done.left.reason,
+            history=done.history,
+            machine=done.machine,
             seconds={stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
-            usage=self.journal.usage,
-            patch_bytes=len(taken.data),
-            patch_note=taken.note,
+            usage=iterative.total(self.attempts),
+            patch_bytes=len(done.left.patch),
+            patch_note=done.note,
+            attempts=iterative.records(self.spec, self.attempts, best),
+            replayed=done.replayed,
         )
-        return trajectory, Patch(taken.data), record
+        return iterative.trajectory(self.attempts, best), Patch(done.left.patch), record
 
-    def _agent(self, box: Sandbox, recording: Recording | None) -> StopReason:
-        if self.run.spec.agent.name == "idle" or recording is None:
-            return idle.act()
-        return replay.act(recording, box, self.run.spec.agent, self.journal, time.monotonic)
+    @property
+    def _left_s(self) -> float:
+        """Of the agent's time, which runs from when it first began."""
+        return self.spec.timeout_s if self._end is None else self._end - time.monotonic()
+
+    def _attempt(self) -> bool:
+        """One attempt in a sandbox of its own; False where making that took all the time that was left."""
+        number = len(self.attempts) + 1
+        began = time.monotonic()
+        with sandbox(
+            self.context,
+            self.run,
+            self.instance,
+            step=SOLVE.name,
+            network=self.run.spec.sandbox.solve_network,
+            deadline_s=self.spec.timeout_s + AROUND_S,
+            isolated=self.spec.name != "idle",
+            number=number,
+        ) as box:
+            self.seconds["create"] += time.monotonic() - began
+            with self._stage("prepare"):
+                history = hide(box)
+                start = begin(box, history.head)
+            if self._end is None:
+                self._end = time.monotonic() + self.spec.timeout_s
+            spec = iterative.remaining(self.spec, self.attempts, self._left_s)
+            if spec is None:
+                return False
+            temperature = iterative.temperature(self.run.spec.llm.temperature, number)
+            self.journal = self._journal(temperature)
+            before = self.seconds["agent"]
+            with self._stage("agent"):
+                acted = self._act(box, spec, self.journal, temperature)
+            trajectory = self.journal.alone(acted.reason, self.seconds["agent"] - before)
+            with self._stage("patch"):
+                taken = extract(box, start) if acted.patch is None else Taken(acted.patch)
+        replayed = None
+        if self.recording is not None and self.spec.name == "replay":
+            from steps.agents import replay
+
+            replayed = replay.compared(self.recording, self.journal, taken.data)
+        self.attempts.append(
+            _Done(
+                left=Left(acted.reason, taken.data),
+                trajectory=trajectory,
+                temperature=temperature if self.spec.name in MODEL_AGENTS else None,
+                history=history,
+                machine=box.machine,
+                note=taken.note,
+                replayed=replayed,
+            )
+        )
+        return True
+
+    def _journal(self, temperature: float | None) -> Journal:
+        run, spec = self.run, self.spec
+        extra = None
+        if spec.name in MODEL_AGENTS:
+            calls: Literal["function_calling", "text"] = "function_calling" if run.fn_calling else "text"
+            written = None if run.fn_calling is None else calls
+            extra = AgentExtra(format=written, endpoint=self._endpoint, temperature=temperature)
+        version = run.versions.get("swe-argo", "")
+        info = AgentInfo(name=spec.name, version=version, model_name=run.model, extra=extra)
+        file = self.context.leaves / Trajectory.file if self.context.leaves else None
+        earlier = [iterative.numbered(done.trajectory, number) for number, done in enumerate(self.attempts, 1)]
+        return Journal(info, run.run_id, self.instance.instance_id, self.context.attempt, file, earlier=earlier)
+
+    def _act(self, box: Sandbox, spec: AgentSpec, journal: Journal, temperature: float | None) -> _Acted:
+        """Let the agent work. What an agent needs is imported when it is that agent."""
+        if spec.name in MODEL_AGENTS:
+            from steps.models.client import open_model
+
+            with open_model(self.run.spec) as model:
+                task = Task(
+                    instance=self.instance,
+                    spec=spec,
+                    box=box,
+                    journal=journal,
+                    model=model,
+                    instruction=self.run.instruction,
+                    fn_calling=bool(self.run.fn_calling),
+                    temperature=temperature,
+                )
+                return _Acted(_agent(spec.name)(task), task.patch)
+        journal.said("user", self.instance.problem_statement)
+        if self.recording is None or spec.name == "idle":
+            return _Acted(idle.act())
+        from steps.agents import replay
+
+        return _Acted(replay.act(self.recording, box, spec, journal, time.monotonic))
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -101,7 +197,29 @@ class _Work:
         try:
             yield
         finally:
-            self.seconds[name] = time.monotonic() - began
+            self.seconds[name] += time.monotonic() - began
+
+
+@dataclass(frozen=True)
+class _Acted:
+    """How an agent ended. ``patch``: where it answered with one instead of leaving changes."""
+
+    reason: StopReason
+    patch: bytes | None = None
+
+
+def _agent(name: str) -> Callable[[Task], StopReason]:
+    if name == "oneshot":
+        from steps.agents import oneshot
+
+        return oneshot.act
+    if name == "mini-swe-agent":
+        from steps.agents import mini_swe_agent
+
+        return mini_swe_agent.act
+    from steps.agents import loop
+
+    return loop.act
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from steps.contracts.data import GradeRecord, Integrity, Outcome, Patch, RunFile
 from steps.contracts.record import key
 from steps.contracts.run import How, RunSpec
 from steps.contracts.trajectory import Recording
-from steps.datasets import predictions
+from steps.datasets import predictions, retrieval
 from steps.errors import ConfigError
 from steps.store import Store
 
@@ -53,6 +53,13 @@ def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], known: li
             return _hand_on(spec, prepared, read.patches, ids)
         case "replay":
             return _recorded(spec, ids, known)
+        case "mini-swe-agent":
+            from steps.agents import mini_swe_agent
+
+            mini_swe_agent.check()
+        case "oneshot":
+            notices = retrieval.notices(spec.dataset, spec.agent.prompt_style, chosen)
+            return Prepared(spec.agent.model or spec.agent.name, notices=notices)
     return Prepared(spec.agent.model or spec.agent.name)
 
 
@@ -117,6 +124,7 @@ def input_hashes(spec: RunSpec) -> dict[str, str]:
         "agent.predictions": spec.agent.predictions,
         "agent.trajectories": spec.agent.trajectories,
         "select.ids_file": spec.select.ids_file,
+        "sandbox.resource_factors": spec.sandbox.resource_factors,
     }
     hashes = {}
     for name, value in named.items():
@@ -134,6 +142,11 @@ def input_hashes(spec: RunSpec) -> dict[str, str]:
                 digest.update(file.read_bytes())
         hashes[name] = digest.hexdigest()
     return hashes
+
+
+def decisive(hashes: dict[str, str]) -> dict[str, str]:
+    """Those of files that make a run what it is: what sandboxes may take is how it is done."""
+    return {name: value for name, value in hashes.items() if name != "sandbox.resource_factors"}
 
 
 def wish(spec: RunSpec) -> dict[str, Any]:

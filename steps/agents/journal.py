@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -31,19 +30,35 @@ def now() -> str:
 
 
 class Journal:
-    """The turns of one attempt. ``file``, where given, always holds a whole trajectory that ends in ``interrupted``."""
+    """The turns of one attempt. ``file``, where given, always holds a whole trajectory that ends in ``interrupted``.
 
-    def __init__(self, agent: AgentInfo, run: str, instance_id: str, attempt: int, file: Path | None = None) -> None:
+    ``earlier`` are the attempts before it in the same solve: they stand in the file with it. What a turn costs does not
+    depend on how many there are.
+    """
+
+    def __init__(
+        self,
+        agent: AgentInfo,
+        run: str,
+        instance_id: str,
+        attempt: int,
+        file: Path | None = None,
+        *,
+        earlier: list[Trajectory] | None = None,
+    ) -> None:
         self.agent = agent
         self.turns: list[Turn] = []
         self.usage = Usage()
         """Of the model so far; whoever asks the model keeps it up to date."""
+        self.note = ""
+        """What there is to say about the whole: how the endpoint put it that the conversation is over, and the like."""
         self.started_at = now()
         self._began = time.monotonic()
         self._names = (run, instance_id, attempt)
+        self._earlier = earlier or []
         self._file = file
-        self._end = 0
-        self._last = 0
+        self._last = self._end = 0  # where the last turn lies in the file
+        self._size = 0
 
     def said(self, source: Literal["system", "user"], message: str, **extra: Any) -> None:
         """Add what the system or the user said."""
@@ -57,6 +72,7 @@ class Journal:
         *,
         reasoning: str = "",
         metrics: Metrics | None = None,
+        **extra: Any,
     ) -> None:
         """Add an agent's turn. Without ``metrics`` no model was asked for it."""
         self.add(
@@ -64,12 +80,14 @@ class Journal:
                 step_id=self._next,
                 timestamp=now(),
                 source="agent",
+                model_name=None if metrics is None else self.agent.model_name,
                 message=message,
                 reasoning_content=reasoning or None,
                 tool_calls=calls or None,
                 observation=Observation(results=results) if results else None,
                 metrics=metrics,
                 llm_call_count=0 if metrics is None else 1,
+                extra=extra or None,
             )
         )
 
@@ -83,31 +101,40 @@ class Journal:
         self.turns.append(turn)
         self._write(again=False)
 
+    def spent(self, usage: Usage) -> None:
+        """What the model took so far, where no turn may follow that says it: a request that failed counts, too."""
+        if usage != self.usage or self.note:
+            self.usage = usage
+            if self.turns:
+                self._write(again=True)
+
     @property
     def _next(self) -> int:
         return len(self.turns) + 1
 
     def trajectory(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
         """Everything so far. ``seconds``: the agent's own, by default the time since it began."""
+        return together(self.alone(reason, seconds), self._earlier)
+
+    def alone(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
+        """This attempt without the earlier ones."""
+        return self._around(reason, seconds).model_copy(update={"steps": self.turns or [_NOTHING]})
+
+    def _around(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
+        """All but the turns."""
         run, instance_id, attempt = self._names
-        usage = self.usage
         return Trajectory(
             session_id=run,
             trajectory_id=f"{run}/{instance_id}/{attempt}",
             agent=self.agent,
-            steps=self.turns or [Turn(step_id=1, source="user", message="")],
-            final_metrics=FinalMetrics(
-                total_prompt_tokens=usage.prompt_tokens,
-                total_completion_tokens=usage.completion_tokens,
-                total_cached_tokens=usage.cached_tokens,
-                total_cost_usd=usage.cost_usd,
-                total_steps=len(self.turns),
-            ),
+            steps=[_NOTHING],
+            notes=self.note or None,
+            final_metrics=_final(self.usage, len(self.turns)),
             extra=TrajectoryExtra(
                 instance_id=instance_id,
                 attempt=attempt,
                 stop_reason=reason,
-                usage=usage,
+                usage=self.usage,
                 started_at=self.started_at,
                 seconds=round(time.monotonic() - self._began if seconds is None else seconds, 3),
             ),
@@ -116,42 +143,65 @@ class Journal:
     def _write(self, *, again: bool) -> None:
         """Write the last turn and all that follows it over the end of the file.
 
-        In one call to the system, and longer than what was there: a process that is killed leaves valid JSON.
+        In one call to the system, and never less than stood there: whatever kills the process leaves valid JSON, but
+        for a SIGKILL within the microseconds of that call.
         """
         if self._file is None:
             return
-        turn = _json(self.turns[-1])
-        rest = _Frame.of(self.trajectory(StopReason.INTERRUPTED))
-        if len(self.turns) == 1 and not again:
+        turn = _dump(self.turns[-1].model_dump(mode="json", exclude_none=True))
+        around = _summed(self._around(StopReason.INTERRUPTED), self._earlier)
+        late = around.model_dump(mode="json", exclude_none=True, include=_LATE)
+        first = len(self.turns) == 1 and not again
+        place = 0 if first else self._last if again else self._end
+        before = self._before() if first else b"" if again else b","
+        text = (before + turn + b"]," + _dump(late)[1:] + b"\n").ljust(self._size - place)
+        if first:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            self._file.write_bytes(rest.before + turn + rest.after)
-            self._last = len(rest.before)
+            part = self._file.with_name(f".{self._file.name}.part")
+            part.write_bytes(text)
+            part.replace(self._file)
         else:
-            before = b"" if again else b","
-            place = self._last if again else self._end
             with self._file.open("r+b") as file:
-                os.pwrite(file.fileno(), before + turn + rest.after, place)
-            self._last = place + len(before)
+                os.pwrite(file.fileno(), text, place)
+        self._last = place + len(before)
         self._end = self._last + len(turn)
+        self._size = place + len(text)
+
+    def _before(self) -> bytes:
+        """What stands before the turns in the file."""
+        whole = together(self._around(StopReason.INTERRUPTED), self._earlier)
+        early = whole.model_dump(mode="json", exclude_none=True, exclude={*_LATE, "steps"})
+        return _dump(early)[:-1] + b',"steps":['
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """A trajectory's JSON around its turns."""
-
-    before: bytes
-    after: bytes
-
-    @classmethod
-    def of(cls, trajectory: Trajectory) -> _Frame:
-        fields = trajectory.model_copy(update={"steps": []}).model_dump(mode="json", exclude_none=True)
-        del fields["steps"]
-        late = {name: fields.pop(name) for name in ("final_metrics", "extra")}
-        return cls(_dump(fields)[:-1] + b',"steps":[', b"]," + _dump(late)[1:] + b"\n")
+def together(trajectory: Trajectory, others: list[Trajectory]) -> Trajectory:
+    """The trajectory with others of the same solve inside it, its sums those of all."""
+    if not others:
+        return trajectory
+    return _summed(trajectory, others).model_copy(update={"subagent_trajectories": others})
 
 
-def _json(turn: Turn) -> bytes:
-    return _dump(turn.model_dump(mode="json", exclude_none=True))
+def _summed(trajectory: Trajectory, others: list[Trajectory]) -> Trajectory:
+    usage = sum((other.extra.usage for other in others), trajectory.extra.usage)
+    own = trajectory.final_metrics.total_steps if trajectory.final_metrics else None
+    steps = (own or 0) + sum(len(other.steps) for other in others)
+    extra = trajectory.extra.model_copy(update={"usage": usage})
+    return trajectory.model_copy(update={"final_metrics": _final(usage, steps), "extra": extra})
+
+
+def _final(usage: Usage, steps: int) -> FinalMetrics:
+    return FinalMetrics(
+        total_prompt_tokens=usage.prompt_tokens,
+        total_completion_tokens=usage.completion_tokens,
+        total_cached_tokens=usage.cached_tokens,
+        total_cost_usd=usage.cost_usd,
+        total_steps=steps,
+    )
+
+
+_LATE = {"notes", "final_metrics", "extra"}
+"""The fields that change from turn to turn; they stand behind the turns."""
+_NOTHING = Turn(step_id=1, source="user", message="")
 
 
 def _dump(value: Any) -> bytes:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from steps.agents.formats import Recorded, read_row
 from steps.agents.tools import KINDS
+from steps.contracts.data import Patch
 from steps.contracts.trajectory import Recording
 from steps.errors import ConfigError
 
@@ -55,8 +56,22 @@ def read(path: str, ids: Collection[str], known: Collection[str] | None = None) 
     for name, instance_id in pile.wanted.items():
         place, recorded = pile.found[name]
         _check_tools(place, recorded)
-        by_id[instance_id] = Recording(source=f"{recorded.format} {place}", actions=recorded.actions)
+        by_id[instance_id] = _recording(place, recorded)
     return Recordings(next(iter(pile.models), None), by_id, list(pile.notices(path)))
+
+
+def _recording(place: str, recorded: Recorded) -> Recording:
+    """ATIF has no place for the patch: it lies beside the trajectory, here and in what is exported."""
+    patch, beside = recorded.patch, Path(place).with_name(Patch.file)
+    if patch is None and recorded.format == "ATIF" and beside.is_file():
+        patch = Patch(beside.read_bytes()).text
+    return Recording(
+        source=f"{recorded.format} {place}",
+        scaffold=recorded.scaffold,
+        actions=recorded.actions,
+        patch=patch,
+        stop_reason=recorded.stop_reason,
+    )
 
 
 @dataclass
@@ -119,16 +134,22 @@ def _row(data: bytes, place: str, fallback: str) -> Iterator[tuple[str, Recorded
     try:
         row = json.loads(data)
         recorded = read_row(row) if isinstance(row, dict) else None
+    except RecursionError:
+        raise ConfigError(f"{place} is malformed: nested too deeply", field=FIELD) from None
     except ValueError as error:
         raise ConfigError(f"{place} is malformed: {str(error).splitlines()[0]}", field=FIELD) from error
     if recorded is None:
         raise ConfigError(f"{place} is no trajectory: {_KNOWN}", field=FIELD)
     if not recorded.instance_id:
-        recorded = Recorded(recorded.format, fallback, recorded.model, recorded.good, recorded.actions)
+        recorded = replace(recorded, instance_id=fallback)
     yield place, recorded
 
 
 def _check_tools(place: str, recorded: Recorded) -> None:
+    if recorded.scaffold == "oneshot":
+        raise ConfigError(
+            f"{place} is of agent 'oneshot', which calls no tools: grade its patches instead", field=FIELD
+        )
     unknown = dict.fromkeys(action.tool for action in recorded.actions if action.tool not in KINDS)
     if unknown:
         raise ConfigError(

@@ -27,3 +27,12 @@ class Task:
     """Text of the prompt template, not rendered yet."""
     fn_calling: bool
     temperature: float | None = None
+    patch: bytes | None = None
+    """What an agent answered, where a patch is its answer: graded as it is, instead of what changed in ``box``."""
+
+    @property
+    def issue(self) -> str:
+        """The issue, with --hints its discussion behind it: for prompts that have no place of their own for that."""
+        hints = self.instance.hints_text
+        text = self.instance.problem_statement
+        return f"{text}\n\nWhat was said about it:\n\n{hints}" if hints else text

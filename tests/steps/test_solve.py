@@ -8,65 +8,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from steps.contracts.chain import OUTCOME
-from steps.contracts.data import DatasetLock, Failure, FailureClass, Instance, Patch, RunFile, SolveRecord
-from steps.contracts.record import Record
-from steps.contracts.run import RunSpec
-from steps.contracts.trajectory import Action, Recording, StopReason, Trajectory
+from steps.contracts.data import Failure, FailureClass, Patch, SolveRecord
+from steps.contracts.trajectory import StopReason, Trajectory
 from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
 from steps.sandbox.local import bubblewrap
-from tests.steps.agents.machine import git, image
+from tests.steps.agents.machine import git
+from tests.steps.desk import Desk, observations
 
 needs_isolation = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
-
-
-class Desk:
-    """The folders of one solve, and the step run on them as the program it is."""
-
-    def __init__(self, root: Path, agent: dict[str, Any], sandbox: dict[str, Any] | None = None) -> None:
-        self.inputs, self.outputs, images = root / "in", root / "out", root / "images"
-        self.inputs.mkdir()
-        image(images / "test__image" / "testbed")
-        self.repo = images / "test__image" / "testbed"
-        wish = {"backend": "local", "local_images": str(images), **(sandbox or {})}
-        spec = RunSpec.model_validate({"run_id": "run", "agent": agent, "sandbox": wish})
-        lock = DatasetLock(name="d", split="test", revision=None, rows=1, sha256="0")
-        made = "2026-01-01T00:00:00+00:00"
-        self.put(RunFile(run_id="run", spec=spec, dataset=lock, model="m", versions={}, created_at=made))
-        self.put(
-            Instance(
-                instance_id="o__r-1",
-                repo="o/r",
-                version="1",
-                base_commit=git(self.repo, "rev-parse", "HEAD~1"),
-                image="test/image",
-                problem_statement="p",
-            )
-        )
-
-    def put(self, record: Record) -> None:
-        (self.inputs / record.file).write_bytes(record.to_bytes())
-
-    def record(self, *commands: str) -> None:
-        actions = [Action(tool="bash", arguments={"command": command}) for command in commands]
-        self.put(Recording(source="test", actions=actions))
-
-    def command(self) -> list[str]:
-        folders = ["--in", str(self.inputs), "--out", str(self.outputs)]
-        return [sys.executable, "-m", "steps.solve", *folders, "--attempt", "2"]
-
-    def solve(self, **environment: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(self.command(), env=os.environ | environment, capture_output=True, check=False)
-
-    def files(self) -> list[str]:
-        return sorted(path.name for path in self.outputs.rglob("*") if path.is_file() and path.name != OUTCOME)
-
-    def get(self, kind: type[Any]) -> Any:
-        return kind.from_bytes(next(self.outputs.rglob(kind.file)).read_bytes())
 
 
 def test_an_idle_agent_leaves_an_empty_patch(tmp_path: Path) -> None:
@@ -84,7 +36,9 @@ def test_an_idle_agent_leaves_an_empty_patch(tmp_path: Path) -> None:
     assert record.history.refs_removed == 1
     assert record.history.objects_before - record.history.objects_after == 1
     assert set(record.seconds) == {"create", "prepare", "agent", "patch"}
-    assert desk.get(Trajectory).steps == []
+    trajectory: Trajectory = desk.get(Trajectory)
+    assert [(turn.source, turn.message) for turn in trajectory.steps] == [("user", "p")]
+    assert trajectory.extra.stop_reason is StopReason.FINISHED
 
 
 @needs_isolation
@@ -95,8 +49,8 @@ def test_a_replayed_agent_leaves_its_patch_and_its_trajectory(tmp_path: Path) ->
     assert done.returncode == EXIT_OK, done.stderr.decode()
     assert b"\n+a = 3\n" in desk.get(Patch).data
     trajectory: Trajectory = desk.get(Trajectory)
-    assert (trajectory.agent, trajectory.model, trajectory.attempt) == ("replay", "m", 2)
-    assert [step.observation.strip() for step in trajectory.steps][1] == "3"
+    assert (trajectory.agent.name, trajectory.agent.model_name, trajectory.extra.attempt) == ("replay", "m", 2)
+    assert observations(trajectory)[1].strip() == "3"
     record: SolveRecord = desk.get(SolveRecord)
     assert record.machine.isolation == "bubblewrap"
     assert not record.machine.network
@@ -131,8 +85,8 @@ def test_a_machine_that_is_lost_leaves_the_trajectory_so_far_with_the_failure(tm
     assert step.returncode == EXIT_INFRA, said.decode()
     assert desk.files() == ["failure.json", "trajectory.json"]
     trajectory: Trajectory = desk.get(Trajectory)
-    assert trajectory.stop_reason is StopReason.INTERRUPTED
-    assert [step.observation for step in trajectory.steps] == ["one\n"]
+    assert trajectory.extra.stop_reason is StopReason.INTERRUPTED
+    assert observations(trajectory) == ["one\n"]
     assert desk.get(Failure).failure_class is FailureClass.SANDBOX_LOST
 
 

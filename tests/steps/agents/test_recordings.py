@@ -1,33 +1,30 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from steps.agents.formats import text_action
+from steps.agents.formats.r2egym import text_action
+from steps.agents.journal import Journal
 from steps.agents.recordings import read
-from steps.contracts.trajectory import Action, StopReason, Trajectory, TrajectoryStep
+from steps.contracts.trajectory import Action, AgentInfo, StopReason, ToolCall
 from steps.errors import ConfigError
+from tests.steps.datasets.made import PROPERTY
 
 ID = "django__django-11099"
 
 
-def own(instance: str = ID, command: str = "ls", **more: Any) -> bytes:
-    step = TrajectoryStep(
-        action=Action(tool="bash", arguments={"command": command}), observation="", exit_code=0, seconds=0
-    )
-    return Trajectory(
-        instance_id=instance,
-        attempt=1,
-        agent="replay",
-        model="m/own",
-        steps=[step],
-        stop_reason=more.pop("stop_reason", StopReason.FINISHED),
-        started_at="2026-01-01T00:00:00+00:00",
-        seconds=1.0,
-    ).to_bytes()
+def own(instance: str = ID, command: str = "ls", reason: StopReason = StopReason.FINISHED) -> bytes:
+    journal = Journal(AgentInfo(name="replay", version="1", model_name="m/own"), "one", instance, 1)
+    journal.said("user", "an issue")
+    journal.did("", [ToolCall(tool_call_id="c", function_name="bash", arguments={"command": command})])
+    return journal.trajectory(reason).to_bytes()
 
 
 def mini(version: int = 2) -> dict[str, Any]:
@@ -119,7 +116,7 @@ def test_our_own_trajectory_is_read_from_a_file_and_from_a_folder_of_runs(tmp_pa
     found = read(str(tmp_path), [ID])
     assert found.model == "m/own"
     assert found.notices == []
-    assert found.by_id[ID].source == f"swe-argo {file}"
+    assert found.by_id[ID].source == f"ATIF {file}"
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -238,7 +235,6 @@ def test_tools_that_cannot_be_performed_are_named_with_file_and_row(tmp_path: Pa
         (b"[]", r"exp\.jsonl:2 is no trajectory"),
         (b'{"a": 1}', r"exp\.jsonl:2 is no trajectory"),
         (b"\xff", r"exp\.jsonl:2 is malformed"),
-        (b'{"format": "swe-argo-1", "steps": [{"action": 3}]}', r"exp\.jsonl:2 is malformed"),
     ],
 )
 def test_a_malformed_row_is_named(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -258,3 +254,87 @@ def test_the_first_function_of_a_text_counts() -> None:
     text = "<think>x</think><function=a><parameter=k> v\n</parameter></function><function=b></function>"
     assert text_action(text) == Action(tool="a", arguments={"k": "v"})
     assert text_action("no call") is None
+
+
+def test_what_atif_has_no_place_for_is_read_beside_it(tmp_path: Path) -> None:
+    put(tmp_path, f"runs/one/units/{ID}/1/trajectory.json", own())
+    (tmp_path / f"runs/one/units/{ID}/1/patch.diff").write_bytes(b"diff \xe9\n")
+    recording = read(str(tmp_path), [ID]).by_id[ID]
+    assert recording.patch == "diff \udce9\n"
+    assert recording.stop_reason is StopReason.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("form", "row", "seen"),
+    [
+        ("mini", mini, None),
+        ("r2e", r2e, "ok"),
+        ("openhands", openhands, None),
+    ],
+)
+def test_whose_tools_others_are_is_not_assumed(tmp_path: Path, form: str, row: Any, seen: str | None) -> None:
+    recording = read(str(put(tmp_path, "rows.jsonl", row())), [ID]).by_id[ID]
+    assert recording.scaffold == ("mini-swe-agent" if form == "mini" else None)
+    assert recording.actions[1 % len(recording.actions)].observation == seen
+
+
+def test_observations_of_openhands_are_found_by_their_cause(tmp_path: Path) -> None:
+    history = [
+        {"id": 1, "source": "agent", "action": "run", "args": {"command": "ls"}},
+        {
+            "id": 2,
+            "source": "agent",
+            "action": "read",
+            "args": {"path": "/workspace/a"},
+            "tool_call_metadata": {"x": 1},
+        },
+        {"id": 3, "cause": 2, "observation": "read", "content": "text of a"},
+        {"id": 4, "cause": 1, "observation": "run", "content": "a"},
+        {"id": 5, "source": "agent", "action": "read", "args": {"path": "/internal"}},
+    ]
+    file = put(tmp_path, "output.jsonl", openhands(history=history))
+    actions = read(str(file), [ID]).by_id[ID].actions
+    assert [(action.tool, action.observation) for action in actions] == [("bash_session", "a"), ("edit", "text of a")]
+    assert actions[1].arguments == {"command": "view", "path": "/workspace/a"}
+
+
+def test_one_call_without_tools_is_no_recording(tmp_path: Path) -> None:
+    row = json.loads(own())
+    row["agent"]["name"] = "oneshot"
+    with pytest.raises(ConfigError, match="is of agent 'oneshot', which calls no tools"):
+        read(str(put(tmp_path, "trajectory.json", row)), [ID])
+
+
+@PROPERTY
+@given(
+    rows=st.lists(
+        st.binary(max_size=60)
+        | st.recursive(
+            st.none() | st.integers() | st.text(max_size=9),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(("instance_id", "history", "messages", "info", "trajectory_steps", "args", "extra"))
+                    | st.text(max_size=4),
+                    inner,
+                    max_size=4,
+                )
+            ),
+            max_leaves=12,
+        ).map(lambda value: json.dumps(value).encode()),
+        max_size=4,
+    )
+)
+def test_no_file_is_more_than_a_wrong_request(rows: list[bytes]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "rows.jsonl")
+        file.write_bytes(b"\n".join(rows))
+        with contextlib.suppress(ConfigError):
+            read(str(file), [ID])
+
+
+def test_json_that_is_nested_too_deeply_is_malformed(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(b"[" * 100_000)
+    with pytest.raises(ConfigError, match=r"rows\.jsonl:1 is malformed: nested too deeply"):
+        read(str(file), [ID])

@@ -16,6 +16,8 @@ class Kind(StrEnum):
     """``create``, ``str_replace``, ``insert``, ``undo_edit`` or ``view`` of a file."""
     SEARCH = "search"
     """A text looked for in files; reads only."""
+    PATCH = "patch"
+    """A diff applied to the repository, as the grader does it."""
     NOTHING = "nothing"
     """No effect on the machine."""
     END = "end"
@@ -30,10 +32,11 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(("bash_session", "terminal"), Kind.SESSION),
     **dict.fromkeys(("str_replace_editor", "str_replace_based_edit_tool", "file_editor", "edit"), Kind.EDIT),
     **dict.fromkeys(("search", "search_dir"), Kind.SEARCH),
+    "apply_diff": Kind.PATCH,
     **dict.fromkeys(("think", "task_tracker"), Kind.NOTHING),
     **dict.fromkeys(("finish", "submit"), Kind.END),
 }
-"""R2E-Gym's scaffolds, OpenHands' CodeAct agent and its SDK, mini-swe-agent, and the usual names of others."""
+"""Of R2E-Gym's scaffolds, OpenHands' CodeAct agent and SDK, mini-swe-agent, our oneshot; the usual names of others."""
 
 
 def command(arguments: dict[str, object]) -> str:

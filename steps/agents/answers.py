@@ -1,0 +1,66 @@
+"""The patch in a model's answer, by the rule of SWE-bench's own inference, and whether a repository takes it."""
+
+from __future__ import annotations
+
+import re
+
+from steps.contracts.data import FailureClass
+from steps.errors import InfraError
+from steps.sandbox.protocol import ExecResult, Sandbox
+
+_ELEMENT = re.compile(r"\<([\w-]+)\>(.*?)\<\/\1\>", re.DOTALL)
+_FENCE = re.compile(r"```(\w+)?\n(.*?)```", re.DOTALL)
+_FILE = "/var/tmp/swe-argo-answer.diff"  # noqa: S108 - of the sandbox
+_TIMEOUT_S = 900.0
+COMMANDS = (
+    "git apply --verbose",
+    "git apply --verbose --3way",
+    "git apply --verbose --reject",
+    "patch --batch --forward --fuzz=5 -p1 -i",
+)
+"""The harness' chain (swebench run_evaluation.py, GIT_APPLY_CMDS)."""
+_RESET = "git checkout -- . ; git clean -fd"
+
+
+def patch_in(answer: str) -> str:
+    """What swebench 5.0.2's extract_diff makes of an answer: the first element or fence named diff or patch, elements
+    before fences; else the first of any name; else everything up to ``</s>``."""
+    blocks = [*_ELEMENT.findall(answer), *_FENCE.findall(answer)]
+    named = next((text for name, text in blocks if name in ("diff", "patch")), None)
+    if named is not None:
+        return str(named)
+    return str(blocks[0][1]) if blocks else answer.partition("</s>")[0]
+
+
+def is_patch(text: str) -> bool:
+    """Whether a text has anything that a patch program could look for."""
+    return re.search(r"^(diff --git |--- |@@ )", text, re.MULTILINE) is not None
+
+
+def shown(box: Sandbox, patch: bytes) -> tuple[str, int]:
+    """``apply``, in words, and 0 where a command took the patch, else 1."""
+    command, said = apply(box, patch)
+    return (f"taken by {command}", 0) if command else (f"not taken:\n{said}", 1)
+
+
+def apply(box: Sandbox, patch: bytes) -> tuple[str | None, str]:
+    """Change the repository by ``patch`` as the grader will: the command that took it, None where none did, and what
+    was said. Raises what Sandbox raises."""
+    box.write(_FILE, patch)
+    output = ""
+    for number, command in enumerate(COMMANDS):
+        if number:
+            _run(box, _RESET)
+        result = _run(box, f"{command} {_FILE}")
+        output = result.stdout.decode("utf-8", "replace")
+        if result.exit_code == 0:
+            return command, output
+    _run(box, _RESET)
+    return None, output
+
+
+def _run(box: Sandbox, command: str) -> ExecResult:
+    result = box.exec(command, timeout_s=_TIMEOUT_S, merge=True, max_output_bytes=1 << 20)
+    if result.timed_out:
+        raise InfraError(FailureClass.EXEC, f"{command!r} did not end within {_TIMEOUT_S:.0f} s")
+    return result

@@ -1,0 +1,196 @@
+"""Calls in text: ``<function=NAME><parameter=KEY>VALUE</parameter>...</function>``, as R2E-Gym and OpenHands have them.
+
+One block an answer. Text before it is the thought, text behind it is ignored. What stands in ``<think>`` is no call. A
+value may hold anything but ``</parameter>`` followed by what follows a value.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+from steps.agents.calls.corrections import emptiness, ending, example_arguments, example_tool, malformed, unknown_tool
+from steps.agents.calls.parsed import Malformed, ParsedCall, Problem
+from steps.agents.tools.arguments import checked
+from steps.agents.tools.sets import Toolset
+from steps.agents.tools.tool import Tool
+from steps.models.reply import Message, Reply, ToolDefinition
+
+_FUNCTION = re.compile(r"<function\s*=\s*([^>\n]{0,200})>")
+_NEXT = re.compile(r"<parameter\s*=\s*([^>\n]{0,200})>|(</function>)|<function\s*=")
+_END = re.compile(r"</parameter>(?=\s{0,1000}(?:<parameter\s*=|</function>|\Z))")
+_ANY_END = "</parameter>"
+_RUN_TOGETHER = re.compile(r"(\w+)\s*=(.*)</parameter", re.DOTALL)
+"""``<parameter=command=view</parameter>``: models write it now and then."""
+_THOUGHT_OVER = "</think>"
+EMPTY = "(empty)"
+
+
+@dataclass(frozen=True)
+class TextCalls:
+    """Calls as blocks in the text; exactly one an answer."""
+
+    name: Literal["text", "function_calling"] = "text"
+
+    def parse(self, reply: Reply, toolset: Toolset) -> ParsedCall | Malformed:
+        """See ``CallFormat.parse``."""
+        thinking, over, spoken = reply.text.rpartition(_THOUGHT_OVER)
+        blocks = _blocks(spoken)
+        shell = example_tool(toolset)
+        if not blocks:
+            return _none(reply, thinking if over else "", toolset)
+        if len(blocks) > 1:
+            what = f"Your answer has {len(blocks)} function calls; make one at a time, and wait for its result."
+            return malformed(Problem.TWO_CALLS, what, _how(shell), reply)
+        block = blocks[0]
+        tool = toolset.find(block.name)
+        if block.unclosed:
+            what = f"The tag `{block.unclosed}` of your function call is not closed."
+            return malformed(Problem.UNCLOSED_TAG, what, _how(tool or shell), reply)
+        if tool is None:
+            return malformed(Problem.UNKNOWN_TOOL, unknown_tool(block.name, toolset), _how(shell), reply)
+        given = {name: _value(tool, name, value) for name, value in block.values}
+        arguments, faults = checked(tool, given)
+        if len(given) < len(block.values) and not tool.ends:
+            faults.append("A parameter is given twice.")
+        if _ANY_END in spoken[block.end :]:
+            faults.append(
+                "`</parameter>` stands behind the call: a value that holds the tags cannot be told from them."
+            )
+        if faults:
+            return malformed(Problem.BAD_ARGUMENTS, " ".join(faults), _how(tool), reply)
+        thought = f"{thinking}{over}{spoken[: block.begin]}"
+        return ParsedCall(tool, arguments, "", thought.strip())
+
+    def instructions(self, toolset: Toolset) -> str:
+        """See ``CallFormat.instructions``."""
+        described = "\n\n".join(_described(number, tool) for number, tool in enumerate(toolset.tools, 1))
+        return (
+            f"You can use these functions:\n\n{described}\n\n{_RULES.format(example=_example(example_tool(toolset)))}"
+        )
+
+    def definitions(self, toolset: Toolset) -> list[ToolDefinition] | None:  # noqa: ARG002 - the prompt has them
+        """See ``CallFormat.definitions``."""
+        return None
+
+    def said(self, reply: Reply) -> Message:
+        """See ``CallFormat.said``. Without function calls, which nobody offered: unanswered, endpoints refuse them."""
+        message = {name: value for name, value in reply.message.items() if name != "tool_calls"}
+        return {**message, "content": message.get("content") or EMPTY}
+
+    def answer(self, reply: Reply, text: str) -> list[Message]:  # noqa: ARG002 - as in function calling
+        """See ``CallFormat.answer``."""
+        return [{"role": "user", "content": text}]
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Block:
+    """A function block as it stands in the text; ``unclosed`` is the tag that is not."""
+
+    name: str
+    begin: int
+    end: int = 0
+    values: list[tuple[str, str]] = field(default_factory=list)
+    unclosed: str = ""
+
+
+def _blocks(text: str) -> list[_Block]:
+    blocks: list[_Block] = []
+    at = 0
+    while found := _FUNCTION.search(text, at):
+        block = _Block(found[1].strip().strip("\"'"), found.start())
+        _fill(block, text, found.end())
+        blocks.append(block)
+        at = block.end
+    return blocks
+
+
+def _fill(block: _Block, text: str, at: int) -> None:
+    """Read the parameters up to the block's end."""
+    while True:
+        found = _NEXT.search(text, at)
+        if found is None or not (found[1] is not None or found[2]):
+            block.unclosed, block.end = "<function=...>", found.start() if found else len(text)
+            return
+        if found[2]:
+            block.end = found.end()
+            return
+        name = found[1].strip().strip("\"'")
+        if together := _RUN_TOGETHER.fullmatch(name):
+            block.values.append((together[1], together[2]))
+            at = found.end()
+            continue
+        value_end = _value_end(text, found.end())
+        if value_end < 0:
+            block.unclosed, block.end = f"<parameter={name}>", len(text)
+            return
+        block.values.append((name, text[found.end() : value_end]))
+        at = value_end + len(_ANY_END)
+
+
+def _value_end(text: str, at: int) -> int:
+    first = text.find(_ANY_END, at)
+    proper = _END.search(text, at)
+    if first < 0 or proper is None:
+        return first
+    # With a whole block's end between the two, what follows is another block.
+    return first if "</function>" in text[first : proper.start()] else proper.start()
+
+
+def _value(tool: Tool, name: str, value: str) -> str:
+    """A value without the line breaks that set it apart from its tags; of a file's text the last one belongs to it."""
+    parameter = tool.by_name.get(name)
+    if parameter is None or parameter.type != "string" or parameter.enum:
+        return value.strip()
+    if value.startswith("\n"):
+        value = value[1:]
+        if value.endswith("\n") and not parameter.whole_file:
+            value = value[:-1]
+    return value
+
+
+def _none(reply: Reply, thinking: str, toolset: Toolset) -> Malformed:
+    how = f"{_how(example_tool(toolset))}\n\n{ending(toolset)}"
+    if not reply.text.strip():
+        return malformed(Problem.EMPTY, emptiness(reply), how, reply)
+    what = "Your answer has no function call."
+    if "<function" in thinking:
+        what += f" One within the thoughts does not count: write it behind `{_THOUGHT_OVER}`."
+    return malformed(Problem.NO_CALL, what, how, reply)
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+_RULES = """To call a function, end your answer with one block of this form:
+
+{example}
+
+* Say first, in plain text, why you do it. Then call exactly one function, and write nothing behind the block.
+* Every tag is closed, and all required parameters are given. A value may have several lines and is taken as it is.
+* The result comes with the next message; wait for it before the next call."""
+
+
+def _example(tool: Tool) -> str:
+    values = "".join(f"<parameter={name}>{value}</parameter>\n" for name, value in example_arguments(tool).items())
+    return f"<function={tool.name}>\n{values}</function>"
+
+
+def _how(tool: Tool) -> str:
+    names = ", ".join(f"`{each.name}`{' (required)' if each.required else ''}" for each in tool.parameters)
+    more = f"\n\nThe parameters of `{tool.name}` are {names}." if names else ""
+    return f"Answer with your reasoning and then exactly one call, in this form:\n\n{_example(tool)}{more}"
+
+
+def _described(number: int, tool: Tool) -> str:
+    lines = [f"---- BEGIN FUNCTION #{number}: {tool.name} ----", f"Description: {tool.description}"]
+    lines.append("Parameters:" if tool.parameters else "It has no parameters.")
+    for place, parameter in enumerate(tool.parameters, 1):
+        need = "required" if parameter.required else "optional"
+        values = f" Allowed values: {', '.join(f'`{each}`' for each in parameter.enum)}." if parameter.enum else ""
+        lines.append(f"  ({place}) {parameter.name} ({parameter.type}, {need}): {parameter.description}{values}")
+    lines.append(f"---- END FUNCTION #{number} ----")
+    return "\n".join(lines)

@@ -1,0 +1,56 @@
+"""Whether an attempt in iterative mode is good enough, and which of several is the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from steps.contracts.trajectory import StopReason
+
+FINISHED = (StopReason.FINISHED, StopReason.MAX_STEPS)
+"""It said that it is done."""
+ERRORS = frozenset(
+    (
+        StopReason.CALL_TIMEOUT,
+        StopReason.CONTEXT_OVERFLOW,
+        StopReason.MALFORMED,
+        StopReason.EMPTY_ANSWER,
+        StopReason.REFUSAL,
+        StopReason.CONTENT_FILTER,
+        StopReason.INTERRUPTED,
+    )
+)
+"""Something went wrong; it neither finished nor reached a limit that was set."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """What an attempt left."""
+
+    reason: StopReason
+    patch: bytes
+
+
+def accepts(critic: str, left: Left) -> bool:
+    """Whether no further attempt is needed (OpenHands' critics of these names)."""
+    has_patch = bool(left.patch.strip())
+    match critic:
+        case "pass":
+            return True
+        case "empty_patch":
+            return has_patch
+    return has_patch and left.reason in FINISHED
+
+
+def best(critic: str, attempts: Sequence[Left]) -> int:
+    """Index of the attempt to keep: accepted before without an error before the rest, then with a patch, then newest.
+
+    The ranks are OpenHands'; among equals a patch is better than none.
+    """
+
+    def rank(number: int) -> tuple[int, bool, int]:
+        left = attempts[number]
+        worth = 2 if accepts(critic, left) else 0 if left.reason in ERRORS else 1
+        return worth, bool(left.patch.strip()), number
+
+    return max(range(len(attempts)), key=rank)

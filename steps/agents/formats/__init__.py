@@ -1,0 +1,18 @@
+"""The trajectory formats of other projects: whose actions they are, by which model, what was done, how it ended.
+
+One module a format, which reads its rows tolerantly and writes what its own project's tools read.
+"""
+
+from __future__ import annotations
+
+from steps.agents.formats import atif, mini, openhands, r2egym
+from steps.agents.formats.recorded import Recorded, Row
+
+__all__ = ["Recorded", "Row", "read_row"]
+
+_FORMATS = (atif, r2egym, openhands, mini)
+
+
+def read_row(row: Row) -> Recorded | None:
+    """The row in whichever format it is, or None where it is no trajectory. Raises ValueError saying what is wrong."""
+    return next((form.read(row) for form in _FORMATS if form.is_row(row)), None)

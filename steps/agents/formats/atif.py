@@ -1,0 +1,99 @@
+"""ATIF, the agent trajectory interchange format of Harbor: what trajectory.json is in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from steps.agents.formats.done import Done, replaced
+from steps.agents.formats.recorded import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from steps.contracts.run import MODEL_AGENTS
+from steps.contracts.trajectory import Action, MetricsExtra, StopReason, Trajectory, Turn
+
+NAME = "ATIF"
+
+
+def is_row(row: Row) -> bool:
+    """Whether it says so."""
+    return str(row.get("schema_version", "")).startswith("ATIF-")
+
+
+def read(row: Row) -> Recorded:
+    """ATIF, whoever wrote it. Answers that were malformed, and their corrections, hold nothing to do again."""
+    actions = []
+    for step in map(as_dict, as_list(row.get("steps"))):
+        if as_dict(step.get("extra")).get("malformed"):
+            continue
+        seen = {
+            result.get("source_call_id"): as_text(result.get("content"))
+            for result in map(as_dict, as_list(as_dict(step.get("observation")).get("results")))
+            if isinstance(result.get("source_call_id"), str)
+        }
+        for call in map(as_dict, as_list(step.get("tool_calls"))):
+            name, call_id = as_name(call.get("function_name")), call.get("tool_call_id")
+            if name:
+                observation = seen.get(call_id) if isinstance(call_id, str) else None
+                actions.append(Action(tool=name, arguments=as_dict(call.get("arguments")), observation=observation))
+    extra, agent = as_dict(row.get("extra")), as_dict(row.get("agent"))
+    reason = as_reason(extra.get("stop_reason"))
+    return Recorded(
+        NAME,
+        str(extra.get("instance_id") or ""),
+        as_name(agent.get("model_name")),
+        good=reason is not StopReason.INTERRUPTED,
+        actions=actions,
+        scaffold=_scaffold(agent, ours=reason is not None and "usage" in extra),
+        stop_reason=reason,
+    )
+
+
+def _scaffold(agent: Row, *, ours: bool) -> str | None:
+    """Harbor has agents of the same names, with tools of their own."""
+    named = as_name(as_dict(agent.get("extra")).get("scaffold")) or as_name(agent.get("name"))
+    return named if ours and named in MODEL_AGENTS else None
+
+
+def write(done: Done) -> bytes:
+    """The whole of it: the ids of every prompt, and text that every reader takes."""
+    whole = with_whole_prompts(done.trajectory).model_dump(mode="json", exclude_none=True)
+    return (json.dumps(_texts(whole), separators=(",", ":")) + "\n").encode()
+
+
+def with_whole_prompts(trajectory: Trajectory) -> Trajectory:
+    """The trajectory with all ids of each prompt, those too that it shares with the call before.
+
+    Raises ValueError where the call before has fewer than it says are shared.
+    """
+    before: list[int] = []
+    turns = []
+    for turn in trajectory.steps:
+        metrics = turn.metrics
+        if metrics is None or metrics.prompt_token_ids is None:
+            turns.append(turn)
+            continue
+        extra = metrics.extra or MetricsExtra()
+        shared = extra.shared_prompt_ids or 0
+        if shared > len(before):
+            raise ValueError(f"step {turn.step_id} shares {shared} ids of a prompt with a call that has {len(before)}")
+        whole = [*before[:shared], *metrics.prompt_token_ids]
+        before = [*whole, *(metrics.completion_token_ids or [])]
+        extra = extra.model_copy(update={"shared_prompt_ids": None})
+        update = {"prompt_token_ids": whole, "extra": extra if metrics.extra else None}
+        turns.append(_with(turn, metrics=metrics.model_copy(update=update)))
+    others = [with_whole_prompts(other) for other in trajectory.subagent_trajectories or []]
+    return trajectory.model_copy(update={"steps": turns, "subagent_trajectories": others or None})
+
+
+def _with(turn: Turn, **update: Any) -> Turn:
+    return turn.model_copy(update=update)
+
+
+def _texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return replaced(value)
+    if isinstance(value, dict):
+        return {replaced(key): _texts(item) for key, item in value.items()}
+    if isinstance(value, list):
+        # Token ids are many, and hold no text.
+        return value if all(isinstance(item, int | float) for item in value) else [_texts(item) for item in value]
+    return value

@@ -1,0 +1,142 @@
+"""OpenHands' ``output.jsonl``: of its evaluation (event dicts, flat or in pairs) and of its SDK's (ActionEvent)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from steps.agents.formats.recorded import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from steps.contracts.trajectory import Action, StopReason
+from steps.datasets.openhands import OWN, ended
+
+NAME = "OpenHands"
+_SILENT = frozenset(
+    (
+        "message",
+        "system",
+        "recall",
+        "change_agent_state",
+        "condensation",
+        "condensation_request",
+        "null",
+        "reject",
+    )
+)
+"""Events of an agent that do not touch the machine."""
+
+
+def is_row(row: Row) -> bool:
+    """Whether it looks like one."""
+    return "history" in row and "instance_id" in row
+
+
+def read(row: Row) -> Recorded:
+    """Its own of either kind, and what this project writes. Paths of its workspace become /testbed."""
+    instance_id = str(row["instance_id"])
+    entries = as_list(row.get("history"))
+    events = [as_dict(event) for entry in entries for event in (entry if isinstance(entry, list) else [entry])]
+    metadata, result = as_dict(row.get("metadata")), as_dict(row.get("test_result"))
+    own = as_dict(result.get(OWN))
+    if own:
+        actions = list(_own_actions(events))
+    else:
+        inward, seen = _workspace(instance_id), _observations(events)
+        actions = [
+            _inward(action.model_copy(update={"observation": seen.get(id(event))}), inward)
+            for event in events
+            for action in _actions(event)
+        ]
+    llm = as_dict(metadata.get("llm_config") or metadata.get("llm"))
+    its_own, reason = ended(row["error"]) if row.get("error") else (True, None)
+    if not row.get("error") and actions and actions[-1].tool == "finish":
+        reason = StopReason.FINISHED
+    reason = as_reason(own.get("stop_reason")) or reason
+    return Recorded(
+        NAME,
+        instance_id,
+        as_name(llm.get("model")),
+        good=its_own and reason is not StopReason.INTERRUPTED,
+        actions=actions,
+        scaffold=as_name(own.get("scaffold")),
+        patch=as_text(result.get("git_patch")),
+        stop_reason=reason,
+    )
+
+
+# -- its own ---------------------------------------------------------------------------------------------------------
+
+
+def _actions(event: Row) -> Iterator[Action]:
+    if event.get("kind") == "ActionEvent":  # its SDK, since 2025
+        arguments = {key: value for key, value in as_dict(event.get("action")).items() if key != "kind"}
+        yield from _performable(str(event.get("tool_name", "")), arguments)
+    elif isinstance(name := event.get("action"), str) and event.get("source", "agent") == "agent":
+        arguments = as_dict(event.get("args"))
+        if name == "edit" and not arguments.get("command"):
+            name = "edit (by line range)"
+        if name == "read":  # what a view of its editor is recorded as
+            if event.get("tool_call_metadata") or arguments.get("impl_source") == "oh_aci":
+                view = {"command": "view", "path": arguments.get("path"), "view_range": arguments.get("view_range")}
+                yield Action(tool="edit", arguments={key: value for key, value in view.items() if value is not None})
+        elif name not in _SILENT:
+            yield from _performable("terminal" if name == "run" else name, arguments)
+
+
+def _performable(tool: str, arguments: Row) -> Iterator[Action]:
+    if tool in ("execute_bash", "terminal"):
+        if arguments.get("is_input") not in (True, "true") and arguments.get("command"):
+            yield Action(tool="bash_session", arguments={"command": arguments["command"]})
+    else:
+        yield Action(tool=tool, arguments=arguments)
+
+
+def _observations(events: list[Row]) -> dict[int, str | None]:
+    """What followed each action, by the action's place in memory: by its ``cause``, else what stands right after it."""
+    caused = {event["cause"]: event for event in events if _key(event.get("cause")) and "observation" in event}
+    caused |= {event["action_id"]: event for event in events if _key(event.get("action_id"))}
+    seen: dict[int, str | None] = {}
+    for number, event in enumerate(events):
+        found = caused.get(event["id"]) if _key(event.get("id")) else None
+        if found is None and number + 1 < len(events) and not _key(events[number + 1].get("cause")):
+            found = events[number + 1]
+        if found is not None and "observation" in found:
+            said = found["observation"] if isinstance(found["observation"], dict) else found  # its SDK's is an object
+            seen[id(event)] = as_text(said.get("content"))
+    return seen
+
+
+def _key(value: object) -> bool:
+    return isinstance(value, int | str)
+
+
+def _workspace(instance_id: str) -> re.Pattern[str]:
+    """``/workspace/<owner>__<repo>__<version>`` of its evaluation, ``/workspace/<repo>`` of its SDK's."""
+    repo = re.sub(r"-[^-]*$", "", instance_id)
+    short = repo.rpartition("__")[2]
+    return re.compile(rf"/workspace/(?:{re.escape(repo)}(?:__[\w.]*\w)?|{re.escape(short)})(?![\w-])")
+
+
+def _inward(action: Action, workspace: re.Pattern[str]) -> Action:
+    arguments = {
+        key: workspace.sub("/testbed", value) if isinstance(value, str) else value
+        for key, value in action.arguments.items()
+    }
+    return action.model_copy(update={"arguments": arguments})
+
+
+# -- this project's --------------------------------------------------------------------------------------------------
+
+
+def _own_actions(events: list[Row]) -> Iterator[Action]:
+    seen = _observations(events)
+    for event in events:
+        metadata = as_dict(event.get("tool_call_metadata"))
+        if "action" not in event or not metadata:
+            continue
+        choices = [as_dict(choice) for choice in as_list(as_dict(metadata.get("model_response")).get("choices"))]
+        calls = [
+            as_dict(call) for choice in choices for call in as_list(as_dict(choice.get("message")).get("tool_calls"))
+        ]
+        for function in (as_dict(call.get("function")) for call in calls):
+            if name := as_name(function.get("name")):
+                yield Action(tool=name, arguments=as_dict(function.get("arguments")), observation=seen.get(id(event)))

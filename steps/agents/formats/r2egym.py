@@ -1,0 +1,221 @@
+"""R2E-Gym's ``Trajectory``, one a line of ``traj/<exp_name>.jsonl`` (its agenthub/trajectory/trajectory.py)."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from steps.agents.formats.done import Act, Done, acts, replaced
+from steps.agents.formats.recorded import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from steps.contracts.data import Outcome
+from steps.contracts.trajectory import Action, StopReason
+
+NAME = "R2E-Gym"
+OWN = "swe_argo"
+"""Key of a step's ``info`` and of ``agent_args``, both free in the format, under which nothing is lost: its text form
+of a call knows texts only, and strips them."""
+
+_FUNCTION = re.compile(r"<function\s*=\s*([^>]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter\s*=\s*([^>]+)>(.*?)</parameter>", re.DOTALL)
+_IMAGE = re.compile(r"sweb\.eval\.[^.:/]+\.([^:/]+)")
+_REFUSED = ("git", "ipython", "jupyter", "nohup")
+"""First words that its execute_bash does not run."""
+
+_BROKEN = ("llm_query_error", "env_exception", "agent_exception")
+"""Exit reasons that are its infrastructure's, not the agent's."""
+_EXITS = {
+    StopReason.FINISHED: "agent",
+    StopReason.ABSOLUTE_STEPS: "abs_step_limit",
+    StopReason.MALFORMED: "abs_step_limit",  # it goes on asking until no step is left
+    StopReason.EMPTY_ANSWER: "abs_step_limit",
+    StopReason.TIMEOUT: "traj_time_limit",
+    StopReason.CALL_TIMEOUT: "llm_query_error",
+    StopReason.CONTEXT_LIMIT: "token_limit",
+    StopReason.CONTEXT_OVERFLOW: "token_limit",
+    StopReason.TOKEN_LIMIT: "token_limit",
+    StopReason.COST_LIMIT: "token_limit",
+    StopReason.REFUSAL: "llm_query_error",
+    StopReason.CONTENT_FILTER: "llm_query_error",
+    StopReason.INTERRUPTED: "env_exception",
+}
+"""max_steps is told by how many actions came after the limit: max_step_limit or agent_max_step_limit."""
+_REASONS = {
+    "agent": StopReason.FINISHED,
+    "max_step_limit": StopReason.MAX_STEPS,
+    "agent_max_step_limit": StopReason.MAX_STEPS,
+    "abs_step_limit": StopReason.ABSOLUTE_STEPS,
+    "token_limit": StopReason.CONTEXT_LIMIT,
+    "traj_time_limit": StopReason.TIMEOUT,
+}
+
+
+def is_row(row: Row) -> bool:
+    """Whether it looks like one."""
+    return "trajectory_steps" in row
+
+
+def read(row: Row) -> Recorded:
+    """Its own, and what ``write`` makes; keys may be missing, for older files lack some."""
+    own = as_dict(as_dict(row.get("agent_args")).get(OWN))
+    actions = [action for step in map(as_dict, as_list(row.get("trajectory_steps"))) if (action := _action(step))]
+    word = as_name(row.get("exit_reason"))
+    reason = as_reason(own.get("stop_reason")) or _REASONS.get(word or "")
+    return Recorded(
+        NAME,
+        _instance(row),
+        as_name(as_dict(row.get("agent_args")).get("llm_name")),
+        good=reason is not StopReason.INTERRUPTED if own else word not in _BROKEN,
+        actions=actions,
+        scaffold=as_name(own.get("scaffold")),
+        patch=as_text(row.get("output_patch")),
+        stop_reason=reason,
+    )
+
+
+def _action(step: Row) -> Action | None:
+    seen = as_text(step.get("observation"))
+    own = as_dict(as_dict(step.get("info")).get(OWN))
+    if name := as_name(own.get("tool")):
+        return Action(tool=name, arguments=as_dict(own.get("arguments")), observation=seen)
+    action = text_action(str(step.get("action") or ""))
+    if action is None:
+        return None
+    words = str(action.arguments.get("cmd", "")).split(maxsplit=1)
+    if words and words[0] in _REFUSED and "not allowed" in str(seen):
+        return Action(tool="think", arguments={"refused": action.arguments["cmd"]})
+    return action.model_copy(update={"observation": seen})
+
+
+def text_action(text: str) -> Action | None:
+    """The first ``<function=NAME><parameter=KEY>VALUE</parameter></function>`` of a text; values are stripped."""
+    found = _FUNCTION.search(text)
+    if not found:
+        return None
+    arguments = {name.strip(): value.strip() for name, value in _PARAMETER.findall(found[2])}
+    return Action(tool=found[1].strip(), arguments=arguments)
+
+
+def _instance(row: Row) -> str:
+    named = as_dict(row.get("ds")).get("instance_id")
+    if isinstance(named, str):
+        return named
+    image = _IMAGE.search(str(row.get("docker_image", "")))
+    return image[1].replace("_1776_", "__") if image else str(row.get("docker_image", ""))
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write(done: Done) -> bytes:
+    """One line. Token counts that are not known are -1, as there."""
+    spec, instance, grade = done.run.spec, done.instance, done.grade
+    steps = _steps(done)
+    agent = spec.agent
+    row = {
+        "trajectory_steps": steps,
+        "problem_statement": instance.problem_statement,
+        "docker_image": instance.image,
+        "exp_name": done.run.run_id,
+        "env_args": {"ds": {"instance_id": instance.instance_id}},
+        "agent_args": _agent_args(done),
+        "ds": {
+            "instance_id": instance.instance_id,
+            "repo": instance.repo,
+            "version": instance.version,
+            "base_commit": instance.base_commit,
+            "problem_statement": instance.problem_statement,
+            "docker_image": instance.image,
+        },
+        "max_steps": agent.max_steps or max(len(steps), 1),
+        "max_steps_absolute": agent.max_steps_absolute or max(50, agent.max_steps or 0),
+        "max_token_limit": agent.max_token_limit,
+        "max_llm_time": math.ceil(spec.llm.timeout),
+        "max_exec_time": math.ceil(agent.command_timeout_s),
+        "max_total_time": math.ceil(agent.timeout_s),
+        "exit_reason": exit_reason(done, len(steps)),
+        "output_patch": replaced(done.patch),
+        "reward": float(grade.resolved) if grade and grade.outcome is not Outcome.NO_PREDICTION else None,
+        "reward_calc_time": round(sum(grade.seconds.values()), 3) if grade else None,
+        "test_output": None if done.log is None else replaced(done.log),
+    }
+    return (json.dumps(row) + "\n").encode()
+
+
+def exit_reason(done: Done, steps: int) -> str:
+    """Its word for why the agent stopped."""
+    reason = done.trajectory.extra.stop_reason
+    if reason is StopReason.MAX_STEPS:
+        told = done.run.spec.agent.max_steps or 0
+        return "max_step_limit" if steps <= told + 1 else "agent_max_step_limit"
+    return _EXITS[reason]
+
+
+def _agent_args(done: Done) -> Row:
+    agent, llm = done.trajectory.agent, done.run.spec.llm
+    return {
+        "llm_name": agent.model_name or done.run.model,
+        "llm_base_url": agent.extra.endpoint if agent.extra else None,
+        "scaffold": done.scaffold,
+        "use_fn_calling": agent.extra is not None and agent.extra.format == "function_calling",
+        "temperature": agent.extra.temperature if agent.extra else llm.temperature,
+        OWN: {
+            "version": agent.version,
+            "run": done.run.run_id,
+            "attempt": done.attempt,
+            "scaffold": done.scaffold,
+            "stop_reason": done.trajectory.extra.stop_reason.value,
+            "usage": done.trajectory.extra.usage.model_dump(mode="json"),
+        },
+    }
+
+
+def _steps(done: Done) -> list[Row]:
+    steps: list[Row] = []
+    total = 0.0
+    every = list(acts(done.trajectory))
+    for number, act in enumerate(every):
+        total += act.seconds + act.model_seconds
+        steps.append(_step(act, number, total, last=number == len(every) - 1))
+    return steps
+
+
+def _step(act: Act, number: int, total: float, *, last: bool) -> Row:
+    metrics = act.turn.metrics if act.first else None
+    spent = (metrics.prompt_tokens, metrics.completion_tokens) if metrics else (0, 0)
+    prompt, completion = (-1 if tokens is None else tokens for tokens in spent)
+    info: dict[str, Any] = {"total_time": act.seconds}
+    if act.call:
+        info[OWN] = {"tool": act.call.function_name, "arguments": act.call.arguments}
+        if act.result and act.result.extra:
+            info[OWN] |= act.result.extra.model_dump(mode="json", exclude_none=True)
+    if act.turn.reasoning_content and act.first:
+        info["reasoning"] = act.turn.reasoning_content
+    row = {
+        "step_idx": number,
+        "thought": act.thought,
+        "action": _text(act),
+        "observation": act.observation,
+        "done": last,
+        "info": info,
+        "token_usage_prompt": prompt,
+        "token_usage_completion": completion,
+        "token_usage_total": prompt + completion if prompt >= 0 and completion >= 0 else -1,
+        "llm_exec_time": act.model_seconds,
+        "env_exec_time": act.seconds,
+        "total_step_time": round(act.seconds + act.model_seconds, 3),
+        "total_time_traj": round(total, 3),
+        "step_count": number + 1,
+    }
+    return {name: replaced(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def _text(act: Act) -> str:
+    """The call in its text form; an answer without one has a function without a name there."""
+    name, arguments = (act.call.function_name, act.call.arguments) if act.call else ("", {})
+    said = "".join(
+        f"  <parameter={key}>{value if isinstance(value, str) else json.dumps(value)}</parameter>\n"
+        for key, value in arguments.items()
+    )
+    return f"<function={name}>\n{said}</function>"

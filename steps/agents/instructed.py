@@ -1,0 +1,33 @@
+"""The instruction that a run is planned with: read, checked against every instance, kept for its resumption."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steps.contracts.data import RunFile
+from steps.contracts.run import MODEL_AGENTS, AgentSpec
+from steps.datasets import rows
+from steps.errors import ConfigError
+
+
+def instruction(spec: AgentSpec, chosen: list[dict[str, Any]], before: RunFile | None) -> tuple[str, list[str]]:
+    """The text of the agent's template and what a person should know of it; empty where the agent has none.
+
+    A run goes on with the words it began with: another version of this project may have others of its own. Raises
+    ConfigError where the template cannot be read, or fails on an instance, or is a file that changed since.
+    """
+    if spec.name not in MODEL_AGENTS and spec.instruction_template is None:
+        return "", []
+    from steps.agents import prompts
+
+    text = prompts.source(spec)
+    if before is not None and before.instruction != text:
+        if spec.instruction_template is not None and not prompts.is_own(spec.instruction_template):
+            raise ConfigError(
+                f"{spec.instruction_template} changed since run {before.run_id!r} began; use another run id",
+                field=prompts.FIELD,
+            )
+        text = before.instruction
+    if not text:
+        return "", []
+    return text, prompts.check(text, spec, (rows.instance(row, spec.hints) for row in chosen))

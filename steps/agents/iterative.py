@@ -1,0 +1,109 @@
+"""Several attempts inside one solve: while the critic refuses, each in a sandbox of its own; the best is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from steps.agents import critic
+from steps.agents.journal import together
+from steps.contracts.data import SolveAttempt
+from steps.contracts.run import MODEL_AGENTS, AgentSpec
+from steps.contracts.trajectory import Trajectory, Usage
+
+HOTTER = 0.1
+"""Temperature of an attempt after the first where the wish's is 0: the same again would end the same (OpenHands)."""
+WORTH_IT = 0.1
+"""Part of the agent's time that must be left for a further attempt: its sandbox is made in that time, too."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt that is over. ``trajectory`` and its usage are its own alone."""
+
+    left: critic.Left
+    trajectory: Trajectory
+    temperature: float | None
+
+    @property
+    def usage(self) -> Usage:
+        """What its model took."""
+        return self.trajectory.extra.usage
+
+
+def iterates(spec: AgentSpec) -> bool:
+    """Whether there may be several attempts: an agent without a model does the same again."""
+    return spec.iterative and spec.name in MODEL_AGENTS
+
+
+def temperature(wished: float | None, number: int) -> float | None:
+    """The temperature of the ``number``-th attempt."""
+    return HOTTER if number > 1 and wished == 0 else wished
+
+
+def goes_on(spec: AgentSpec, attempts: Sequence[Attempt], left_s: float) -> bool:
+    """Whether there is to be another attempt, and whether time, tokens and money are left for one."""
+    if not iterates(spec) or len(attempts) >= spec.iterative_max_attempts:
+        return False
+    if critic.accepts(spec.critic, attempts[-1].left) or left_s < WORTH_IT * spec.timeout_s:
+        return False
+    return remaining(spec, attempts, left_s) is not None
+
+
+def remaining(spec: AgentSpec, attempts: Sequence[Attempt], left_s: float) -> AgentSpec | None:
+    """The wish with what is left of the limits that hold for an instance in all; None where one is used up."""
+    spent = total(attempts)
+    tokens, money = spec.max_total_tokens, spec.max_cost_usd
+    if tokens is not None:
+        tokens -= spent.prompt_tokens + spent.completion_tokens
+    if money is not None:
+        money -= spent.cost_usd or 0.0
+    if left_s <= 0 or (tokens is not None and tokens <= 0) or (money is not None and money <= 0):
+        return None
+    return spec.model_copy(update={"timeout_s": left_s, "max_total_tokens": tokens, "max_cost_usd": money})
+
+
+def total(attempts: Sequence[Attempt]) -> Usage:
+    """What all of them took."""
+    return sum((attempt.usage for attempt in attempts), Usage())
+
+
+def chosen(spec: AgentSpec, attempts: Sequence[Attempt]) -> int:
+    """Index of the attempt whose patch is graded."""
+    return critic.best(spec.critic, [attempt.left for attempt in attempts])
+
+
+def trajectory(attempts: Sequence[Attempt], best: int) -> Trajectory:
+    """That of the chosen one, the others in it, whole."""
+    if len(attempts) == 1:
+        return attempts[0].trajectory
+    named = [numbered(attempt.trajectory, number) for number, attempt in enumerate(attempts, 1)]
+    note = f"attempt {best + 1} of {len(attempts)}, the one whose patch is graded"
+    own = attempts[best].trajectory
+    return together(
+        own.model_copy(update={"notes": f"{own.notes}; {note}" if own.notes else note}),
+        [other for place, other in enumerate(named) if place != best],
+    )
+
+
+def numbered(trajectory: Trajectory, number: int) -> Trajectory:
+    """The trajectory of the ``number``-th attempt under a name of its own: ATIF wants that of what it embeds."""
+    return trajectory.model_copy(update={"trajectory_id": f"{trajectory.trajectory_id}/{number}"})
+
+
+def records(spec: AgentSpec, attempts: Sequence[Attempt], best: int) -> list[SolveAttempt]:
+    """What the record of the solve says of each; nothing where there could be only one."""
+    if not iterates(spec):
+        return []
+    return [
+        SolveAttempt(
+            number=place + 1,
+            stop_reason=attempt.left.reason,
+            temperature=attempt.temperature,
+            accepted=critic.accepts(spec.critic, attempt.left),
+            chosen=place == best,
+            patch_bytes=len(attempt.left.patch),
+            usage=attempt.usage,
+        )
+        for place, attempt in enumerate(attempts)
+    ]

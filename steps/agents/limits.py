@@ -1,0 +1,88 @@
+"""What an agent may take: steps, tokens, money and time; each limit that is reached has its own reason."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from steps.contracts.run import AgentSpec
+from steps.contracts.trajectory import Metrics, StopReason, Usage
+from steps.models.reply import Message
+
+MAX_STEPS = 40
+"""Steps an agent may take where the wish does not say (R2E-Gym)."""
+CHARACTERS_A_TOKEN = 3.5
+"""Of code and prose in English, for a conversation whose endpoint does not count."""
+
+
+class Limits:
+    """The limits of one attempt and how far it is. A step is an answer of the model, whatever it holds."""
+
+    def __init__(self, spec: AgentSpec, clock: Callable[[], float] = time.monotonic) -> None:
+        self.spec = spec
+        self.max_steps = spec.max_steps or MAX_STEPS
+        self.steps = 0
+        self._clock = clock
+        self._end = clock() + spec.timeout_s
+        self._context = 0.0
+        self._uncounted = 0.0
+
+    @property
+    def remaining(self) -> int:
+        """Steps until it is told to finish; 0 and less afterwards."""
+        return self.max_steps - self.steps
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until its time is over, at least a little: what is waited for must be given a moment."""
+        return max(0.001, self._end - self._clock())
+
+    @property
+    def command_s(self) -> float:
+        """Seconds the next command may run."""
+        return min(self.spec.command_timeout_s, self.left_s)
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether its time is over."""
+        return self._clock() >= self._end
+
+    def heard(self, message: Message) -> None:
+        """Count what joins the conversation and is not the model's: nobody tells its tokens before the next answer."""
+        self._context += _estimate(message)
+
+    def answered(self, message: Message, metrics: Metrics) -> None:
+        """Count an answer: its tokens as the endpoint tells them, else as its text lets guess."""
+        self.steps += 1
+        if metrics.prompt_tokens is None:
+            self._context += _estimate(message)
+            self._uncounted += self._context
+        else:
+            self._context = metrics.prompt_tokens + (metrics.completion_tokens or 0)
+
+    def reached(self, usage: Usage) -> StopReason | None:
+        """The limit that forbids another call, if any."""
+        spec = self.spec
+        if self.out_of_time:
+            return StopReason.TIMEOUT
+        if self.steps >= absolute(spec, self.max_steps):
+            return StopReason.ABSOLUTE_STEPS
+        if self._context >= spec.max_token_limit:
+            return StopReason.CONTEXT_LIMIT
+        spent = usage.prompt_tokens + usage.completion_tokens + self._uncounted
+        if spec.max_total_tokens is not None and spent >= spec.max_total_tokens:
+            return StopReason.TOKEN_LIMIT
+        if spec.max_cost_usd is not None and (usage.cost_usd or 0.0) >= spec.max_cost_usd:
+            return StopReason.COST_LIMIT
+        return None
+
+
+def absolute(spec: AgentSpec, max_steps: int) -> int:
+    """Steps after which it is ended: ten more than it is told, as in R2E-Gym (40 and 50), where the wish is silent."""
+    return max_steps + 10 if spec.max_steps_absolute is None else spec.max_steps_absolute
+
+
+def _estimate(message: Message) -> float:
+    calls = message.get("tool_calls") or []
+    texts = [message.get("content") or "", *(str(call.get("function")) for call in calls)]
+    return sum(map(len, map(str, texts))) / CHARACTERS_A_TOKEN

@@ -1,0 +1,152 @@
+"""The loop: ask the model, make the one call it wants, show what came of it, until it finishes or reaches a limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steps.agents import prompts
+from steps.agents.calls import call_format
+from steps.agents.calls.parsed import Malformed, ParsedCall, Problem
+from steps.agents.limits import Limits
+from steps.agents.scaffolds import SCAFFOLDS
+from steps.agents.task import Task
+from steps.agents.tools.session import Session
+from steps.agents.tools.sets import toolset
+from steps.agents.tools.tool import Seen
+from steps.contracts.trajectory import Result, ResultExtra, StopReason, ToolCall
+from steps.models.reply import Message, NoReplyError, Reply
+
+
+def act(task: Task) -> StopReason:
+    """Work on the issue in the scaffold that ``task.spec`` names.
+
+    The conversation is: system, the instruction, then in turn the model's own message, unchanged, and what came of it.
+    Raises InfraError, ResourceError and ConfigError; the journal holds all that happened before.
+    """
+    return _Loop(task).run()
+
+
+class _Loop:
+    """One attempt."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.journal = task, task.journal
+        self.scaffold = SCAFFOLDS[task.spec.name]
+        self.tools = toolset(self.scaffold.name)
+        self.finish = next(tool.name for tool in self.tools.tools if tool.ends)
+        self.format = call_format(task.fn_calling)
+        self.session = Session(task.box, task.spec.command_timeout_s, task.spec.max_observation)
+        self.limits = Limits(task.spec)
+        self.messages: list[Message] = []
+        self.malformed: list[Problem] = []
+
+    def run(self) -> StopReason:
+        """Ask and act until something ends it."""
+        self._open()
+        while True:
+            if (reason := self.limits.reached(self.journal.usage)) is not None:
+                return reason
+            told = self.limits.remaining <= 0
+            reply = self._ask()
+            if isinstance(reply, StopReason):
+                return reply
+            parsed = self.format.parse(reply, self.tools)
+            said = self.format.said(reply)
+            self.messages.append(said)
+            self.limits.answered(reply.message, reply.metrics)
+            if isinstance(parsed, Malformed):
+                if (reason := self._correct(reply, said, parsed)) is not None:
+                    return reason
+            elif self._perform(reply, parsed).ends:
+                return StopReason.MAX_STEPS if told else StopReason.FINISHED
+
+    def _open(self) -> None:
+        """Say what the agent is and what it is to do."""
+        task = self.task
+        system = prompts.system(self.scaffold.name, self.finish, self.format.instructions(self.tools))
+        instruction = prompts.render(task.instruction, task.instance) + self._count()
+        definitions = [tool.definition for tool in self.tools.tools]
+        self.journal.agent = self.journal.agent.model_copy(update={"tool_definitions": definitions})
+        for message in ({"role": "system", "content": system}, {"role": "user", "content": instruction}):
+            self._hear(message)
+        self.journal.said("system", system)
+        self.journal.said("user", instruction)
+
+    def _ask(self) -> Reply | StopReason:
+        model = self.task.model
+        try:
+            reply = model.ask(
+                self.messages,
+                tools=self.format.definitions(self.tools),
+                temperature=self.task.temperature,
+                timeout_s=self.limits.left_s,
+            )
+        except NoReplyError as error:
+            self.journal.note = error.detail
+            self.journal.spent(model.usage)
+            if error.metrics is not None:
+                self.journal.did("", [], metrics=error.metrics)
+            late = error.reason is StopReason.CALL_TIMEOUT and self.limits.out_of_time
+            return StopReason.TIMEOUT if late else error.reason
+        except BaseException:
+            self.journal.spent(model.usage)  # what a failed call took is counted, however the process ends
+            raise
+        self.journal.usage = model.usage
+        return reply
+
+    def _perform(self, reply: Reply, call: ParsedCall) -> Seen:
+        """Make the call; it is in the journal before, so that a machine lost under it leaves what was tried."""
+        call_id = call.call_id or f"call-{self.limits.steps}"
+        wanted = ToolCall(tool_call_id=call_id, function_name=call.tool.name, arguments=call.arguments)
+        self.journal.did(reply.text, [wanted], reasoning=reply.reasoning, metrics=reply.metrics)
+        self.malformed.clear()
+        self.session.timeout_s = self.limits.command_s
+        seen = self.tools.perform(call.tool, call.arguments, self.session)
+        shown = seen.text if seen.ends else seen.text + self._count()
+        extra = ResultExtra(
+            exit_code=seen.exit_code, timed_out=seen.timed_out, seconds=round(seen.seconds, 3), cut=seen.cut
+        )
+        self.journal.observed([Result(source_call_id=call_id, content=shown, extra=extra)])
+        self._answer(reply, shown)
+        return seen
+
+    def _correct(self, reply: Reply, said: Message, malformed: Malformed) -> StopReason | None:
+        """Say what was wrong with an answer, or end it where that was said too often."""
+        self.malformed.append(malformed.problem)
+        calls = [
+            ToolCall(
+                tool_call_id=sent["id"], function_name=call.name, arguments={}, extra={"arguments": call.arguments}
+            )
+            for sent, call in zip(said.get("tool_calls") or [], reply.calls, strict=False)
+        ]
+        extra: dict[str, Any] = {"malformed": malformed.problem.value}
+        if reply.calls and not calls:  # by function calling, where none was offered
+            extra["function_calls"] = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]
+        self.journal.did(reply.text, calls, reasoning=reply.reasoning, metrics=reply.metrics, **extra)
+        if len(self.malformed) >= self.task.spec.max_malformed:
+            empty = all(problem is Problem.EMPTY for problem in self.malformed)
+            return StopReason.EMPTY_ANSWER if empty else StopReason.MALFORMED
+        told = self._answer(reply, malformed.correction + self._count())
+        if calls:
+            self.journal.observed(
+                [Result(source_call_id=each["tool_call_id"], content=each["content"]) for each in told]
+            )
+        else:
+            self.journal.said("user", "\n\n".join(each["content"] for each in told))
+        return None
+
+    def _answer(self, reply: Reply, text: str) -> list[Message]:
+        answer = self.format.answer(reply, text)
+        for message in answer:
+            self._hear(message)
+        return answer
+
+    def _hear(self, message: Message) -> None:
+        self.messages.append(message)
+        self.limits.heard(message)
+
+    def _count(self) -> str:
+        """What stands behind an observation: how many steps are left, and when they are used up, what to do now."""
+        if self.limits.remaining <= 0:
+            return f"\n\nAll of your {self.limits.max_steps} steps are used up. Call {self.finish} now."
+        return f"\nSteps Remaining: {self.limits.remaining}" if self.scaffold.counts_steps else ""

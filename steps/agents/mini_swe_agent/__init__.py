@@ -1,0 +1,78 @@
+"""The agent of the library mini-swe-agent, with its own prompts, on our sandbox and our model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steps.agents.limits import Limits
+from steps.agents.mini_swe_agent import library
+from steps.agents.mini_swe_agent.asking import Asking
+from steps.agents.mini_swe_agent.commands import Commands
+from steps.agents.mini_swe_agent.environment import Environment
+from steps.agents.mini_swe_agent.turns import Turns
+from steps.agents.task import Task
+from steps.contracts.run import AgentSpec
+from steps.contracts.trajectory import StopReason
+
+
+def check() -> None:
+    """Refuse a wish for it where it is not installed: for plan. Raises ConfigError."""
+    library.load()
+
+
+def act(task: Task) -> StopReason:
+    """Let it work. The patch is the change of the tree, as for every agent, not what it submits.
+
+    Where the wish names no limit its own hold: 250 calls of the model, 3 $ (where a price is known). It is not told to
+    finish: the first of ``max_steps`` and ``max_steps_absolute`` ends it. Time, tokens and malformed answers are
+    limited as for every agent, and so is a command's time, instead of its own 60 s. Raises InfraError, ResourceError,
+    ConfigError.
+    """
+    lib = library.load()
+    told = library.config(lib, fn_calling=task.fn_calling, max_observation=task.spec.max_observation)
+    own, words = told["agent"], {}
+    if task.instruction:
+        from steps.agents import prompts
+
+        own["instance_template"] = "{{ instruction }}"
+        words["instruction"] = prompts.render(task.instruction, task.instance)
+    own |= _limits(task.spec, own)
+    if task.fn_calling:
+        tools = [lib.toolcall.BASH_TOOL]
+        task.journal.agent = task.journal.agent.model_copy(update={"tool_definitions": tools})
+    # Steps and money are the library's to count; this copy keeps ours from counting the steps by other defaults.
+    limits = Limits(task.spec.model_copy(update={"max_steps_absolute": own["step_limit"] + 1}))
+    turns = Turns(task.journal)
+    commands = Commands(task.box)
+    machine = Environment(lib, commands, turns, lambda: limits.command_s)
+    asking = Asking(lib, task, turns, told["model"], limits)
+    agent = lib.agent(asking, machine, **own)
+    try:
+        ended = agent.run(task.issue, **words)
+    finally:
+        turns.close()
+    commands.tidy()
+    return _reason(ended, agent, asking)
+
+
+def _limits(spec: AgentSpec, own: dict[str, Any]) -> dict[str, Any]:
+    """Its settings, by the wish where that says something."""
+    steps = [limit for limit in (spec.max_steps, spec.max_steps_absolute) if limit is not None]
+    return {
+        "step_limit": min(steps, default=own["step_limit"]),
+        "cost_limit": spec.max_cost_usd or own["cost_limit"],
+        "max_consecutive_format_errors": spec.max_malformed,
+    }
+
+
+def _reason(ended: dict[str, Any], agent: Any, asking: Asking) -> StopReason:
+    match ended["exit_status"]:
+        case "Submitted":
+            return StopReason.FINISHED
+        case "RepeatedFormatError":
+            return StopReason.EMPTY_ANSWER if asking.only_blank else StopReason.MALFORMED
+    if "stop_reason" in ended:
+        return StopReason(ended["stop_reason"])
+    if 0 < agent.config.cost_limit <= agent.cost:
+        return StopReason.COST_LIMIT
+    return StopReason.ABSOLUTE_STEPS  # it is never told to finish

@@ -1,0 +1,69 @@
+"""Commands as mini-swe-agent runs them: each in a new bash at /testbed, with the variables of its configuration."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from typing import Any
+
+from steps.agents.tools.shell import Shell
+from steps.agents.tools.tool import Outcome
+from steps.sandbox.protocol import Sandbox
+
+SUBMITTED = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+ENVIRONMENT = {"PAGER": "cat", "MANPAGER": "cat", "LESS": "-R", "PIP_PROGRESS_BAR": "off", "TQDM_DISABLE": "1"}
+"""Of its configuration for SWE-bench (config/benchmarks/swebench.yaml). BASH_ENV, too, is set there; here by Shell."""
+_FAILED = "An error occurred while executing the command:"
+"""Its environments begin an ``exception_info`` so."""
+_TIDY = """[ -f patch.txt ] && ! git cat-file -e HEAD:./patch.txt 2>/dev/null || exit 0
+read -r first <patch.txt
+case $first in '' | 'diff '* | '--- '*) rm -f patch.txt ;; esac"""
+_TIDY_S = 60.0
+
+Output = dict[str, Any]
+"""What its Environment gives for a command: ``output`` (both streams), ``returncode`` (-1 where it was ended),
+``exception_info``; in ``extra`` what is recorded beside: ``exit_code``, ``timed_out``, ``seconds``."""
+
+
+class Commands:
+    """Runs commands in one sandbox."""
+
+    def __init__(self, box: Sandbox) -> None:
+        self._box = box
+        self._shell = Shell(box, persistent=False)
+        self._export = "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in ENVIRONMENT.items())
+
+    def run(self, command: object, timeout_s: float) -> Output:
+        """What comes of a command; what is no command at all is one that failed. Raises what Sandbox raises."""
+        if not isinstance(command, str) or "\0" in command:
+            return _output(Outcome("", None), f"{_FAILED} it is no text, or has a NUL in it")
+        command = command.encode("utf-8", "replace").decode()  # JSON may hold halves of surrogate pairs
+        done = self._shell.run(f"{self._export}; {command}", timeout_s=timeout_s)
+        if not done.timed_out:
+            return _output(done)
+        late = subprocess.TimeoutExpired(command, int(timeout_s) if timeout_s >= 1 else round(timeout_s, 1))
+        return _output(done, f"{_FAILED} {late}")
+
+    def tidy(self) -> None:
+        """Remove the file that its prompt has it submit from: it is no part of the change, unless HEAD has one, too."""
+        self._box.exec(_TIDY, timeout_s=_TIDY_S)
+
+
+def submission(output: Output) -> str | None:
+    """What is submitted with this output; None where nothing is."""
+    lines = output["output"].lstrip().splitlines(keepends=True)
+    submits = bool(lines) and lines[0].strip() == SUBMITTED and output["returncode"] == 0
+    return "".join(lines[1:]) if submits else None
+
+
+def _output(done: Outcome, exception_info: str = "") -> Output:
+    # Where not all was fetched, its templates show the ends all the same.
+    text = done.text if done.tail is None else f"{done.text}\n[...]\n{done.tail}"
+    if done.note:
+        text = f"{text.rstrip()}\n{done.note}\n".lstrip()
+    return {
+        "output": text,
+        "returncode": -1 if done.exit_code is None else done.exit_code,
+        "exception_info": exception_info,
+        "extra": {"exit_code": done.exit_code, "timed_out": done.timed_out, "seconds": round(done.seconds, 3)},
+    }

@@ -1,0 +1,40 @@
+"""A sandbox as mini-swe-agent's Environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from steps.agents.mini_swe_agent.commands import ENVIRONMENT, Commands, Output, submission
+from steps.agents.mini_swe_agent.library import Library
+from steps.agents.mini_swe_agent.turns import Action, Turns
+from steps.sandbox.protocol import WORKDIR
+
+
+class Environment:
+    """Its protocol of that name. A machine that fails raises what Sandbox raises, through its agent, unchanged.
+
+    ``time_s``: seconds that the next command may run.
+    """
+
+    def __init__(self, library: Library, commands: Commands, turns: Turns, time_s: Callable[[], float]) -> None:
+        self.config: dict[str, Any] = {"cwd": WORKDIR, "timeout": int(time_s()), "env": ENVIRONMENT}
+        self._library, self._commands, self._turns, self._time_s = library, commands, turns, time_s
+
+    def execute(self, action: Action, cwd: str = "") -> Output:  # noqa: ARG002 - its agent names no folder
+        """Run a command at /testbed. Raises Submitted with the submission, where its output says that it is one."""
+        output = self._commands.run(action["command"], self._time_s())
+        self._turns.ran(output)
+        submitted = submission(output)
+        if submitted is not None:
+            extra = {"exit_status": "Submitted", "submission": submitted}
+            raise self._library.exceptions.Submitted({"role": "exit", "content": submitted, "extra": extra})
+        return output
+
+    def get_template_vars(self, **kwargs: Any) -> dict[str, Any]:
+        """What its templates may name."""
+        return {**self.config, **kwargs}
+
+    def serialize(self) -> dict[str, Any]:
+        """Its part of mini-swe-agent's own trajectory, which is not written here."""
+        return {}

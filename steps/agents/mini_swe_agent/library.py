@@ -1,0 +1,65 @@
+"""Importing mini-swe-agent: its agent, parsers and prompts for SWE-bench, and nothing that its own models need."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steps.errors import ConfigError
+
+ACTION_REGEX = r"```mswea_bash_command\s*\n(.*?)\n```"
+"""Of its LitellmTextbasedModelConfig, which cannot be imported without litellm."""
+_CONFIGS = {True: "swebench.yaml", False: "swebench_backticks.yaml"}
+"""By whether its tool is called by function calling: its packaged configurations for SWE-bench."""
+_SHOWN = 10_000
+"""Characters of output that its templates show whole; of more, they show half of that from each end."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """What is used of it."""
+
+    agent: Any
+    """DefaultAgent."""
+    exceptions: Any
+    toolcall: Any
+    """minisweagent.models.utils.actions_toolcall."""
+    text: Any
+    """minisweagent.models.utils.actions_text."""
+    configs: Path
+
+
+def load() -> Library:
+    """Import it. Raises ConfigError where it is not installed."""
+    # Its import prints a banner, makes a folder in the user's home and takes variables from a file in it, unless these
+    # say otherwise: a step is configured by its wish alone. This folder exists and has no such file.
+    os.environ["MSWEA_SILENT_STARTUP"] = "1"
+    os.environ["MSWEA_GLOBAL_CONFIG_DIR"] = str(Path(__file__).parent)
+    try:
+        from minisweagent import exceptions
+        from minisweagent.agents.default import DefaultAgent
+        from minisweagent.config import builtin_config_dir
+        from minisweagent.models.utils import actions_text, actions_toolcall
+    except ImportError as error:
+        raise ConfigError(
+            f"agent 'mini-swe-agent' needs that library ({error}): pip install 'swe-argo[mini-swe-agent]'",
+            field="agent.name",
+        ) from None
+    return Library(DefaultAgent, exceptions, actions_toolcall, actions_text, builtin_config_dir / "benchmarks")
+
+
+def config(library: Library, *, fn_calling: bool, max_observation: int | None) -> dict[str, dict[str, Any]]:
+    """Its settings for SWE-bench: tables agent, environment, model. ``max_observation``: characters, instead of its own
+    10,000."""
+    import yaml
+
+    told: dict[str, dict[str, Any]] = yaml.safe_load((library.configs / _CONFIGS[fn_calling]).read_text("utf-8"))
+    if max_observation is not None:
+        template = told["model"]["observation_template"]
+        for own, wanted in ((_SHOWN, max_observation), (_SHOWN // 2, max_observation // 2)):
+            template = re.sub(rf"\b{own}\b", str(wanted), template)
+        told["model"]["observation_template"] = template
+    return told

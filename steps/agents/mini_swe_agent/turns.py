@@ -1,0 +1,81 @@
+"""What a mini-swe-agent does, turn by turn, in the journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steps.agents.journal import Journal
+from steps.agents.mini_swe_agent.commands import Output
+from steps.contracts.trajectory import Result, ResultExtra, ToolCall
+from steps.models.reply import Reply
+
+TOOL = "bash"
+_KEPT = 10_000
+"""Characters kept of output that no template has shortened: that of the command which submits."""
+
+Action = dict[str, Any]
+"""``command``, and ``tool_call_id`` in function calling."""
+
+
+class Turns:
+    """An answer joins the journal when it came, what came of its commands when the agent is shown it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._ids: list[str] = []
+        self._done: list[Output] = []
+
+    def answered(self, reply: Reply, actions: list[Action]) -> None:
+        """An answer with commands."""
+        number = len(self.journal.turns) + 1
+        self._ids = [str(action.get("tool_call_id") or f"call-{number}-{n}") for n, action in enumerate(actions, 1)]
+        calls = [
+            ToolCall(tool_call_id=name, function_name=TOOL, arguments={"command": action["command"]})
+            for name, action in zip(self._ids, actions, strict=True)
+        ]
+        self.journal.did(reply.text, calls, reasoning=reply.reasoning, metrics=reply.metrics)
+
+    def malformed(self, reply: Reply, problem: str, correction: str) -> None:
+        """An answer without a command that can be run: what it tried stands in it, for nobody to perform."""
+        calls = [
+            ToolCall(tool_call_id=call.id, function_name=call.name, arguments={}, extra={"arguments": call.arguments})
+            for call in reply.calls
+        ]
+        self.journal.did(reply.text, calls, reasoning=reply.reasoning, metrics=reply.metrics, malformed=problem)
+        self.journal.said("user", correction)
+
+    def ran(self, output: Output) -> None:
+        """A command of the last answer ended."""
+        self._done.append(output)
+
+    def observed(self, contents: list[str]) -> None:
+        """The agent is shown what came of its commands."""
+        done, self._done = self._done, []
+        results = [
+            Result(source_call_id=name, content=_plain(content), extra=_extra(output, content))
+            for name, output, content in zip(self._ids, done, contents, strict=False)
+        ]
+        self.journal.observed(results)
+
+    def close(self) -> None:
+        """What ran and will not be shown to the agent, since it submitted or the machine failed under it."""
+        if self._done:
+            self.observed([_shortened(output["output"]) for output in self._done])
+
+
+def _extra(output: Output, content: str) -> ResultExtra:
+    extra = output["extra"]
+    return ResultExtra(
+        exit_code=extra["exit_code"],
+        timed_out=extra["timed_out"],
+        seconds=extra["seconds"],
+        cut=output["output"] not in content,
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _KEPT else f"{text[: _KEPT // 2]}\n[...]\n{text[-_KEPT // 2 :]}"
+
+
+def _plain(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")

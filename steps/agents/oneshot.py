@@ -1,0 +1,90 @@
+"""The agent that asks once and takes the answer for a patch, in SWE-bench's published prompt styles."""
+
+from __future__ import annotations
+
+import time
+
+from steps.agents import answers, committed, layouts
+from steps.agents.task import Task
+from steps.contracts.data import FileContext, Patch
+from steps.contracts.trajectory import Result, ResultExtra, StopReason, ToolCall
+from steps.models.reply import Message, NoReplyError, Reply
+
+TOOL = "apply_diff"
+"""What stands in the trajectory for what becomes of the answer."""
+CHARACTERS_A_TOKEN = 3
+"""A careful figure for code with line numbers: rather leave a file out than have the prompt refused."""
+
+
+def act(task: Task) -> StopReason:
+    """Show the issue and its files, ask once, and leave the answer's patch in ``task.patch``, byte for byte.
+
+    It is graded as a predictions file with it would be, whether it applies or not: that it is applied in the sandbox,
+    too, is for who reads the trajectory. Raises InfraError, ResourceError, ConfigError.
+    """
+    task.patch = b""
+    conversation, left_out = _shown(task)
+    for message in conversation:
+        extra = {"files_left_out": left_out} if left_out and message is conversation[-1] else {}
+        task.journal.said(message["role"], message["content"], **extra)
+    try:
+        reply = task.model.ask(conversation, temperature=task.temperature, timeout_s=task.spec.timeout_s)
+    except NoReplyError as error:
+        task.journal.note = error.detail
+        if error.metrics is not None:
+            task.journal.did("", [], metrics=error.metrics)
+        return error.reason
+    finally:
+        task.journal.spent(task.model.usage)
+    return _take(task, reply)
+
+
+def _take(task: Task, reply: Reply) -> StopReason:
+    """The answer joins the journal as the call of a tool, so that it can be performed again without a model."""
+    patch = answers.patch_in(reply.text)
+    task.patch = Patch.from_text(patch).data
+    if not answers.is_patch(patch):
+        blank = not reply.text.strip()
+        problem = "empty" if blank else "no_patch"
+        task.journal.did(reply.text, [], reasoning=reply.reasoning, metrics=reply.metrics, malformed=problem)
+        return StopReason.EMPTY_ANSWER if blank else StopReason.MALFORMED
+    call = ToolCall(tool_call_id="answer", function_name=TOOL, arguments={"patch": patch})
+    task.journal.did(reply.text, [call], reasoning=reply.reasoning, metrics=reply.metrics)
+    began = time.monotonic()
+    said, code = answers.shown(task.box, task.patch)
+    extra = ResultExtra(exit_code=code, seconds=round(time.monotonic() - began, 3))
+    task.journal.observed([Result(source_call_id=call.tool_call_id, content=said, extra=extra)])
+    return StopReason.FINISHED
+
+
+def _shown(task: Task) -> tuple[list[Message], list[str]]:
+    """The conversation, and the paths of retrieved files that are not in it.
+
+    What a row brings is shown. What it only names is read at HEAD, and shown while there is room for it, in the row's
+    order, as swebench fills its prompts (create_instance.add_text_inputs, with a tokenizer).
+    """
+    context = task.instance.context or []
+    files = [file for file in context if not file.readme]
+    readmes = _with_text(task, [file for file in context if file.readme]) or _with_text(
+        task, [FileContext(path=path) for path in committed.readmes(task.box)]
+    )
+    style = task.spec.prompt_style
+    room = task.spec.max_token_limit * CHARACTERS_A_TOKEN
+    room -= len(layouts.prompt(style, task.issue, readmes, [file for file in files if file.text is not None]))
+    shown = []
+    for file in _with_text(task, files):
+        if file not in files:  # its text was not in the row
+            if (size := len(layouts.code([file]))) >= room:
+                continue
+            room -= size
+        shown.append(file)
+    paths = {file.path for file in shown}
+    prompt = layouts.prompt(style, task.issue, readmes, shown)
+    return layouts.messages(prompt), [file.path for file in files if file.path not in paths]
+
+
+def _with_text(task: Task, files: list[FileContext]) -> list[FileContext]:
+    """The files with their contents, without those that HEAD does not have."""
+    texts = committed.read(task.box, [file.path for file in files if file.text is None])
+    full = [file if file.text is not None else file.model_copy(update={"text": texts.get(file.path)}) for file in files]
+    return [file for file in full if file.text is not None]

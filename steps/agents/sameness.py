@@ -1,0 +1,63 @@
+"""Whether what was seen again is what was seen then, but for what differs from one run of a program to the next.
+
+Not compared: durations, dates and times, process numbers, addresses in memory, names of temporary files, the folder
+that a repository at /testbed really lies in, and how many steps an agent had left.
+"""
+
+from __future__ import annotations
+
+import re
+
+_DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_UNIT = "(?:seconds?|secs?|minutes?|mins?|hours?|ms|us|µs|ns|s|m|h)"
+_VARIES = tuple(
+    (re.compile(pattern), instead)
+    for pattern, instead in (
+        (r"\nSteps Remaining: \d+\s*\Z", ""),
+        (r"\n\nAll of your \d+ steps are used up\. Call \w+ now\.\s*\Z", ""),
+        (r"(?:/[\w.+@~-]+)+(?=/testbed(?![\w-]))", ""),
+        # Before numbers, which are in them.
+        (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
+        (r"\b0x[0-9a-fA-F]{5,}\b", "<address>"),
+        (r"(?<=/tmp/)(?:tmp[\w.-]+|pytest-of-\w+/pytest-\d+|\.shell-[0-9a-f]+|pip-[\w-]+)", "<temporary>"),
+        (r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?)?", "<time>"),
+        (rf"\b(?:{_DAY},? )?{_MONTH} [ \d]\d (?: ?\d{{4}}|\d\d:\d\d(?::\d\d)?)(?: \w+ \d{{4}})?", "<time>"),
+        (r"\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?\b", "<time>"),
+        (r"\b\d+m\d+(?:[.,]\d+)?s\b", "<duration>"),
+        (rf"\b\d+[.,]\d+(?:e-?\d+)? ?{_UNIT}\b", "<duration>"),
+        (r"\b\d+ ?(?:seconds?|secs?|ms|us|µs|ns)\b", "<duration>"),
+        (r"(?m)^\[\d+\][ +-]*\d+$", "<job>"),
+        (r"\b([Pp][Ii][Dd]|[Pp]rocess)([ =:]+)\d+\b", r"\1\2<pid>"),
+        (r"\b\d+ (?=(?:Killed|Terminated|Aborted|Hangup|Segmentation fault|Interrupt|Quit)\b)", "<pid> "),
+        # What surrounds a duration is as wide as the terminal.
+        (r"={3,}|-{3,}", "<rule>"),
+    )
+)
+
+
+_VARYING_LINE = re.compile(r"^(?:index [0-9a-f]+\.\.[0-9a-f]+.*|@@ (.*?) @@.*)$", re.MULTILINE)
+"""Names of blobs, and what stands behind the lines of a hunk: git words it by its settings."""
+
+
+def same(then: str, now: str) -> bool:
+    """Whether two texts are the same but for what varies; white space at the ends of lines does not count."""
+    return then == now or still(then) == still(now)
+
+
+def still(text: str) -> str:
+    """The text with a word in place of whatever varies."""
+    for pattern, instead in _VARIES:
+        text = pattern.sub(instead, text)
+    return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").split("\n")).strip()
+
+
+def same_patch(then: str, now: str) -> bool:
+    """Whether two diffs make the same changes: their files' order and the names of blobs do not count."""
+    return then == now or _files(then) == _files(now)
+
+
+def _files(patch: str) -> list[str]:
+    begins = re.search(r"^diff --git ", patch, re.MULTILINE)
+    files = re.split(r"^(?=diff --git )", patch[begins.start() :] if begins else patch, flags=re.MULTILINE)
+    return sorted(_VARYING_LINE.sub(r"@@ \1", file).rstrip() for file in files if file.strip())

@@ -1,0 +1,126 @@
+"""The arguments of a call, checked against its tool and given their types; what cannot be taken as meant is named."""
+
+from __future__ import annotations
+
+import json
+import re
+from difflib import get_close_matches
+from typing import Any
+
+from steps.agents.tools.tool import Parameter, Tool
+
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+_SHOWN = 60
+
+
+class BadArgumentError(Exception):
+    """A value that is none of its parameter's."""
+
+
+def checked(tool: Tool, given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The arguments with their types, and what is wrong with them, a sentence each.
+
+    Nothing is wrong with the arguments of a call that ends the work: what they would say does not matter.
+    """
+    arguments: dict[str, Any] = {}
+    wrong = []
+    for name, value in given.items():
+        parameter = tool.by_name.get(name)
+        if parameter is None:
+            if name not in tool.ignored:
+                wrong.append(_unknown(tool, name))
+            continue
+        if value is None and not parameter.required:
+            continue  # how some models leave a parameter out
+        try:
+            arguments[name] = _typed(parameter, value)
+        except BadArgumentError as error:
+            wrong.append(f"The value of `{name}` {error}, not {_show(value)}.")
+    wrong += [
+        f"The required parameter `{parameter.name}` is missing."
+        for parameter in tool.parameters
+        if parameter.required and parameter.name not in given
+    ]
+    return (arguments, []) if tool.ends else (arguments, wrong)
+
+
+def _unknown(tool: Tool, name: str) -> str:
+    near = get_close_matches(name, tool.by_name, 1)
+    hint = f" Did you mean `{near[0]}`?" if near else ""
+    return f"`{tool.name}` has no parameter `{_short(name)}`.{hint}"
+
+
+def _typed(parameter: Parameter, value: Any) -> Any:
+    if parameter.enum:
+        return _chosen(parameter, value)
+    match parameter.type:
+        case "string":
+            if isinstance(value, str):
+                return value
+            raise BadArgumentError("must be a text")
+        case "integer":
+            return _integer(value)
+        case "number":
+            return _number(value)
+        case "boolean":
+            return _boolean(value)
+        case "array":
+            return _integers(value)
+
+
+def _chosen(parameter: Parameter, value: Any) -> str:
+    word = str(value).strip() if isinstance(value, str | bool) else ""
+    for choice in parameter.enum:
+        if word.lower() == choice.lower():
+            return choice
+    raise BadArgumentError("must be " + " or ".join(f"`{choice}`" for choice in parameter.enum))
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
+        return int(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise BadArgumentError("must be a whole number")
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = -1.0
+        if 0 < number < 1e9:  # neither infinity nor NaN
+            return number
+    raise BadArgumentError("must be a number above 0")
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word in ("true", "false"):
+        return word == "true"
+    raise BadArgumentError("must be true or false")
+
+
+def _integers(value: Any) -> list[int]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = re.split(r"[\s,]+", value.strip().strip("()[]"))
+    try:
+        return [_integer(each) for each in value] if isinstance(value, list) else [_integer(value)]
+    except BadArgumentError:
+        raise BadArgumentError("must be a list of whole numbers, like [11, 20]") from None
+
+
+def _show(value: Any) -> str:
+    return _short(json.dumps(value, default=str, ensure_ascii=False))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

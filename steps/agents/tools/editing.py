@@ -1,0 +1,276 @@
+"""A file editor in words: the commands that ``str_replace_editor`` and its kin share, in each project's dialect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from steps.agents.tools.files import Files, FolderError, RefusedError, absolute
+from steps.agents.tools.outline import outline
+from steps.agents.tools.text import shown
+from steps.sandbox.protocol import Sandbox
+
+__all__ = ["CLIPPED", "COMMANDS", "Dialect", "Editor", "RefusedError"]
+
+COMMANDS = ("view", "create", "str_replace", "insert", "undo_edit")
+CLIPPED = (
+    "<response clipped><NOTE>Only part of this is shown, to save context. Find the line numbers you need with "
+    "`grep -n`, then view that range.</NOTE>"
+)
+_AROUND = 4
+"""Lines shown before and after an edit."""
+_NAMED = 50
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What differs between the editors of the projects."""
+
+    limit: int = 10_000
+    """Characters of a file or a folder that are shown (R2E-Gym, file_editor)."""
+    absolute_only: bool = False
+    """Whether a path must begin with a slash."""
+    strips: bool = False
+    """Whether old_str, where it is not found, is looked for without the white space around it."""
+    outline_lines: int | None = None
+    """A Python file of more lines is shown without the bodies of its functions, unless a range is asked for."""
+    outline_characters: int | None = None
+    """The same, by characters."""
+    insert_needs: str = "new_str"
+
+
+class Editor:
+    """Edits files of one sandbox and remembers them, so that ``undo_edit`` works."""
+
+    def __init__(self, sandbox: Sandbox, timeout_s: float, dialect: Dialect | None = None) -> None:
+        self.files = Files(sandbox, timeout_s)
+        self.dialect = dialect or Dialect()
+
+    def act(self, arguments: dict[str, Any], limit: int | None = None) -> str:
+        """Perform one command; ``limit`` overrides the dialect's.
+
+        Raises RefusedError, and what Sandbox raises when the machine is lost.
+        """
+        command, path = arguments.get("command"), arguments.get("path")
+        if not isinstance(path, str) or not path.strip():
+            raise RefusedError("The parameter `path` is missing.")
+        path = self._path(path.strip())
+        act = {
+            "view": self._view,
+            "create": self._create,
+            "str_replace": self._replace,
+            "insert": self._insert,
+            "undo_edit": self._undo,
+        }.get(str(command))
+        if act is None:
+            raise RefusedError(f"Unknown command {command!r}. The commands are {', '.join(COMMANDS)}.")
+        try:
+            return act(path, arguments, limit or self.dialect.limit)
+        except FolderError:
+            raise RefusedError(f"{path} is a directory: only the `view` command works on directories.") from None
+
+    def _path(self, path: str) -> str:
+        whole = absolute(path)
+        if self.dialect.absolute_only and not path.startswith("/"):
+            raise RefusedError(f"`path` must be absolute, beginning with `/`. Did you mean {whole}?")
+        return whole
+
+    # -- the commands
+
+    def _view(self, path: str, arguments: dict[str, Any], limit: int) -> str:
+        wanted = _range(arguments.get("view_range"))
+        try:
+            text = self.files.read(path)
+        except FolderError:
+            if wanted:
+                raise RefusedError("`view_range` is for files; this is a directory.") from None
+            return self._folder(path, limit)
+        lines = _lines(text)
+        if wanted is None:
+            concise = arguments.get("concise")
+            if concise or (concise is None and self._is_long(text, lines)):
+                short = outline(text) if path.endswith(".py") else None
+                if short is not None:
+                    title = f"Here's a condensed view of {path} (view it with `view_range` to see what is left out):\n"
+                    return title + _clip("\n".join(f"{number:6}\t{shown(line)}" for number, line in short), limit)
+            return _numbered(path, lines, 1, limit)
+        first, last = wanted
+        if not 1 <= first <= len(lines):
+            raise RefusedError(
+                f"Invalid `view_range` {list(wanted)}: the file has {len(lines)} lines, the first must be one of them."
+            )
+        if last != -1 and last < first:
+            raise RefusedError(f"Invalid `view_range` {list(wanted)}: the last line is before the first.")
+        note = f"NOTE: the file has only {len(lines)} lines.\n" if last > len(lines) else ""
+        return note + _numbered(path, lines[first - 1 : None if last == -1 else last], first, limit)
+
+    def _is_long(self, text: str, lines: list[str]) -> bool:
+        most_lines, most = self.dialect.outline_lines, self.dialect.outline_characters
+        return (most_lines is not None and len(lines) > most_lines) or (most is not None and len(text) > most)
+
+    def _folder(self, path: str, limit: int) -> str:
+        names, hidden = self.files.folder(path)
+        title = f"Here's the files and directories up to 2 levels deep in {path}, excluding hidden items:\n"
+        root = path.rstrip("/")
+        listing = "\n".join([f"{root}/", *(f"{root}/{shown(name)}" for name in names)])
+        more = f"\n\nHidden items left out: {hidden}; `ls -la {path}` shows them." if hidden else ""
+        return title + _clip(listing, limit) + more
+
+    def _create(self, path: str, arguments: dict[str, Any], _limit: int) -> str:
+        text = _text(arguments, "file_text", "create")
+        if self.files.exists(path):
+            raise RefusedError(f"File already exists at: {path}. `create` does not overwrite; edit it instead.")
+        self.files.write(path, text, before=None)
+        return f"File created successfully at: {path}"
+
+    def _replace(self, path: str, arguments: dict[str, Any], limit: int) -> str:
+        old, new = _text(arguments, "old_str", "str_replace"), arguments.get("new_str")
+        new = new if isinstance(new, str) else ""
+        if not old:
+            raise RefusedError("No replacement was performed: `old_str` is empty. Use `insert` to add lines.")
+        text = self.files.read(path)
+        at, old, new = self._found(path, text, old, new)
+        if old == new:
+            raise RefusedError("No replacement was performed: `old_str` and `new_str` are the same.")
+        changed = text[:at] + new + text[at + len(old) :]
+        self.files.write(path, changed, before=text)
+        first = text.count("\n", 0, at) + 1
+        return self._edited(path, changed, first, first + new.count("\n"), limit)
+
+    def _found(self, path: str, text: str, old: str, new: str) -> tuple[int, str, str]:
+        """Where ``old_str`` is, once, and both as this file writes its line ends."""
+        tries: list[Callable[[str], str]] = [str, _crlf]
+        if self.dialect.strips and old.strip():
+            tries += [str.strip, lambda part: _crlf(part.strip())]
+        for form in tries:
+            sought, put = form(old), form(new)
+            places = _places(text, sought)
+            if len(places) > 1:
+                numbers = sorted({text.count("\n", 0, at) + 1 for at in places})
+                more = f" and {len(numbers) - _NAMED} more" if len(numbers) > _NAMED else ""
+                raise RefusedError(
+                    "No replacement was performed. "
+                    f"Multiple occurrences of `old_str` in lines {numbers[:_NAMED]}{more} of {path}. "
+                    "Please make it unique: add the lines around it."
+                )
+            if places:
+                if "\r\n" not in sought and _ends_in_crlf(text, places[0]):
+                    put = _crlf(put)
+                return places[0], sought, put
+        raise RefusedError(
+            f"No replacement was performed: `old_str` did not appear verbatim in {path}. "
+            "View the file around the place, and copy the lines exactly, white space included, without line numbers."
+        )
+
+    def _insert(self, path: str, arguments: dict[str, Any], limit: int) -> str:
+        new = arguments.get("new_str", arguments.get("insert_text"))
+        if not isinstance(new, str):
+            raise RefusedError("The parameter `new_str` is required for the command insert.")
+        after = _number(arguments.get("insert_line"))
+        text = self.files.read(path)
+        lines = _lines(text)
+        count = len(lines) if text else 0
+        if not 0 <= after <= count:
+            raise RefusedError(f"Invalid `insert_line` {after}: it must be from 0 to {count}, the lines of the file.")
+        end = "\r\n" if _ends_in_crlf(text, 0) else "\n"
+        block = (_crlf(new) if end == "\r\n" else new) + end
+        at = sum(len(line) + 1 for line in lines[:after])
+        beyond = at > len(text)  # behind a last line without an end
+        changed = text + end + block.removesuffix(end) if beyond else text[:at] + block + text[at:]
+        self.files.write(path, changed, before=text)
+        return self._edited(path, changed, after + 1, after + 1 + new.count("\n"), limit)
+
+    def _undo(self, path: str, _arguments: dict[str, Any], limit: int) -> str:
+        text = self.files.undo(path)
+        if text is None:
+            return f"Last edit to {path} undone successfully: it was new, and is removed again."
+        return f"Last edit to {path} undone successfully. " + _numbered(path, _lines(text), 1, limit)
+
+    def _edited(self, path: str, text: str, first: int, last: int, limit: int) -> str:
+        start = max(1, first - _AROUND)
+        snippet = _lines(text)[start - 1 : last + _AROUND]
+        return (
+            f"The file {path} has been edited. {_numbered(f'a snippet of {path}', snippet, start, limit)}\n"
+            "Review the changes and make sure they are as expected. Edit the file again if necessary."
+        )
+
+
+# -- texts -----------------------------------------------------------------------------------------------------------
+
+
+def _lines(text: str) -> list[str]:
+    """The lines, without the nothing behind the last one's end."""
+    lines = text.split("\n")
+    return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
+
+
+def _numbered(name: str, lines: list[str], first: int, limit: int) -> str:
+    text = "\n".join(f"{number:6}\t{line}" for number, line in enumerate(_until(lines, limit), first))
+    return f"Here's the result of running `cat -n` on {name}:\n" + _clip(shown(text.replace("\r\n", "\n")), limit)
+
+
+def _until(lines: list[str], limit: int) -> list[str]:
+    """As many lines as can be shown, and one more: numbering a file of a million takes a second."""
+    size = 0
+    for number, line in enumerate(lines):
+        size += len(line) + 8
+        if size > limit:
+            return [line.rstrip("\r") for line in lines[: number + 1]]
+    return [line.rstrip("\r") for line in lines]
+
+
+def _clip(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + CLIPPED
+
+
+def _places(text: str, sought: str) -> list[int]:
+    places, at = [], text.find(sought)
+    while at >= 0:
+        places.append(at)
+        at = text.find(sought, at + 1)
+    return places
+
+
+def _crlf(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\n", "\r\n")
+
+
+def _ends_in_crlf(text: str, at: int) -> bool:
+    """Whether the line at ``at``, or the one before a last line without an end, ends in CRLF."""
+    end = text.find("\n", at)
+    if end < 0:
+        end = text.rfind("\n", 0, at)
+    return end > 0 and text[end - 1] == "\r"
+
+
+# -- arguments -------------------------------------------------------------------------------------------------------
+
+
+def _text(arguments: dict[str, Any], name: str, command: str) -> str:
+    value = arguments.get(name)
+    if not isinstance(value, str):
+        raise RefusedError(f"The parameter `{name}` is required for the command {command}.")
+    return value
+
+
+def _number(value: object) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise RefusedError("The parameter `insert_line` is required for the command insert: a number.") from None
+
+
+def _range(value: object) -> tuple[int, int] | None:
+    """``[1, 20]``, as a list or as text; None where nothing is asked for."""
+    if isinstance(value, str) and value.strip():
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise RefusedError("Invalid `view_range`: two numbers are needed, like [1, 20].") from None
+    if value is None or value in ("", []):
+        return None
+    if isinstance(value, list) and len(value) == 2 and all(type(number) is int for number in value):
+        return value[0], value[1]
+    raise RefusedError("Invalid `view_range`: two numbers are needed, like [1, 20] or [1, -1].")

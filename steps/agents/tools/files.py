@@ -1,0 +1,138 @@
+"""Files of a sandbox as an editor needs them: whole texts, byte for byte, and a memory of what they were."""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from steps.errors import InfraError
+from steps.sandbox.protocol import WORKDIR, Sandbox
+
+MAX_BYTES = 10 << 20
+"""Of a file that is opened (OpenHands' editor)."""
+REMEMBERED = 10
+"""Edits of a file that can be undone (OpenHands' editor), of a large one fewer:"""
+REMEMBERED_CHARACTERS = 16_000_000
+
+_READ = f"""p={{path}}
+[ -e "$p" ] || exit 41
+[ ! -d "$p" ] || exit 42
+[ -f "$p" ] || exit 43
+[ -r "$p" ] || exit 44
+[ $(wc -c <"$p") -le {MAX_BYTES} ] || exit 45
+[ ! -L "$p" ] || p=$(readlink -f -- "$p")
+printf '%s\\0' "$p"; exec cat -- "$p\""""
+_REFUSED = {
+    41: "The path {path} does not exist.",
+    43: "{path} is not a regular file.",
+    44: "{path} cannot be read.",
+    45: f"{{path}} is larger than {MAX_BYTES >> 20} MB: use the shell to look at parts of it.",
+}
+_LIST = """cd -- {path} || exit
+all() {{ find -L . -mindepth 1 -maxdepth 2 -not -path '*/.*' "$@"; }}
+{{ all -type d -exec printf '%s/\\n' {{}} +; all -not -type d; }} 2>/dev/null | head -c 1000000
+printf '\\0'; find . -mindepth 1 -maxdepth 1 -name '.*' 2>/dev/null | wc -l"""
+# A file that is there is replaced by one that is written beside it.
+_WRITABLE = """p={path}; d=$(dirname -- "$p")
+mkdir -p -- "$d" || exit 1
+if [ -e "$p" ]; then
+[ -f "$p" ] && [ -w "$p" ] || {{ echo "it is no file that can be written"; exit 1; }}
+p=$d/.probe$$
+fi
+: >"$p" && rm -f -- "$p\""""
+
+
+class RefusedError(Exception):
+    """The edit cannot be made; the message is what the agent reads."""
+
+
+class FolderError(Exception):
+    """The path is a folder."""
+
+
+@dataclass
+class Files:
+    """Files of one sandbox. Texts are UTF-8 whose odd bytes are kept (surrogateescape), line ends as they are."""
+
+    sandbox: Sandbox
+    timeout_s: float
+    _before: dict[str, list[str | None]] = field(default_factory=lambda: defaultdict(list))
+    _real: dict[str, str] = field(default_factory=dict)
+    """Paths with their links followed."""
+
+    def read(self, path: str) -> str:
+        """A file's text. Raises RefusedError; FolderError for a folder."""
+        done = self.sandbox.exec(
+            _READ.format(path=shlex.quote(path)),
+            timeout_s=self.timeout_s,
+            cwd="/",
+            max_output_bytes=MAX_BYTES + (1 << 16),
+        )
+        if done.exit_code == 42:
+            raise FolderError(path)
+        if done.exit_code in _REFUSED:
+            raise RefusedError(_REFUSED[done.exit_code].format(path=path))
+        if done.exit_code != 0:
+            said = "it took too long" if done.timed_out else done.stderr.decode("utf-8", "replace").strip()
+            raise RefusedError(f"{path} cannot be read: {said}")
+        name, _, data = done.stdout.partition(b"\0")
+        self._real[path] = name.decode("utf-8", "surrogateescape")
+        return data.decode("utf-8", "surrogateescape")
+
+    def exists(self, path: str) -> bool:
+        """Whether there is anything of that name."""
+        script = f'p={shlex.quote(path)}; [ -e "$p" ] || [ -L "$p" ]'
+        return self.sandbox.exec(script, timeout_s=self.timeout_s, cwd="/").exit_code == 0
+
+    def write(self, path: str, text: str, *, before: str | None) -> None:
+        """Write a text and remember what was there (None: nothing). A link's target is written, not the link."""
+        try:
+            data = text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise RefusedError("The text holds half of a surrogate pair and cannot be written.") from None
+        self._put(path, data)
+        remembered = [*self._before[path], before][-REMEMBERED:]
+        while sum(len(text or "") for text in remembered) > REMEMBERED_CHARACTERS:
+            remembered.pop(0)
+        self._before[path] = remembered
+
+    def undo(self, path: str) -> str | None:
+        """Take back the last edit; the text that is there then, None where the file was new and is gone again."""
+        if not self._before[path]:
+            raise RefusedError(f"No edit history found for {path}: nothing was edited there.")
+        text = self._before[path].pop()
+        if text is None:
+            self.sandbox.exec(f"rm -f -- {shlex.quote(path)}", timeout_s=self.timeout_s, cwd="/")
+        else:
+            self._put(path, text.encode("utf-8", "surrogateescape"))
+        return text
+
+    def folder(self, path: str) -> tuple[list[str], int]:
+        """What is in a folder, two levels deep and sorted, folders with a slash; and how many hidden things are not."""
+        script = _LIST.format(path=shlex.quote(path))
+        done = self.sandbox.exec(script, timeout_s=self.timeout_s, cwd="/", max_output_bytes=2 << 20)
+        names, _, hidden = done.stdout.rpartition(b"\0")
+        if done.exit_code != 0:
+            raise RefusedError(f"{path} cannot be listed: {done.stderr.decode('utf-8', 'replace').strip()}")
+        lines = sorted(line[2:] for line in names.decode("utf-8", "surrogateescape").splitlines())
+        return lines, int(hidden)
+
+    def _put(self, path: str, data: bytes) -> None:
+        try:
+            self.sandbox.write(self._real.get(path, path), data)
+        except (OSError, InfraError) as error:
+            # Not the machine's fault where the path itself is one that nobody could write.
+            check = self.sandbox.exec(
+                _WRITABLE.format(path=shlex.quote(path)), timeout_s=self.timeout_s, cwd="/", merge=True
+            )
+            if isinstance(error, InfraError) and (check.exit_code == 0 or check.timed_out):
+                raise
+            said = check.stdout.decode("utf-8", "replace").strip()
+            raise RefusedError(f"{path} cannot be written: {said or error}") from error
+
+
+def absolute(path: str) -> str:
+    """A path as seen from the repository."""
+    return posixpath.normpath(posixpath.join(WORKDIR, path))

@@ -1,0 +1,159 @@
+"""The shell of an attempt: each command starts where the last one ended, or anew; one may go on running between calls.
+
+Kept from command to command are the folder, exported variables, functions and the umask. Lost are plain variables,
+aliases and options; and all that a command changed, where it ended by ``exec`` or a signal.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import time
+from dataclasses import dataclass
+
+from steps.agents.tools import shell_script
+from steps.agents.tools.text import readable
+from steps.agents.tools.tool import Outcome
+from steps.sandbox.protocol import ExecResult, Sandbox
+
+ENDS_BYTES = 512 << 10
+"""Bytes of the beginning and of the end of an output that are fetched; what is between is not."""
+SLACK_S = 20.0
+"""What looking after a command may take beside it, its ending included."""
+_INTERRUPT_S = 2.0
+_WITHOUT_SESSION = "[The folder for temporary files cannot be used: the command ran by itself, without a session.]"
+_KILLED = "[The shell was killed by the command. The next command gets a new one.]"
+_FLOOD = f"[The command was ended: it had printed more than {shell_script.FLOOD_BYTES >> 20} MiB.]"
+
+
+@dataclass
+class _Running:
+    """A command that has not ended: its number, when it began, how much of its output has been seen."""
+
+    number: int
+    began: float
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long one call waits for a command that may go on: ``seconds`` in all, ``quiet_s`` without new output."""
+
+    seconds: float | None = None
+    quiet_s: float | None = None
+
+
+class Shell:
+    """Runs commands in one sandbox. ``persistent``: a command starts where the last one ended."""
+
+    def __init__(self, sandbox: Sandbox, *, persistent: bool) -> None:
+        self._sandbox = sandbox
+        self._persistent = persistent
+        self._home = f"${{TMPDIR:-/tmp}}/.shell-{secrets.token_hex(8)}"
+        self._number = 0
+        self._running: _Running | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the last command had not ended when it was last looked at."""
+        return self._running is not None
+
+    def run(self, command: str, *, timeout_s: float, patience: Patience | None = None) -> Outcome:
+        """Run a command to its end, or until ``timeout_s``, when it is ended.
+
+        With ``patience`` it can be sent input, and goes on running when patience is over. Not to be called while
+        another one runs. Raises what Sandbox raises.
+        """
+        self._number += 1
+        self._running = _Running(self._number, time.monotonic())
+        script = shell_script.start(self._home, self._number, command, stdin=patience is not None)
+        return self._look(script, timeout_s, patience, plain=command)
+
+    def watch(self, *, timeout_s: float, patience: Patience) -> Outcome:
+        """What the running command has printed since. ``timeout_s`` counts from its start, as in all that follow."""
+        return self._look("", timeout_s, patience)
+
+    def send(self, text: str, *, timeout_s: float, patience: Patience) -> Outcome:
+        """Send a line to the running command's input. It is written behind this call: nobody may be reading."""
+        deed = f'(printf "%s\\n" {shlex.quote(text)} >"$d/in") >/dev/null 2>&1 &'
+        return self._look("", timeout_s, patience, deed=deed)
+
+    def close_input(self, *, timeout_s: float, patience: Patience) -> Outcome:
+        """End the running command's input."""
+        return self._look("", timeout_s, patience, deed='{ read -r p <"$d/hold" && kill "$p"; } 2>/dev/null')
+
+    def interrupt(self) -> Outcome:
+        """Interrupt the running command (SIGINT); one that has not ended two seconds later is killed."""
+        deed = '{ read -r p <"$d/pid" && kill -INT -- "-$p"; } 2>/dev/null'
+        now = time.monotonic() - self._job.began
+        return self._look("", now + _INTERRUPT_S, None, deed=deed)
+
+    @property
+    def _job(self) -> _Running:
+        if self._running is None:
+            raise ValueError("no command is running")
+        return self._running
+
+    def _look(
+        self, script: str, timeout_s: float, patience: Patience | None, *, deed: str = "", plain: str | None = None
+    ) -> Outcome:
+        job, patience = self._job, patience or Patience()
+        left = max(0.05, timeout_s - (time.monotonic() - job.began))
+        wait_s = min(left, patience.seconds or left)
+        mark = secrets.token_hex(16)
+        script += shell_script.look(
+            self._home,
+            job.number,
+            wait_s=wait_s,
+            quiet_s=patience.quiet_s,
+            kill=wait_s == left,
+            ends_bytes=ENDS_BYTES,
+            offset=job.offset,
+            mark=mark,
+            persistent=self._persistent,
+            deed=deed,
+        )
+        done = self._sandbox.exec(
+            script, timeout_s=wait_s + SLACK_S, cwd="/", merge=True, max_output_bytes=4 * ENDS_BYTES + (64 << 10)
+        )
+        return self._told(job, done, mark, timeout_s, plain)
+
+    def _told(self, job: _Running, done: ExecResult, mark: str, timeout_s: float, plain: str | None) -> Outcome:
+        seconds = time.monotonic() - job.began
+        head, newline, body = done.stdout.partition(b"\n")
+        words = head.decode("ascii", "replace").split()
+        if len(words) != 4 or not newline or words[0] not in shell_script.STATES:
+            self._running = None
+            if done.exit_code == shell_script.NO_SESSION and plain is not None:
+                return self._without_session(plain, timeout_s)
+            return Outcome(self._left_by(job), 137, timed_out=done.timed_out, seconds=seconds, note=_KILLED)
+        state, code, size, _ = words
+        first, cut, last = body.partition(mark.encode())
+        text, tail = readable(first), readable(last) if cut else None
+        if state in ("quiet", "waits"):
+            job.offset = int(size)
+            return Outcome(text, None, seconds=seconds, tail=tail, running=True)
+        self._running = None
+        late = state == "late"
+        note = {"flood": _FLOOD, "lost": _KILLED}.get(state, "")
+        number = int(code) if code.isdecimal() else None if late else 137
+        return Outcome(text, number, timed_out=late, seconds=seconds, tail=tail, note=note)
+
+    def _left_by(self, job: _Running) -> str:
+        """What a command had printed before it killed whoever looked after it."""
+        place = f'"{self._home}/{job.number}/out"'
+        script = f"tail -c +{job.offset + 1} {place} | head -c {ENDS_BYTES}"
+        done = self._sandbox.exec(script, timeout_s=SLACK_S, cwd="/", max_output_bytes=ENDS_BYTES)
+        return readable(done.stdout)
+
+    def _without_session(self, command: str, timeout_s: float) -> Outcome:
+        env = {"BASH_ENV": "$HOME/.bashrc"}
+        done = self._sandbox.exec(command, timeout_s=timeout_s, env=env, merge=True, max_output_bytes=2 * ENDS_BYTES)
+        return Outcome(
+            readable(done.stdout),
+            done.exit_code,
+            timed_out=done.timed_out,
+            seconds=done.seconds,
+            tail="" if done.truncated else None,
+            note=_WITHOUT_SESSION,
+        )

@@ -1,0 +1,58 @@
+"""Text for an agent's eyes: decoded from whatever a program printed, and cut as each project's users know it.
+
+A text comes as its beginning and, where there was more than was fetched, its end: ``tail`` is None for a whole one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+CLIPPED = "<response clipped>"
+_RULE = "-" * 50
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
+"""Not the escape character: colours of terminals stay."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A text as it is shown, and whether there was more."""
+
+    text: str
+    cut: bool
+
+
+def readable(data: bytes) -> str:
+    """UTF-8 text of what a program printed; what is none, halves of a character at its ends too, is U+FFFD."""
+    return _CONTROL.sub("\ufffd", data.decode("utf-8", "replace"))
+
+
+def shown(text: str) -> str:
+    """The same for text that was decoded with its odd bytes kept."""
+    return _CONTROL.sub("\ufffd", text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+
+
+def ends_by_lines(text: str, tail: str | None, lines: int) -> Cut:
+    """The first and the last ``lines`` lines (R2E-Gym: 40)."""
+    first = text.splitlines()
+    if tail is None and len(first) <= 2 * lines:
+        return Cut(text, False)
+    last = first if tail is None else tail.splitlines()
+    between = f"{_RULE}\n<The middle of the output is left out>\n{_RULE}"
+    return Cut("\n".join([*first[:lines], between, *last[-lines:]]), True)
+
+
+def ends(text: str, tail: str | None, limit: int) -> Cut:
+    """The first and the last half of ``limit`` characters (OpenHands: 30,000)."""
+    if tail is None and len(text) <= limit:
+        return Cut(text, False)
+    half = max(1, limit // 2)
+    last = (text if tail is None else tail)[-half:]
+    return Cut(f"{text[:half]}\n[... the middle of the output is left out ...]\n{last}", True)
+
+
+def beginning(text: str, tail: str | None, limit: int, notice: str) -> Cut:
+    """The first ``limit`` characters (SWE-agent: 100,000; editors), then ``notice``."""
+    if tail is None and len(text) <= limit:
+        return Cut(text, False)
+    return Cut(text[:limit] + notice, True)

@@ -1,0 +1,108 @@
+"""A tool as a value: what a model is told of it, what it does to a machine, and what is seen of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from steps.agents.tools.session import Session
+
+Arguments = dict[str, Any]
+ParameterType = Literal["string", "integer", "number", "boolean", "array"]
+"""JSON schema's names; an array is one of integers."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a tool."""
+
+    name: str
+    description: str
+    type: ParameterType = "string"
+    required: bool = False
+    enum: tuple[str, ...] = ()
+    whole_file: bool = False
+    """In text format the value's last newline belongs to it."""
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """Its JSON schema."""
+        schema: dict[str, Any] = {"type": self.type, "description": self.description}
+        if self.enum:
+            schema["enum"] = list(self.enum)
+        if self.type == "array":
+            schema["items"] = {"type": "integer"}
+        return schema
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a tool did, before it is cut and framed as a scaffold does it.
+
+    ``exit_code`` is None where a command still runs or was ended by its time. ``tail`` is the end of a text that was
+    too long to be fetched; None where ``text`` is all.
+    """
+
+    text: str
+    exit_code: int | None = 0
+    timed_out: bool = False
+    seconds: float = 0.0
+    tail: str | None = None
+    note: str = ""
+    """What the agent must know beside the text; never cut."""
+    running: bool = False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the agent is shown of a call, ready to be sent, and what is recorded beside it."""
+
+    text: str
+    exit_code: int | None = None
+    timed_out: bool = False
+    seconds: float = 0.0
+    cut: bool = False
+    """Whether there was more than ``text``."""
+    ends: bool = False
+    """Whether the agent said that it is done."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool. ``act`` raises what Sandbox raises, nothing else: what goes wrong by the agent's doing is an Outcome."""
+
+    name: str
+    description: str
+    parameters: tuple[Parameter, ...]
+    act: Callable[[Arguments, Session], Outcome]
+    kind: Literal["shell", "edit", "search", "note", "end"]
+    ignored: frozenset[str] = frozenset()
+    """Parameters that other versions of the project have; they may be given and mean nothing."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether calling it ends the agent's work. What such a call says beside is never a reason to refuse it."""
+        return self.kind == "end"
+
+    @cached_property
+    def by_name(self) -> dict[str, Parameter]:
+        """The parameters by name."""
+        return {parameter.name: parameter for parameter in self.parameters}
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of its arguments."""
+        return {
+            "type": "object",
+            "properties": {parameter.name: parameter.schema for parameter in self.parameters},
+            "required": [parameter.name for parameter in self.parameters if parameter.required],
+        }
+
+    @cached_property
+    def definition(self) -> dict[str, Any]:
+        """What function calling is told of it."""
+        function = {"name": self.name, "description": self.description, "parameters": self.schema}
+        return {"type": "function", "function": function}

@@ -1,0 +1,73 @@
+"""A task as an agent gets it: a real client of a model server, a real sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pydantic import SecretStr
+
+from steps.agents.journal import Journal
+from steps.agents.task import Task
+from steps.contracts.data import Instance
+from steps.contracts.run import AgentSpec, LlmSpec, RunSpec
+from steps.contracts.trajectory import AgentInfo, Result
+from steps.models.client import Client
+from steps.models.endpoint import Endpoint
+from steps.models.gate import open_gate
+from steps.sandbox.protocol import Sandbox
+from tests.model_server import ModelServer, Script, model_server
+
+ISSUE = "a is 2 where it should be 3"
+
+
+def instance(**fields: Any) -> Instance:
+    known = {
+        "instance_id": "a__b-1",
+        "repo": "a/b",
+        "version": "1",
+        "base_commit": "0" * 40,
+        "image": "test/image",
+        "problem_statement": ISSUE,
+    }
+    return Instance(**(known | fields))
+
+
+@contextmanager
+def asked(
+    script: Script,
+    box: Sandbox,
+    agent: str,
+    *,
+    fn_calling: bool = True,
+    instruction: str = "",
+    about: Instance | None = None,
+    llm: dict[str, Any] | None = None,
+    **spec: Any,
+) -> Iterator[tuple[Task, ModelServer]]:
+    """The task, and the server its model is. ``spec`` are fields of AgentSpec, ``llm`` of LlmSpec."""
+    wish = AgentSpec(name=agent, model="openai/tester", **spec)
+    with model_server(script) as server:
+        llm_spec = LlmSpec(base_url=server.url, **{"num_retries": 0, **(llm or {})})
+        where = Endpoint(server.url, "tester", SecretStr("sk-of-the-tests"))
+        with Client(RunSpec(agent=wish, llm=llm_spec), where, open_gate(llm_spec), 0.01) as model:
+            journal = Journal(AgentInfo(name=agent, version="1", model_name="tester"), "run", "a__b-1", 1)
+            yield Task(about or instance(), wish, box, journal, model, instruction, fn_calling), server
+    assert not server.errors
+
+
+def observations(task: Task) -> list[Result]:
+    """What came of the calls, in order."""
+    return [result for turn in task.journal.turns if turn.observation for result in turn.observation.results]
+
+
+def agrees(task: Task, server: ModelServer) -> None:
+    """The journal, its turns, the client and the server have counted the same."""
+    usage, counts = task.journal.usage, server.counts
+    assert usage == task.model.usage
+    assert (usage.requests, usage.calls) == (counts.requests, counts.calls)
+    assert (usage.prompt_tokens, usage.completion_tokens) == (counts.prompt_tokens, counts.completion_tokens)
+    asked = [turn.metrics for turn in task.journal.turns if turn.metrics is not None]
+    assert sum(metrics.prompt_tokens or 0 for metrics in asked) == usage.prompt_tokens
+    assert len(asked) == usage.calls

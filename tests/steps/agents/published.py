@@ -1,0 +1,67 @@
+"""SWE-bench's own prompt functions and its own rule for answers, as its package has them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+_PACKAGE = "swebench.inference.make_datasets"
+# What is imported beside, and never reached from a prompt or an answer: a tokenizer from the network, clones, guesses.
+_BESIDE: Mapping[str, Mapping[str, Any]] = {
+    f"{_PACKAGE}.tokenize_dataset": {"TOKENIZER_FUNCS": {}},
+    "git": {"Repo": None},
+    "chardet": {},
+}
+
+
+@contextmanager
+def _standing_in() -> Iterator[None]:
+    ours = []
+    for name, content in _BESIDE.items():
+        if name.startswith("swebench") or importlib.util.find_spec(name) is None:
+            module = ModuleType(name)
+            vars(module).update(content)
+            sys.modules[name] = module
+            ours.append(name)
+    handlers = list(logging.root.handlers), logging.root.level
+    try:
+        yield
+    finally:
+        for name in ours:
+            del sys.modules[name]
+        logging.root.handlers[:], level = handlers
+        logging.root.setLevel(level)
+
+
+@cache
+def _module(name: str) -> ModuleType:
+    for needed in ("swebench", "unidiff", "tqdm"):
+        pytest.importorskip(needed, reason=f"SWE-bench's own prompts need {needed}")
+    with _standing_in():
+        return importlib.import_module(f"{_PACKAGE}.{name}")
+
+
+def prompt(style: str, row: Mapping[str, Any]) -> str:
+    """``PROMPT_FUNCTIONS[style](row)``: of problem_statement, readmes, file_contents, patch."""
+    functions: dict[str, Callable[[Mapping[str, Any]], str]] = _module("create_instance").PROMPT_FUNCTIONS
+    return functions[style](row)
+
+
+def extract_diff(answer: str) -> str:
+    """The patch in an answer."""
+    found: str = _module("utils").extract_diff(answer)
+    return found
+
+
+def text_column(style: str, row: Mapping[str, Any]) -> str:
+    """The column ``text`` of its published datasets (create_text_dataset.extract_fields)."""
+    return prompt(style, row).strip() + "\n\n"

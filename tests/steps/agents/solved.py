@@ -1,0 +1,140 @@
+"""Units that were solved, made up: what a writer of trajectories is handed."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from steps.agents.formats.done import Done
+from steps.contracts.data import DatasetLock, GradeRecord, Instance, Integrity, Outcome, RunFile, TestCounts
+from steps.contracts.run import RunSpec
+from steps.contracts.trajectory import (
+    AgentExtra,
+    AgentInfo,
+    FinalMetrics,
+    Metrics,
+    MetricsExtra,
+    Observation,
+    Result,
+    ResultExtra,
+    StopReason,
+    ToolCall,
+    Trajectory,
+    TrajectoryExtra,
+    Turn,
+    Usage,
+)
+
+ID = "django__django-11099"
+PATCH = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"
+Call = tuple[str, dict[str, Any], str]
+"""Tool, arguments, what was observed."""
+
+
+def run_file(agent: str = "r2egym", run: str = "night", **spec: Any) -> RunFile:
+    """A run as plan leaves it."""
+    wish = {"agent": {"name": agent, "max_steps": 40}, "run_id": run} | spec
+    lock = DatasetLock(name="verified", split="test", revision="c0ffee", rows=1, sha256="0" * 64)
+    versions = {"swe-argo": "0.1", "code": "abc"}
+    return RunFile(
+        run_id=run,
+        spec=RunSpec.model_validate(wish),
+        dataset=lock,
+        model="openai/m",
+        versions=versions,
+        created_at="2026-11-22T06:00:00+00:00",
+    )
+
+
+def instance(instance_id: str = ID) -> Instance:
+    """An issue."""
+    return Instance(
+        instance_id=instance_id,
+        repo="django/django",
+        version="3.0",
+        base_commit="a" * 40,
+        image="swebench/sweb.eval.x86_64.django_1776_django-11099:latest",
+        problem_statement="It does not work.",
+    )
+
+
+def grade(outcome: Outcome = Outcome.RESOLVED, instance_id: str = ID) -> GradeRecord:
+    """A verdict."""
+    resolved = outcome is Outcome.RESOLVED
+    return GradeRecord(
+        instance_id=instance_id,
+        attempt=1,
+        outcome=outcome,
+        resolved=resolved,
+        fail_to_pass=TestCounts(passed=int(resolved), total=1),
+        pass_to_pass=TestCounts(passed=2, total=2),
+        failing_tests=[] if resolved else ["test_a"],
+        integrity=Integrity(verdict="ok"),
+        seconds={"tests": 2.5},
+        patch_sha256="0" * 64,
+        versions={},
+    )
+
+
+def agent_turn(number: int, calls: list[Call], *, thought: str = "I look.", metrics: Metrics | None = None) -> Turn:
+    """A turn of the agent."""
+    made = [
+        ToolCall(tool_call_id=f"c{number}-{place}", function_name=tool, arguments=arguments)
+        for place, (tool, arguments, _) in enumerate(calls)
+    ]
+    results = [
+        Result(source_call_id=call.tool_call_id, content=seen, extra=ResultExtra(exit_code=0, seconds=0.25))
+        for call, (_, _, seen) in zip(made, calls, strict=True)
+    ]
+    return Turn(
+        step_id=number,
+        timestamp=f"2026-11-22T06:00:{number % 60:02d}.000+00:00",
+        source="agent",
+        model_name="openai/m" if metrics else None,
+        message=thought,
+        tool_calls=made or None,
+        observation=Observation(results=results) if results else None,
+        metrics=metrics,
+        llm_call_count=1 if metrics else 0,
+    )
+
+
+def metrics(prompt: int = 100, completion: int = 10) -> Metrics:
+    """What a call of the model took."""
+    extra = MetricsExtra(seconds=1.5, finish_reason="tool_calls", request_id="req-1")
+    return Metrics(prompt_tokens=prompt, completion_tokens=completion, cost_usd=0.01, extra=extra)
+
+
+def trajectory(
+    *turns: list[Call],
+    agent: str = "r2egym",
+    reason: StopReason = StopReason.FINISHED,
+    form: Literal["function_calling", "text"] = "function_calling",
+    instance_id: str = ID,
+) -> Trajectory:
+    """A whole one: what the system and the user said, then these turns."""
+    said = [
+        Turn(step_id=1, timestamp="2026-11-22T06:00:00.000+00:00", source="system", message="You are an agent."),
+        Turn(step_id=2, timestamp="2026-11-22T06:00:00.000+00:00", source="user", message="Mend it."),
+    ]
+    steps = [*said, *(agent_turn(number, calls, metrics=metrics()) for number, calls in enumerate(turns, 3))]
+    usage = Usage(calls=len(turns), requests=len(turns), prompt_tokens=100 * len(turns), cost_usd=0.01 * len(turns))
+    return Trajectory(
+        session_id="night",
+        trajectory_id=f"night/{instance_id}/1",
+        agent=AgentInfo(name=agent, version="0.1", model_name="openai/m", extra=AgentExtra(format=form)),
+        steps=steps,
+        final_metrics=FinalMetrics(total_prompt_tokens=usage.prompt_tokens, total_steps=len(steps)),
+        extra=TrajectoryExtra(
+            instance_id=instance_id,
+            attempt=1,
+            stop_reason=reason,
+            usage=usage,
+            started_at="2026-11-22T06:00:00+00:00",
+            seconds=9.0,
+        ),
+    )
+
+
+def done(*turns: list[Call], agent: str = "r2egym", patch: str = PATCH, **more: Any) -> Done:
+    """A unit whose agent made these calls, turn by turn."""
+    return Done(run_file(agent), instance(), 1, trajectory(*turns, agent=agent, **more), patch, grade(), "1 passed\n")

@@ -1,0 +1,415 @@
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from steps.agents.formats import Recorded, atif, mini, openhands_writing, r2egym, read_row
+from steps.agents.formats.done import Done, acts
+from steps.contracts.run import MODEL_AGENTS
+from steps.contracts.trajectory import (
+    Action,
+    Metrics,
+    MetricsExtra,
+    Observation,
+    Result,
+    StopReason,
+    ToolCall,
+    Trajectory,
+    Turn,
+)
+from tests.steps.agents.solved import ID, PATCH, Call, agent_turn, done, trajectory
+from tests.steps.datasets.made import PROPERTY
+
+WRITERS: dict[str, Callable[[Done], bytes]] = {
+    "r2egym": r2egym.write,
+    "openhands": openhands_writing.write,
+    "mini": mini.write,
+    "atif": atif.write,
+}
+LOOK: Call = ("execute_bash", {"cmd": "ls"}, "a.py\n")
+EDIT: Call = (
+    "file_editor",
+    {"command": "str_replace", "path": "/testbed/a.py", "old_str": "  a = 1\n", "new_str": "  a = 2\n"},
+    "edited",
+)
+VIEW: Call = ("str_replace_editor", {"command": "view", "path": "/testbed", "view_range": [1, 2]}, "a.py")
+FINISH: Call = ("finish", {"command": "submit"}, "<<<Finished>>>")
+
+# JSON keeps every text but lone surrogates; a reader of other projects may not take those.
+_TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
+_VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+_TOOLS = st.sampled_from(
+    ("bash", "execute_bash", "file_editor", "str_replace_editor", "search", "think", "finish", "submit", "other_tool")
+)
+_CALL: st.SearchStrategy[Call] = st.tuples(
+    _TOOLS,
+    st.dictionaries(st.sampled_from(("command", "cmd", "path", "view_range")) | _TEXT, _VALUE, max_size=4),
+    _TEXT,
+)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+def read(data: bytes) -> Recorded:
+    found = read_row(json.loads(data))
+    assert found is not None
+    return found
+
+
+def made(*turns: list[Call]) -> list[tuple[str, dict[str, Any]]]:
+    return [(tool, arguments) for calls in turns for tool, arguments, _ in calls]
+
+
+@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("text", ["function_calling", "text"])
+def test_what_is_written_is_read_again(form: str, text: Any) -> None:
+    turns = [[LOOK], [EDIT], [VIEW], [FINISH]]
+    found = read(WRITERS[form](done(*turns, form=text)))
+    assert [(action.tool, action.arguments) for action in found.actions] == made(*turns)
+    assert [action.observation for action in found.actions][:3] == ["a.py\n", "edited", "a.py"]
+    assert (found.instance_id, found.model, found.good) == (ID, "openai/m", True)
+    assert (found.scaffold, found.stop_reason) == ("r2egym", StopReason.FINISHED)
+    assert found.patch == (None if form == "atif" else PATCH)  # ATIF has no place for it
+
+
+@pytest.mark.parametrize("form", WRITERS)
+@PROPERTY
+@given(turns=st.lists(st.lists(_CALL, min_size=1, max_size=3), max_size=4))
+def test_every_call_survives_every_format(form: str, turns: list[list[Call]]) -> None:
+    found = read(WRITERS[form](done(*turns)))
+    assert [(action.tool, action.arguments) for action in found.actions] == made(*turns)
+
+
+@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("reason", StopReason)
+def test_why_an_agent_stopped_survives_every_format(form: str, reason: StopReason) -> None:
+    found = read(WRITERS[form](done([LOOK], reason=reason)))
+    assert found.stop_reason is reason
+    assert found.good is (reason is not StopReason.INTERRUPTED)
+
+
+@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("agent", MODEL_AGENTS)
+def test_whose_tools_they_were_survives_every_format(form: str, agent: str) -> None:
+    assert read(WRITERS[form](done([LOOK], agent=agent))).scaffold == agent
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_malformed_answers_and_corrections_are_no_actions(form: str) -> None:
+    whole = trajectory([LOOK], [FINISH])
+    call = ToolCall(tool_call_id="bad", function_name="frob", arguments={}, extra={"arguments": "{"})
+    bad = Turn(
+        step_id=5,
+        source="agent",
+        message="frob it",
+        tool_calls=[call],
+        observation=Observation(results=[Result(source_call_id="bad", content="there is no tool frob")]),
+        metrics=Metrics(prompt_tokens=1),
+        extra={"malformed": "unknown_tool"},
+    )
+    blank = Turn(step_id=6, source="agent", message="", metrics=Metrics(prompt_tokens=1))
+    said = Turn(step_id=7, source="user", message="call a tool")
+    unit = done()
+    unit = Done(**{**vars(unit), "trajectory": whole.model_copy(update={"steps": [*whole.steps, bad, blank, said]})})
+    assert [action.tool for action in read(WRITERS[form](unit)).actions] == ["execute_bash", "finish"]
+    assert [act.observation for act in acts(unit.trajectory)][2:] == ["there is no tool frob", "call a tool"]
+    assert b"frob" in WRITERS[form](unit)
+
+
+@pytest.mark.parametrize("name", ["trajectory_steps", "history", "messages", "steps"])
+@PROPERTY
+@given(value=_JSON, row=st.dictionaries(st.text(max_size=10), _JSON, max_size=3))
+def test_no_row_is_more_than_wrong(name: str, value: Any, row: dict[str, Any]) -> None:
+    known = {"schema_version": "ATIF-v1.7", "instance_id": row, "info": value, "trajectory_format": value}
+    for form in ({"trajectory_steps": value}, {"history": value, "instance_id": "i"}, {"messages": value}):
+        for whole in (row | form, row | form | known, row | known | {name: value}, {name: [value, row, known]}):
+            try:
+                found = read_row(whole)
+            except ValueError:
+                continue
+            assert found is None or isinstance(found, Recorded)
+
+
+@pytest.mark.parametrize("form", WRITERS)
+@PROPERTY
+@given(data=st.data())
+def test_a_damaged_export_is_no_more_than_wrong(form: str, data: st.DataObject) -> None:
+    row = json.loads(WRITERS[form](done([LOOK], [EDIT], [FINISH])))
+    _damage(row, data)
+    try:
+        read_row(row)
+    except ValueError:
+        return
+
+
+def _damage(value: Any, data: st.DataObject) -> None:
+    """Put something else in one place of a JSON value."""
+    while True:
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        place = data.draw(st.sampled_from(keys))
+        inner = value[place]
+        if isinstance(inner, dict | list) and inner and data.draw(st.booleans()):
+            value = inner
+            continue
+        value[place] = data.draw(_JSON)
+        return
+
+
+# -- what their own readers ask for ----------------------------------------------------------------------------------
+
+
+class R2EStep(BaseModel):
+    """Fields and types of R2E-Gym's TrajectoryStep."""
+
+    step_idx: int
+    thought: str
+    action: str
+    observation: str
+    done: bool
+    info: dict[str, Any]
+    token_usage_prompt: int
+    token_usage_completion: int
+    token_usage_total: int
+    llm_exec_time: float
+    env_exec_time: float
+    total_step_time: float
+    total_time_traj: float
+    step_count: int
+
+
+class R2ETrajectory(BaseModel):
+    """Fields and types of R2E-Gym's Trajectory."""
+
+    trajectory_steps: list[R2EStep]
+    problem_statement: str
+    docker_image: str
+    exp_name: str | None = None
+    env_args: dict[str, Any] = {}
+    agent_args: dict[str, Any] = {}
+    ds: dict[str, Any] | None = None
+    max_steps: int
+    max_steps_absolute: int
+    max_token_limit: int
+    max_llm_time: int
+    max_exec_time: int
+    max_total_time: int
+    exit_reason: str
+    output_patch: str
+    reward: float | None = None
+    reward_calc_time: float | None = None
+    test_output: str | None = None
+
+
+def test_r2e_gym_has_every_field_of_every_type() -> None:
+    line = r2egym.write(done([LOOK], [EDIT], [FINISH], patch="\udce9"))
+    row = R2ETrajectory.model_validate_json(line)
+    first, last = row.trajectory_steps[0], row.trajectory_steps[-1]
+    assert first.action == "<function=execute_bash>\n  <parameter=cmd>ls</parameter>\n</function>"
+    assert (first.thought, first.observation, first.done) == ("I look.", "a.py\n", False)
+    assert (first.token_usage_prompt, first.token_usage_completion, first.token_usage_total) == (100, 10, 110)
+    assert (first.llm_exec_time, first.env_exec_time, first.total_step_time) == (1.5, 0.25, 1.75)
+    assert (last.done, last.step_count, last.total_time_traj) == (True, 3, 5.25)
+    assert (row.exit_reason, row.reward, row.test_output) == ("agent", 1.0, "1 passed\n")
+    assert row.output_patch == "\ufffd"
+    assert line.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "word"), [(40, "max_step_limit"), (41, "max_step_limit"), (43, "agent_max_step_limit")]
+)
+def test_r2e_gym_tells_when_an_agent_finished_that_was_told_to(steps: int, word: str) -> None:
+    unit = done(*[[LOOK]] * steps, reason=StopReason.MAX_STEPS)
+    assert json.loads(r2egym.write(unit))["exit_reason"] == word
+
+
+@pytest.mark.parametrize(
+    ("word", "reason", "good"),
+    [
+        ("agent", StopReason.FINISHED, True),
+        ("max_step_limit", StopReason.MAX_STEPS, True),
+        ("agent_max_step_limit", StopReason.MAX_STEPS, True),
+        ("abs_step_limit", StopReason.ABSOLUTE_STEPS, True),
+        ("token_limit", StopReason.CONTEXT_LIMIT, True),
+        ("traj_time_limit", StopReason.TIMEOUT, True),
+        ("llm_query_error", None, False),
+        ("env_exception", None, False),
+    ],
+)
+def test_exit_reasons_of_r2e_gym_are_understood(word: str, reason: StopReason | None, *, good: bool) -> None:
+    found = read_row({"trajectory_steps": [], "exit_reason": word})
+    assert found is not None
+    assert (found.stop_reason, found.good) == (reason, good)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ("Submitted", StopReason.FINISHED),
+        ("LimitsExceeded", StopReason.ABSOLUTE_STEPS),
+        ("TimeExceeded", StopReason.TIMEOUT),
+        ("RepeatedFormatError", StopReason.MALFORMED),
+        ("ContextWindowExceededError", StopReason.CONTEXT_OVERFLOW),
+        ("KeyError", None),
+    ],
+)
+def test_exit_statuses_of_mini_swe_agent_are_understood(status: str, reason: StopReason | None) -> None:
+    found = read_row({"messages": [], "info": {"exit_status": status}})
+    assert found is not None
+    assert found.stop_reason is reason
+
+
+def test_a_limit_of_mini_swe_agent_is_its_cost_where_that_was_reached() -> None:
+    dear: dict[str, Any] = {
+        "exit_status": "LimitsExceeded",
+        "model_stats": {"instance_cost": 3.1},
+        "config": {"agent": {"cost_limit": 3}},
+    }
+    found = read_row({"messages": [], "info": dear})
+    assert found is not None
+    assert found.stop_reason is StopReason.COST_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "good"),
+    [
+        (None, None, True),
+        (
+            "RuntimeError: Agent reached maximum iteration in headless mode. Current iteration: 100",
+            "absolute_steps",
+            True,
+        ),
+        ("AgentStuckInLoopError: Agent got stuck in a loop", None, True),
+        ("LLMContextWindowExceedError", "context_overflow", True),
+        ("AgentRuntimeDisconnectedError: 404", None, False),
+        ("litellm.BadRequestError: Budget has been exceeded! Current cost: 3", None, False),
+    ],
+)
+def test_errors_of_openhands_are_the_agents_or_not(error: str | None, reason: str | None, *, good: bool) -> None:
+    found = read_row({"instance_id": ID, "history": [], "error": error})
+    assert found is not None
+    assert (found.stop_reason, found.good) == (reason, good)
+
+
+def test_mini_swe_agents_file_has_its_shape() -> None:
+    shell: Call = ("bash", {"command": "ls"}, "<returncode>0</returncode>\n<output>\na.py\n</output>")
+    row = json.loads(mini.write(done([shell], agent="mini-swe-agent")))
+    assert row["trajectory_format"] == "mini-swe-agent-1.1"
+    assert row["instance_id"] == ID
+    info = row["info"]
+    assert (info["exit_status"], info["submission"]) == ("Submitted", PATCH)
+    assert info["model_stats"] == {"instance_cost": 0.01, "api_calls": 1}
+    assert info["config"]["model"]["model_name"] == "openai/m"
+    roles = [message["role"] for message in row["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "exit"]
+    answer, seen = row["messages"][2:4]
+    assert answer["extra"]["actions"] == [{"command": "ls", "tool_call_id": "c3-0"}]
+    assert answer["tool_calls"][0]["function"] == {"name": "bash", "arguments": '{"command": "ls"}'}
+    assert answer["extra"]["cost"] == 0.01
+    assert seen["tool_call_id"] == "c3-0"
+    assert seen["extra"] == {"raw_output": "a.py\n", "returncode": 0, "exception_info": ""}
+
+
+def test_openhands_row_and_metadata_have_their_shape() -> None:
+    unit = done([LOOK], [EDIT], [VIEW], [("search", {"search_term": "x"}, "found")], [FINISH])
+    row = json.loads(openhands_writing.write(unit))
+    assert row["test_result"]["git_patch"] == PATCH
+    assert row["test_result"]["report"]["resolved"] is True
+    assert (row["error"], row["attempt"], row["instruction"]) == (None, 1, "Mend it.")
+    assert row["metrics"]["accumulated_cost"] == 0.05
+    actions = [event["action"] for event in row["history"] if "action" in event]
+    assert actions == ["system", "message", "run", "edit", "read", "call_tool_mcp", "finish"]
+    run, seen = row["history"][2:4]
+    assert run["args"]["command"] == "ls"
+    assert run["args"]["thought"] == "I look."
+    assert (seen["observation"], seen["cause"], seen["content"]) == ("run", run["id"], "a.py\n")
+    assert seen["extras"]["metadata"]["exit_code"] == 0
+    assert row["history"][-1]["extras"]["agent_state"] == "finished"
+    assert all("timestamp" in event for event in row["history"])
+    needed = {"agent_class", "llm_config", "max_iterations", "eval_output_dir", "start_time", "git_commit"}
+    assert needed <= row["metadata"].keys()
+    assert row["metadata"]["llm_config"]["model"] == "openai/m"
+    assert "api_key" not in json.dumps(row)
+
+
+# -- ATIF ------------------------------------------------------------------------------------------------------------
+
+
+def test_atif_is_written_with_every_prompt_whole() -> None:
+    def ids(prompt: list[int], completion: list[int], shared: int | None) -> Metrics:
+        extra = MetricsExtra(shared_prompt_ids=shared)
+        return Metrics(prompt_token_ids=prompt, completion_token_ids=completion, extra=extra)
+
+    whole = trajectory()
+    turns = [
+        agent_turn(3, [LOOK], metrics=ids([1, 2], [3], None)),
+        agent_turn(4, [LOOK], metrics=Metrics(prompt_tokens=1)),
+        agent_turn(5, [LOOK], metrics=ids([4], [5, 6], 3)),
+        agent_turn(6, [LOOK], metrics=ids([7], [8], 5)),
+        agent_turn(7, [LOOK], metrics=ids([9], [], None)),
+    ]
+    kept = whole.model_copy(update={"steps": [*whole.steps, *turns]})
+    steps = atif.with_whole_prompts(kept).steps[2:]
+    found = [step.metrics.prompt_token_ids for step in steps if step.metrics]
+    assert found == [[1, 2], None, [1, 2, 3, 4], [1, 2, 3, 4, 5, 7], [9]]
+    assert "shared_prompt_ids" not in kept.model_copy(update={"steps": steps}).model_dump_json(exclude_none=True)
+    broken = kept.model_copy(update={"steps": [turns[2]]})
+    with pytest.raises(ValueError, match="step 5 shares 3 ids of a prompt with a call that has 0"):
+        atif.with_whole_prompts(broken)
+
+
+def test_atif_of_several_attempts_is_written_with_all_of_them_whole() -> None:
+    other = trajectory([LOOK])
+    turn = agent_turn(1, [LOOK], metrics=Metrics(prompt_token_ids=[1], extra=MetricsExtra(shared_prompt_ids=1)))
+    before = agent_turn(1, [LOOK], metrics=Metrics(prompt_token_ids=[7]))
+    other = other.model_copy(update={"steps": [before, turn.model_copy(update={"step_id": 2})]})
+    whole = atif.with_whole_prompts(trajectory([LOOK]).model_copy(update={"subagent_trajectories": [other]}))
+    assert whole.subagent_trajectories
+    second = whole.subagent_trajectories[0].steps[1].metrics
+    assert second
+    assert second.prompt_token_ids == [7, 1]
+
+
+def test_atif_has_no_text_that_a_strict_reader_refuses() -> None:
+    half: Call = ("bash", {"command": "echo \ud83d"}, "half \udc80")
+    data = atif.write(done([half]))
+    json.loads(data)["steps"][2]["observation"]["results"][0]["content"].encode()
+    assert b"\\ud83d" not in data
+    Trajectory.from_bytes(data)
+
+
+harbor = pytest.mark.skipif(importlib.util.find_spec("harbor") is None, reason="harbor is not installed")
+
+
+@harbor
+@pytest.mark.parametrize("form", ["function_calling", "text"])
+def test_harbors_own_models_take_what_is_written(form: Any) -> None:
+    harbors = importlib.import_module("harbor.models.trajectories").Trajectory
+    unit = done([LOOK], [EDIT, VIEW], [FINISH], form=form)
+    other = unit.trajectory.model_copy(update={"trajectory_id": "night/x/1/attempt-1"})
+    several = unit.trajectory.model_copy(update={"subagent_trajectories": [other]})
+    for data in (unit.trajectory.to_bytes(), atif.write(unit), several.to_bytes()):
+        harbors.model_validate_json(data)
+
+
+def test_atif_of_others_has_tools_of_others() -> None:
+    row = json.loads(atif.write(done([LOOK], agent="openhands")))
+    del row["extra"]
+    found = read_row(row)
+    assert found is not None
+    assert found.scaffold is None
+    assert found.actions == [Action(tool="execute_bash", arguments={"cmd": "ls"}, observation="a.py\n")]

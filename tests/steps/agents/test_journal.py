@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from steps.agents.journal import Journal
+from steps.contracts.trajectory import (
+    AgentInfo,
+    Metrics,
+    MetricsExtra,
+    Result,
+    StopReason,
+    ToolCall,
+    Trajectory,
+    Usage,
+)
+
+INFO = AgentInfo(name="r2egym", version="1", model_name="m")
+CALL = ToolCall(tool_call_id="c", function_name="execute_bash", arguments={"cmd": "ls"})
+
+
+def journal(file: Path | None, earlier: list[Trajectory] | None = None) -> Journal:
+    return Journal(INFO, "run", "o__r-1", 2, file, earlier=earlier)
+
+
+def read(file: Path) -> Trajectory:
+    return Trajectory.from_bytes(file.read_bytes())
+
+
+def test_the_file_is_the_trajectory_after_every_turn(tmp_path: Path) -> None:
+    file = tmp_path / "try" / "trajectory.json"
+    kept = journal(file)
+    kept.said("system", "s\ud800")
+    assert [turn.message for turn in read(file).steps] == ["s\ud800"]
+    kept.said("user", "u")
+    for number in range(5):
+        kept.usage = Usage(calls=number, cost_usd=number * 0.1)
+        kept.did("thought", [CALL], reasoning="r", metrics=Metrics(prompt_tokens=number))
+        assert read(file).steps == kept.turns
+        kept.observed([Result(source_call_id="c", content="o" * number)])
+        assert read(file).steps == kept.turns
+        assert read(file).extra.usage == kept.usage
+    kept.note = "over"
+    kept.spent(Usage(requests=9))
+    found = read(file)
+    assert found.extra.stop_reason is StopReason.INTERRUPTED
+    assert (found.extra.usage.requests, found.notes) == (9, "over")
+    assert found.steps == kept.trajectory(StopReason.FINISHED).steps
+    assert [turn.step_id for turn in found.steps] == list(range(1, 8))
+    assert [turn.llm_call_count for turn in found.steps[:3]] == [None, None, 1]
+    assert [path.name for path in file.parent.iterdir()] == ["trajectory.json"]
+
+
+def test_a_shorter_end_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
+    file = tmp_path / "trajectory.json"
+    kept = journal(file)
+    kept.said("user", "u")
+    kept.note = "long " * 1000
+    kept.spent(Usage(cost_usd=0.30000000000000004))
+    kept.note = ""
+    kept.spent(Usage(cost_usd=0.5))
+    kept.did("next", [])
+    assert read(file).notes is None
+    assert [turn.message for turn in read(file).steps] == ["u", "next"]
+
+
+def test_what_nobody_keeps_in_a_file_is_in_memory() -> None:
+    kept = journal(None)
+    assert [turn.message for turn in kept.trajectory(StopReason.FINISHED).steps] == [""]
+    kept.did("m", [])
+    kept.spent(Usage(requests=1))
+    assert kept.trajectory(StopReason.TIMEOUT, 1.5).extra.seconds == 1.5
+
+
+def test_earlier_attempts_stand_in_the_file_with_it(tmp_path: Path) -> None:
+    first = journal(None)
+    first.did("first", [], metrics=Metrics(prompt_tokens=3))
+    first.usage = Usage(calls=1, prompt_tokens=3, seconds=1.5)
+    file = tmp_path / "trajectory.json"
+    second = journal(file, [first.alone(StopReason.MALFORMED)])
+    second.said("user", "second")
+    second.usage = Usage(calls=2, prompt_tokens=4, seconds=0.5)
+    second.did("answer", [])
+    found = read(file)
+    assert [turn.message for turn in found.steps] == ["second", "answer"]
+    assert found.extra.usage == Usage(calls=3, prompt_tokens=7, seconds=2.0)
+    others = found.subagent_trajectories or []
+    assert [(other.extra.stop_reason, other.extra.usage.calls) for other in others] == [(StopReason.MALFORMED, 1)]
+    assert found.final_metrics is not None
+    assert found.final_metrics.total_steps == 3
+    assert second.trajectory(StopReason.INTERRUPTED, found.extra.seconds) == found
+    assert second.alone(StopReason.FINISHED).extra.usage.calls == 2
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from steps.agents.journal import Journal
+from steps.contracts.trajectory import AgentInfo, Result, ToolCall, Usage
+kept = Journal(AgentInfo(name="a", version="1"), "run", "i", 1, Path(sys.argv[1]))
+kept.said("user", "begin")
+print("ready", flush=True)
+number = 0
+while True:
+    number += 1
+    kept.usage = Usage(calls=number)
+    kept.did(f"turn {number}", [ToolCall(tool_call_id="c", function_name="f", arguments={})])
+    kept.observed([Result(source_call_id="c", content="x" * (number % 300))])
+"""
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.011, 0.053, 0.17])
+def test_a_process_that_is_killed_leaves_what_it_had(tmp_path: Path, delay_s: float) -> None:
+    file = tmp_path / "trajectory.json"
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(file)], stdout=subprocess.PIPE)
+    try:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+        time.sleep(delay_s)
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait(timeout=30)
+    finally:
+        writer.kill()
+        writer.communicate()
+    found = read(file)
+    assert [turn.step_id for turn in found.steps] == list(range(1, len(found.steps) + 1))
+    assert found.extra.usage.calls in (len(found.steps) - 1, len(found.steps))
+
+
+def test_a_turn_costs_the_same_however_many_there_were(tmp_path: Path) -> None:
+    """What is written, which can be counted, and what it takes, roughly."""
+    file = tmp_path / "trajectory.json"
+    kept = journal(file)
+    kept.said("user", "u")
+    seconds: list[float] = []
+    for _ in range(1200):
+        began = time.process_time()
+        kept.did("thought " * 20, [CALL], metrics=Metrics(prompt_tokens=1))
+        kept.observed([Result(source_call_id="c", content="o" * 200)])
+        seconds.append(time.process_time() - began)
+    early, late = sum(seconds[100:300]), sum(seconds[-200:])
+    assert late < 3 * early
+    assert late / 200 < 0.005
+    assert read(file).steps == kept.turns
+
+
+def test_a_hundred_turns_take_little_beside_their_observations(tmp_path: Path) -> None:
+    """With token ids and logprobs of a conversation that grows to 60,000 tokens, each id recorded once."""
+    file = tmp_path / "trajectory.json"
+    kept = journal(file)
+    kept.said("user", "u")
+    observed = 0
+    for number in range(100):
+        new = [100_000 + number] * 400
+        extra = MetricsExtra(seconds=1.234, finish_reason="tool_calls", request_id="r" * 32, shared_prompt_ids=number)
+        metrics = Metrics(
+            prompt_tokens=600 * number,
+            completion_tokens=200,
+            prompt_token_ids=new,
+            completion_token_ids=new[:200],
+            logprobs=[-0.0001234567 * place for place in range(200)],
+            extra=extra,
+        )
+        kept.did("thought " * 100, [CALL], reasoning="because " * 100, metrics=metrics)
+        text = f"{number} " * 2000
+        observed += len(json.dumps(text))
+        kept.observed([Result(source_call_id="c", content=text)])
+    size = len(kept.trajectory(StopReason.FINISHED).to_bytes())
+    assert size - observed <= 3_000_000
+    assert file.stat().st_size - observed <= 3_000_000

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from steps.agents.limits import Limits
+from steps.contracts.run import AgentSpec
+from steps.contracts.trajectory import Metrics, StopReason, Usage
+
+SAID = {"role": "user", "content": "x" * 3500}  # a thousand tokens, as it is estimated
+ANSWER = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "n", "arguments": "y" * 3500}}]}
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def limits(clock: Clock | None = None, **spec: Any) -> Limits:
+    return Limits(AgentSpec.model_validate(spec), clock or Clock())
+
+
+def answered(limits: Limits, times: int, metrics: Metrics | None = None) -> None:
+    for _ in range(times):
+        limits.answered({"role": "assistant", "content": ""}, metrics or Metrics(prompt_tokens=1, completion_tokens=1))
+
+
+def test_it_is_ended_ten_steps_after_it_was_told_unless_the_wish_says() -> None:
+    default = limits()
+    answered(default, 40)
+    assert default.remaining == 0
+    assert default.reached(Usage()) is None
+    answered(default, 9)
+    assert default.reached(Usage()) is None
+    answered(default, 1)
+    assert default.reached(Usage()) is StopReason.ABSOLUTE_STEPS
+    longer = limits(max_steps=100)
+    answered(longer, 109)
+    assert longer.reached(Usage()) is None
+    short = limits(max_steps=3, max_steps_absolute=2)
+    answered(short, 2)
+    assert short.reached(Usage()) is StopReason.ABSOLUTE_STEPS
+
+
+def test_the_context_is_what_the_endpoint_counted_and_what_was_said_since() -> None:
+    some = limits(max_token_limit=5000)
+    some.heard(SAID)
+    answered(some, 1, Metrics(prompt_tokens=3000, completion_tokens=500))
+    assert some.reached(Usage()) is None
+    some.heard(SAID)
+    assert some.reached(Usage()) is None
+    some.heard(SAID)
+    assert some.reached(Usage()) is StopReason.CONTEXT_LIMIT
+
+
+def test_an_endpoint_that_does_not_count_is_estimated() -> None:
+    some = limits(max_token_limit=2900)
+    some.heard(SAID)
+    some.answered(ANSWER, Metrics())
+    assert some.reached(Usage()) is None
+    some.heard(SAID)
+    assert some.reached(Usage()) is StopReason.CONTEXT_LIMIT
+    total = limits(max_total_tokens=5900)
+    total.heard(SAID)
+    total.answered(ANSWER, Metrics())  # 1000 in, 1000 out
+    assert total.reached(Usage()) is None
+    total.heard(SAID)
+    total.answered(ANSWER, Metrics())  # 3000 in, 1000 out
+    assert total.reached(Usage()) is StopReason.TOKEN_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("spec", "usage", "reason"),
+    [
+        ({"max_total_tokens": 100}, Usage(prompt_tokens=60, completion_tokens=39), None),
+        ({"max_total_tokens": 100}, Usage(prompt_tokens=60, completion_tokens=40), StopReason.TOKEN_LIMIT),
+        ({"max_cost_usd": 0.5}, Usage(cost_usd=0.49), None),
+        ({"max_cost_usd": 0.5}, Usage(cost_usd=0.5), StopReason.COST_LIMIT),
+        ({"max_cost_usd": 0.5}, Usage(), None),
+    ],
+)
+def test_tokens_and_money_are_limited_in_all(spec: dict[str, Any], usage: Usage, reason: StopReason | None) -> None:
+    assert limits(**spec).reached(usage) is reason
+
+
+def test_time_is_limited_in_all_and_for_a_command() -> None:
+    clock = Clock()
+    some = limits(clock, timeout_s=100, command_timeout_s=30)
+    assert (some.left_s, some.command_s) == (100, 30)
+    clock.now = 80
+    assert (some.left_s, some.command_s) == (20, 20)
+    assert some.reached(Usage()) is None
+    clock.now = 101
+    assert some.reached(Usage()) is StopReason.TIMEOUT
+    assert some.left_s > 0

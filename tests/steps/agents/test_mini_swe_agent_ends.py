@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("minisweagent", reason="needs the extra mini-swe-agent")
+
+from steps.agents import mini_swe_agent
+from steps.contracts.trajectory import StopReason
+from steps.errors import ConfigError, InfraError
+from steps.sandbox.local.backend import LocalBackend
+from tests.model_server import Answer, Fault
+from tests.model_server.answers import BAD_KEY, CONTEXT_OPENAI, SERVER_ERROR
+from tests.steps.agents.asked import agrees, asked, observations
+from tests.steps.agents.machine import Box
+from tests.steps.agents.saying import EDIT, SUBMIT, in_turn, say
+
+
+def test_an_answer_that_was_billed_and_could_not_be_parsed_counts_toward_the_cost_limit(box: Box) -> None:
+    script = in_turn(Answer("no call", cost_usd=0.6), say("true", True, cost_usd=0.6))
+    with asked(script, box.sandbox, "mini-swe-agent", max_cost_usd=1.0) as (task, server):
+        assert mini_swe_agent.act(task) is StopReason.COST_LIMIT
+    assert server.counts.calls == 2
+    assert task.journal.usage.cost_usd == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "calls"),
+    [
+        ({"max_steps": 3}, StopReason.MAX_STEPS, 3),
+        ({"max_steps_absolute": 2}, StopReason.ABSOLUTE_STEPS, 2),
+        ({"max_token_limit": 4000}, StopReason.CONTEXT_LIMIT, 1),
+        ({"max_total_tokens": 9000}, StopReason.TOKEN_LIMIT, 2),
+        ({}, StopReason.COST_LIMIT, 3),
+    ],
+)
+def test_each_limit_has_its_reason(box: Box, spec: dict[str, Any], reason: StopReason, calls: int) -> None:
+    """The last: the library's own three dollars."""
+    script = in_turn(say("true", True, cost_usd=None if spec else 1.0, prompt_tokens=5000))
+    with asked(script, box.sandbox, "mini-swe-agent", **spec) as (task, server):
+        assert mini_swe_agent.act(task) is reason
+        agrees(task, server)
+    assert server.counts.calls == calls
+
+
+def test_more_steps_than_the_loops_own_default_are_taken(box: Box) -> None:
+    script = in_turn(*[say(":", True)] * 60, say(f"touch patch.txt; {SUBMIT}", True))
+    with asked(script, box.sandbox, "mini-swe-agent", max_token_limit=10**9) as (task, server):
+        assert mini_swe_agent.act(task) is StopReason.FINISHED
+    assert server.counts.calls == 61
+
+
+def test_time_ends_it_and_a_command_that_takes_longer(any_box: Box) -> None:
+    with asked(in_turn(say("echo early; sleep 60", True)), any_box.sandbox, "mini-swe-agent", timeout_s=2) as (task, _):
+        assert mini_swe_agent.act(task) is StopReason.TIMEOUT
+    (seen,) = observations(task)
+    assert seen.content is not None
+    assert "timed out after" in seen.content
+    assert "early" in seen.content
+    assert seen.extra is not None
+    assert seen.extra.timed_out
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (CONTEXT_OPENAI, StopReason.CONTEXT_OVERFLOW),
+        (Answer(refusal="I cannot help with that."), StopReason.REFUSAL),
+        (Answer("", finish_reason="content_filter"), StopReason.CONTENT_FILTER),
+    ],
+)
+def test_what_the_endpoint_ends_is_the_agents_outcome(box: Box, fault: Fault | Answer, reason: StopReason) -> None:
+    with asked(in_turn(say(EDIT, True), fault), box.sandbox, "mini-swe-agent") as (task, server):
+        assert mini_swe_agent.act(task) is reason
+        agrees(task, server)
+    assert (box.testbed / "a.py").read_text() == "a = 3\n"
+
+
+@pytest.mark.parametrize(("fault", "kind"), [(SERVER_ERROR, InfraError), (BAD_KEY, ConfigError)])
+def test_an_endpoint_that_fails_is_not_the_agents_failure(box: Box, fault: Fault, kind: type[Exception]) -> None:
+    with asked(in_turn(say("true", True), fault), box.sandbox, "mini-swe-agent") as (task, server):
+        with pytest.raises(kind):
+            mini_swe_agent.act(task)
+        assert task.journal.usage == task.model.usage
+        assert task.journal.usage.requests == server.counts.requests
+    assert len(observations(task)) == 1
+
+
+def test_a_machine_that_is_lost_is_not_the_agents_failure(any_box: Box) -> None:
+    def script(request: dict[str, Any]) -> Answer:
+        if len(request["messages"]) > 2:
+            LocalBackend(isolated=True).destroy(any_box.sandbox)
+        return say("echo here", True)
+
+    with asked(script, any_box.sandbox, "mini-swe-agent") as (task, _), pytest.raises(InfraError):
+        mini_swe_agent.act(task)
+    assert len(observations(task)) == 1
+    assert [turn.source for turn in task.journal.turns][-1] == "agent"

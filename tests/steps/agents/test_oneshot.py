@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from steps.agents import layouts, oneshot, replay
+from steps.agents.formats import read_row
+from steps.agents.history import hide
+from steps.agents.journal import Journal
+from steps.contracts.data import FileContext
+from steps.contracts.run import AgentSpec
+from steps.contracts.trajectory import AgentInfo, Recording, Replayed, StopReason
+from steps.errors import InfraError
+from tests.model_server import Answer, Fault, play
+from tests.model_server.answers import CONTEXT_VLLM, EMPTY, SERVER_ERROR
+from tests.steps.agents.asked import ISSUE, agrees, asked, instance, observations
+from tests.steps.agents.machine import Box, commit, git
+
+PATCH = "\ndiff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = 2\n+a = 3\n"
+ANSWER = f"I would do this.\n<patch>{PATCH}</patch>\n"
+
+
+def file(path: str, text: str | None = None, **more: Any) -> FileContext:
+    return FileContext(path=path, text=text, **more)
+
+
+def prompt_of(turns: list[Any]) -> str:
+    return f"{turns[0].message}\n{turns[1].message}"
+
+
+@pytest.mark.parametrize("style", ["style-2", "style-2-edits-only", "style-3"])
+def test_it_asks_once_and_leaves_the_answers_patch_byte_for_byte(any_box: Box, style: str) -> None:
+    about = instance(context=[file("a.py"), file("b/c.py", "of the row")])
+    with asked(play(Answer(ANSWER)), any_box.sandbox, "oneshot", about=about, prompt_style=style) as (task, server):
+        assert oneshot.act(task) is StopReason.FINISHED
+        agrees(task, server)
+    assert task.patch == PATCH.encode()
+    assert (any_box.testbed / "a.py").read_text() == "a = 3\n"
+    assert server.counts.requests == 1
+    shown = [file("a.py", "a = 2\n"), file("b/c.py", "of the row")]
+    assert prompt_of(task.journal.turns) == layouts.prompt(style, ISSUE, [], shown)
+    assert [(m["role"], m["content"]) for m in server.calls[0].body["messages"]] == [
+        (turn.source, turn.message) for turn in task.journal.turns[:2]
+    ]
+    assert "tools" not in server.calls[0].body
+    (seen,) = observations(task)
+    assert (seen.content, seen.extra and seen.extra.exit_code) == ("taken by git apply --verbose", 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "patch", "reason"),
+    [
+        (Answer(ANSWER.replace("a = 2", "a = 7")), PATCH.replace("a = 2", "a = 7"), StopReason.FINISHED),
+        (Answer("I do not know."), "I do not know.", StopReason.MALFORMED),
+        (Answer("```python\nx = 1\n```"), "x = 1\n", StopReason.MALFORMED),
+        (Answer("<patch></patch>"), "", StopReason.MALFORMED),
+        (EMPTY, "", StopReason.EMPTY_ANSWER),
+        (CONTEXT_VLLM, "", StopReason.CONTEXT_OVERFLOW),
+        (Answer(refusal="No."), "", StopReason.REFUSAL),
+    ],
+)
+def test_what_does_not_apply_is_graded_as_a_prediction_would_be(
+    box: Box, answer: Answer | Fault, patch: str, reason: StopReason
+) -> None:
+    with asked(play(answer), box.sandbox, "oneshot") as (task, server):
+        assert oneshot.act(task) is reason
+        agrees(task, server)
+    assert task.patch == patch.encode()
+    assert (box.testbed / "a.py").read_text() == "a = 2\n"
+
+
+@pytest.mark.parametrize("answer", [ANSWER, ANSWER.replace("a = 2", "a = 7")])
+def test_its_answer_can_be_performed_again(box: Box, answer: str) -> None:
+    with asked(play(Answer(answer)), box.sandbox, "oneshot") as (task, _):
+        reason = oneshot.act(task)
+    after = (box.testbed / "a.py").read_text()
+    git(box.testbed, "checkout", "-q", ".")
+    found = read_row(json.loads(task.journal.trajectory(reason).to_bytes()))
+    assert found is not None
+    recording = Recording(
+        source="t", scaffold=found.scaffold, actions=found.actions, patch=answer.partition("<patch>")[2][:-9]
+    )
+    again = Journal(AgentInfo(name="replay", version="1"), "run", "a__b-1", 1)
+    replay.act(recording, box.sandbox, AgentSpec(name="replay"), again, time.monotonic)
+    assert (box.testbed / "a.py").read_text() == after
+    assert replay.compared(recording, again, b"") == Replayed(observations=1, differing=[], same_patch=True)
+
+
+def test_an_endpoint_that_fails_is_not_the_agents_failure(box: Box) -> None:
+    with asked(play(SERVER_ERROR), box.sandbox, "oneshot") as (task, server):
+        with pytest.raises(InfraError):
+            oneshot.act(task)
+        assert task.journal.usage.requests == server.counts.requests == 1
+
+
+def test_files_and_readmes_are_read_as_head_has_them(any_box: Box) -> None:
+    commit(
+        any_box.testbed,
+        "files",
+        {"README.rst": "Read me.\r\nTwice.\r", "docs/README.md": "not this", "odd name's $x.py": "é\n", "readme": ""},
+    )
+    (any_box.testbed / "bytes.py").write_bytes(b"\xff\n")
+    (any_box.testbed / "link.py").symlink_to("a.py")
+    (any_box.testbed / "out.py").symlink_to("/etc/passwd")
+    commit(any_box.testbed, "more", {})
+    (any_box.testbed / "a.py").write_text("changed since\n")
+    (any_box.testbed / "README.new").write_text("untracked\n")
+    names = ["odd name's $x.py", "a.py", "bytes.py", "link.py", "out.py", "gone.py", "b", "two\nlines"]
+    about = instance(context=[file(name) for name in names])
+    with asked(play(Answer(ANSWER)), any_box.sandbox, "oneshot", about=about) as (task, _):
+        oneshot.act(task)
+    texts = ["é\n", "a = 2\n", "\ufffd\n", "a = 2\n"]
+    shown = [file(name, text) for name, text in zip(names[:4], texts, strict=True)]
+    readmes = [file("README.rst", "Read me.\nTwice.\n"), file("readme", "")]
+    assert prompt_of(task.journal.turns) == layouts.prompt("style-3", ISSUE, readmes, shown)
+    assert (task.journal.turns[1].extra or {})["files_left_out"] == ["out.py", "gone.py", "b", "two\nlines"]
+
+
+def test_files_can_be_read_where_history_was_hidden(any_box: Box) -> None:
+    hide(any_box.sandbox)
+    with asked(play(Answer(ANSWER)), any_box.sandbox, "oneshot", about=instance(context=[file("a.py")])) as (task, _):
+        oneshot.act(task)
+    assert "[start of a.py]\n1 a = 2\n2 \n[end of a.py]" in task.journal.turns[1].message
+
+
+def test_named_files_are_shown_while_there_is_room(box: Box) -> None:
+    commit(box.testbed, "large", {"large.py": "x = 1\n" * 4000, "small.py": "y = 1\n"})
+    about = instance(context=[file("large.py"), file("small.py"), file("of_the_row.py", "z\n" * 3000)])
+    with asked(play(Answer(ANSWER)), box.sandbox, "oneshot", about=about, max_token_limit=20_000) as (task, _):
+        oneshot.act(task)
+    turn = task.journal.turns[1]
+    assert (turn.extra or {})["files_left_out"] == ["large.py"]
+    assert "[start of small.py]" in turn.message
+    assert "[start of of_the_row.py]" in turn.message
+
+
+def test_a_file_that_is_too_large_to_fetch_is_left_out(box: Box) -> None:
+    (box.testbed / "huge.py").write_bytes(b"x = 1\n" * (3 << 20))
+    commit(box.testbed, "huge", {"small.py": "y = 1\n"})
+    about = instance(context=[file("small.py"), file("huge.py"), file("a.py")])
+    with asked(play(Answer(ANSWER)), box.sandbox, "oneshot", about=about) as (task, _):
+        assert oneshot.act(task) is StopReason.FINISHED
+    assert (task.journal.turns[1].extra or {})["files_left_out"] == ["huge.py", "a.py"]
+
+
+def test_hints_are_part_of_the_issue_where_they_are_wished(box: Box) -> None:
+    with asked(play(Answer(ANSWER)), box.sandbox, "oneshot", about=instance(hints_text="see b/c.py")) as (task, _):
+        oneshot.act(task)
+    assert f"<issue>\n{ISSUE}\n\nWhat was said about it:\n\nsee b/c.py\n</issue>" in task.journal.turns[1].message
+
+
+def test_readmes_of_the_row_are_not_read_again(box: Box) -> None:
+    commit(box.testbed, "readme", {"README": "of the repository\n"})
+    about = instance(context=[file("README", "of the row", readme=True), file("a.py", "a")])
+    with asked(play(Answer(ANSWER)), box.sandbox, "oneshot", about=about) as (task, _):
+        oneshot.act(task)
+    expected = layouts.prompt("style-3", ISSUE, [file("README", "of the row")], [file("a.py", "a")])
+    assert prompt_of(task.journal.turns) == expected

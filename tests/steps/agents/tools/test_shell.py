@@ -1,0 +1,249 @@
+"""Commands as agents run them: what lasts, what is seen, and what no command can break."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from steps.agents.tools import shell_script
+from steps.agents.tools.shell import ENDS_BYTES, Patience, Shell
+from steps.agents.tools.tool import Outcome
+from steps.sandbox.protocol import ExecResult, Sandbox
+
+SHORT = Patience(quiet_s=1.0)
+
+
+@pytest.fixture
+def shell(machine: Sandbox) -> Shell:
+    return Shell(machine, persistent=True)
+
+
+def run(shell: Shell, command: str, timeout_s: float = 30.0) -> Outcome:
+    return shell.run(command, timeout_s=timeout_s)
+
+
+# -- how a command ends
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("true", 0),
+        ("exit 3", 3),
+        ("exec false", 1),
+        ("kill $$", 143),
+        ("kill -9 $$", 137),
+        ("kill 0", 143),
+        ("no_such_program", 127),
+        ("if; then", 2),
+    ],
+)
+def test_however_a_command_ends_its_code_is_told_and_the_next_one_runs(shell: Shell, command: str, code: int) -> None:
+    assert run(shell, command).exit_code == code
+    assert run(shell, "echo alive").text == "alive\n"
+
+
+def test_both_streams_come_in_the_order_they_were_written(shell: Shell) -> None:
+    assert run(shell, "echo 1; echo 2 >&2; echo 3; echo 4 >/dev/stderr").text == "1\n2\n3\n4\n"
+
+
+def test_messages_name_the_line_of_the_command(shell: Shell) -> None:
+    for each in (shell, Shell(shell._sandbox, persistent=False)):
+        assert "line 2: nothing_of_that_name" in run(each, "true\nnothing_of_that_name").text
+
+
+def test_killing_everything_there_is_leaves_a_machine_that_goes_on(shell: Shell, kind: str) -> None:
+    if kind == "host":
+        pytest.skip("without a namespace this would end the tests too")
+    killed = run(shell, "echo before; kill -9 -1")
+    assert killed.exit_code == 137
+    assert "killed" in killed.note
+    assert run(shell, "pwd").text == "/testbed\n"
+
+
+def test_killing_every_shell_loses_neither_output_nor_machine(shell: Shell, kind: str) -> None:
+    if kind == "host":
+        pytest.skip("without a namespace this would end the tests too")
+    killed = run(shell, "echo before; sleep 0.3; pkill -9 bash")
+    assert (killed.text, killed.exit_code) == ("before\n", 137)
+    assert run(shell, "echo after").text == "after\n"
+
+
+def test_the_words_of_a_command_are_on_no_other_command_line(shell: Shell, kind: str) -> None:
+    if kind == "host":
+        pytest.skip("other tests on this host may have such words")
+    seen = run(shell, "sleep 0.2; pkill -f 'marked_words_4711'; echo went on")
+    assert seen.text == "went on\n"
+
+
+# -- what lasts
+
+
+def test_folder_exported_variables_functions_and_umask_last(shell: Shell) -> None:
+    run(shell, "cd b; export WORD='it''s\nlong'; f() { echo called; }; umask 027; plain=1")
+    assert (
+        run(shell, 'pwd; echo "$WORD"; f; umask; echo "[$plain]"').text == "/testbed/b\nits\nlong\ncalled\n0027\n[]\n"
+    )
+    run(shell, "cd /; exit 5")
+    assert run(shell, "pwd").text == "/\n"
+
+
+def test_a_folder_that_is_gone_is_not_the_end(shell: Shell) -> None:
+    run(shell, "mkdir -p /testbed/gone; cd /testbed/gone")
+    run(shell, "rm -rf /testbed/gone")
+    assert run(shell, "echo here").text == "here\n"
+
+
+def test_without_persistence_every_command_begins_anew(machine: Sandbox) -> None:
+    shell = Shell(machine, persistent=False)
+    run(shell, "cd b; export WORD=1")
+    assert run(shell, "pwd; echo [$WORD]").text == "/testbed\n[]\n"
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_the_environment_of_the_image_is_active_as_in_a_login(machine: Sandbox, persistent: bool) -> None:
+    shell = Shell(machine, persistent=persistent)
+    machine.exec('mkdir -p ~; echo "export ACTIVE=conda; echo sourced >>~/sourced" >~/.bashrc', timeout_s=10)
+    try:
+        assert run(shell, "echo $ACTIVE; echo [$BASH_ENV]").text == "conda\n[]\n"
+        assert run(shell, "echo $ACTIVE").text == "conda\n"
+        times = run(shell, "wc -l <~/sourced").text.strip()
+        assert times == ("1" if persistent else "3"), "activation takes long, and a session has it already"
+    finally:
+        machine.exec("rm -f ~/.bashrc ~/sourced", timeout_s=10)
+
+
+# -- time
+
+
+def test_what_takes_too_long_is_ended_with_all_it_started(shell: Shell) -> None:
+    began = time.monotonic()
+    late = run(shell, "echo begun; trap '' TERM; sleep 7531 & sleep 7531", timeout_s=1.0)
+    assert time.monotonic() - began < 10
+    assert late.timed_out
+    assert late.exit_code is None
+    assert late.text.startswith("begun\n")
+    left = run(
+        shell, "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done | grep -c '^sleep 753[1]'"
+    )
+    assert left.text.endswith("0\n")
+
+
+def test_a_program_that_asks_reads_the_end_of_its_input(shell: Shell) -> None:
+    asked = run(shell, "read -r answer; echo [$answer]; cat; python3 -c 'input()'")
+    assert asked.text.startswith("[]\n")
+    assert "EOFError" in asked.text
+
+
+def test_what_runs_in_the_background_goes_on_and_holds_nobody(shell: Shell) -> None:
+    began = time.monotonic()
+    seen = run(shell, "(for i in $(seq 300); do echo tick; sleep 0.05; done) & echo $! >/tmp/child; echo started")
+    assert time.monotonic() - began < 3
+    assert seen.exit_code == 0
+    assert "started\n" in seen.text
+    assert run(shell, "sleep 0.3; kill $(cat /tmp/child) && echo was alive").text == "was alive\n"
+
+
+# -- output
+
+
+def test_of_a_hundred_megabytes_both_ends_are_seen_and_little_is_fetched(machine: Sandbox) -> None:
+    fetched: list[int] = []
+
+    def counting(command: str, **options: Any) -> ExecResult:
+        done = machine.exec(command, **options)
+        fetched.append(len(done.stdout))
+        return done
+
+    counted: Any = SimpleNamespace(exec=counting)
+    command = "echo first; head -c 100000000 /dev/zero | tr '\\0' x; echo; echo last"
+    seen = run(Shell(counted, persistent=True), command)
+    assert seen.exit_code == 0
+    assert seen.text.startswith("first\nxxx")
+    assert seen.tail is not None
+    assert seen.tail.endswith("xxx\nlast\n")
+    assert sum(fetched) <= 2 * ENDS_BYTES + 1000
+
+
+def test_output_of_exactly_what_is_fetched_is_whole(shell: Shell) -> None:
+    seen = run(shell, f"head -c {2 * ENDS_BYTES} /dev/zero | tr '\\0' x")
+    assert (len(seen.text), seen.tail) == (2 * ENDS_BYTES, None)
+
+
+def test_endless_output_is_ended_before_it_fills_the_disk(shell: Shell) -> None:
+    seen = run(shell, "yes", timeout_s=60)
+    assert seen.exit_code == 137
+    assert "MiB" in seen.note
+    assert shell_script.FLOOD_BYTES <= 1 << 30
+    assert run(shell, 'du -sm "${TMPDIR:-/tmp}" | cut -f1').text.strip() < "9", "what it had printed is removed"
+
+
+def test_binary_output_becomes_text(shell: Shell) -> None:
+    seen = run(shell, r"printf 'a\0b\377\303\251\033[1m\n'")
+    assert seen.text == "a\ufffdb\ufffdé\x1b[1m\n"
+
+
+def test_what_was_printed_at_the_end_is_never_lost(shell: Shell) -> None:
+    for _ in range(20):
+        assert run(shell, "seq 1 3000 | tail -1").text == "3000\n"
+
+
+# -- a command that goes on
+
+
+def test_a_silent_command_goes_on_and_can_be_waited_for(shell: Shell) -> None:
+    first = shell.run("echo one; sleep 2.5; echo two", timeout_s=30, patience=SHORT)
+    assert (first.text, first.exit_code, first.running) == ("one\n", None, True)
+    assert shell.running
+    second = shell.watch(timeout_s=30, patience=Patience(quiet_s=5.0))
+    assert (second.text, second.exit_code, second.running) == ("two\n", 0, False)
+    assert not shell.running
+
+
+def test_a_running_command_can_be_answered(shell: Shell) -> None:
+    shell.run("read -r a; echo got $a; cat; echo end", timeout_s=30, patience=SHORT)
+    answered = shell.send("it's 5 $HOME", timeout_s=30, patience=SHORT)
+    assert (answered.text, answered.running) == ("got it's 5 $HOME\n", True)
+    ended = shell.close_input(timeout_s=30, patience=SHORT)
+    assert (ended.text, ended.exit_code) == ("end\n", 0)
+
+
+def test_a_running_command_can_be_interrupted(shell: Shell) -> None:
+    script = "import time\ntry:\n  time.sleep(60)\nexcept KeyboardInterrupt:\n  print('bye'); exit(5)"
+    shell.run(f'python3 -c "{script}"', timeout_s=60, patience=SHORT)
+    stopped = shell.interrupt()
+    assert (stopped.text, stopped.exit_code) == ("bye\n", 5)
+    assert not shell.running
+    shell.run("trap '' INT; while :; do sleep 0.1; done", timeout_s=60, patience=SHORT)
+    began = time.monotonic()
+    shell.interrupt()
+    assert time.monotonic() - began < 12, "what does not listen is killed"
+    assert run(shell, "echo free").text == "free\n"
+
+
+def test_patience_does_not_lengthen_the_life_of_a_command(shell: Shell) -> None:
+    shell.run("sleep 60", timeout_s=2.5, patience=SHORT)
+    late = shell.watch(timeout_s=2.5, patience=Patience(quiet_s=20.0))
+    assert late.timed_out
+    assert not shell.running
+
+
+# -- machines in a bad way
+
+
+def test_without_a_temporary_folder_commands_still_run(machine: Sandbox) -> None:
+    shell = Shell(machine, persistent=True)
+    shell._home = "/proc/nothing"
+    seen = run(shell, "echo works; exit 2")
+    assert (seen.text, seen.exit_code) == ("works\n", 2)
+    assert "temporary files" in seen.note
+
+
+def test_a_temporary_folder_that_is_wiped_loses_the_state_and_no_result(shell: Shell) -> None:
+    run(shell, "cd b")
+    wiped = run(shell, 'echo before; rm -rf "${TMPDIR:-/tmp}"/.shell-*; echo after; exit 4')
+    assert (wiped.text, wiped.exit_code, wiped.note) == ("before\nafter\n", 4, "")
+    assert run(shell, "pwd").text == "/testbed\n"

@@ -1,0 +1,68 @@
+"""One solve: its folders, and the step run on them as the program it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from steps.contracts.chain import OUTCOME
+from steps.contracts.data import DatasetLock, Instance, RunFile
+from steps.contracts.record import Record
+from steps.contracts.run import RunSpec
+from steps.contracts.trajectory import Action, Recording, Trajectory
+from tests.steps.agents.machine import git, image
+
+
+class Desk:
+    """The folders of one solve, and the step run on them as the program it is."""
+
+    def __init__(self, root: Path, agent: dict[str, Any], sandbox: dict[str, Any] | None = None, **more: Any) -> None:
+        self.inputs, self.outputs, images = root / "in", root / "out", root / "images"
+        self.inputs.mkdir()
+        image(images / "test__image" / "testbed")
+        self.repo = images / "test__image" / "testbed"
+        wish = {"backend": "local", "local_images": str(images), **(sandbox or {})}
+        llm = more.pop("llm", {})
+        spec = RunSpec.model_validate({"run_id": "run", "agent": agent, "sandbox": wish, "llm": llm})
+        lock = DatasetLock(name="d", split="test", revision=None, rows=1, sha256="0")
+        made = "2026-01-01T00:00:00+00:00"
+        self.put(RunFile(run_id="run", spec=spec, dataset=lock, model="m", versions={}, created_at=made, **more))
+        self.put(
+            Instance(
+                instance_id="o__r-1",
+                repo="o/r",
+                version="1",
+                base_commit=git(self.repo, "rev-parse", "HEAD~1"),
+                image="test/image",
+                problem_statement="p",
+            )
+        )
+
+    def put(self, record: Record) -> None:
+        (self.inputs / record.file).write_bytes(record.to_bytes())
+
+    def record(self, *commands: str) -> None:
+        actions = [Action(tool="bash", arguments={"command": command}) for command in commands]
+        self.put(Recording(source="test", actions=actions))
+
+    def command(self) -> list[str]:
+        folders = ["--in", str(self.inputs), "--out", str(self.outputs)]
+        return [sys.executable, "-m", "steps.solve", *folders, "--attempt", "2"]
+
+    def solve(self, **environment: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(self.command(), env=os.environ | environment, capture_output=True, check=False)
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.outputs.rglob("*") if path.is_file() and path.name != OUTCOME)
+
+    def get(self, kind: type[Any]) -> Any:
+        return kind.from_bytes(next(self.outputs.rglob(kind.file)).read_bytes())
+
+
+def observations(trajectory: Trajectory) -> list[str]:
+    return [
+        result.content or "" for turn in trajectory.steps if turn.observation for result in turn.observation.results
+    ]
