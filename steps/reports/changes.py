@@ -8,7 +8,7 @@ from typing import Any
 from steps.contracts.data import RunFile
 from steps.contracts.run import How
 from steps.reports.comparison import Change, ImageChange
-from steps.reports.doubts import conditions
+from steps.reports.conditions import conditions
 from steps.reports.view import RunView, UnitView
 from steps.reports.words import listing
 from steps.wish import fields
@@ -100,6 +100,7 @@ def _conditions(before: RunView, after: RunView) -> Iterator[Change]:
         ("Sandboxes", "; ".join(old.machines), "; ".join(new.machines)),
         ("Agent's network", old.solve_network, new.solve_network),
         ("Tests' network", old.grading_network, new.grading_network),
+        ("Tools called", old.format, new.format),
     ]
     for what, was, now in pairs:
         # What nothing was recorded of is not known to differ.

@@ -55,3 +55,17 @@ def histogram(values: Sequence[float], bins: int = 24) -> Histogram:
     bars = [(round(n * width, 2), round(width, 2), round(100 * c / top, 1)) for n, c in enumerate(counts) if c]
     places = [round(100 * min(1.0, quantile(values, share) / end), 2) for share in (0.5, 0.95)]
     return Histogram(bars, places[0], places[1], end)
+
+
+def columns(values: Sequence[Sequence[float]]) -> tuple[list[str], float]:
+    """Stacked columns, one a row of ``values``: (a path for each part, the tallest sum), in a box as wide as rows."""
+    most = max((sum(row) for row in values), default=0.0)
+    paths = [""] * max((len(row) for row in values), default=0)
+    for place, row in enumerate(values):
+        floor = 100.0
+        for part, value in enumerate(row):
+            top = floor - (100 * value / most if most else 0.0)
+            if floor - top >= 0.01:
+                paths[part] += f"M{place + 0.08:.2f} {floor:.2f}V{top:.2f}h.84V{floor:.2f}z"
+            floor = top
+    return paths, most

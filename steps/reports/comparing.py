@@ -11,6 +11,8 @@ from steps.reports.figures import rate
 from steps.reports.stats import mcnemar, mean_interval
 from steps.reports.view import RunView, Standing, UnitView
 
+TESTS_KEPT = 20
+
 
 def compare(before: RunView, after: RunView) -> Comparison:
     """``before`` is the earlier run. Instances are in the order of the later run's plan."""
@@ -61,7 +63,7 @@ def _moved(old: UnitView, new: UnitView, unresolved: UnitView) -> Moved:
         instance_id=new.instance_id,
         before=old.standing.value,
         after=new.standing.value,
-        failing_tests=unresolved.grade.failing_tests if unresolved.grade else [],
+        failing_tests=unresolved.grade.failing_tests[:TESTS_KEPT] if unresolved.grade else [],
         failing=unresolved.failing_tests,
         same_patch=old.grade.patch_sha256 == new.grade.patch_sha256,
     )

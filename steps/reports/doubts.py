@@ -4,59 +4,53 @@ from __future__ import annotations
 
 from collections import Counter
 
-from steps.contracts.data import Machine
-from steps.reports.summary import Conditions
-from steps.reports.view import RunView, Standing, UnitView
-from steps.reports.words import count, listing
+from steps.contracts.run import MODEL_AGENTS
+from steps.reports.conditions import conditions, how
+from steps.reports.labels import ADVICE
+from steps.reports.view import RunView, Standing, UnitView, add_usage
+from steps.reports.words import count, listing, money
 
 OFFICIAL_TIMEOUT_S = 1800
-_KINDS = {"gold": "reference", "idle": "control", "given": "given", "replay": "replay"}
-
-
-def conditions(view: RunView) -> Conditions:
-    """How the run was done, as wished and as the machines recorded it."""
-    spec = view.run.spec
-    solved = [unit.solve.machine for unit in view.units if unit.solve is not None]
-    graded = [unit.grade.machine for unit in view.units if unit.grade is not None and unit.grade.machine is not None]
-    return Conditions.model_validate(
-        {
-            "agent": spec.agent.name,
-            "kind": _KINDS.get(spec.agent.name, "agent"),
-            "hints": spec.agent.hints,
-            "solve_network": any(machine.network for machine in solved) if solved else None,
-            "grading_network": any(machine.network for machine in graded) if graded else spec.grading.network,
-            "timeout_s": spec.grading.timeout_s,
-            "machines": _machines(solved + graded),
-            "selected": len({unit.instance_id for unit in view.units}),
-            "dataset_rows": view.run.dataset.rows,
-        }
-    )
-
-
-def _machines(machines: list[Machine]) -> list[str]:
-    return sorted({f"{machine.backend}, {machine.isolation}" for machine in machines})
 
 
 def doubts(view: RunView) -> list[str]:
     """Everything that speaks against the headline, in words, worst first. Empty when there is nothing to say."""
     if not view.units:
         return ["Nothing was planned: there is nothing to report."]
-    return [*_no_verdicts(view.units), *_integrity(view.units), *_leaks(view), *_departures(view), *_unreadable(view)]
+    return [*_no_verdicts(view), *_integrity(view.units), *_leaks(view), *_departures(view), *_unreadable(view)]
 
 
-def _no_verdicts(units: list[UnitView]) -> list[str]:
-    said = []
+def remarks(view: RunView) -> list[str]:
+    """What is to be known of the agent wherever one unit of it stands: how it was asked, and what it could see."""
+    return [*how(conditions(view)), *_leaks(view)]
+
+
+def _no_verdicts(view: RunView) -> list[str]:
+    units, said = view.units, []
     classes = Counter(unit.failure.failure_class.value for unit in units if unit.failure is not None)
     if classes:
         named = listing([f"{name} {n:,}" for name, n in sorted(classes.items(), key=lambda item: (-item[1], item[0]))])
         said.append(f"{count(classes.total(), 'unit')} failed without a verdict: {named}.")
+        said += [ADVICE[name] for name in ADVICE if name in classes]
     waiting = sum(unit.standing is Standing.NOT_RUN for unit in units)
-    if waiting:
+    if waiting and _spent(view):
+        limit = money(view.run.spec.max_cost_usd or 0)
+        said.append(
+            f"{count(waiting, 'unit')} not begun: the run reached its --max-cost of {limit}; "
+            "the same run with a larger one does the rest."
+        )
+    elif waiting:
         said.append(f"{count(waiting, 'unit')} not run: the run is not finished.")
     absent = sum(unit.standing is Standing.NO_PREDICTION for unit in units)
     if absent:
         said.append(f"{count(absent, 'unit has', 'units have')} no prediction; none of them is resolved.")
     return said
+
+
+def _spent(view: RunView) -> bool:
+    """Whether the money for the run is used up."""
+    limit, cost = view.run.spec.max_cost_usd, add_usage([unit.usage for unit in view.units]).cost_usd
+    return limit is not None and cost is not None and cost >= limit
 
 
 def _integrity(units: list[UnitView]) -> list[str]:
@@ -80,6 +74,14 @@ def _leaks(view: RunView) -> list[str]:
         said.append("The agent could reach the network: it can have read the fix.")
     if view.run.spec.agent.hints:
         said.append("The agent was shown the discussion of each issue (hints).")
+    agent = view.run.spec.agent
+    if agent.name == "oneshot" and agent.prompt_style == "style-2-edits-only":
+        said.append("The prompt showed which lines the reference patch touches (style-2-edits-only).")
+    if agent.iterative and agent.name in MODEL_AGENTS:
+        said.append(
+            f"Iterative: up to {count(agent.iterative_max_attempts, 'try', 'tries')} a unit while the critic "
+            f"({agent.critic}) refused; the best patch counts."
+        )
     return said
 
 

@@ -23,6 +23,7 @@ LINE_BYTES = 12  # the element around a test or a run of changed lines
 PATCH_LINES = 200
 RESOLVED_PATCH_LINES = 40
 LEAST_LINES = 8  # of a longer patch: fewer say nothing
+TESTS_SHOWN = 20
 TEST_WIDTH = 160
 REASON_WIDTH = 300
 TRIES_SHOWN = 3
@@ -92,7 +93,12 @@ def _row_bytes(unit: UnitView) -> int:
     said += [finding.detail[:REASON_WIDTH] for finding in unit.grade.integrity.findings] if unit.grade else []
     links = sum(len(unit.instance_id) + 2 * len(name) + LINK_BYTES for name in linked(unit))
     return (
-        ROW_BYTES + links + STAGE_BYTES * len(stages_shown(unit)) + sum(price_of(visible(text)) + 60 for text in said)
+        ROW_BYTES
+        + links
+        + len(unit.page) * 2
+        + LINK_BYTES * 2
+        + STAGE_BYTES * len(stages_shown(unit))
+        + sum(price_of(visible(text)) + 60 for text in said)
     )
 
 
@@ -116,7 +122,10 @@ def _weight(unit: UnitView) -> int:
 def _show(unit: UnitView, purse: Purse) -> Shown:
     resolved = unit.standing is Standing.RESOLVED and not unit.suspect
     names = unit.grade.failing_tests if unit.grade else []
-    tests = purse.take([cut(visible(name), TEST_WIDTH) for name in names], unit.failing_tests - len(names))
+    tests = purse.take(
+        [cut(visible(name), TEST_WIDTH) for name in names[:TESTS_SHOWN]],
+        unit.failing_tests - min(len(names), TESTS_SHOWN),
+    )
     limit = RESOLVED_PATCH_LINES if resolved else PATCH_LINES
     lines = head(unit.patch or b"", limit, LINE_WIDTH)
     # The log gets its share even where the patch alone could use up everything: it says why the tests failed.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 
-from steps.contracts.trajectory import StopReason
-from steps.reports.doubts import conditions, doubts
+from steps.contracts.trajectory import StopReason, Usage
+from steps.reports.conditions import conditions, how
+from steps.reports.doubts import doubts
 from steps.reports.official import official_name
 from steps.reports.stats import attempts_shown, pass_rates, quantile, wilson
 from steps.reports.summary import (
@@ -18,6 +19,7 @@ from steps.reports.summary import (
     PassAtK,
     Rate,
     Spread,
+    Stopped,
     Summary,
 )
 from steps.reports.view import NO_VERDICT, RunView, Standing, UnitView, add_usage
@@ -42,13 +44,14 @@ def summarise(view: RunView) -> Summary:
         units=len(units),
         outcomes={standing.value: sum(unit.standing is standing for unit in units) for standing in Standing},
         stopped=_stopped(units),
+        stops=_stops(units),
         failures=_sorted_counts(unit.failure.failure_class.value for unit in units if unit.failure is not None),
         failed_tries=_sorted_counts(tried.failure.failure_class.value for unit in units for tried in unit.tries),
         without_verdict=[_no_verdict(unit) for unit in units if unit.standing in NO_VERDICT],
         repositories=_groups(first, lambda unit: unit.repo),
         difficulties=_groups(first, lambda unit: unit.difficulty),
         seconds=_seconds(units),
-        cost=_cost(units),
+        cost=_cost(units, view.run.planning),
         integrity=_integrity(units),
         histories_verified=sum(histories) if histories else None,
         histories=len(histories) if histories else None,
@@ -56,6 +59,7 @@ def summarise(view: RunView) -> Summary:
         dataset=run.dataset,
         versions=run.versions,
         notices=list(view.plan.notices) if view.plan else [],
+        how=how(conditions(view)),
         doubts=doubts(view),
     )
 
@@ -92,6 +96,20 @@ def _stopped(units: list[UnitView]) -> dict[str, dict[str, int]]:
         if unit.solve is not None and unit.solve.stop_reason is not StopReason.FINISHED and unit.grade is not None:
             found[unit.standing.value][unit.solve.stop_reason.value] += 1
     return {outcome: dict(counts) for outcome, counts in sorted(found.items())}
+
+
+def _stops(units: list[UnitView]) -> list[Stopped]:
+    solved = [(unit.solve.stop_reason, unit.standing is Standing.RESOLVED) for unit in units if unit.solve is not None]
+    if not solved:
+        return []
+    return [
+        Stopped(
+            reason=reason.value,
+            units=sum(why is reason for why, _ in solved),
+            resolved=sum(why is reason and resolved for why, resolved in solved),
+        )
+        for reason in StopReason
+    ]
 
 
 def _no_verdict(unit: UnitView) -> NoVerdict:
@@ -139,13 +157,13 @@ def _seconds(units: list[UnitView]) -> dict[str, Spread]:
     }
 
 
-def _cost(units: list[UnitView]) -> Cost:
-    usage = add_usage([unit.usage for unit in units])
+def _cost(units: list[UnitView], planning: Usage) -> Cost:
+    usage = add_usage([planning, *(unit.usage for unit in units)])
     resolved = sum(unit.standing is Standing.RESOLVED for unit in units)
     tokens = usage.prompt_tokens + usage.completion_tokens
     return Cost(
         usage=usage,
-        failed_tries=add_usage([tried.usage for unit in units for tried in unit.tries]),
+        failed_tries=add_usage([unit.wasted for unit in units]),
         usd_per_resolved=usage.cost_usd / resolved if resolved and usage.cost_usd is not None else None,
         tokens_per_resolved=tokens / resolved if resolved and tokens else None,
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from steps.contracts.data import FailureClass
+from steps.contracts.trajectory import StopReason
 from steps.reports.view import Standing
 
 
@@ -33,7 +35,45 @@ STANDINGS: dict[str, Label] = {
     Standing.NOT_RUN: Label("Not run", "not run", "no verdict yet", "waiting"),
 }
 
-STOP_REASONS = {"max_steps": "agent out of steps", "timeout": "agent out of time"}
+
+@dataclass(frozen=True)
+class Stop:
+    """Why an agent stopped."""
+
+    name: str
+    meaning: str
+
+
+STOPS: dict[str, Stop] = {
+    StopReason.FINISHED: Stop("finished", "it said that it was done, or had nothing more to do"),
+    StopReason.MAX_STEPS: Stop("out of steps", "it finished only when it was told that its steps are used up"),
+    StopReason.ABSOLUTE_STEPS: Stop("absolute steps", "it did not finish even then"),
+    StopReason.TIMEOUT: Stop("out of time", "the time for one instance was over"),
+    StopReason.CALL_TIMEOUT: Stop("calls too slow", "one call of the model took too long, again and again"),
+    StopReason.CONTEXT_LIMIT: Stop("context limit", "the conversation reached the tokens that were set"),
+    StopReason.CONTEXT_OVERFLOW: Stop("context overflow", "the endpoint refused the conversation as too long"),
+    StopReason.TOKEN_LIMIT: Stop("out of tokens", "the tokens for one instance were used up"),
+    StopReason.COST_LIMIT: Stop("out of money", "the money for one instance was used up"),
+    StopReason.MALFORMED: Stop("malformed answers", "answer after answer held no call that could be made"),
+    StopReason.EMPTY_ANSWER: Stop("empty answers", "answer after answer held nothing at all"),
+    StopReason.REFUSAL: Stop("refusal", "the model refused to go on"),
+    StopReason.CONTENT_FILTER: Stop("content filter", "the endpoint withheld the answer"),
+    StopReason.INTERRUPTED: Stop("interrupted", "the machine failed under it"),
+}
+
+
+def stopped(reason: str) -> str:
+    """Beside a verdict; a reason that this version does not know as it is."""
+    return f"agent: {STOPS[reason].name}" if reason in STOPS else reason
+
+
+ADVICE: dict[str, str] = {
+    FailureClass.MODEL: "The model's endpoint failed beyond all retries: run it again when it is well, with a lower "
+    "--llm-concurrency or more --num-retries.",
+    FailureClass.MODEL_ACCESS: "The endpoint takes no more calls from this key (revoked, or its quota is used up): "
+    "mend that and start the same run again, it does what is missing.",
+}
+"""Failure class -> what to do."""
 
 STAGES = {
     "solve.queue": "Queue, agent",

@@ -39,6 +39,8 @@ def bundle_files(summary: Summary, predictions: bytes) -> dict[str, bytes]:
 def _metadata(summary: Summary) -> bytes:
     # JSON strings are YAML strings, so any model name survives.
     lines = [f"name: {json.dumps(summary.model)}", "oss: false", 'site: ""', "verified: false"]
+    lines += [f"conditions: {json.dumps(summary.conditions.model_dump(mode='json', exclude_none=True))}"]
+    lines += [f"how: {json.dumps(summary.how)}", f"doubts: {json.dumps(summary.doubts)}"]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -52,6 +54,7 @@ def _readme(summary: Summary) -> bytes:
         f"- Dataset {dataset.name}, split {dataset.split}{revision}; rows sha256 {dataset.sha256}.",
         f"- Agent {how.agent}; one attempt an instance; hints {'shown' if how.hints else 'not shown'}.",
         f"- Graded with swebench {summary.versions.get('swebench', 'unknown')}, a fresh sandbox for each patch.",
+        *(f"- {line}" for line in summary.how),
         *(f"- {doubt}" for doubt in summary.doubts),
         "",
         "Before submitting: fill in `oss` and `site` in metadata.yaml and describe the system here.",

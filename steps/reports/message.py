@@ -32,6 +32,8 @@ def message(summary: Summary, compared: Comparison | None, link: str = "") -> di
     missing = rate.total - rate.graded
     about += f"; {missing:,} without a verdict" if missing else ""
     parts = [escape(visible(about)), *(_compared(compared) if compared else ["Not compared with an earlier run."])]
+    known = [escape(visible(line)) for line in (*summary.how, *summary.doubts)]
+    parts += [_listed("To be known", known)] if known else []
     blocks: list[dict[str, Any]] = [{"type": "header", "text": {"type": "plain_text", "text": _within(head, HEADER)}}]
     blocks += [{"type": "section", "text": {"type": "mrkdwn", "text": _within(part, SECTION)}} for part in parts]
     if link:

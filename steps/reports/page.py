@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import steps
 from steps.reports.beside import compared_section
 from steps.reports.charts import histogram, stacked
 from steps.reports.comparison import Comparison
-from steps.reports.labels import STAGES, STANDINGS, STOP_REASONS, kind_phrase
+from steps.reports.labels import STAGES, STANDINGS, STOPS, kind_phrase, stopped
 from steps.reports.rows import repositories, rows
 from steps.reports.summary import Summary
+from steps.reports.templating import as_page, templates
 from steps.reports.view import RunView, Standing
 from steps.reports.visible import visible
-from steps.reports.words import count, duration, listing, money, percent, tokens
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from steps.reports.words import listing
 
 SLOWEST = 10
 STAGES_SHOWN = 8
@@ -34,7 +29,7 @@ def page(view: RunView, summary: Summary, compared: Comparison | None = None, wh
     order = sorted(range(len(table)), key=lambda n: -view.units[n].total_s)
     longest = max((unit.total_s for unit in view.units), default=0.0)
     text = (
-        _templates()
+        templates()
         .get_template("report.html.j2")
         .render(
             summary=summary,
@@ -43,6 +38,9 @@ def page(view: RunView, summary: Summary, compared: Comparison | None = None, wh
             labels=STANDINGS,
             bar=_bar(summary),
             outcomes=_outcomes(summary),
+            stops=_stops(summary),
+            absent=listing([STOPS[one.reason].name for one in summary.stops if not one.units]),
+            pages=any(unit.page for unit in view.units),
             stages=_stages(view, summary),
             slowest=[(table[n], round(100 * view.units[n].total_s / longest, 2)) for n in order[:SLOWEST]]
             if longest
@@ -56,30 +54,7 @@ def page(view: RunView, summary: Summary, compared: Comparison | None = None, wh
             why_not=visible(why_not),
         )
     )
-    return text.encode(errors="backslashreplace")
-
-
-@cache
-def _templates() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(steps.__file__).parents[1] / "templates" / "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "duration": duration,
-        "money": money,
-        "tokens": tokens,
-        "percent": percent,
-        "count": count,
-        "listing": listing,
-        "visible": visible,
-    }
-    return environment
+    return as_page(text)
 
 
 def _facts(summary: Summary) -> list[tuple[str, str]]:
@@ -118,10 +93,30 @@ def _outcomes(summary: Summary) -> list[dict[str, Any]]:
     shown = []
     for name, label in STANDINGS.items():
         if number := summary.outcomes.get(name, 0):
-            inside = {STOP_REASONS.get(why, why): n for why, n in summary.stopped.get(name, {}).items()}
+            inside = {stopped(why): n for why, n in summary.stopped.get(name, {}).items()}
             inside |= summary.failures if name == Standing.FAILED else {}
             shown.append({"label": label, "number": number, "share": number / summary.units, "inside": inside})
     return shown
+
+
+def _stops(summary: Summary) -> list[dict[str, Any]]:
+    """Where any agent worked: every reason that occurred, most frequent first."""
+    if summary.conditions.kind != "agent":
+        return []
+    total = sum(one.units for one in summary.stops)
+    return [
+        {
+            "name": STOPS[one.reason].name,
+            "meaning": STOPS[one.reason].meaning,
+            "units": one.units,
+            "resolved": one.resolved,
+            "share": one.units / total,
+            "width": round(100 * one.units / total, 2),
+            "good": round(100 * one.resolved / total, 2),
+        }
+        for one in sorted(summary.stops, key=lambda one: -one.units)
+        if one.units
+    ]
 
 
 def _stages(view: RunView, summary: Summary) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 from steps.contracts.data import (
@@ -21,7 +22,7 @@ from steps.contracts.data import (
     Unit,
 )
 from steps.contracts.record import Record, key
-from steps.contracts.trajectory import Trajectory, Usage
+from steps.contracts.trajectory import Trajectory, usage_in
 from steps.errors import ConfigError
 from steps.reports.signatures import classify
 from steps.reports.view import Official, RunView, Try, UnitView
@@ -30,7 +31,8 @@ from steps.store import Store
 
 RECORDS_AT_ONCE = 128
 LOGS_AT_ONCE = 16  # logs of a few MB each, twice in memory while they are decoded
-SHOWN_TESTS = 20
+TRAJECTORIES_AT_ONCE = 16  # likewise
+SHOWN_TESTS = 200
 TAIL_LINES = 40
 LINE_WIDTH = 240
 
@@ -71,9 +73,11 @@ class _Reader:
         units = plan.units if plan else []
         self._index()
         instances = self._instances(sorted({unit.instance_id for unit in units})) if self.whole else {}
-        views = [view for batch in _batches(units, RECORDS_AT_ONCE) for view in self._records(batch, instances)]
-        for unsettled in _batches([view for view in views if self.whole and _wants_logs(view)], LOGS_AT_ONCE):
+        views = [view for batch in batches(units, RECORDS_AT_ONCE) for view in self._records(batch, instances)]
+        for unsettled in batches([view for view in views if self.whole and _wants_logs(view)], LOGS_AT_ONCE):
             self._logs(unsettled)
+        if self.whole:
+            self._wasted(views)
         return RunView(run=run, plan=plan, units=views, unreadable=self.unreadable)
 
     def _index(self) -> None:
@@ -86,7 +90,7 @@ class _Reader:
     def _instances(self, ids: list[str]) -> dict[str, tuple[str, str | None]]:
         """id -> (title, difficulty): all the report says of an issue."""
         facts = {}
-        for batch in _batches(ids, RECORDS_AT_ONCE):
+        for batch in batches(ids, RECORDS_AT_ONCE):
             names = {key(Instance, self.run_id, one): one for one in batch}
             found = self.store.get_many(names)
             for name, one in names.items():
@@ -130,10 +134,28 @@ class _Reader:
         for name in names:
             if name.startswith("tries/") and name.endswith(f"/{Failure.file}"):
                 failure = self._parse(Failure, f"{folder}/{name}", found)
-                partial = found.get(f"{folder}/{name.removesuffix(Failure.file)}{Trajectory.file}")
+                place = name.removesuffix(Failure.file)
+                beside = tuple(one.removeprefix(place) for one in names if one.startswith(place))
                 if failure is not None:
-                    tries.append(Try(failure, _usage(partial)))
+                    tries.append(Try(failure, failure.usage, place.removeprefix("tries/").rstrip("/"), beside))
         return sorted(tries, key=lambda tried: tried.failure.occurred_at)
+
+    def _wasted(self, views: list[UnitView]) -> None:
+        """What failed tries took, from the trajectories that they left where the failure does not say it."""
+        left = [
+            (view, f"runs/{self.run_id}/units/{view.instance_id}/{view.attempt}/{name}", name.split("/")[1])
+            for view in views
+            for name in self.files.get((view.instance_id, view.attempt), [])
+            if name.startswith("tries/") and name.endswith(f"/{Trajectory.file}") and not _counted(view, name)
+        ]
+        for some in batches(left, TRAJECTORIES_AT_ONCE):
+            found = self.store.get_many(place for _, place, _ in some)
+            for view, place, name in some:
+                used = usage_in(found.get(place))
+                known = [tried for tried in view.tries if tried.name == name]
+                view.tries = [replace(tried, usage=used) if tried in known else tried for tried in view.tries]
+                if not known:
+                    view.unexplained += used
 
     def _logs(self, views: list[UnitView]) -> None:
         """The tail a person reads, and the official advisory class, of units that are not resolved."""
@@ -166,13 +188,17 @@ class _Reader:
             return None
 
     def _is_record(self, name: str) -> bool:
-        return name in self.records or name.startswith("tries/")
+        return name in self.records or (name.startswith("tries/") and name.endswith(f"/{Failure.file}"))
 
     def _folder(self, unit: Unit) -> str:
         return key(GradeRecord, self.run_id, unit.instance_id, unit.attempt).removesuffix(f"/{GradeRecord.file}")
 
     def _files(self, unit: Unit) -> list[str]:
         return self.files.get((unit.instance_id, unit.attempt), [])
+
+
+def _counted(view: UnitView, name: str) -> bool:
+    return any(tried.name == name.split("/")[1] and tried.usage.requests for tried in view.tries)
 
 
 def _wants_logs(view: UnitView) -> bool:
@@ -191,13 +217,7 @@ def _official(instance_id: str, data: bytes | None) -> Official:
         return Official(completed=True, resolved=None, reason=None)
 
 
-def _usage(trajectory: bytes | None) -> Usage:
-    try:
-        return Usage.model_validate(json.loads(trajectory or b"{}").get("extra", {}).get("usage", {}))
-    except (ValueError, AttributeError):
-        return Usage()
-
-
-def _batches(items: list[T], size: int) -> Iterator[list[T]]:
+def batches(items: list[T], size: int) -> Iterator[list[T]]:
+    """So many at a time, in order."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from steps.contracts.data import Patch, TestLog
 from steps.contracts.trajectory import StopReason
 from steps.reports.excerpts import REASON_WIDTH, TRIES_SHOWN, Shown, diff_runs, linked, share_out, stages_shown
-from steps.reports.labels import STAGES, STANDINGS, STOP_REASONS, Label
+from steps.reports.labels import STAGES, STANDINGS, Label, stopped
 from steps.reports.view import RunView, Standing, UnitView
 from steps.reports.visible import cut, visible
 from steps.reports.words import duration, money, size, tokens
@@ -42,6 +42,10 @@ class Row:
     times: str
     folder: str
     files: list[str]
+    page: str
+    """Its own page; empty where it has none."""
+    turns: str
+    """What the link to it says."""
 
 
 def rows(view: RunView) -> list[Row]:
@@ -90,6 +94,8 @@ def _row(unit: UnitView, shown: Shown, anchor: str, repo: int) -> Row:
         times=" · ".join(f"{STAGES.get(name, name)} {duration(spent)}" for name, spent in stages_shown(unit).items()),
         folder=f"../units/{unit.instance_id}/{unit.attempt}/",
         files=linked(unit),
+        page=unit.page,
+        turns="page" if unit.turns is None else f"{unit.turns:,}",
     )
 
 
@@ -100,7 +106,7 @@ def _note(unit: UnitView) -> str:
     if unit.standing is Standing.UNRESOLVED and unit.failing_tests:
         parts.append(f"{unit.failing_tests:,} failing")
     if unit.solve is not None and unit.solve.stop_reason is not StopReason.FINISHED:
-        parts.append(STOP_REASONS.get(unit.solve.stop_reason, unit.solve.stop_reason))
+        parts.append(stopped(unit.solve.stop_reason))
     return ", ".join(parts)
 
 

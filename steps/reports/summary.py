@@ -85,6 +85,14 @@ class IntegrityFigures(Part):
     """``instance_id/attempt`` of the suspect ones."""
 
 
+class Stopped(Part):
+    """A reason why agents stopped."""
+
+    reason: str
+    units: int
+    resolved: int
+
+
 class NoVerdict(Part):
     """A unit without a verdict, and why."""
 
@@ -110,6 +118,24 @@ class Conditions(Part):
     """``backend, isolation`` as recorded."""
     selected: int
     dataset_rows: int
+    model: str | None = None
+    """What was asked; None, and so the following, where no model was."""
+    endpoint: str | None = None
+    """Its address; None for the provider's own, or where the endpoint's address is not part of the wish."""
+    format: Literal["function_calling", "text"] | None = None
+    """How tools were called."""
+    sampling: dict[str, str] = {}
+    """temperature, and whatever else was asked for."""
+    prompt_style: str | None = None
+    instruction_template: str | None = None
+    """Where it is not the agent's own."""
+    iterative_attempts: int | None = None
+    """The most tries inside an attempt, in iterative mode."""
+    critic: str | None = None
+    limits: dict[str, str] = {}
+    """Those that are not the defaults: name -> ``value (default)``."""
+    max_cost_usd: float | None = None
+    """Of the whole run."""
 
 
 class Summary(Record):
@@ -134,6 +160,8 @@ class Summary(Record):
     """Over all units: the outcomes, ``failed`` and ``not_run``."""
     stopped: dict[str, dict[str, int]]
     """Outcome -> stop reason -> units, where the agent did not finish of itself."""
+    stops: list[Stopped] = []
+    """Every reason there is, in its own order."""
     failures: dict[str, int]
     """Class -> units that have no verdict because of it."""
     failed_tries: dict[str, int]
@@ -155,6 +183,8 @@ class Summary(Record):
     versions: dict[str, str]
     notices: list[str]
     """Of the plan, and of this report."""
+    how: list[str] = []
+    """Who asked what and with which limits, in words."""
     doubts: list[str]
     """Everything that speaks against taking the headline at its face, in words; empty is green."""
 

@@ -20,10 +20,13 @@ def lines(summary: Summary, place: str = "") -> list[str]:
     shown += _wrapped(_pass_at(summary), 1)
     counts = [f"{STANDINGS[name].short} {n:,}" for name, n in summary.outcomes.items() if n]
     shown += [*_wrapped(listing(counts), 2), *_wrapped(_cost(summary), 1)]
+    manner = [line for said in summary.how for line in _wrapped(said, 2, indent="  ")]
+    shown[1:1] = manner[:1]
     room = LINES - 1 - len(shown)
     doubts = [line for doubt in summary.doubts for line in _wrapped(f"! {doubt}", 2, indent="  ")]
     if len(doubts) > room:
         doubts = [*doubts[: room - 1], f"! ... {count(len(summary.doubts), 'doubt')} in the report"]
+    shown[2:2] = manner[1 : 1 + room - len(doubts)]
     return [*shown, *doubts, _last(summary, place)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from steps.contracts.trajectory import Usage
 from steps.reports.view import RunView, UnitView
 
 
@@ -29,8 +30,12 @@ def units_table(view: RunView) -> bytes:
             ("test_exit_code", whole),
             ("seconds", pa.map_(text, real)),
             ("total_seconds", real),
-            *((name, whole) for name in ("calls", "prompt_tokens", "completion_tokens")),
-            ("cost_usd", real),
+            *((name, whole) for name in _USED),
+            *((name, real) for name in ("cost_usd", "model_seconds")),
+            *((f"failed_tries_{name}", whole) for name in _USED),
+            *((f"failed_tries_{name}", real) for name in ("cost_usd", "model_seconds")),
+            *((name, whole) for name in ("turns", "inner_attempts", "replay_compared", "replay_differing")),
+            ("replay_same_patch", truth),
             *((name, text) for name in ("backend", "isolation", "image", "image_digest")),
             *((name, truth) for name in ("solve_network", "history_verified")),
             ("patch_sha256", text),
@@ -53,6 +58,9 @@ _COUNTS = (
 )
 
 
+_USED = ("calls", "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
+
+
 def _row(view: RunView, unit: UnitView) -> dict[str, Any]:
     usage, failure = unit.usage, unit.failure
     return {
@@ -71,13 +79,20 @@ def _row(view: RunView, unit: UnitView) -> dict[str, Any]:
         "patch_bytes": len(unit.patch) if unit.patch is not None else None,
         "seconds": list(unit.seconds.items()),
         "total_seconds": unit.total_s,
-        "calls": usage.calls,
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "cost_usd": usage.cost_usd,
+        **_used(usage, ""),
+        **_used(unit.wasted, "failed_tries_"),
+        "turns": unit.turns,
         "official_reason": unit.official.reason[0] if unit.official.reason else None,
         **_solved(unit),
         **_graded(unit),
+    }
+
+
+def _used(usage: Usage, prefix: str) -> dict[str, Any]:
+    return {
+        **{f"{prefix}{name}": getattr(usage, name) for name in _USED},
+        f"{prefix}cost_usd": usage.cost_usd,
+        f"{prefix}model_seconds": usage.seconds,
     }
 
 
@@ -89,6 +104,10 @@ def _solved(unit: UnitView) -> dict[str, Any]:
         "stop_reason": solve.stop_reason.value,
         "solve_network": solve.machine.network,
         "history_verified": solve.history.verified,
+        "inner_attempts": len(solve.attempts) or 1,
+        "replay_compared": solve.replayed.observations if solve.replayed else None,
+        "replay_differing": len(solve.replayed.differing) if solve.replayed else None,
+        "replay_same_patch": solve.replayed.same_patch if solve.replayed else None,
     }
 
 

@@ -35,6 +35,10 @@ class Try:
 
     failure: Failure
     usage: Usage
+    name: str = ""
+    """Its folder's."""
+    files: tuple[str, ...] = ()
+    """Names in that folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,16 @@ class UnitView:
     """The file log_tail is of."""
     tries: list[Try] = field(default_factory=list)
     """Failed ones, oldest first."""
+    unexplained: Usage = field(default_factory=Usage)
+    """Of tries that left a trajectory and no failure: killed before anybody could say why."""
     files: tuple[str, ...] = ()
     """Names in the unit's folder."""
+    page: str = ""
+    """Name of its own page in the folder of the report; empty where it has none."""
+    turns: int | None = None
+    """Answers of the agent that the trajectory tells of; None where there is none that can be read."""
+    endpoint: str = ""
+    """Whom it asked, as the trajectory tells."""
 
     @property
     def standing(self) -> Standing:
@@ -104,7 +116,12 @@ class UnitView:
     @property
     def usage(self) -> Usage:
         """Of the solve that counts and of all failed tries."""
-        return add_usage([*([self.solve.usage] if self.solve else []), *(tried.usage for tried in self.tries)])
+        return add_usage([*([self.solve.usage] if self.solve else []), self.wasted])
+
+    @property
+    def wasted(self) -> Usage:
+        """Of the failed tries alone."""
+        return add_usage([*(tried.usage for tried in self.tries), self.unexplained])
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -8,22 +8,34 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
-# What a browser acts on or hides without drawing it: C1 controls, text direction, zero width, separators, surrogates
-# (undecodable bytes of a patch are lone surrogates, PEP 383), non-characters and tags.
-_HIDDEN = re.compile(
-    "[\x80-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\ufffe\uffff"
-    "\ud800-\udfff\U000e0000-\U000e0fff]"
+# Control characters, and what a browser acts on or hides without drawing it: C1 controls, text direction, zero width,
+# separators, surrogates (undecodable bytes of a patch are lone surrogates, PEP 383), non-characters and tags.
+_ODD = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"
+    "\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
 )
+_COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 
 
 def visible(text: str) -> str:
     """``text`` with every control character as a picture (NUL is ␀, ESC is ␛) and every hidden one as an escape."""
-    return _HIDDEN.sub(_escape, text.translate(_PICTURES))
+    return _ODD.sub(_written_out, text)
 
 
-def _escape(found: re.Match[str]) -> str:
+def plain(text: str) -> str:
+    """As visible, of what a terminal showed: without colours and weights, and with plain ends of lines.
+
+    Nothing can be hidden so: text that a terminal would not have drawn is text here.
+    """
+    return visible(_COLOUR.sub("", text).replace("\r\n", "\n"))
+
+
+def _written_out(found: re.Match[str]) -> str:
     code = ord(found.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "␡"
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
     if code <= 0xFF:

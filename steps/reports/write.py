@@ -10,6 +10,7 @@ from steps.reports.comparing import compare
 from steps.reports.comparison import Comparison
 from steps.reports.earlier import LAST, last_of_same_wish
 from steps.reports.figures import summarise
+from steps.reports.instances import write_instances
 from steps.reports.leaderboard import bundle_copies, bundle_files
 from steps.reports.official import official_name, official_summary
 from steps.reports.page import page
@@ -41,6 +42,7 @@ def report(store: Store, run_id: str, against: str | None = None) -> Summary:
     where it is, the report is whole. Raises ConfigError for an unknown run, InfraError when the store fails.
     """
     view = read_run(store, run_id)
+    write_instances(store, view)
     summary = summarise(view)
     folder = key(Summary, run_id).removesuffix(Summary.file)
     model = view.run.model
@@ -57,7 +59,9 @@ def report(store: Store, run_id: str, against: str | None = None) -> Summary:
         files[Comparison.file] = beside.compared.to_bytes()
     copies = bundle_copies(view)
     old = store.keys(folder)
-    kept = {f"{folder}{name}" for name in files} | {destination for _, destination in copies}
+    kept = {f"{folder}{name}" for name in (*files, *(unit.page for unit in view.units if unit.page))} | {
+        destination for _, destination in copies
+    }
     store.delete_many([name for name in old if name not in kept])
     store.copy_many(copies)
     store.put_many({f"{folder}{name}": data for name, data in files.items()})

@@ -25,7 +25,14 @@ LIMITS = {
     "report_2294_units_s": 10.0,
     "report_2294_units_gib": 1.0,
     "report_html_mb": 5.0,
+    "report_500_trajectories_s": 20.0,
+    "report_500_trajectories_gib": 1.0,
     "runner_cpu_per_unit_s": 0.1,
+    "solve_start_cpu_s": 0.6,
+    "turn_cpu_ms": 10.0,
+    "trajectory_100_turns_mb": 3.0,
+    "model_calls_bare_to_run": 1.111,  # nine tenths of its calls a second
+    "run_64_units_gib": 4.0,
     "exec_ratio_to_bare_p50": 1.3,
     "exec_p95_ratio": 2.0,
     "exec_ratio_to_kubectl_p50": 1.0,
@@ -43,7 +50,8 @@ LIMITS = {
 
 
 NAMES = (
-    *("start", "plan", "grading", "report", "runner", "kubernetes_exec", "kubernetes_sandbox"),
+    *("start", "plan", "grading", "report", "runner", "turns", "model_start", "model_calls"),
+    *("kubernetes_exec", "kubernetes_sandbox"),
     *("pipeline_render", "pipeline_submit", "pipeline_schedule", "pipeline_scale"),
 )
 

@@ -1,4 +1,8 @@
-"""The report of a whole SWE-bench: 2,294 units with logs of the size real ones have (45 kB on average)."""
+"""The report of a whole SWE-bench, and of 500 units whose agents worked for long.
+
+Whole: 2,294 units with logs of the size real ones have (45 kB on average). Long: 100 turns each, with observations of
+4 kB on average and token counts, as a model behind an endpoint leaves them.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,25 @@ from tests.steps.reports.synthetic import Synthetic
 
 UNITS = 2294
 LOG_LINES = 500
+WORKED = 500
+TURNS = 100
 
 
 def measure() -> dict[str, float]:
     """Wall and CPU seconds, GiB at the peak and MB of HTML of ``python -m steps.report`` as a fresh process."""
+    whole = _report(Synthetic(instances=UNITS, log_lines=LOG_LINES))
+    worked = _report(Synthetic(instances=WORKED, log_lines=LOG_LINES, agent="r2egym", turns=TURNS, exact=True))
+    return {
+        **{f"report_2294_units_{name}": whole[name] for name in ("s", "cpu_s", "gib")},
+        "report_html_mb": whole["html_mb"],
+        **{f"report_500_trajectories_{name}": worked[name] for name in ("s", "cpu_s", "gib", "page_mb")},
+    }
+
+
+def _report(run: Synthetic) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder, create=True)
-        Synthetic(instances=UNITS, log_lines=LOG_LINES).write(store)
+        run.write(store)
         command = [sys.executable, "-m", "steps.report", "--store", folder, "--run", "synthetic"]
         began = time.monotonic()
         child = subprocess.Popen(command)
@@ -29,10 +45,12 @@ def measure() -> dict[str, float]:
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
             raise RuntimeError(f"{' '.join(command)} ended with exit code {child.returncode}")
-        html = Path(store.locate("runs/synthetic/report/report.html")).stat().st_size
-    return {
-        "report_2294_units_s": seconds,
-        "report_2294_units_cpu_s": used.ru_utime + used.ru_stime,
-        "report_2294_units_gib": used.ru_maxrss / 2**20,
-        "report_html_mb": html / 1e6,
-    }
+        report = Path(store.locate("runs/synthetic/report"))
+        pages = [page.stat().st_size for page in (report / "instances").iterdir()]
+        return {
+            "s": seconds,
+            "cpu_s": used.ru_utime + used.ru_stime,
+            "gib": used.ru_maxrss / 2**20,
+            "html_mb": (report / "report.html").stat().st_size / 1e6,
+            "page_mb": max(pages) / 1e6,
+        }

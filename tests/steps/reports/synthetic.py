@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +19,6 @@ from steps.contracts.data import (
     Instance,
     InstanceLog,
     Integrity,
-    Machine,
     Outcome,
     Patch,
     Plan,
@@ -34,9 +32,11 @@ from steps.contracts.data import (
 )
 from steps.contracts.record import Raw, Record, key
 from steps.contracts.run import RunSpec
-from steps.contracts.trajectory import StopReason, Trajectory, Usage
+from steps.contracts.trajectory import Trajectory, Usage
 from steps.store import Store
+from tests.steps.reports.conversations import total, trajectory
 from tests.steps.reports.texts import HISTORY, HOSTILE, REPOS, STOPS, TITLES, USUAL, VERSIONS
+from tests.steps.reports.verdicts import machine, official
 
 
 @dataclass
@@ -55,6 +55,11 @@ class Synthetic:
     suspects: float = 0.02
     priced: bool = True
     log_lines: int = 300
+    turns: int = 4
+    exact: bool = False
+    """Whether the totals are those of the turns; else they are the same for all."""
+    others: int = 0
+    """Attempts inside each solve that were not chosen."""
     spec: dict[str, Any] = field(default_factory=dict)
 
     def write(self, store: Store) -> Plan:
@@ -126,8 +131,9 @@ class Synthetic:
             return
         patch = b"" if wanted == "empty_patch" else self._patch(rng)
         self._put(items, Patch(patch), *where)
-        self._put(items, self._solve(rng, unit, len(patch)), *where)
-        self._put(items, self._trajectory(unit), *where)
+        made = self._trajectory(unit)
+        self._put(items, self._solve(rng, unit, len(patch), made.extra.usage), *where)
+        self._put(items, made, *where)
         grade = self._grade(rng, unit, Outcome(wanted), patch)
         self._put(items, grade, *where)
         if wanted == "empty_patch":
@@ -138,7 +144,7 @@ class Synthetic:
         self._put(items, EvalScript(b"#!/bin/bash\nset -uxo pipefail\n"), *where)
         self._put(items, TestLog(self._log(rng, Outcome(wanted))), *where)
         if wanted != "tests_timed_out":
-            self._put(items, Report(_official(unit.instance_id, grade)), *where)
+            self._put(items, Report(official(unit.instance_id, grade)), *where)
 
     def _tries(self, items: dict[str, bytes], rng: random.Random, unit: Unit, times: int) -> None:
         kind = rng.choices(
@@ -170,36 +176,47 @@ class Synthetic:
                 items[place.replace(Failure.file, Trajectory.file)] = self._trajectory(unit).to_bytes()
 
     def _usage(self) -> Usage:
-        return Usage(calls=31, prompt_tokens=412_000, completion_tokens=9_100, cost_usd=0.37 if self.priced else None)
-
-    def _trajectory(self, unit: Unit) -> Trajectory:
-        return Trajectory(
-            instance_id=unit.instance_id,
-            attempt=unit.attempt,
-            agent=self.agent,
-            model=self.model,
-            steps=[],
-            stop_reason=StopReason.FINISHED,
-            usage=self._usage(),
-            started_at="2026-11-20T22:05:00Z",
-            seconds=100.0,
+        return Usage(
+            calls=31,
+            requests=33,
+            prompt_tokens=412_000,
+            cached_tokens=300_000,
+            completion_tokens=9_100,
+            reasoning_tokens=2_000,
+            cost_usd=0.37 if self.priced else None,
+            seconds=88.0,
         )
 
-    def _solve(self, rng: random.Random, unit: Unit, patch_bytes: int) -> SolveRecord:
+    def _trajectory(self, unit: Unit) -> Trajectory:
+        made = trajectory(
+            (unit.instance_id, unit.attempt),
+            turns=self.turns,
+            agent=self.agent,
+            model=self.model,
+            priced=self.priced,
+            hostile=self.hostile,
+            others=self.others,
+        )
+        return made.model_copy(update={"extra": made.extra.model_copy(update={"usage": self._used(made)})})
+
+    def _used(self, made: Trajectory) -> Usage:
+        return total(made) if self.exact else self._usage()
+
+    def _solve(self, rng: random.Random, unit: Unit, patch_bytes: int, usage: Usage) -> SolveRecord:
         return SolveRecord(
             instance_id=unit.instance_id,
             attempt=unit.attempt,
             agent=self.agent,
-            stop_reason=rng.choices(STOPS, [90, 8, 2])[0],
+            stop_reason=rng.choices(list(STOPS), list(STOPS.values()))[0],
             history=HISTORY,
-            machine=_machine(unit, network=False),
+            machine=machine(unit, network=False),
             seconds={
                 "create": rng.lognormvariate(1.2, 0.6),
                 "prepare": rng.lognormvariate(0.5, 0.4),
                 "agent": rng.lognormvariate(5.2, 0.8),
                 "patch": rng.uniform(0.1, 0.6),
             },
-            usage=self._usage(),
+            usage=usage,
             patch_bytes=patch_bytes,
         )
 
@@ -225,7 +242,7 @@ class Synthetic:
             if ran
             else None,
             integrity=Integrity(verdict="suspect" if suspect else "ok", findings=findings),
-            machine=_machine(unit, network=True) if ran else None,
+            machine=machine(unit, network=True) if ran else None,
             seconds={
                 "create": rng.lognormvariate(1.1, 0.5),
                 "apply": rng.uniform(0.1, 0.9),
@@ -267,31 +284,3 @@ class Synthetic:
         lines += ["FAILED tests/delete/test_fast_0.py - AssertionError: (0, {}) != (0, {'app.User': 0})"]
         lines += ["+ : '>>>>> End Test Output'", "+ git checkout aaaa tests/delete", "Updated 1 path from 4f2c1aa"]
         return "\n".join(lines).encode()
-
-
-def _machine(unit: Unit, *, network: bool) -> Machine:
-    return Machine(
-        backend="docker",
-        image=unit.image,
-        image_digest="sha256:" + "c" * 64,
-        isolation="container",
-        network=network,
-        cpus=2.0,
-        memory_mb=4096,
-    )
-
-
-def _official(instance_id: str, grade: GradeRecord) -> bytes:
-    status = {
-        "FAIL_TO_PASS": {"success": [], "failure": grade.failing_tests},
-        "PASS_TO_PASS": {"success": [], "failure": []},
-    }
-    inner = {
-        "patch_is_None": False,
-        "patch_exists": True,
-        "patch_successfully_applied": grade.outcome is not Outcome.LOG_UNREADABLE,
-        "resolved": grade.resolved,
-        "infra_failure": False,
-        "tests_status": status,
-    }
-    return json.dumps({instance_id: inner}, indent=4).encode()

@@ -115,7 +115,7 @@ def test_nothing_changed_between_runs_that_differ_in_name_and_time_alone() -> No
             ("dataset", "Rows", "500, 9f9f9f9f9f9f", "500, 777777777777"),
         ),
         ({"spec": {"agent": {"name": "replay", "hints": True}}}, ("wish", "agent.hints", "no", "yes")),
-        ({"spec": {"agent": {"name": "replay", "max_steps": 60}}}, ("wish", "agent.max_steps", "100", "60")),
+        ({"spec": {"agent": {"name": "replay", "max_steps": 60}}}, ("wish", "agent.max_steps", "not given", "60")),
         ({"spec": {"select": {"repos": ["x/y"]}}}, ("wish", "select.repos", "not given", "x/y")),
         ({"model": "lab/model-2"}, ("wish", "model", "lab/model-1", "lab/model-2")),
         ({"how": {"network": False}}, ("condition", "Tests' network", "open", "none")),

@@ -41,8 +41,18 @@ def test_the_message_says_what_changed_then_the_score_then_what_was_lost() -> No
         "*Lost, 1*\n• `a` resolved before, unresolved now; same patch: `t_1` and 1 more",
         "*Gained, 1*\n• `b`",
         "*Without a verdict, 1*\n• `c` resolved before, infrastructure now; image_pull: the registry does not answer",
+        "*To be known*\n• 1 unit failed without a verdict: image_pull 1.",
         f"<{LINK}|Open the report>",
     ]
+
+
+def test_hints_are_said_where_the_score_is_said() -> None:
+    run = run_file(spec={"agent": {"name": "r2egym", "model": "openai/m", "hints": True}})
+    said = sections(message(summarise(view(run, {"a": "resolved"})), None))[-1]
+    assert said == (
+        "*To be known*\n• r2egym asked openai/m, temperature 0.\n"
+        "• The agent was shown the discussion of each issue (hints)."
+    )
 
 
 def test_a_first_run_says_that_there_is_nothing_to_compare_with() -> None:

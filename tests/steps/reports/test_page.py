@@ -24,6 +24,7 @@ RUNS = {
     "attempts": Synthetic(instances=12, attempts=4),
     "failed": Synthetic(instances=20, mix={"failed": 1}),
     "empty": Synthetic(instances=0),
+    "agent": Synthetic(instances=60, agent="r2egym", model="openai/model-1"),
     "gold": Synthetic(instances=10, agent="gold", model="gold", mix={"resolved": 1}, suspects=0),
     "large": Synthetic(instances=2294, log_lines=60),
     "hostile": Synthetic(instances=25, hostile=True, suspects=1),
@@ -172,7 +173,7 @@ CONTRAST = """(() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("run", ["small", "attempts", "gold", "hostile", "compared", "first"])
+@pytest.mark.parametrize("run", ["small", "attempts", "agent", "gold", "hostile", "compared", "first"])
 def test_every_text_has_a_contrast_of_at_least_four_and_a_half(
     pages: dict[str, Path], tab: Tab, run: str, scheme: Scheme
 ) -> None:

@@ -50,7 +50,7 @@ def test_what_changed_is_read_before_the_scores_and_the_scores_before_the_lists(
     assert places == sorted(places)
     assert len(set(places)) == 4
     changes = tab.value("[...document.querySelectorAll('.changes li')].map(e => e.textContent)")
-    assert "agent.max_steps: 60 before, 100 now." in changes
+    assert "agent.max_steps: 60 before, not given now." in changes
     assert "attempts: 1 before, 2 now." in changes
 
 

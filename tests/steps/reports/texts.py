@@ -34,6 +34,31 @@ TITLES = (
     "KeyError in `merge` when coordinates differ only in dtype",
     "Cookies are lost when a redirect changes the port",
 )
+ISSUE = """QuerySet.delete() reports a number of rows that depends on the model.
+
+With no related objects the count has no entry for the model itself, with related ones it has an entry of zero:
+
+    >>> Book.objects.none().delete()
+    (0, {})
+    >>> Author.objects.none().delete()
+    (0, {'library.Author': 0})
+
+Both are documented to look the same. Seen on main, with SQLite and with PostgreSQL, in tests that compare the two.
+The difference comes from the fast path, which some models take and others do not; users see neither, and code that
+reads the dictionary by name breaks on one of them.
+"""
+THOUGHTS = (
+    "I will look at how the rows are counted before I change anything: the two paths of delete() must agree.",
+    "The fast path returns early and never touches the counter. The edit makes it leave no entry when nothing went.",
+    "Now the tests beside it. I expect the count of the empty case to change and everything else to stay as it was, "
+    "because only the branch for zero rows is different.",
+    "One test still fails: the collector counts a model that had no rows. I will see where that entry is made.",
+    "The same rule belongs into the collector, so that both ways say nothing about models that lost nothing.",
+)
+REASONED = (
+    "Two places count: the query, which knows how many rows the database removed, and the collector, which adds them "
+    "up by model. If only one of them leaves zeros out, the result depends on which of them ran last."
+)
 USUAL: Mapping[str, float] = {
     "resolved": 60,
     "unresolved": 27,
@@ -47,7 +72,16 @@ USUAL: Mapping[str, float] = {
 HISTORY = History(
     head="b" * 40, refs_removed=31, objects_before=90_000, objects_after=60_000, unreachable_after=0, verified=True
 )
-STOPS = [StopReason.FINISHED, StopReason.MAX_STEPS, StopReason.TIMEOUT]
+STOPS = {
+    StopReason.FINISHED: 84,
+    StopReason.MAX_STEPS: 7,
+    StopReason.TIMEOUT: 2,
+    StopReason.CONTEXT_LIMIT: 3,
+    StopReason.ABSOLUTE_STEPS: 1,
+    StopReason.MALFORMED: 1,
+    StopReason.COST_LIMIT: 1,
+    StopReason.REFUSAL: 1,
+}
 VERSIONS = {
     "swe-argo": "0.1.0",
     "swebench": "5.0.2",

@@ -1,0 +1,229 @@
+"""``trajectory.json`` as the page of a unit reads it: plain values, whatever the file holds.
+
+Not validated: a run has tens of thousands of turns, and a file of another version or a broken producer must not cost
+the report. What has not the expected type is taken for absent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import isfinite
+from typing import Any
+
+from pydantic import ValidationError
+
+from steps.contracts.trajectory import Usage
+
+DEEPEST = 20
+"""Levels of attempts within attempts that are read; iterative mode makes one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What came of a call."""
+
+    text: str | None
+    exit_code: int | None = None
+    timed_out: bool = False
+    seconds: float = 0.0
+    cut: bool = False
+    recorded: str | None = None
+    """In a replay: what was observed then, where it was something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a tool."""
+
+    name: str
+    arguments: dict[str, Any]
+    seen: tuple[Seen, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the model's answer took."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    reasoning: int = 0
+    cost: float | None = None
+    seconds: float = 0.0
+    requests: int = 1
+    finish: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A turn."""
+
+    number: int
+    source: str
+    after_s: float | None
+    """Since the agent began."""
+    message: str
+    reasoning: str
+    calls: tuple[Call, ...]
+    loose: tuple[Seen, ...]
+    """Observations that belong to no call."""
+    spent: Spent | None
+    """None where no model was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One attempt, whole or as far as it got."""
+
+    stop: str
+    seconds: float
+    usage: Usage
+    turns: tuple[Said, ...]
+    format: str = ""
+    endpoint: str = ""
+    temperature: float | None = None
+    others: tuple[Conversation, ...] = field(default=())
+    """Iterative mode: the attempts that were not chosen, in order."""
+
+    @property
+    def calls(self) -> int:
+        """Of tools."""
+        return sum(len(turn.calls) for turn in self.turns)
+
+    @property
+    def answers(self) -> int:
+        """Turns of the agent."""
+        return sum(turn.source == "agent" for turn in self.turns)
+
+
+def conversation(data: bytes) -> Conversation:
+    """Raises ValueError for what is no JSON object, or one without turns."""
+    try:
+        read = json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(read, dict) or not isinstance(read.get("steps"), list):
+        raise ValueError("no trajectory")  # noqa: TRY004 - what bytes hold, as json has it
+    return _conversation(read, 0)
+
+
+def _conversation(read: dict[str, Any], level: int) -> Conversation:
+    extra, how = _dict(read.get("extra")), _dict(_dict(read.get("agent")).get("extra"))
+    began = _time(extra.get("started_at"))
+    others = _list(read.get("subagent_trajectories")) if level < DEEPEST else []
+    return Conversation(
+        stop=_text(extra.get("stop_reason")),
+        seconds=_number(extra.get("seconds")),
+        usage=_usage(read),
+        turns=tuple(_turn(_dict(step), n, began) for n, step in enumerate(_list(read.get("steps")), 1)),
+        format=_text(how.get("format")),
+        endpoint=_text(how.get("endpoint")),
+        temperature=_maybe(how.get("temperature")),
+        others=tuple(_conversation(_dict(other), level + 1) for other in others),
+    )
+
+
+def _turn(step: dict[str, Any], number: int, began: datetime | None) -> Said:
+    results = [_dict(one) for one in _list(_dict(step.get("observation")).get("results"))]
+    calls = [_dict(one) for one in _list(step.get("tool_calls"))]
+    ids = [call.get("tool_call_id") for call in calls]
+    at = _time(step.get("timestamp")) if began is not None else None
+    return Said(
+        number=number,
+        source=_text(step.get("source")),
+        after_s=(at - began).total_seconds() if at is not None and began is not None else None,
+        message=_message(step.get("message")),
+        reasoning=_text(step.get("reasoning_content")),
+        calls=tuple(
+            Call(_text(call.get("function_name")), _arguments(call.get("arguments")), tuple(_seen_of(name, results)))
+            for name, call in zip(ids, calls, strict=True)
+        ),
+        loose=tuple(_seen(one) for one in results if one.get("source_call_id") not in ids),
+        spent=_spent(_dict(step["metrics"])) if isinstance(step.get("metrics"), dict) else None,
+    )
+
+
+def _seen_of(name: Any, results: list[dict[str, Any]]) -> Iterator[Seen]:
+    return (_seen(one) for one in results if one.get("source_call_id") == name)
+
+
+def _seen(result: dict[str, Any]) -> Seen:
+    extra = _dict(result.get("extra"))
+    code, content, recorded = extra.get("exit_code"), result.get("content"), extra.get("recorded")
+    return Seen(
+        text=None if content is None else _message(content),
+        exit_code=code if isinstance(code, int) else None,
+        timed_out=extra.get("timed_out") is True,
+        seconds=_number(extra.get("seconds")),
+        cut=extra.get("cut") is True,
+        recorded=None if recorded is None else _message(recorded),
+    )
+
+
+def _spent(metrics: dict[str, Any]) -> Spent:
+    extra = _dict(metrics.get("extra"))
+    return Spent(
+        prompt=int(_number(metrics.get("prompt_tokens"))),
+        cached=int(_number(metrics.get("cached_tokens"))),
+        completion=int(_number(metrics.get("completion_tokens"))),
+        reasoning=int(_number(extra.get("reasoning_tokens"))),
+        cost=_maybe(metrics.get("cost_usd")),
+        seconds=_number(extra.get("seconds")),
+        requests=int(_number(extra.get("requests"))) or 1,
+        finish=_text(extra.get("finish_reason")),
+    )
+
+
+def _usage(read: Any) -> Usage:
+    try:
+        return Usage.model_validate(_dict(_dict(_dict(read).get("extra")).get("usage")))
+    except ValidationError:
+        return Usage()
+
+
+def _message(value: Any) -> str:
+    """ATIF allows a list of parts where there are images: their texts."""
+    if isinstance(value, list):
+        return "\n".join(_text(_dict(part).get("text")) or f"[{_text(_dict(part).get('type'))}]" for part in value)
+    return _text(value)
+
+
+def _arguments(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {} if value is None else {"": value}
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> float:
+    return _maybe(value) or 0.0
+
+
+def _maybe(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if isfinite(found) and found >= 0 else None
+
+
+def _time(value: Any) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    return found if found.tzinfo else None

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.record import key
+from steps.contracts.trajectory import Trajectory
+from steps.reports.write import report
+from steps.store import open_store
+from tests.chromium import Scheme, Tab, browser, needs_browser
+from tests.steps.reports.conversations import trajectory
+from tests.steps.reports.synthetic import Synthetic
+from tests.steps.reports.test_page import CONTRAST, LAYOUT, served
+
+pytestmark = [needs_browser, pytest.mark.browser]
+
+RUNS = {
+    "usual": Synthetic(instances=1, mix={"unresolved": 1}, agent="r2egym", turns=30, others=1),
+    "failed": Synthetic(instances=1, mix={"failed": 1}, agent="r2egym", turns=5),
+    "hostile": Synthetic(instances=1, mix={"unresolved": 1}, agent="r2egym", turns=12, hostile=True, suspects=1),
+    "long": Synthetic(instances=1, mix={"resolved": 1}, agent="r2egym"),
+}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The page of the one unit of every run, by name."""
+    written = {}
+    for name, synthetic in RUNS.items():
+        folder = tmp_path_factory.mktemp(name)
+        store = open_store(str(folder), create=True)
+        unit = synthetic.write(store).units[0]
+        if name == "long":
+            made = trajectory((unit.instance_id, 1), turns=1000, observed=30_000)
+            store.put(key(Trajectory, "synthetic", unit.instance_id, 1), made.to_bytes())
+        report(store, "synthetic")
+        written[name] = folder / f"runs/synthetic/report/instances/{unit.instance_id}.1.html"
+    return written
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Tab]:
+    with browser() as opened:
+        yield opened
+
+
+UNFOLD = "document.querySelectorAll('details').forEach((d, n) => { if (n < 60) d.open = true })"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize("run", RUNS)
+def test_the_page_is_quiet_alone_and_no_wider_than_the_window(
+    pages: dict[str, Path], tab: Tab, run: str, width: int, scheme: Scheme
+) -> None:
+    tab.scheme(scheme)
+    tab.size(width)
+    tab.open(pages[run].as_uri())
+    tab.value(UNFOLD)
+    tab.settle()
+    assert tab.messages == []
+    assert tab.requests == [pages[run].as_uri()]
+    assert tab.sideways() <= 0
+    assert tab.value("document.querySelectorAll('h1').length") == 1
+
+
+def test_hostile_text_is_text(pages: dict[str, Path], tab: Tab) -> None:
+    tab.open(pages["hostile"].as_uri())
+    assert tab.value("document.querySelectorAll('script, img, iframe, object, form, link').length") == 0
+    assert tab.value("document.querySelectorAll('style').length") == 1
+    assert tab.value("document.title").endswith("· Unresolved · synthetic")
+    # nothing broke out of its turn: each holds its own, and all of them stand side by side
+    assert tab.value("document.querySelectorAll('#turns > div > article').length") == 14
+    assert tab.value("document.querySelectorAll('article article').length") == 0
+    text = str(tab.value("document.body.textContent"))
+    for shown in (
+        "<script>",
+        "</details>",
+        "␛[2J",
+        "␀ NUL",
+        "\\x9b31m",
+        "\\u202egnp",
+        "{{ 7*7 }}",
+        "FAILED",
+        "\\xff\\ud800",
+    ):
+        assert shown in text, shown
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\ud800-\udfff]", text)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("run", ["usual", "failed", "hostile"])
+def test_every_text_has_a_contrast_of_at_least_four_and_a_half(
+    pages: dict[str, Path], tab: Tab, run: str, scheme: Scheme
+) -> None:
+    tab.size(1400)
+    tab.scheme(scheme)
+    tab.open(pages[run].as_uri())
+    tab.value(UNFOLD)
+    ratios: dict[str, float] = tab.value(CONTRAST)
+    assert len(ratios) > 12
+    assert {name: ratio for name, ratio in ratios.items() if ratio < 4.5} == {}
+
+
+def test_served_with_argos_header_the_page_looks_the_same(pages: dict[str, Path], tab: Tab) -> None:
+    tab.size(1400)
+    tab.scheme("light")
+    tab.open(pages["usual"].as_uri())
+    plain, layout = tab.picture(), tab.value(LAYOUT)
+    with served(pages["usual"].parent) as address:
+        tab.open(f"{address}/{pages['usual'].name}")
+        assert tab.picture() == plain
+        assert tab.value(LAYOUT) == layout
+        assert [line for line in tab.messages if "favicon" not in line] == []
+
+
+def test_observations_are_folded_and_unfold_on_a_click(pages: dict[str, Path], tab: Tab) -> None:
+    tab.size(1400)
+    tab.open(pages["usual"].as_uri())
+    seen = "[...document.querySelectorAll('.seen pre')].filter(e => e.checkVisibility()).length"
+    assert tab.value(seen) == 0
+    tab.click("#t5 .seen summary")
+    assert tab.value(seen) == 1
+
+
+def test_a_thousand_turns_open_in_moments(pages: dict[str, Path], tab: Tab) -> None:
+    tab.size(1400)
+    began = time.monotonic()
+    tab.open(pages["long"].as_uri())
+    assert tab.value("document.querySelectorAll('article').length") == 1002
+    assert time.monotonic() - began < 10
+
+
+def test_the_way_to_the_page_and_back_leads_to_the_unit(pages: dict[str, Path], tab: Tab) -> None:
+    tab.size(1400)
+    tab.open((pages["usual"].parents[1] / "report.html").as_uri())
+    tab.open(str(tab.value("document.querySelector('#u0 td a').href")))
+    assert str(tab.value("location.pathname")).endswith(f"instances/{pages['usual'].name}")
+    tab.open(str(tab.value("document.querySelector('nav a').href")))
+    assert tab.value("location.hash") == "#u0"
+    assert tab.value("document.querySelector('.u:target .more').getClientRects().length") == 1
+
+
+def test_drawings_have_words_and_every_heading_of_a_table_its_scope(pages: dict[str, Path], tab: Tab) -> None:
+    tab.open(pages["usual"].as_uri())
+    silent = (
+        "[...document.querySelectorAll('svg:not([aria-hidden])')].filter(e => !e.querySelector('title')?.textContent)"
+    )
+    assert tab.value(f"{silent}.length") == 0
+    assert tab.value("document.documentElement.lang") == "en"
+    assert tab.value("document.querySelectorAll('th:not([scope])').length") == 0
