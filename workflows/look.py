@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from steps.contracts.data import Failure, GradeRecord, InstanceLog, Patch, Plan, RunFile, SolveRecord, TestLog
 from steps.contracts.record import Place, key
+from steps.contracts.trajectory import Trajectory
+from steps.datasets.names import did_you_mean
 from steps.errors import ConfigError
 from steps.reports.summary import Summary
-from steps.reports.visible import visible
+from steps.reports.visible import tail, visible
 from steps.store import Store
+from workflows import showing
 from workflows.session import tell
 
 SHOWN = 20
 """Units that are listed under a run."""
+LOG_LINES, LOG_WIDTH = 30, 2000
+"""Of the end of a test log."""
 
 
 def runs(store: Store, console: Console) -> None:
@@ -45,18 +57,62 @@ def runs(store: Store, console: Console) -> None:
     console.print(table)
 
 
-def show(store: Store, run: str, instance: str | None, attempt: int, console: Console) -> None:
-    """The end of a run and what did not go well, or all that is known of one unit. Raises ConfigError."""
+@dataclass(frozen=True)
+class How:
+    """How a unit is shown: ``full`` folds nothing; ``paged`` at a terminal; ``as_json``: its trajectory's file."""
+
+    attempt: int = 1
+    full: bool = False
+    paged: bool = True
+    as_json: bool = False
+
+
+def show(store: Store, run: str, instance: str | None, console: Console, how: How) -> None:
+    """The end of a run and what did not go well, or all that is known of one unit, with its trajectory.
+
+    Raises ConfigError.
+    """
     plan = _plan(store, run)
     if instance is None:
+        if how.as_json:
+            raise ConfigError("--json prints the trajectory of one instance: name it", field="instance")
         if not store.get_many([key(Summary, run)]):
             raise ConfigError(f"run {run!r} has no report yet: swe-argo report {run}", field="run")
         tell(store, run, console)
+        for line in showing.replays(store, plan):
+            console.print(line, soft_wrap=True)
         _not_resolved(store, run, plan, console)
         return
-    if not any(unit.instance_id == instance and unit.attempt == attempt for unit in plan.units):
-        raise ConfigError(f"run {run!r} has no instance {instance!r} with attempt {attempt}", field="instance")
-    _unit(store, run, instance, attempt, console)
+    attempt = how.attempt
+    attempts = [unit.attempt for unit in plan.units if unit.instance_id == instance]
+    if not attempts:
+        close = did_you_mean(instance, sorted({unit.instance_id for unit in plan.units}))
+        raise ConfigError(f"run {run!r} has no instance {instance!r}{close}", field="instance")
+    if attempt not in attempts:
+        raise ConfigError(f"{instance!r} has {len(attempts)} attempts in run {run!r}, not {attempt}", field="--attempt")
+    if how.as_json:
+        found = showing.newest(store, run, instance, attempt)
+        if found is None:
+            raise ConfigError(f"{instance!r} has no trajectory in run {run!r}", field="instance")
+        sys.stdout.write(found[1].decode())
+        return
+    with paged(console) if how.paged and console.is_terminal else nullcontext():
+        _unit(store, run, instance, attempt, console, full=how.full)
+
+
+@contextmanager
+def paged(console: Console) -> Iterator[None]:
+    """Collect what is printed and show it page by page, in colours where the pager is less."""
+    less = shutil.which("less")
+    with console.capture() as caught:
+        yield
+    text = caught.get()
+    if less is None:
+        console.file.write(text)
+        return
+    # As git calls it: colours, no pages for what fits the screen. What the text holds was made harmless before.
+    with suppress(BrokenPipeError, KeyboardInterrupt):
+        subprocess.run([less, "-FRX"], input=text.encode("utf-8", "replace"), check=False)
 
 
 def _not_resolved(store: Store, run: str, plan: Plan, console: Console) -> None:
@@ -86,14 +142,10 @@ def _plan(store: Store, run: str) -> Plan:
         raise ConfigError(f"there is no run {run!r} in {store.url}; swe-argo runs lists them", field="run") from None
 
 
-def _unit(store: Store, run: str, instance: str, attempt: int, console: Console) -> None:
+def _unit(store: Store, run: str, instance: str, attempt: int, console: Console, *, full: bool) -> None:
     folder = Place.UNIT.format(run=run, instance=instance, attempt=attempt)
     kinds = (GradeRecord, SolveRecord, Patch, TestLog, InstanceLog)
     found = store.get_many(key(kind, run, instance, attempt) for kind in kinds)
-
-    def of(kind: type[Patch] | type[TestLog] | type[InstanceLog]) -> str:
-        return found.get(key(kind, run, instance, attempt), b"").decode(errors="replace")
-
     console.print(Text(f"{instance} #{attempt} of {run}", style="bold"))
     data = found.get(key(GradeRecord, run, instance, attempt))
     if data:
@@ -102,19 +154,42 @@ def _unit(store: Store, run: str, instance: str, attempt: int, console: Console)
         console.print("no verdict yet", style="red")
     for name in [name for name in store.keys(f"{folder}/tries/") if name.endswith(f"/{Failure.file}")]:
         failure = Failure.from_bytes(store.get(name))
-        console.print(
-            Text(
-                f"failed try of {failure.step}, {failure.occurred_at}: {failure.failure_class.value}: {failure.reason}"
-            )
-        )
-    for title, text, most in (("patch", of(Patch), 60), ("end of the test log", of(TestLog), 30)):
-        if text:
-            lines = text.splitlines()
-            shown = lines[:most] if title == "patch" else lines[-most:]
-            left = f", {len(lines) - len(shown)} lines left out" if len(lines) > len(shown) else ""
-            console.print(Text(f"\n{title}{left}", style="bold"))
-            console.print(Text("\n".join(visible(line) for line in shown), style="dim"), soft_wrap=True)
+        told = f"failed try of {failure.step}, {failure.occurred_at}: {failure.failure_class.value}: {failure.reason}"
+        console.print(Text(visible(told)), soft_wrap=True)
+    solved = found.get(key(SolveRecord, run, instance, attempt))
+    if solved and (replayed := SolveRecord.from_bytes(solved).replayed):
+        console.print(Text(showing.replayed(replayed)), soft_wrap=True)
+    _trajectory(store, (run, instance, attempt), console, full=full)
+    patch = found.get(key(Patch, run, instance, attempt), b"")
+    if patch.strip():
+        console.print(Text("\npatch", style="bold"))
+        for line in showing.diff(patch, full=full):
+            console.print(line, soft_wrap=True)
+    log = tail(found.get(key(TestLog, run, instance, attempt), b""), LOG_LINES, LOG_WIDTH)
+    if log.lines:
+        left = f", {log.left_out:,} lines before it left out" if log.left_out else ""
+        console.print(Text(f"\nend of the test log{left}", style="bold"))
+        for text in log.lines:
+            console.print(Text(text, style="dim"), soft_wrap=True)
     console.print(Text(f"\nall files: {store.locate(folder)}"), soft_wrap=True)
+
+
+def _trajectory(store: Store, unit: tuple[str, str, int], console: Console, *, full: bool) -> None:
+    found = showing.newest(store, *unit)
+    if found is None:
+        return
+    name, data = found
+    console.print()
+    if "/tries/" in name:
+        console.print(Text("of its newest try, which failed:", style="yellow"))
+    try:
+        trajectory = Trajectory.from_bytes(data)
+    except ValueError as error:  # pydantic's too
+        reason = visible(str(error).splitlines()[0])
+        console.print(Text(f"{store.locate(name)} cannot be read: {reason}", style="red"), soft_wrap=True)
+        return
+    for line in showing.lines(trajectory, full=full):
+        console.print(line, soft_wrap=True)
 
 
 def _grade(grade: GradeRecord, console: Console) -> None:

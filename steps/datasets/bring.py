@@ -11,7 +11,15 @@ from steps.contracts.run import RunSpec
 from steps.errors import ConfigError
 from steps.store import open_store
 
-NAMES = ("dataset", "answers", "agent.predictions", "agent.trajectories", "select.ids_file")
+NAMES = (
+    "dataset",
+    "answers",
+    "agent.predictions",
+    "agent.trajectories",
+    "agent.instruction_template",
+    "select.ids_file",
+    "sandbox.resource_factors",
+)
 """Fields of the wish whose value may be a path."""
 
 

@@ -1,4 +1,4 @@
-"""Predictions: patches somebody made elsewhere, in the files that swebench and mini-swe-agent write."""
+"""Predictions: patches somebody made elsewhere, in the files that swebench, mini-swe-agent and OpenHands write."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steps.datasets import openhands
 from steps.datasets.names import did_you_mean
-from steps.datasets.records import Found, local_path, read_json, read_jsonl
+from steps.datasets.records import Found, local_path, read_json, read_lines
 from steps.errors import ConfigError
 
 _FIELD = "agent.predictions"
@@ -32,29 +33,69 @@ def read(path: str | Path, known_ids: Collection[str], dataset_ids: Collection[s
     """The predictions of the selected instances (``known_ids``) among those of the whole dataset (``dataset_ids``).
 
     A .jsonl file of one object a line, or a .json file that is a list or an object keyed by instance id. Of several
-    for one instance the last counts, and the first row names the model, as in swebench. Raises ConfigError.
+    for one instance the last counts, and the first row names the model, as in swebench. An output.jsonl of OpenHands
+    is read as its eval_infer does, but that rows which failed through no fault of the agent predict nothing.
+    Raises ConfigError.
     """
     path = local_path(str(path), _FIELD)
     found = _rows(path)
     if not found:
         raise ConfigError(f"{path} holds no predictions", field=_FIELD)
-    ids = [_key(where, row, "instance_id") for where, row in found]
-    models = [_key(where, row, "model_name_or_path") for where, row in found]
-    patches = dict(zip(ids, (_patch(where, row) for where, row in found), strict=True))
-    _refuse_unknown(patches, dataset_ids, path)
+    theirs = [openhands.is_kept(row) for _, row in found]
+    if any(theirs) and not all(theirs):
+        raise ConfigError(f"{path.name} holds predictions and rows of OpenHands at once", field=_FIELD)
+    read_as = _openhands if theirs[0] else _swebench
+    model, patches, ids, notices = read_as(path.name, found)
+    _refuse_unknown(ids, dataset_ids, path)
 
     known = set(known_ids)
     selected = {each: patch for each, patch in patches.items() if each in known}
-    if not selected:
+    if not known & set(ids):
         raise ConfigError(f"{path.name} has no prediction for any selected instance", field=_FIELD)
-    notices = []
-    if twice := sorted(each for each, times in Counter(ids).items() if times > 1):
-        notices.append(f"{path.name} has several predictions of {_some(twice)}: the last of each counts")
     if beside := [each for each in patches if each not in selected]:
         notices.append(f"{len(beside)} predictions of instances that are not selected are ignored: {_some(beside)}")
+    return Predictions(model, selected, notices)
+
+
+_Read = tuple[str, dict[str, str | None], list[str], list[str]]
+"""The model, the patches, every id that occurs, and what a person should know."""
+
+
+def _swebench(name: str, found: list[tuple[str, dict[str, Any]]]) -> _Read:
+    ids = [_key(where, row, "instance_id") for where, row in found]
+    models = [_key(where, row, "model_name_or_path") for where, row in found]
+    patches = dict(zip(ids, (_patch(where, row) for where, row in found), strict=True))
+    notices = []
+    if twice := sorted(each for each, times in Counter(ids).items() if times > 1):
+        notices.append(f"{name} has several predictions of {_some(twice)}: the last of each counts")
     if others := sorted(set(models) - {models[0]}):
-        notices.append(f"{path.name} names several models: the first, {models[0]}, counts, not {_some(others)}")
-    return Predictions(models[0], selected, notices)
+        notices.append(f"{name} names several models: the first, {models[0]}, counts, not {_some(others)}")
+    return models[0], patches, list(patches), notices
+
+
+def _openhands(name: str, found: list[tuple[str, dict[str, Any]]]) -> _Read:
+    ids = [_key(where, row, "instance_id") for where, row in found]
+    read = openhands.patches(row for _, row in found)
+    models = list(read.models) or ["OpenHands"]
+    notices = []
+    if read.several:
+        notices.append(
+            f"{name} has several attempts at {_some(read.several)}: of each the best counts, one that finished with a "
+            "patch before one without an error"
+        )
+    if read.failed:
+        notices.append(
+            f"{name} has nothing but errors of the infrastructure for {len(read.failed)} instances: they count as not "
+            f"predicted, not as unresolved: {_some(read.failed)}"
+        )
+    if read.changed:
+        notices.append(
+            f"of {len(read.changed)} patches in {name} hunks of {', '.join(openhands.SET_UP)}, or words before the "
+            f"diff, are left out, as OpenHands' own evaluation does: {_some(read.changed)}"
+        )
+    if models[1:]:
+        notices.append(f"{name} names several models: the first, {models[0]}, counts, not {_some(models[1:])}")
+    return models[0], dict(read.patches), list(dict.fromkeys(ids)), notices
 
 
 def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -62,15 +103,24 @@ def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
         raise ConfigError("'gold' is no file: --agent gold grades the reference patches", field=_FIELD)
     suffix = path.suffix.lower()
     if suffix == ".jsonl":
-        found = read_jsonl(path, _FIELD)
+        found = read_lines(path, _FIELD)
     elif suffix == ".json":
-        found = _keyed_or_listed(path.name, read_json(path, _FIELD))
+        found = iter(_keyed_or_listed(path.name, read_json(path, _FIELD)))
     else:
         raise ConfigError(f"{path} is neither .json nor .jsonl", field=_FIELD)
-    for where, row in found:
-        if not isinstance(row, dict):
-            raise ConfigError(f"{where}: not an object with instance_id and model_patch", field=_FIELD)
-    return [(where, row) for where, row in found]
+    return [(where, _small(where, row)) for where, row in found]
+
+
+def _small(where: str, row: Any) -> dict[str, Any]:
+    """The row without what does not count: those of OpenHands hold whole conversations."""
+    if not isinstance(row, dict):
+        raise ConfigError(f"{where}: not an object with instance_id and model_patch", field=_FIELD)
+    if not openhands.is_row(row):
+        return row
+    try:
+        return openhands.kept(row)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}", field=_FIELD) from error
 
 
 def _keyed_or_listed(name: str, value: Any) -> list[Found]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,9 +49,21 @@ def read_jsonl(path: Path, field: str) -> list[Found]:
 
     Raises ConfigError.
     """
-    lines = _without_bom(read_bytes(path, field)).split(b"\n")
-    wheres = (f"{path.name}, row {number}" for number in range(1, len(lines) + 1))
-    return [Found(where, _value(line, where, field)) for where, line in zip(wheres, lines, strict=True) if line.strip()]
+    return list(read_lines(path, field))
+
+
+def read_lines(path: Path, field: str) -> Iterator[Found]:
+    """The same, line by line: a file may be larger than memory. Raises ConfigError."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if (line := _without_bom(line) if number == 1 else line).strip():
+                    where = f"{path.name}, row {number}"
+                    yield Found(where, _value(line, where, field))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {path}", field=field) from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}", field=field) from error
 
 
 def _without_bom(data: bytes) -> bytes:

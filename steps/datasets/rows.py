@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from steps.contracts.data import Answer, Instance
 from steps.contracts.ids import is_safe_id
-from steps.datasets import parsers
+from steps.datasets import parsers, retrieval
 from steps.errors import ConfigError
 
 Row = dict[str, Any]
@@ -51,8 +51,9 @@ def missing_columns(row: Row) -> list[str]:
     return [column for column in NEW_COLUMNS if not row[column].strip()]
 
 
-def instance(row: Row, hints: bool) -> Instance:
-    """What an agent may know; the issue's discussion only where ``hints`` asks for it."""
+def instance(row: Row, hints: bool, style: retrieval.Style | None = None) -> Instance:
+    """What an agent may know; the issue's discussion only where ``hints`` asks for it, and retrieved files only for a
+    prompt ``style`` that shows them."""
     difficulty = row.get("difficulty")
     return Instance(
         instance_id=row["instance_id"],
@@ -62,6 +63,7 @@ def instance(row: Row, hints: bool) -> Instance:
         image=row["image"],
         problem_statement=row["problem_statement"],
         hints_text=row["hints_text"] if hints else None,
+        context=retrieval.context(row, style) if style else None,
         created_at=row["created_at"],
         difficulty=difficulty if isinstance(difficulty, str) else None,
     )

@@ -1,0 +1,143 @@
+"""OpenHands' ``output.jsonl`` as predictions: the patch of each row, and which rows are an outcome of the agent's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from steps.contracts.trajectory import StopReason
+
+Row = dict[str, Any]
+
+OWN = "swe_argo"
+"""Key of ``test_result``, which is free in the format, in rows that this project wrote."""
+SET_UP = ("pyproject.toml", "tox.ini", "setup.py")
+"""Files whose hunks its eval_infer drops: its images change them before the agent begins."""
+
+_ENDS: tuple[tuple[re.Pattern[str], StopReason | None], ...] = (
+    (re.compile("reached maximum iteration|MaxIterationsReached", re.IGNORECASE), StopReason.ABSOLUTE_STEPS),
+    (re.compile("reached maximum budget", re.IGNORECASE), StopReason.COST_LIMIT),
+    (re.compile("ContextWindowExceed|context.length|prompt is too long", re.IGNORECASE), StopReason.CONTEXT_OVERFLOW),
+    (re.compile("ContentPolicyViolation", re.IGNORECASE), StopReason.CONTENT_FILTER),
+    (re.compile("FunctionCall\\w*Error|LLMMalformedAction|LLMNoAction"), StopReason.MALFORMED),
+    (re.compile("stuck in a loop|AgentStuckInLoop", re.IGNORECASE), None),
+)
+"""What ``error`` says where the agent came to an end, not the infrastructure (openhands/core/exceptions.py,
+controller/agent_controller.py). A budget that a proxy keeps is none of the agent's."""
+
+
+def ended(error: object) -> tuple[bool, StopReason | None]:
+    """Whether a row's ``error`` is an outcome of the agent's, and why it stopped, where there is a word for it."""
+    for pattern, reason in _ENDS:
+        if pattern.search(str(error)):
+            return True, reason
+    return False, None
+
+
+def is_row(row: Row) -> bool:
+    """Whether it is a row of its output: the patch is in ``test_result``."""
+    return "test_result" in row and "model_patch" not in row
+
+
+def is_kept(row: Row) -> bool:
+    """Whether it is what ``kept`` leaves of one."""
+    return "rank" in row and "own" in row
+
+
+@dataclass
+class Patches:
+    """What its rows come to, instance by instance. ``models``: those that were named, in order."""
+
+    patches: dict[str, str] = field(default_factory=dict)
+    models: dict[str, None] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    """Instances of which every row ends in an error that is not the agent's: nobody predicted them."""
+    several: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    """Instances whose patch is not taken byte for byte: hunks of SET_UP, or words before the diff, are left out."""
+
+
+def patches(rows: Iterable[Row]) -> Patches:
+    """The best of each instance: one that the critic accepts (it finished, with a patch), else one without an error.
+
+    Of equals the latest attempt counts, then the last row (benchmarks/utils/iterative.py). ``rows`` are as ``kept``
+    leaves them. Raises ValueError for a patch that is no text.
+    """
+    result = Patches()
+    best: dict[str, tuple[tuple[int, int, int], Row]] = {}
+    for number, row in enumerate(rows):
+        instance_id = row["instance_id"]
+        if row["model"]:
+            result.models[row["model"]] = None
+        if instance_id in best and instance_id not in result.several:
+            result.several.append(instance_id)
+        rank = (row["rank"], row["attempt"], number)
+        if instance_id not in best or rank > best[instance_id][0]:
+            best[instance_id] = rank, row
+    for instance_id, (_, row) in best.items():
+        if row["rank"] == 0:
+            result.failed.append(instance_id)
+            continue
+        patch = row["patch"] if row["own"] else as_graded(row["patch"])
+        result.patches[instance_id] = patch
+        if patch.rstrip("\n") != row["patch"].rstrip("\n"):
+            result.changed.append(instance_id)
+    return result
+
+
+def kept(row: Row) -> Row:
+    """What counts of a row: a history may be megabytes. Raises ValueError saying what is wrong with it."""
+    result = {} if row["test_result"] is None else row["test_result"]
+    if not isinstance(result, dict):
+        raise ValueError("test_result is not an object")  # noqa: TRY004 - what is wrong with a file, not with a call
+    patch = result.get("git_patch")
+    if patch is not None and not isinstance(patch, str):
+        raise ValueError(f"test_result.git_patch is {type(patch).__name__}, not text or null")
+    error, attempt = row.get("error"), row.get("attempt")
+    accepted = bool(patch and patch.strip()) and _finished(row.get("history"))
+    return {
+        "instance_id": row.get("instance_id"),
+        "patch": patch or "",
+        "own": OWN in result,
+        "model": _model(row.get("metadata")),
+        "attempt": attempt if isinstance(attempt, int) else 0,
+        "rank": (2 if accepted else 1) if not error or ended(error)[0] else 0,
+    }
+
+
+def _finished(history: object) -> bool:
+    """Whether the last action of the agent is the one that says so."""
+    events = history if isinstance(history, list) else []
+    for entry in reversed(events):
+        for event in reversed(entry if isinstance(entry, list) else [entry]):
+            if not isinstance(event, dict) or event.get("source", "agent") != "agent":
+                continue
+            if event.get("kind") == "ActionEvent":
+                return event.get("tool_name") == "finish"
+            if "action" in event:
+                return bool(event["action"] == "finish")
+    return False
+
+
+def _model(metadata: object) -> str:
+    found = metadata if isinstance(metadata, dict) else {}
+    llm = found.get("llm_config") or found.get("llm")
+    model = llm.get("model") if isinstance(llm, dict) else None
+    return model if isinstance(model, str) else ""
+
+
+def as_graded(patch: str) -> str:
+    """The patch that its eval_infer grades: without what stands before the diff, and without hunks of SET_UP."""
+    begins = re.search(r"^diff --git ", patch, re.MULTILINE)
+    if not begins:
+        return patch
+    files = re.split(r"^(?=diff --git )", patch[begins.start() :], flags=re.MULTILINE)
+    return "".join(file for file in files if file and not _is_set_up(file))
+
+
+def _is_set_up(file: str) -> bool:
+    header = file.partition("\n")[0].strip()
+    return PurePosixPath(header.rpartition(" b/")[2]).name in SET_UP if " b/" in header else False

@@ -1,0 +1,184 @@
+"""A run in its store -> its trajectories and patches in the files that other projects' tools read."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_args
+
+from steps.agents.formats.done import Done
+from steps.agents.formats.writing import WITHOUT_TRAJECTORY, Format, Sheets, written
+from steps.contracts.data import Failure, GradeRecord, Instance, Patch, Plan, RunFile, TestLog, Unit
+from steps.contracts.record import key
+from steps.contracts.run import SOLVING_AGENTS
+from steps.contracts.trajectory import Trajectory
+from steps.entry import run_program
+from steps.errors import ConfigError
+from steps.store import Store, open_store
+
+FOLDER = "exports"
+"""Where exports go by default, as ``exports/<run>/<format>``."""
+AT_ONCE = 8
+"""Units in memory: a trajectory may be many megabytes."""
+_SHOWN = 5
+
+
+@dataclass
+class Exported:
+    """What came of it. ``notices`` are for the person who asked."""
+
+    path: Path
+    units: int = 0
+    notices: list[str] = field(default_factory=list)
+
+
+def export(store: Store, run_id: str, form: Format, out: Path | None = None, *, force: bool = False) -> Exported:
+    """Write the units of a run that were solved in another project's format, each attempt in a folder of its own where
+    there are several (``run_1``, ``run_2``). Nothing is at ``out`` before all of it is.
+
+    ``out``: a folder, ``exports/<run>/<format>`` by default; for r2egym and preds of one attempt also a .jsonl file.
+    What is there is replaced with ``force`` only. Raises ConfigError: no such run, nothing to export, ``out`` taken or
+    not writable; InfraError when the store fails.
+    """
+    run, plan = _run(store, run_id)
+    target = out or Path(FOLDER) / run_id / form
+    attempts = max((unit.attempt for unit in plan.units), default=1)
+    result = Exported(target)
+    with written(target, form, run, attempts, force=force) as sheets:
+        _Export(store, run, sheets, result).units(plan.units, form)
+        if not result.units:
+            raise ConfigError(_nothing(run, form), field="run")
+    result.notices += sheets.notices
+    return result
+
+
+def _run(store: Store, run_id: str) -> tuple[RunFile, Plan]:
+    found = store.get_many([key(RunFile, run_id), key(Plan, run_id)])
+    if len(found) < 2:
+        raise ConfigError(f"there is no run {run_id!r} in {store.url}; swe-argo runs lists them", field="run")
+    return RunFile.from_bytes(found[key(RunFile, run_id)]), Plan.from_bytes(found[key(Plan, run_id)])
+
+
+def _nothing(run: RunFile, form: Format) -> str:
+    agent = run.spec.agent.name
+    if agent not in SOLVING_AGENTS and form not in WITHOUT_TRAJECTORY:
+        return f"run {run.run_id!r} has no trajectories: agent {agent!r} solves nothing; --format preds has its patches"
+    what = "patch" if form in WITHOUT_TRAJECTORY else "trajectory"
+    return f"no unit of run {run.run_id!r} has a {what} yet; swe-argo show {run.run_id} says how it stands"
+
+
+class _Export:
+    """One export while it goes on."""
+
+    def __init__(self, store: Store, run: RunFile, sheets: Sheets, result: Exported) -> None:
+        self.store, self.run, self.sheets, self.result = store, run, sheets, result
+        self.left_out: list[str] = []
+        self.unreadable: list[str] = []
+
+    def units(self, units: list[Unit], form: Format) -> None:
+        """Write them, a few at a time."""
+        for start in range(0, len(units), AT_ONCE):
+            batch = units[start : start + AT_ONCE]
+            if form in WITHOUT_TRAJECTORY:
+                self._patches(batch)
+            else:
+                self._whole(batch)
+        self._tell(form)
+
+    def _patches(self, units: list[Unit]) -> None:
+        names = {key(Patch, self.run.run_id, unit.instance_id, unit.attempt): unit for unit in units}
+        found = self.store.get_many(names)
+        for name, unit in names.items():
+            if name in found:
+                self.sheets.patch(unit.instance_id, unit.attempt, Patch(found[name]).text)
+                self.result.units += 1
+            else:
+                self.left_out.append(unit.instance_id)
+
+    def _whole(self, units: list[Unit]) -> None:
+        kinds = (Trajectory, Patch, GradeRecord, *((TestLog,) if self.sheets.wants_logs else ()))
+        names = [(self.run.run_id, unit.instance_id, unit.attempt) for unit in units]
+        wanted = {key(kind, *name) for name in names for kind in kinds} | {key(Instance, *name) for name in names}
+        found = self.store.get_many(wanted)
+        for unit, name in zip(units, names, strict=True):
+            try:
+                done = self._done(found, unit, name)
+            except ValueError:  # pydantic's too
+                self.unreadable.append(unit.instance_id)
+                continue
+            if done is not None:
+                self._write(done)
+                continue
+            self.left_out.append(unit.instance_id)
+            if self.sheets.wants_failures and key(Instance, *name) in found:
+                instance = Instance.from_bytes(found[key(Instance, *name)])
+                for reason in self._failed(name):
+                    self.sheets.failed(instance, unit.attempt, reason)
+
+    def _write(self, done: Done) -> None:
+        try:
+            self.sheets.unit(done)
+        except ValueError as error:
+            raise ConfigError(f"{done.instance.instance_id} #{done.attempt}: {error}", field="run") from error
+        self.result.units += 1
+
+    def _done(self, found: dict[str, bytes], unit: Unit, name: tuple[str, str, int]) -> Done | None:
+        data, patch = found.get(key(Trajectory, *name)), found.get(key(Patch, *name))
+        if data is None or patch is None or key(Instance, *name) not in found:
+            return None
+        grade, log = found.get(key(GradeRecord, *name)), found.get(key(TestLog, *name))
+        return Done(
+            run=self.run,
+            instance=Instance.from_bytes(found[key(Instance, *name)]),
+            attempt=unit.attempt,
+            trajectory=Trajectory.from_bytes(data),
+            patch=Patch(patch).text,
+            grade=GradeRecord.from_bytes(grade) if grade else None,
+            log=None if log is None else log.decode("utf-8", "replace"),
+        )
+
+    def _failed(self, name: tuple[str, str, int]) -> Iterator[str]:
+        """Why the newest try of a unit failed, where one did."""
+        folder = key(GradeRecord, *name).removesuffix(GradeRecord.file)
+        failures = [
+            Failure.from_bytes(data)
+            for data in self.store.get_many(
+                one for one in self.store.keys(f"{folder}tries/") if one.endswith(f"/{Failure.file}")
+            ).values()
+        ]
+        if failures:
+            last = max(failures, key=lambda failure: failure.occurred_at)
+            yield f"{last.failure_class.value}: {last.reason}"
+
+    def _tell(self, form: Format) -> None:
+        what = "patch" if form in WITHOUT_TRAJECTORY else "trajectory"
+        for names, why in ((self.left_out, f"have no {what} and are left out"), (self.unreadable, "cannot be read")):
+            if names:
+                more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+                self.result.notices.append(f"{len(names)} units {why}: {', '.join(names[:_SHOWN])}{more}")
+
+
+def main() -> None:
+    """``python -m steps.export --store URL --run ID --format FORMAT``."""
+    parser = argparse.ArgumentParser(prog="python -m steps.export", description=__doc__)
+    parser.add_argument("--store", required=True, help="folder or s3://bucket/prefix")
+    parser.add_argument("--run", required=True, help="run id")
+    parser.add_argument("--format", required=True, choices=get_args(Format), help="whose files")
+    parser.add_argument("--out", type=Path, metavar="PATH", help=f"folder or file; by default {FOLDER}/<run>/<format>")
+    parser.add_argument("--force", action="store_true", help="replace what is there")
+    wish = parser.parse_args()
+
+    def work() -> None:
+        done = export(open_store(wish.store), wish.run, wish.format, wish.out, force=wish.force)
+        for notice in done.notices:
+            sys.stderr.write(f"note: {notice}\n")
+        sys.stdout.write(f"{done.units} units in {done.path}\n")
+
+    run_program("export", work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steps.datasets import predictions
+from steps.datasets.openhands import as_graded
+from steps.errors import ConfigError
+from tests.steps.datasets.made import PROPERTY, jsonl
+
+IDS = ["a__a-1", "a__a-2", "a__a-3"]
+PATCH = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-1\n+2\n"
+SETUP = PATCH.replace("a.py", "sub/setup.py")
+FINISH = {"source": "agent", "action": "finish", "args": {}}
+SDK_FINISH = {"kind": "ActionEvent", "source": "agent", "tool_name": "finish", "action": {}}
+
+
+def row(instance_id: str = "a__a-1", patch: Any = PATCH, **more: Any) -> dict[str, Any]:
+    return {
+        "instance_id": instance_id,
+        "test_result": {"git_patch": patch},
+        "metadata": {"llm_config": {"model": "m/x"}},
+        "history": [],
+        "error": None,
+    } | more
+
+
+def read(tmp_path: Path, *rows: Any) -> predictions.Predictions:
+    return predictions.read(jsonl(tmp_path / "output.jsonl", *rows), IDS, IDS)
+
+
+def test_its_output_is_read_as_predictions(tmp_path: Path) -> None:
+    found = read(tmp_path, row("a__a-1"), row("a__a-2", metadata={"llm": {"model": "m/x"}}))
+    assert found == predictions.Predictions("m/x", {"a__a-1": PATCH, "a__a-2": PATCH}, [])
+
+
+@pytest.mark.parametrize("result", [{}, {"git_patch": ""}, {"git_patch": None}, None])
+def test_a_row_without_a_patch_predicts_an_empty_one(tmp_path: Path, result: Any) -> None:
+    assert read(tmp_path, row(test_result=result)).patches == {"a__a-1": ""}
+
+
+def test_a_row_without_a_model_is_openhands(tmp_path: Path) -> None:
+    assert read(tmp_path, row(metadata=None)).model == "OpenHands"
+
+
+@pytest.mark.parametrize("error", ["AgentRuntimeDisconnectedError", "Budget has been exceeded! Current", "404"])
+def test_what_its_infrastructure_failed_is_not_predicted(tmp_path: Path, error: str) -> None:
+    found = read(tmp_path, row("a__a-1", error=error), row("a__a-2", "", error=error), row("a__a-3"))
+    assert list(found.patches) == ["a__a-3"]
+    assert found.notices == [
+        "output.jsonl has nothing but errors of the infrastructure for 2 instances: they count as not predicted, "
+        "not as unresolved: a__a-1, a__a-2"
+    ]
+    assert read(tmp_path, row("a__a-1", error=error)).patches == {}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError: Agent reached maximum iteration in headless mode. Current iteration: 100, max iteration: 100",
+        "RuntimeError: Agent reached maximum budget for conversation. Current budget: 3.01, max budget: 3.0",
+        "AgentStuckInLoopError: Agent got stuck in a loop",
+        "LLMContextWindowExceedError: Conversation history longer than the context window",
+    ],
+)
+def test_an_end_of_the_agents_own_is_graded(tmp_path: Path, error: str) -> None:
+    found = read(tmp_path, row(error=error), row("a__a-2", "", error=error))
+    assert found == predictions.Predictions("m/x", {"a__a-1": PATCH, "a__a-2": ""}, [])
+
+
+def test_of_several_attempts_the_best_counts(tmp_path: Path) -> None:
+    good, other = PATCH, PATCH.replace("+2", "+3")
+    rows = [
+        row("a__a-1", good, attempt=1, history=[FINISH]),
+        row("a__a-1", other, attempt=2),
+        row("a__a-1", "", attempt=3, error="404"),
+        row("a__a-2", good, attempt=2, history=[SDK_FINISH, {"kind": "ObservationEvent", "source": "environment"}]),
+        row("a__a-2", other, attempt=1, history=[[FINISH, {"observation": "null"}]]),
+        row("a__a-3", "", attempt=2, history=[FINISH]),
+        row("a__a-3", good, attempt=1),
+    ]
+    found = read(tmp_path, *rows)
+    assert found.patches == {"a__a-1": good, "a__a-2": good, "a__a-3": ""}  # no rank tells the two of the third apart
+    assert found.notices[0].startswith("output.jsonl has several attempts at a__a-1, a__a-2, a__a-3: of each the best")
+
+
+def test_what_its_own_evaluation_leaves_out_is_left_out_and_said(tmp_path: Path) -> None:
+    found = read(tmp_path, row("a__a-1", "git diff --cached\n0\n" + SETUP + PATCH), row("a__a-2", PATCH))
+    assert found.patches == {"a__a-1": PATCH, "a__a-2": PATCH}
+    assert "of 1 patches in output.jsonl hunks of pyproject.toml, tox.ini, setup.py" in found.notices[0]
+    assert found.notices[0].endswith(": a__a-1")
+
+
+def test_patches_of_this_projects_own_export_are_taken_as_they_are(tmp_path: Path) -> None:
+    own = {"git_patch": SETUP, "swe_argo": {"scaffold": "openhands"}}
+    assert read(tmp_path, row(test_result=own)).patches == {"a__a-1": SETUP}
+
+
+def test_a_patch_keeps_every_byte_of_what_is_kept() -> None:
+    odd = PATCH.replace("+2\n", "+caf\udce9\r\n+setup.py\n\\ No newline at end of file\n")
+    assert as_graded(odd) == odd
+    assert as_graded(SETUP + odd + SETUP) == odd
+    assert as_graded(SETUP) == ""
+    assert as_graded("no diff") == "no diff"
+    for name in ("pyproject.toml", "tox.ini", "setup.py"):
+        assert as_graded(PATCH.replace("a.py", name)) == ""
+        assert as_graded(PATCH.replace("a.py", f"my_{name}")) != ""
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([row(test_result=[])], "output.jsonl, row 1: test_result is not an object"),
+        ([row(patch=3)], "output.jsonl, row 1: test_result.git_patch is int, not text or null"),
+        ([row() | {"instance_id": None}], "output.jsonl, row 1: instance_id is missing"),
+        ([row("b__b-1")], "output.jsonl has predictions of 1 ids outside the dataset: b__b-1"),
+        (
+            [row(), {"instance_id": "a__a-2", "model_name_or_path": "m", "model_patch": ""}],
+            "output.jsonl holds predictions and rows of OpenHands at once",
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path: Path, rows: list[Any], reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, *rows)
+    assert caught.value.reason.removeprefix("agent.predictions: ").startswith(reason)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@PROPERTY
+@given(
+    st.fixed_dictionaries(
+        {
+            "instance_id": st.sampled_from(IDS) | _JSON,
+            "test_result": st.dictionaries(st.just("git_patch"), _JSON) | _JSON,
+        },
+        optional=dict.fromkeys(("metadata", "history", "error", "attempt"), _JSON),
+    )
+)
+def test_no_row_is_more_than_a_wrong_request(value: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "output.jsonl")
+        file.write_text(json.dumps(value))
+        with contextlib.suppress(ConfigError):
+            predictions.read(file, IDS, IDS)

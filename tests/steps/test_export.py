@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from steps.agents import recordings
+from steps.agents.formats.writing import Format
+from steps.contracts.data import (
+    Failure,
+    FailureClass,
+    GradeRecord,
+    Instance,
+    Outcome,
+    Patch,
+    Plan,
+    RunFile,
+    Stage,
+    TestLog,
+    Unit,
+)
+from steps.contracts.record import key
+from steps.contracts.trajectory import Trajectory
+from steps.datasets import predictions
+from steps.errors import ConfigError
+from steps.export import export
+from steps.store import Store, open_store
+from tests.steps.agents.solved import PATCH, Call, grade, instance, run_file, trajectory
+
+IDS = ["django__django-1", "django__django-2", "django__django-3"]
+LOOK: Call = ("execute_bash", {"cmd": "ls"}, "a.py\n")
+FINISH: Call = ("finish", {"command": "submit"}, "")
+WITH_TRAJECTORIES: list[Format] = ["r2egym", "openhands", "mini", "atif"]
+
+
+def fill(store: Store, *, attempts: int = 1, agent: str = "r2egym", solved: int = 2) -> None:
+    """A run of three units: ``solved`` of them are, and the others failed."""
+    units = [
+        Unit(instance_id=one, attempt=attempt, begins=Stage.SOLVE, repo="django/django", image="i")
+        for one in IDS
+        for attempt in range(1, attempts + 1)
+    ]
+    store.put(key(RunFile, "night"), run_file(agent, attempts=attempts).to_bytes())
+    store.put(key(Plan, "night"), Plan(run_id="night", units=units).to_bytes())
+    for unit in units:
+        name = ("night", unit.instance_id, unit.attempt)
+        store.put(key(Instance, *name), instance(unit.instance_id).to_bytes())
+        if unit.instance_id in IDS[:solved]:
+            store.put(key(Patch, *name), PATCH.encode())
+            store.put(key(TestLog, *name), b"1 passed\n")
+            store.put(key(GradeRecord, *name), grade(Outcome.RESOLVED, unit.instance_id).to_bytes())
+            if agent != "gold":
+                whole = trajectory([LOOK], [FINISH], agent=agent, instance_id=unit.instance_id)
+                store.put(key(Trajectory, *name), whole.to_bytes())
+        else:
+            for number, reason in enumerate(("an earlier one", "the machine went away")):
+                failure = Failure(
+                    step="solve",
+                    instance_id=unit.instance_id,
+                    attempt=unit.attempt,
+                    failure_class=FailureClass.SANDBOX_LOST,
+                    reason=reason,
+                    exit_code=75,
+                    occurred_at=f"2026-11-22T0{number}:00:00+00:00",
+                )
+                store.put(key(Failure, *name, name=f"t{number}"), failure.to_bytes())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = open_store(str(tmp_path / "store"), create=True)
+    fill(made)
+    return made
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("form", "files"),
+    [
+        ("r2egym", ["night.jsonl"]),
+        ("preds", ["all_preds.jsonl"]),
+        ("openhands", ["metadata.json", "output.jsonl", "output_errors.jsonl"]),
+        (
+            "mini",
+            [
+                "django__django-1/django__django-1.traj.json",
+                "django__django-2/django__django-2.traj.json",
+                "preds.json",
+            ],
+        ),
+        (
+            "atif",
+            [f"{one}/{file}" for one in IDS[:2] for file in ("patch.diff", "trajectory.json")],
+        ),
+    ],
+)
+def test_each_format_has_the_files_of_its_project(store: Store, tmp_path: Path, form: Format, files: list[str]) -> None:
+    done = export(store, "night", form, tmp_path / "out")
+    assert names(tmp_path / "out") == files
+    assert done.units == 2
+    assert done.notices[0].startswith("1 units have no ")
+    assert done.notices[0].endswith(": django__django-3")
+
+
+def test_the_same_comes_from_a_bucket(bucket: str, store: Store, tmp_path: Path) -> None:
+    there = open_store(f"s3://{bucket}/team", create=True)
+    fill(there)
+    for form in get_args(Format):
+        export(there, "night", form, tmp_path / "s3" / form)
+        export(store, "night", form, tmp_path / "folder" / form)
+    for name in names(tmp_path / "folder"):
+        assert (tmp_path / "s3" / name).read_bytes() == (tmp_path / "folder" / name).read_bytes()
+
+
+@pytest.mark.parametrize("form", WITH_TRAJECTORIES)
+def test_what_was_exported_can_be_replayed(store: Store, tmp_path: Path, form: Format) -> None:
+    export(store, "night", form, tmp_path / "out")
+    found = recordings.read(str(tmp_path / "out"), IDS[:2])
+    assert found.model == "openai/m"
+    for one in IDS[:2]:
+        recording = found.by_id[one]
+        assert [(action.tool, action.arguments) for action in recording.actions] == [LOOK[:2], FINISH[:2]]
+        assert recording.actions[0].observation == "a.py\n"
+        assert (recording.scaffold, recording.patch) == ("r2egym", PATCH)
+
+
+@pytest.mark.parametrize(
+    ("form", "file"), [("preds", "all_preds.jsonl"), ("mini", "preds.json"), ("openhands", "output.jsonl")]
+)
+def test_what_was_exported_can_be_graded(store: Store, tmp_path: Path, form: Format, file: str) -> None:
+    export(store, "night", form, tmp_path / "out")
+    found = predictions.read(tmp_path / "out" / file, IDS, IDS)
+    assert found.model == "openai/m"
+    assert found.patches == dict.fromkeys(IDS[:2], PATCH)
+
+
+def test_patches_of_any_bytes_are_exported_as_they_are(store: Store, tmp_path: Path) -> None:
+    odd = b"diff --git a/setup.py b/setup.py\n--- a/setup.py\n+++ b/setup.py\n@@ -1 +1 @@\n-caf\xe9\r\n+caf\xc3\xa9\r\n"
+    store.put(key(Patch, "night", IDS[0], 1), odd)
+    graded: dict[Format, str] = {"preds": "all_preds.jsonl", "mini": "preds.json", "openhands": "output.jsonl"}
+    for form, file in graded.items():
+        export(store, "night", form, tmp_path / form)
+        text = predictions.read(tmp_path / form / file, IDS, IDS).patches[IDS[0]]
+        assert Patch.from_text(text or "").data == odd
+    assert export(store, "night", "atif", tmp_path / "atif").notices[1:] == []
+    assert (tmp_path / "atif" / IDS[0] / "patch.diff").read_bytes() == odd
+    assert "no UTF-8" in export(store, "night", "r2egym", tmp_path / "r2egym").notices[-1]
+
+
+def test_several_attempts_have_a_folder_each(tmp_path: Path) -> None:
+    made = open_store(str(tmp_path / "store"), create=True)
+    fill(made, attempts=2)
+    for form in get_args(Format):
+        assert export(made, "night", form, tmp_path / form).units == 4
+        assert sorted(path.name for path in (tmp_path / form).iterdir()) == ["run_1", "run_2"]
+    assert names(tmp_path / "mini" / "run_1") == names(tmp_path / "mini" / "run_2")
+    assert [row["attempt"] for row in lines(tmp_path / "openhands" / "run_2" / "output.jsonl")] == [2, 2]
+    with pytest.raises(ConfigError, match="2 attempts are 2 files: name a folder"):
+        export(made, "night", "preds", tmp_path / "preds.jsonl")
+
+
+@pytest.mark.parametrize("form", ["preds", "r2egym"])
+def test_what_is_one_file_may_be_named_as_one(store: Store, tmp_path: Path, form: Format) -> None:
+    done = export(store, "night", form, tmp_path / "deep" / "mine.jsonl")
+    assert done.path == tmp_path / "deep" / "mine.jsonl"
+    assert len(lines(done.path)) == 2
+    assert names(tmp_path / "deep") == ["mine.jsonl"]
+
+
+def test_units_that_failed_are_errors_of_openhands_and_no_results(store: Store, tmp_path: Path) -> None:
+    export(store, "night", "openhands", tmp_path / "out")
+    (row,) = lines(tmp_path / "out" / "output_errors.jsonl")
+    assert (row["instance_id"], row["error"]) == (IDS[2], "sandbox_lost: the machine went away")
+    assert [row["instance_id"] for row in lines(tmp_path / "out" / "output.jsonl")] == IDS[:2]
+
+
+def test_what_is_there_is_replaced_only_with_force(store: Store, tmp_path: Path) -> None:
+    places: dict[Format, Path] = {"mini": tmp_path / "out", "preds": tmp_path / "out.jsonl"}
+    for form, out in places.items():
+        export(store, "night", form, out)
+        with pytest.raises(ConfigError, match=r"--out: .*out.* is there already: --force replaces it"):
+            export(store, "night", form, out)
+        before = sorted(tmp_path.iterdir())
+        export(store, "night", form, out, force=True)
+        assert sorted(tmp_path.iterdir()) == before
+    (tmp_path / "empty").mkdir()
+    export(store, "night", "mini", tmp_path / "empty")
+
+
+def test_an_export_that_fails_leaves_nothing(store: Store, tmp_path: Path) -> None:
+    broken = trajectory([LOOK]).model_dump(mode="json")
+    broken["steps"][2]["metrics"] |= {"prompt_token_ids": [1], "extra": {"shared_prompt_ids": 9}}
+    store.put(key(Trajectory, "night", IDS[1], 1), json.dumps(broken).encode())
+    (tmp_path / "place").mkdir()
+    with pytest.raises(ConfigError, match="step 3 shares 9 ids"):
+        export(store, "night", "atif", tmp_path / "place" / "out")
+    assert list((tmp_path / "place").iterdir()) == []
+
+
+def test_a_trajectory_that_cannot_be_read_is_named(store: Store, tmp_path: Path) -> None:
+    store.put(key(Trajectory, "night", IDS[1], 1), b"{")
+    done = export(store, "night", "r2egym", tmp_path / "out")
+    assert done.units == 1
+    assert done.notices[1] == "1 units cannot be read: django__django-2"
+
+
+def test_wrong_requests_say_the_way_out(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"run: there is no run 'day' in .*; swe-argo runs lists them"):
+        export(store, "day", "mini", tmp_path / "out")
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(ConfigError, match=r"--out: .* cannot be written: "):
+        export(store, "night", "mini", file / "below")
+    gold = open_store(str(tmp_path / "gold"), create=True)
+    fill(gold, agent="gold")
+    with pytest.raises(ConfigError, match="has no trajectories: agent 'gold' solves nothing; --format preds"):
+        export(gold, "night", "mini", tmp_path / "out")
+    assert export(gold, "night", "preds", tmp_path / "out").units == 2
+    none = open_store(str(tmp_path / "none"), create=True)
+    fill(none, solved=0)
+    missing: dict[Format, str] = {"r2egym": "trajectory", "preds": "patch"}
+    for form, what in missing.items():
+        with pytest.raises(ConfigError, match=f"no unit of run 'night' has a {what} yet; swe-argo show night"):
+            export(none, "night", form, tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_it_is_a_program_too(store: Store, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "steps.export", "--store", store.url, "--run", "night", "--format", "preds"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False, env=environment
+        )
+
+    done = run()
+    assert (done.returncode, done.stdout) == (0, "2 units in exports/night/preds\n"), done.stderr
+    assert done.stderr == "note: 1 units have no patch and are left out: django__django-3\n"
+    assert len(lines(tmp_path / "exports/night/preds/all_preds.jsonl")) == 2
+    again = run()
+    assert (again.returncode, again.stderr.count("\n")) == (64, 1)
+    assert again.stderr.startswith("--out: exports/night/preds is there already")

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from steps.contracts.data import (
+    GradeRecord,
+    History,
+    Instance,
+    Machine,
+    Outcome,
+    Patch,
+    SolveRecord,
+    TestLog,
+)
+from steps.contracts.record import Place, key
+from steps.contracts.trajectory import Replayed, Result, ResultExtra, StopReason, Trajectory, Turn
+from steps.errors import ConfigError
+from steps.store import Store, open_store
+from tests.steps.agents.solved import Call, grade, metrics, trajectory
+from tests.steps.test_export import IDS, fill
+from tests.workflows.command import swe_argo
+from workflows import look, showing
+
+ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
+LONG: Call = ("execute_bash", {"cmd": "seq 1 40"}, "\n".join(map(str, range(1, 41))) + "\nSteps Remaining: 3")
+EDIT: Call = ("file_editor", {"command": "create", "path": "/testbed/a.py", "file_text": "one\ntwo\n"}, "made")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = open_store(str(tmp_path / "store"), create=True)
+    fill(made)
+    put(made, trajectory([LONG], [EDIT], [("finish", {"command": "submit"}, "")]))
+    return made
+
+
+def put(store: Store, whole: Trajectory, instance_id: str = IDS[0]) -> None:
+    store.put(key(Trajectory, "night", instance_id, 1), whole.to_bytes())
+
+
+def partial(store: Store, name: str, whole: Trajectory, instance_id: str = IDS[2]) -> None:
+    folder = Place.UNIT.format(run="night", instance=instance_id, attempt=1)
+    store.put(f"{folder}/tries/{name}/{Trajectory.file}", whole.to_bytes())
+
+
+def shown(store: Store, instance_id: str = IDS[0], **how: Any) -> str:
+    text = io.StringIO()
+    look.show(store, "night", instance_id, Console(file=text, width=100), look.How(**how))
+    return text.getvalue()
+
+
+def test_a_trajectory_is_shown_turn_by_turn(store: Store) -> None:
+    text = shown(store)
+    assert "r2egym, openai/m, function calling, 3 turns, 300 tokens in, 0 out, $0.0300" in text
+    assert "\nsystem\nYou are an agent.\n\nuser\nMend it.\n" in text
+    assert "\nturn 1  100 in, 10 out, $0.0100, 1.5 s of the model, 0.2 s of the machine\nI look.\n" in text
+    assert "\nexecute_bash $ seq 1 40\n    1\n    2\n" in text
+    assert "\nfile_editor\n  command: create\n  path: /testbed/a.py\n  file_text:\none\ntwo\n    made\n" in text
+    assert "\nturn 3 " in text
+    assert "\nstopped: finished\n" in text
+    assert "\npatch\ndiff --git a/a.py b/a.py\n" in text
+    assert "\nend of the test log\n1 passed\n" in text
+    assert text.splitlines()[0] == f"{IDS[0]} #1 of night"
+
+
+def test_long_texts_are_folded_unless_all_is_asked_for(store: Store) -> None:
+    store.put(key(Patch, "night", IDS[0], 1), b"diff --git a/a b/a\n" + b"+x\n" * 100 + b"+last\n")
+    folded, full = shown(store), shown(store, full=True)
+    assert "    12\n    … 29 more lines (--full)\n" in folded
+    assert "    40\n" not in folded
+    assert "… 42 more lines (--full)" in folded
+    assert "    40\n" in full
+    assert "+last\n" in full
+    assert "more lines" not in full
+
+
+def test_failing_tests_and_verdict_are_told(store: Store) -> None:
+    store.put(key(GradeRecord, "night", IDS[0], 1), grade(Outcome.UNRESOLVED, IDS[0]).to_bytes())
+    text = shown(store)
+    assert "\nunresolved\nfail to pass 0/1, pass to pass 2/2\n  failing: test_a\n" in text
+
+
+def test_of_a_unit_that_failed_the_newest_try_is_shown(store: Store) -> None:
+    partial(store, "t0", trajectory([("execute_bash", {"cmd": "old"}, "")], reason=StopReason.INTERRUPTED))
+    partial(store, "t1", trajectory([("execute_bash", {"cmd": "new"}, "")], reason=StopReason.INTERRUPTED))
+    text = shown(store, IDS[2])
+    assert "no verdict yet\n" in text
+    assert "sandbox_lost: the machine went away\n" in text
+    assert "of its newest try, which failed:\n" in text
+    assert "execute_bash $ new\n" in text
+    assert "$ old" not in text
+    assert "stopped: interrupted\n" in text
+
+
+def test_nothing_that_a_terminal_acts_on_gets_there(store: Store) -> None:
+    call: Call = (f"tool{ESCAPE}", {f"name{ESCAPE}": f"value{ESCAPE}", "command": ESCAPE}, f"seen{ESCAPE}")
+    whole = trajectory([call])
+    first, second, third = whole.steps
+    third = third.model_copy(update={"message": ESCAPE, "reasoning_content": ESCAPE})
+    results = [Result(source_call_id="c3-0", content=ESCAPE, extra=ResultExtra(recorded=ESCAPE, exit_code=1))]
+    third = third.model_copy(update={"observation": third.observation.model_copy(update={"results": results})})  # type: ignore[union-attr]
+    agent = whole.agent.model_copy(update={"name": ESCAPE, "model_name": ESCAPE})
+    steps = [first.model_copy(update={"message": ESCAPE}), second, third]
+    put(store, whole.model_copy(update={"steps": steps, "agent": agent, "notes": ESCAPE}))
+    store.put(key(Patch, "night", IDS[0], 1), f"diff --git a/a b/a\n+{ESCAPE}\n".encode())
+    store.put(key(TestLog, "night", IDS[0], 1), ESCAPE.encode())
+    for full in (False, True):
+        text = shown(store, full=full)
+        assert text.count("␛[2J") >= 10
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
+
+
+def test_a_malformed_answer_is_told_as_one(store: Store) -> None:
+    whole = trajectory([LONG])
+    turn = Turn(step_id=4, source="agent", message="<function=frob>", metrics=metrics(), extra={"malformed": "no_call"})
+    put(store, whole.model_copy(update={"steps": [*whole.steps, turn]}))
+    assert "<function=frob>\nno call that could be made\n" in shown(store)
+
+
+def test_attempts_that_were_not_chosen_are_told(store: Store) -> None:
+    other = trajectory([LONG], reason=StopReason.MALFORMED)
+    put(store, trajectory([EDIT]).model_copy(update={"subagent_trajectories": [other]}))
+    assert "an attempt that was not chosen (malformed): 100 tokens in" in shown(store)
+
+
+def test_the_raw_file_can_be_had(store: Store) -> None:
+    done = swe_argo("show", "night", IDS[0], "--json", "--store", store.url)
+    assert done.stdout.encode() == store.get(key(Trajectory, "night", IDS[0], 1))
+    whole = trajectory([LONG], reason=StopReason.INTERRUPTED)
+    partial(store, "t1", whole)
+    done = swe_argo("show", "night", IDS[2], "--json", "--store", store.url)
+    assert json.loads(done.stdout) == json.loads(whole.to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["night", "django__django-9"], "has no instance 'django__django-9' (did you mean"),
+        (["night", IDS[0], "--attempt", "2"], f"--attempt: '{IDS[0]}' has 1 attempts in run 'night', not 2"),
+        (["night", IDS[2], "--json"], f"'{IDS[2]}' has no trajectory in run 'night'"),
+        (["night", "--json"], "--json prints the trajectory of one instance: name it"),
+        (["day", IDS[0]], "there is no run 'day'"),
+    ],
+)
+def test_a_wrong_request_is_one_line(store: Store, words: list[str], told: str) -> None:
+    done = swe_argo("show", *words, "--store", store.url)
+    assert (done.returncode, done.stderr.count("\n")) == (64, 1), done.stderr
+    assert told in done.stderr
+
+
+def test_a_trajectory_that_cannot_be_read_is_told_and_the_rest_is_shown(store: Store) -> None:
+    store.put(key(Trajectory, "night", IDS[0], 1), b'{"steps": ')
+    text = shown(store)
+    assert "trajectory.json cannot be read: " in text
+    assert "\npatch\n" in text
+
+
+def test_a_pipe_gets_plain_text_and_a_terminal_pages(store: Store, tmp_path: Path) -> None:
+    words = ["show", "night", IDS[0], "--store", store.url]
+    plain = swe_argo(*words)
+    assert plain.returncode == 0, plain.stderr
+    assert "\x1b" not in plain.stdout
+    pager = tmp_path / "bin" / "less"
+    pager.parent.mkdir()
+    pager.write_text('#!/bin/sh\necho "paged by less $*"\ncat >/dev/null\n')
+    pager.chmod(0o755)
+    environment = {"PATH": f"{pager.parent}:{os.environ['PATH']}", "TERM": "xterm-256color"}
+    assert "paged by less -FRX" in at_a_terminal(words, environment)
+    unpaged = at_a_terminal([*words, "--no-pager"], environment)
+    assert "paged" not in unpaged
+    assert "\x1b[32m" in unpaged
+
+
+def at_a_terminal(words: list[str], environment: dict[str, str]) -> str:
+    here, there = pty.openpty()
+    command = [sys.executable, "-m", "workflows.cli", *words]
+    with subprocess.Popen(command, stdin=there, stdout=there, stderr=there, env=os.environ | environment) as process:
+        os.close(there)
+        found = b""
+        while True:
+            try:
+                part = os.read(here, 65536)
+            except OSError:  # the other end is closed
+                break
+            found += part
+        process.wait(60)
+    os.close(here)
+    return found.decode()
+
+
+# -- replays ---------------------------------------------------------------------------------------------------------
+
+
+def solved(instance_id: str, replayed: Replayed | None) -> bytes:
+    history = History(head="a", refs_removed=0, objects_before=1, objects_after=1, unreachable_after=0, verified=True)
+    machine = Machine(backend="local", image="i", image_digest=None, isolation="none", network=False)
+    return SolveRecord(
+        instance_id=instance_id,
+        attempt=1,
+        agent="replay",
+        stop_reason=StopReason.FINISHED,
+        history=history,
+        machine=machine,
+        seconds={},
+        patch_bytes=1,
+        replayed=replayed,
+    ).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("replayed", "told"),
+    [
+        (Replayed(observations=3, same_patch=True), "replayed: 3 of 3 observations as recorded; the patch is the same"),
+        (
+            Replayed(observations=3, differing=[2], same_patch=False),
+            "replayed: 2 of 3 observations as recorded (not those of actions 2); the patch differs",
+        ),
+        (
+            Replayed(observations=0, same_patch=None),
+            "replayed: no observation could be compared; the recording has no patch",
+        ),
+    ],
+)
+def test_what_came_of_a_replay_is_told(store: Store, replayed: Replayed, told: str) -> None:
+    store.put(key(SolveRecord, "night", IDS[0], 1), solved(IDS[0], replayed))
+    assert told in shown(store)
+
+
+def test_a_recorded_observation_stands_beside_the_one_that_differs(store: Store) -> None:
+    whole = trajectory([LONG])
+    turn = whole.steps[2]
+    results = [Result(source_call_id="c3-0", content="now", extra=ResultExtra(recorded="then"))]
+    assert turn.observation
+    turn = turn.model_copy(update={"observation": turn.observation.model_copy(update={"results": results})})
+    put(store, whole.model_copy(update={"steps": [*whole.steps[:2], turn]}))
+    assert "    now\n    in the recording it was:\n    then\n" in shown(store)
+
+
+def test_the_replays_of_a_run_are_told_together(store: Store) -> None:
+    plan = look._plan(store, "night")
+    assert list(showing.replays(store, plan)) == []
+    store.put(key(SolveRecord, "night", IDS[0], 1), solved(IDS[0], Replayed(observations=2, same_patch=True)))
+    store.put(key(SolveRecord, "night", IDS[1], 1), solved(IDS[1], Replayed(observations=2, differing=[1])))
+    store.put(key(SolveRecord, "night", IDS[2], 1), solved(IDS[2], None))
+    assert [text.plain for text in showing.replays(store, plan)] == [
+        "replays: 1 of 2 came out as their recordings",
+        f"  {IDS[1]}: replayed: 1 of 2 observations as recorded (not those of actions 1); the recording has no patch",
+    ]
+
+
+def test_a_run_without_a_report_is_told_the_way_out(store: Store) -> None:
+    with pytest.raises(ConfigError, match="has no report yet: swe-argo report night"):
+        look.show(store, "night", None, Console(file=io.StringIO()), look.How())
+
+
+def test_an_instance_without_any_trajectory_is_shown_too(store: Store) -> None:
+    store.delete_many([key(Trajectory, "night", IDS[0], 1), key(Instance, "night", IDS[0])])
+    assert "resolved\n" in shown(store)

@@ -1,0 +1,21 @@
+"""A run's trajectories and patches in other projects' files, at a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from steps import export as exports
+from steps.agents.formats.writing import Format
+from steps.store import open_store
+
+
+def export(store: str, run: str, form: Format, out: Path | None, console: Console, *, force: bool) -> None:
+    """Write them, and say where. Raises ConfigError and InfraError."""
+    with console.status(f"exporting {run}"):
+        done = exports.export(open_store(store), run, form, out, force=force)
+    for notice in done.notices:
+        console.print(f"note: {notice}", style="dim", highlight=False, soft_wrap=True, markup=False)
+    units = f"{done.units} {'unit' if done.units == 1 else 'units'}"
+    console.print(f"{units} in {done.path}", highlight=False, soft_wrap=True, markup=False)
