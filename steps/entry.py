@@ -24,8 +24,11 @@ from pydantic import ValidationError
 from steps.contracts.chain import OUTCOME, TRY, Step
 from steps.contracts.data import Failure, FailureClass, Instance, RunFile
 from steps.contracts.record import Raw, Record
+from steps.contracts.run import MAX_RESOURCE_FACTOR
+from steps.contracts.trajectory import Trajectory, Usage, usage_in
 from steps.errors import EXIT_BUG, EXIT_INFRA, EXIT_OK, ConfigError, StepError
 from steps.sandbox import open_backend
+from steps.sandbox.logged import logged, set_up
 from steps.sandbox.protocol import Sandbox, SandboxRequest
 from steps.settings import settings
 
@@ -81,13 +84,14 @@ def sandbox(
     deadline_s: float,
     isolated: bool = False,
     browsers: bool = False,
+    number: int = 1,
 ) -> Iterator[Sandbox]:
-    """A fresh sandbox of the run's backend for this try, destroyed at the end whatever happens."""
+    """A fresh sandbox of the run's backend for this try, its ``number``-th, destroyed at the end whatever happens."""
     wish = run.spec.sandbox
     backend = open_backend(wish)
     box = backend.create(
         SandboxRequest(
-            name=_machine_name(run.run_id, instance.instance_id, context, step),
+            name=_machine_name(run.run_id, instance.instance_id, context, step, number),
             image=instance.image,
             deadline_s=deadline_s,
             network=network,
@@ -105,11 +109,11 @@ def sandbox(
             local_images=wish.local_images,
             isolated=isolated and not wish.allow_host,
             browsers=browsers,
-            resource_factor=min(instance.resource_factor * context.resource_factor, 8.0),
+            resource_factor=_factor(instance.resource_factor, context.resource_factor),
         )
     )
     try:
-        yield box
+        yield logged(box)
     finally:
         # A machine that cannot be removed has a deadline of its own, and swe-argo clean finds it. It takes back neither
         # work that is done nor the reason why work was not done.
@@ -119,9 +123,15 @@ def sandbox(
             sys.stderr.write(f"{step}: left behind: {error.reason}\n")
 
 
-def _machine_name(run: str, instance: str, context: Context, step: str) -> str:
+def _factor(base: float, retried: float) -> float:
+    """What a retry asks for, bounded; what was wished for in the first place is not."""
+    return min(base * retried, max(base, MAX_RESOURCE_FACTOR))
+
+
+def _machine_name(run: str, instance: str, context: Context, step: str, number: int = 1) -> str:
     """Unique for the try, legal as a container, pod and host name: 63 characters, the try always whole."""
-    tail = re.sub(r"[^a-z0-9]+", "-", f"{step}-{context.attempt}-{context.try_name}".lower())[-36:].strip("-")
+    which = f"{step}-{context.attempt}-{context.try_name}" + (f"-{number}" if number > 1 else "")
+    tail = re.sub(r"[^a-z0-9]+", "-", which.lower())[-36:].strip("-")
     head = re.sub(r"[^a-z0-9]+", "-", f"sb-{instance}-{run}".lower())[: 62 - len(tail)].strip("-")
     return f"{head}-{tail}"
 
@@ -134,6 +144,7 @@ def run_step(step: Step, work: Work) -> NoReturn:
     """
     args = _parser(step).parse_args()
     signal.signal(signal.SIGTERM, _terminate)
+    set_up()
     if args.tied:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
     context = Context(args.attempt, args.try_name, args.resource_factor, args.outputs / TRY)
@@ -143,13 +154,25 @@ def run_step(step: Step, work: Work) -> NoReturn:
         outputs = list(work(context, inputs))
     except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - every end becomes an exit code
         failure, leaves = _failure(step, context, inputs, error, time.monotonic() - began)
-        write_all(args.outputs / TRY, [*leaves, failure])
+        _leave(args.outputs / TRY, failure, leaves, inputs)
         _say(f"{step.name}: {failure.reason}", failure.detail if failure.exit_code == EXIT_BUG else "")
         sys.exit(error.code if isinstance(error, SystemExit) else failure.exit_code)
     shutil.rmtree(args.outputs / TRY, ignore_errors=True)
     write_all(args.outputs, outputs)
     write_word(args.outputs, next((datum.word for datum in outputs if isinstance(datum, Record) and datum.word), ""))
     sys.exit(EXIT_OK)
+
+
+def _leave(folder: Path, failure: Failure, leaves: tuple[Record | Raw, ...], inputs: Inputs) -> None:
+    """What a failed try leaves: why, what it cost, and what it had got to unless the wish says otherwise."""
+    write_all(folder, leaves)
+    growing = folder / Trajectory.file
+    usage = usage_in(growing.read_bytes()) if growing.exists() else Usage()
+    with suppress(ConfigError):
+        run = inputs.get(RunFile)
+        if run and not run.spec.save_checkpoints:
+            growing.unlink(missing_ok=True)
+    write_all(folder, [failure.model_copy(update={"usage": usage})])
 
 
 def write_word(folder: Path, word: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from steps.agents import given
+from steps.agents import given, instructed
 from steps.contracts.chain import GRADE, SOLVE
 from steps.contracts.data import (
     Answer,
@@ -28,14 +29,15 @@ from steps.contracts.data import (
 )
 from steps.contracts.record import key
 from steps.contracts.run import SOLVING_AGENTS, RunSpec
-from steps.datasets import load, mini, rows, select
+from steps.datasets import factors, load, mini, rows, select
 from steps.datasets.bring import brought
 from steps.entry import run_program, write_word
 from steps.errors import ConfigError
+from steps.models import probe
 from steps.sandbox import ready
 from steps.settings import settings
 from steps.store import Store, open_store
-from steps.wish import Tables, checked, fields, follow_predictions, laid_over, of_file, of_text, put_item
+from steps.wish import Tables, checked, fields, follow, laid_over, of_file, of_text, put_item
 
 
 def plan(spec: RunSpec) -> Plan:
@@ -74,8 +76,15 @@ def _plan(spec: RunSpec, here: RunSpec) -> Plan:
         )
     known = [row["instance_id"] for row in (*loaded.rows, *loaded.by_id)]
     work = given.prepare(here, store, chosen, known)
+    instruction, told = instructed.instruction(here.agent, chosen, before)
+    multiplied = factors.read(here.sandbox.resource_factors, known)
     machines = _machines(spec, loaded.name, chosen)
-    notices = [*loaded.notices, *notices, *work.notices, *machines.notices]
+    bounds = factors.notices(spec.sandbox, multiplied.values())
+    notices = [*loaded.notices, *notices, *work.notices, *told, *machines.notices, *bounds]
+    done = _done(store, run_id) if before else set()
+    units = _units(spec, run_id, chosen, done | set(work.files))
+    model = probe.probed(spec, solves=any(unit.begins is Stage.SOLVE for unit in units), before=before)
+    notices += model.notices
     run = RunFile(
         run_id=run_id,
         spec=spec,
@@ -85,14 +94,18 @@ def _plan(spec: RunSpec, here: RunSpec) -> Plan:
         created_at=before.created_at if before else datetime.now(UTC).isoformat(timespec="seconds"),
         input_hashes=hashes,
         image_digests=machines.digests,
+        instruction=instruction,
+        fn_calling=model.fn_calling,
+        planning=model.usage,
     )
     items = {key(RunFile, run.run_id): run.to_bytes()}
     for row in chosen:
-        for datum in (rows.instance(row, spec.agent.hints), rows.answer(row)):
+        factor = multiplied.get(row["instance_id"], spec.sandbox.resource_factor)
+        style = spec.agent.prompt_style if spec.agent.name == "oneshot" else None
+        shown = rows.instance(row, spec.agent.hints, style).model_copy(update={"resource_factor": factor})
+        for datum in (shown, rows.answer(row)):
             items[key(type(datum), run.run_id, row["instance_id"])] = datum.to_bytes()
-    done = _done(store, run.run_id) if before else set()
     items |= {name: data for name, data in work.files.items() if name not in done}
-    units = _units(spec, run.run_id, chosen, done | set(work.files))
     result = Plan(run_id=run.run_id, units=units, notices=notices)
     store.put_many(items)
     store.put(key(Plan, run.run_id), result.to_bytes())
@@ -107,7 +120,8 @@ def _earlier(store: Store, run_id: str) -> RunFile | None:
 
 
 def _refuse_changes(before: RunFile, spec: RunSpec, hashes: dict[str, str]) -> None:
-    old, new = given.wish(before.spec) | before.input_hashes, given.wish(spec) | hashes
+    old = given.wish(before.spec) | given.decisive(before.input_hashes)
+    new = given.wish(spec) | given.decisive(hashes)
     changed = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
     if changed:
         told = ", ".join(f"{name} was {old.get(name)!r}, now {new.get(name)!r}" for name in changed)
@@ -214,13 +228,26 @@ def _cut(store: Store, made: Plan, size: int) -> int:
     return len(parts)
 
 
-def _refuse_beyond(spec: RunSpec, limits: list[str]) -> None:
-    """``limits`` are NAME=NUMBER: what the engine's deadlines leave room for. Raises ConfigError."""
+def _refuse_beyond(spec: RunSpec, limits: list[str], unknown: list[str]) -> None:
+    """``limits`` are NAME=NUMBER: what the engine's deadlines leave room for; ``unknown``: what it knows nothing of.
+
+    Raises ConfigError.
+    """
     values = {field.name: field.of(spec) for field in fields()}
     for limit in limits:
         name, _, most = limit.partition("=")
         if values[name] > float(most):
             raise ConfigError(f"{values[name]:g} is more than the pipeline's deadlines allow, {most}", field=name)
+    for name in unknown:
+        if values[name] is not None:
+            raise ConfigError("a command line heeds this, and no pod of a pipeline: leave it out", field=name)
+
+
+def _tell(spec: RunSpec, names: list[str], out: Path) -> None:
+    """Write fields of the wish for the engine, a file each, as JSON: true, 3."""
+    values = {field.name: field.of(spec) for field in fields()}
+    for name in names:
+        (out / name).write_text(json.dumps(values[name]), "utf-8")
 
 
 def _wish(args: argparse.Namespace) -> RunSpec:
@@ -229,7 +256,7 @@ def _wish(args: argparse.Namespace) -> RunSpec:
         if item.partition("=")[2]:
             put_item(tables, item)
     said = laid_over(of_file(args.spec) if args.spec else {}, of_text(args.wish, "spec"))
-    follow_predictions(said)  # an agent that follows from what was said is said, too
+    follow(said)  # an agent that follows from what was said is said, too
     tables = laid_over(tables, said)
     for item in args.set:
         put_item(tables, item)
@@ -252,19 +279,22 @@ def main() -> None:
     parser.add_argument("--wish", default="", help="a wish as text, TOML or JSON")
     items("--set", "a field of the wish, whatever else says it")
     items("--at-most", "refuse a wish for more")
+    parser.add_argument("--unknown", action="append", default=[], metavar="NAME", help="refuse a wish that says it")
+    parser.add_argument("--tell", action="append", default=[], metavar="NAME", help="write this field to --out, too")
     parser.add_argument("--shard-size", type=int, metavar="N", help="write shards/ too, of so many units")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the files outcome and shards (their count)")
     args = parser.parse_args()
 
     def work() -> None:
         spec = _wish(args)
-        _refuse_beyond(spec, args.at_most)
+        _refuse_beyond(spec, args.at_most, args.unknown)
         made = plan(spec)
         parts = _cut(open_store(spec.store), made, args.shard_size) if args.shard_size else 0
         if args.out:
             done = len(made.units) - len(made.to_do)
             write_word(args.out, f"{len(made.to_do)} units to do, {done} done before")
             (args.out / "shards").write_text(str(parts), "utf-8")
+            _tell(spec, args.tell, args.out)
         for notice in made.notices:
             sys.stderr.write(f"note: {notice}\n")
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from steps.errors import ConfigError
+
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL")
 
 
 class Settings(BaseSettings):
@@ -39,8 +45,21 @@ class Settings(BaseSettings):
     """Slack-compatible address that is told how a run compares with the one before it. A secret."""
     report_url: str | None = Field(None, validation_alias="SWE_ARGO_REPORT_URL")
     """What stands before runs/<run>/report/report.html in a link that a person can open."""
+    log_level: str = Field("INFO", validation_alias="LOG_LEVEL")
+    """What steps print to stderr, which failed tries keep: with DEBUG a line for each call and each command, too."""
     isolation: str = Field("auto", validation_alias="SWE_ARGO_ISOLATION", pattern="^(auto|none)$")
     """auto: backend local uses bubblewrap where it works. none: never."""
+
+    llm_base_url: str | None = Field(
+        None, validation_alias=AliasChoices("LLM_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE")
+    )
+    """OpenAI-compatible endpoint, where llm.base_url names none."""
+    llm_api_key: SecretStr | None = Field(None, validation_alias=AliasChoices("LLM_API_KEY", "OPENAI_API_KEY"))
+    """Its key; some endpoints need none."""
+    model_gate: Path | None = Field(None, validation_alias="SWE_ARGO_GATE")
+    """Unix socket of the runner that keeps the endpoint's limits over all of its units."""
+    units: float | None = Field(None, validation_alias="SWE_ARGO_UNITS", gt=0)
+    """How many units run at a time, where no such runner is: each keeps its share of the endpoint's limits."""
 
     argo_server: str | None = Field(None, validation_alias="ARGO_SERVER")
     """host:port of an argo-server to go through; the Kubernetes API by default."""
@@ -55,6 +74,14 @@ class Settings(BaseSettings):
     argo_skip_verify: bool = Field(False, validation_alias="ARGO_INSECURE_SKIP_VERIFY")
     """Whether its certificate goes unchecked."""
 
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _known_level(cls, value: object) -> object:
+        level = str(value).strip().upper()
+        if level not in LOG_LEVELS:
+            raise ValueError(f"{value!r} is none of {', '.join(LOG_LEVELS)}")
+        return level
+
     @property
     def local_images(self) -> Path:
         """Default folder of unpacked images for backend local."""
@@ -63,5 +90,16 @@ class Settings(BaseSettings):
 
 @cache
 def settings() -> Settings:
-    """The settings of this process, read once."""
-    return Settings()
+    """The settings of this process, read once. Raises ConfigError naming the variable that is wrong."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(first["msg"].removeprefix("Value error, "), field=str(first["loc"][0])) from None
+
+
+def variables(names: Iterable[str], prefix: str) -> dict[str, str]:
+    """Of the environment what is called one of ``names``, or begins with ``prefix``; what is empty is not there."""
+    wanted = set(names)
+    said = {name: value for name, value in os.environ.items() if name in wanted or name.startswith(prefix)}
+    return {name: value for name, value in said.items() if value.strip()}

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from steps.contracts.run import Flag, RunSpec
+from steps.contracts.run import AGENT_ALIASES, Flag, RunSpec
 from steps.errors import ConfigError
 
 Tables = dict[str, Any]
@@ -84,6 +84,25 @@ def put(wish: Tables, path: tuple[str, ...], value: Any) -> None:
     table[path[-1]] = value
 
 
+def has(wish: Tables, path: tuple[str, ...]) -> bool:
+    """Whether a wish says something of a field."""
+    table: Any = wish
+    for name in path:
+        if not isinstance(table, dict) or name not in table:
+            return False
+        table = table[name]
+    return True
+
+
+def agent_of(wish: Tables) -> str:
+    """The agent that a wish comes to."""
+    copy = laid_over({}, wish)
+    follow(copy)
+    agent = copy.get("agent", {})
+    name = agent.get("name", RunSpec().agent.name) if isinstance(agent, dict) else ""
+    return str(AGENT_ALIASES.get(name, name))
+
+
 def put_item(wish: Tables, item: str) -> None:
     """Set what ``NAME=VALUE`` says: agent.name=gold. Raises ConfigError."""
     name, equals, text = item.partition("=")
@@ -100,13 +119,13 @@ def laid_over(below: Tables, above: Tables) -> Tables:
     for name, value in above.items():
         under = merged.get(name)
         both = isinstance(under, dict) and isinstance(value, dict)
-        merged[name] = laid_over(under, value) if both else value  # type: ignore[arg-type]
+        merged[name] = laid_over(under, value) if both else laid_over({}, value) if isinstance(value, dict) else value  # type: ignore[arg-type]
     return merged
 
 
 def checked(wish: Tables, source: str) -> RunSpec:
     """The wish, every field of it right. Raises ConfigError naming each that is not, and the way out."""
-    follow_predictions(wish)
+    follow(wish)
     try:
         return RunSpec.model_validate(wish)
     except ValidationError as error:
@@ -121,10 +140,18 @@ def _value(text: str) -> Any:
         return text.strip()
 
 
-def follow_predictions(wish: Tables) -> None:
-    """A predictions file without an agent means agent 'given'; the word gold means what it means in swebench."""
-    agent = wish.get("agent")
-    if not isinstance(agent, dict) or "name" in agent:
+def follow(wish: Tables) -> None:
+    """Say what follows from what was said, where nothing else is said of it.
+
+    A predictions file means agent given, and the word gold what it means in swebench; recorded trajectories mean
+    replay; a model means r2egym, as in R2E-Gym. llm.native_tool_calling is OpenHands' agent.use_fn_calling.
+    """
+    agent, llm = wish.setdefault("agent", {}), wish.get("llm", {})
+    if not isinstance(agent, dict) or not isinstance(llm, dict):
+        return
+    if llm.get("native_tool_calling") is not None:
+        agent.setdefault("use_fn_calling", llm["native_tool_calling"])
+    if "name" in agent:
         return
     if agent.get("predictions") == "gold":
         del agent["predictions"]
@@ -133,6 +160,8 @@ def follow_predictions(wish: Tables) -> None:
         agent["name"] = "given"
     elif "trajectories" in agent:
         agent["name"] = "replay"
+    elif "model" in agent or "config" in llm:
+        agent["name"] = "r2egym"
 
 
 def _explain(error: ValidationError, source: str) -> str:

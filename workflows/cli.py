@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -20,6 +20,7 @@ from steps.store import open_store
 from workflows import wish
 from workflows.argo import commands
 from workflows.local import StepFailedError, make_report
+from workflows.spellings import our_names
 
 app = typer.Typer(
     name="swe-argo",
@@ -31,7 +32,12 @@ app = typer.Typer(
 console = Console()
 StoreFlag = Annotated[
     str,
-    typer.Option("--store", "-o", help="Folder or s3://bucket/prefix that holds all runs.", envvar="SWE_ARGO_STORE"),
+    typer.Option(
+        "--store",
+        "-o",
+        help="Folder or s3://bucket/prefix that holds all runs.",
+        envvar=["SWE_ARGO_STORE", "EVAL_OUTPUT_PATH"],
+    ),
 ]
 DEFAULT_STORE = RunSpec().store
 
@@ -68,13 +74,18 @@ def run(
 ) -> None:
     """Evaluate patches or an agent on this machine. The same --run-id again does only what is missing.
 
-    Exit code 0: every unit has a verdict; 3: some have none; 64: the request is wrong; 130: stopped.
+    Flags win over RUN.toml, and that over variables of the environment.
+
+    Exit code 0: all units have a verdict; 3: some have none; 4: --fail-fast; 64: a wrong request; 130: stopped.
     """
     from workflows import session
 
-    spec = wish.read(file, flags or {}, set_ or [])
-    words = ["swe-argo", *sys.argv[1:], *([] if (flags or {}).get("run_id") else ["--run-id", str(spec.run_id)])]
-    raise typer.Exit(session.run(spec, console, shlex.join(words)))
+    asked = wish.asked(file, flags or {}, set_ or [])
+    for note in asked.notes:
+        _note(note)
+    named = [] if (flags or {}).get("run_id") else ["--run-id", str(asked.spec.run_id)]
+    again = shlex.join(["swe-argo", *sys.argv[1:], *named])
+    raise typer.Exit(session.run(asked.spec, console, again, asked.env))
 
 
 @app.command()
@@ -152,16 +163,39 @@ def runs(store: StoreFlag = DEFAULT_STORE) -> None:
 
 
 @app.command()
-def show(
+def show(  # noqa: PLR0917 - every parameter is a flag
     run_id: Annotated[str, typer.Argument(metavar="RUN")],
     instance: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
     attempt: Annotated[int, typer.Option("--attempt", min=1)] = 1,
     store: StoreFlag = DEFAULT_STORE,
+    full: Annotated[bool, typer.Option("--full", help="Fold nothing.")] = False,
+    no_pager: Annotated[bool, typer.Option("--no-pager", help="Print it all at once, at a terminal, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the file of the instance's trajectory.")] = False,
 ) -> None:
-    """Show how a run ended, or everything about one of its instances."""
+    """Show how a run ended, or everything about one of its instances, turn by turn."""
     from workflows import look
 
-    look.show(open_store(store), run_id, instance, attempt, console)
+    how = look.How(attempt=attempt, full=full, paged=not no_pager, as_json=as_json)
+    look.show(open_store(store), run_id, instance, console, how)
+
+
+@app.command()
+def export(
+    run_id: Annotated[str, typer.Argument(metavar="RUN")],
+    form: Annotated[
+        Literal["r2egym", "openhands", "mini", "atif", "preds"],
+        typer.Option("--format", "-f", help="Whose files to write; preds: patches alone, as swebench reads them."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="PATH", help="Folder or file; by default exports/RUN/FORMAT.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    store: StoreFlag = DEFAULT_STORE,
+) -> None:
+    """Write a run's trajectories and patches in the files that other projects' tools read."""
+    from workflows import exporting
+
+    exporting.export(store, run_id, form, out, console, force=force)
 
 
 @app.command()
@@ -192,7 +226,7 @@ def main() -> None:
     """Run the command line; every wrong request is one line on stderr and exit 64."""
     try:
         settings()
-        code = app(wish.our_names(sys.argv[1:]) or ["--help"], standalone_mode=False)
+        code = app(our_names(sys.argv[1:], _note) or ["--help"], standalone_mode=False)
     except (ConfigError, StepError, StepFailedError) as error:
         sys.exit(_say(str(error), error.exit_code))
     except (typer.Abort, KeyboardInterrupt):
@@ -202,6 +236,10 @@ def main() -> None:
     except BrokenPipeError:  # | head
         sys.exit(EXIT_OK)
     sys.exit(code if isinstance(code, int) else EXIT_OK)
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"note: {text}\n")
 
 
 def _say(message: str, code: int) -> int:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,16 @@ from pathlib import Path
 from steps.contracts.chain import GRADE, SOLVE, Step
 from steps.contracts.data import Failure, FailureClass, GradeRecord, Plan, Stage, Unit
 from steps.contracts.record import key
-from steps.contracts.run import RunSpec
+from steps.contracts.run import MODEL_AGENTS, RunSpec
+from steps.contracts.trajectory import Usage
 from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_OK, EXIT_RESOURCE, ConfigError
 from steps.settings import settings
 from steps.store import Store, open_store
-from workflows.machines import Machines, default_workers, machines
-from workflows.process import Processes
-from workflows.resources import MAX_RESOURCE_FACTOR, deadline_s, retry
+from workflows.gate import gate
+from workflows.limits import Closed, Limits, spent_before
+from workflows.machines import Machines, default_graders, default_workers, machines
+from workflows.process import Processes, Tried
+from workflows.resources import deadline_s, retry
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,13 @@ class Event:
 
     unit: Unit
     kind: str
-    """begun, done, retry, failed, stopped."""
+    """begun, spent, done, retry, failed, stopped."""
     step: str = ""
     grade: GradeRecord | None = None
     failure: Failure | None = None
     pause_s: float = 0.0
+    usage: Usage | None = None
+    """Of the try that ended, where it asked a model (kind spent)."""
 
 
 Watch = Callable[[Event], None]
@@ -60,12 +65,12 @@ class StepFailedError(Exception):
         self.exit_code = exit_code
 
 
-def make_plan(spec: RunSpec) -> Plan:
-    """Run the plan step and read what it wrote. Raises StepFailedError."""
+def make_plan(spec: RunSpec, env: Mapping[str, str] | None = None) -> Plan:
+    """Run the plan step, ``env`` in its environment, and read what it wrote. Raises StepFailedError."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(spec.model_dump_json())
         file.flush()
-        _program("plan", "--spec", file.name)
+        _program("plan", "--spec", file.name, env=env)
     return Plan.from_bytes(open_store(spec.store).get(key(Plan, spec.run_id or "")))
 
 
@@ -74,13 +79,13 @@ def make_report(store_url: str, run_id: str) -> None:
     _program("report", "--store", store_url, "--run", run_id)
 
 
-def _program(name: str, *flags: str) -> None:
+def _program(name: str, *flags: str, env: Mapping[str, str] | None = None) -> None:
     done = subprocess.run(
         [sys.executable, "-m", f"steps.{name}", *flags],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         check=False,
-        env=os.environ | {"PYTHONUTF8": "1"},
+        env={**os.environ, **(env or {}), "PYTHONUTF8": "1"},
     )
     if done.returncode != EXIT_OK:
         said = done.stderr.decode(errors="replace").strip()
@@ -117,35 +122,53 @@ def alone(store_url: str, run_id: str) -> Iterator[None]:
 
 
 class Runner:
-    """Works through a plan. ``watch`` is called from the workers, one call at a time."""
+    """Works through a plan. ``watch`` is called from the workers, one call at a time.
 
-    def __init__(self, plan: Plan, store: Store, watch: Watch, spec: RunSpec) -> None:
+    ``env``: what the steps must know beside their files, for their environment alone.
+    """
+
+    def __init__(
+        self, plan: Plan, store: Store, watch: Watch, spec: RunSpec, env: Mapping[str, str] | None = None
+    ) -> None:
         self._spec = spec
         self._plan = plan
         self._watch = watch
+        self._env = env or {}
         self._units = plan.to_do
-        self._processes = Processes(store, plan.run_id)
+        self._processes = Processes(store, plan.run_id, spec)
+        self._limits = Limits(spec, spent_before(store, plan.run_id) if spec.max_cost_usd else Usage())
+        self._graders = threading.Semaphore(graders(spec))
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._broken: BaseException | None = None
+        self._waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
+
+    @property
+    def closed(self) -> Closed | None:
+        """Why units are left that were not begun, or what runs was ended, where it was not ``stop``."""
+        return self._limits.closed
+
+    @property
+    def not_begun(self) -> int:
+        """Units that nobody has begun."""
+        return self._waiting.qsize()
 
     def work(self) -> None:
-        """Run every unit that has something to do; returns when all have ended or ``stop`` was called.
+        """Run every unit that has something to do; returns when all have ended, ``stop`` was called, or it is closed.
 
         Raises what the store raised when it failed for good.
         """
-        waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
         for unit in self._units:
-            waiting.put(unit)
-        count = min(self._spec.workers or default_workers(self._spec.sandbox.backend), len(self._units))
-        with machines(self._spec, self._plan) as care:
-            self._processes.env = lambda: care.env
-            workers = [threading.Thread(target=self._worker, args=(waiting, care), daemon=True) for _ in range(count)]
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                while worker.is_alive():  # a join without timeout would keep Ctrl-C waiting
-                    worker.join(0.5)
+            self._waiting.put(unit)
+        count = min(workers(self._spec), len(self._units))
+        with machines(self._spec, self._plan) as care, gate(self._spec) as door:
+            self._processes.env = lambda: {**self._env, **care.env, **door}
+            threads = [threading.Thread(target=self._worker, args=(care,), daemon=True) for _ in range(count)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():  # a join without timeout would keep Ctrl-C waiting
+                    thread.join(0.5)
         if self._broken:
             raise self._broken
 
@@ -154,10 +177,10 @@ class Runner:
         self._stop.set()
         self._processes.stop(at_once=at_once)
 
-    def _worker(self, waiting: queue.SimpleQueue[Unit], care: Machines) -> None:
-        while not self._stop.is_set():
+    def _worker(self, care: Machines) -> None:
+        while not self._stop.is_set() and self.closed is None:
             try:
-                unit = waiting.get_nowait()
+                unit = self._waiting.get_nowait()
             except queue.Empty:
                 return
             try:
@@ -179,18 +202,18 @@ class Runner:
         """Try a step until it is done, its retries are used up, or the run stops."""
         policy, failures, factor = retry(self._spec), 0, 1.0
         while not self._stop.is_set():
-            tried = self._processes.attempt(step, unit, factor, deadline_s(step.name, self._spec))
-            if tried.stopped:
+            tried = self._try(step, unit, factor)
+            if tried is None or tried.stopped:
                 break
             if tried.failure is None:
                 return True
             failures += 1
             again = tried.failure.exit_code in (EXIT_INFRA, EXIT_RESOURCE) and failures <= policy.limit
             if not again:
-                self._tell(Event(unit, "failed", step.name, failure=tried.failure))
+                self._fail(unit, step, tried.failure)
                 return False
             if tried.failure.exit_code == EXIT_RESOURCE:
-                factor = min(factor * 2, MAX_RESOURCE_FACTOR)
+                factor *= 2  # the step bounds what comes of it: it knows the base
             pause = policy.pause_s(failures)
             self._tell(Event(unit, "retry", step.name, failure=tried.failure, pause_s=pause))
             self._stop.wait(pause)
@@ -199,6 +222,50 @@ class Runner:
         self._tell(Event(unit, "stopped", step.name))
         return False
 
+    def _try(self, step: Step, unit: Unit, factor: float) -> Tried | None:
+        """One try; None where the run stopped before its turn came."""
+        with self._room(step) as came:
+            if not came:
+                return None
+            tried = self._processes.attempt(step, unit, factor, deadline_s(step.name, self._spec))
+        if tried.usage.requests:
+            self._limits.count(tried.usage)
+            self._tell(Event(unit, "spent", step.name, usage=tried.usage))
+        return tried
+
+    @contextmanager
+    def _room(self, step: Step) -> Iterator[bool]:
+        """A turn at grading; everything else begins at once. False: the run stopped first."""
+        if step is not GRADE:
+            yield True
+            return
+        while not self._graders.acquire(timeout=1.0):
+            if self._stop.is_set():
+                yield False
+                return
+        try:
+            yield True
+        finally:
+            self._graders.release()
+
+    def _fail(self, unit: Unit, step: Step, failure: Failure) -> None:
+        self._tell(Event(unit, "failed", step.name, failure=failure))
+        self._limits.failed(failure)
+        if self.closed and self.closed.failed:
+            self.stop()
+
     def _tell(self, event: Event) -> None:
         with self._lock:
             self._watch(event)
+
+
+def workers(spec: RunSpec) -> int:
+    """How many units the wish runs at a time."""
+    return spec.workers or default_workers(spec.sandbox.backend, spec.agent.name)
+
+
+def graders(spec: RunSpec) -> int:
+    """How many of them may be graded at a time: where units wait for a model, ``workers`` is about those that wait."""
+    if spec.workers and (spec.agent.name not in MODEL_AGENTS or spec.sandbox.backend == "kubernetes"):
+        return spec.workers
+    return default_graders(spec.sandbox.backend)

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from steps.contracts.data import Plan, Stage, Unit
-from steps.contracts.run import RunSpec
+from steps.contracts.run import MODEL_AGENTS, RunSpec
 from steps.errors import ConfigError, InfraError
 from steps.sandbox import strays
 from workflows.resources import OUTAGE_POLL_S, OUTAGE_S
@@ -41,13 +41,24 @@ def machines(spec: RunSpec, plan: Plan) -> Iterator[Machines]:
         yield cared
 
 
-def default_workers(backend: str = "local") -> int:
+MOST = 24
+"""Units at a time on one machine, where nobody says otherwise: what the SWE-bench documentation advises."""
+
+
+def default_workers(backend: str = "local", agent: str = "gold") -> int:
     """How many units run at a time.
 
-    On this machine's own cores three quarters of them, at most 24: what the SWE-bench documentation advises. On a
-    cluster the steps here only wait.
+    On this machine's own cores as many as may be graded there; of units that mostly wait for a model four for each
+    core, at most MOST. On a cluster the steps here only wait.
     """
-    return 16 if backend == "kubernetes" else max(1, min(int(0.75 * (os.cpu_count() or 1)), 24))
+    if backend != "kubernetes" and agent in MODEL_AGENTS:
+        return min(4 * (os.cpu_count() or 1), MOST)
+    return default_graders(backend)
+
+
+def default_graders(backend: str = "local") -> int:
+    """How many units are graded at a time: tests that share their cores with too many others time out."""
+    return 16 if backend == "kubernetes" else max(1, min(int(0.75 * (os.cpu_count() or 1)), MOST))
 
 
 class _Local:

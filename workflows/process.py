@@ -10,8 +10,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -27,8 +27,10 @@ from tenacity import (
 )
 
 from steps.contracts.chain import TRY, Kind, Step
-from steps.contracts.data import Failure, FailureClass, GradeRecord, Unit
+from steps.contracts.data import Failure, FailureClass, GradeRecord, SolveRecord, StepLog, Unit
 from steps.contracts.record import Place, key
+from steps.contracts.run import RunSpec
+from steps.contracts.trajectory import Trajectory, Usage, usage_in
 from steps.errors import EXIT_INFRA, EXIT_OK, InfraError
 from steps.sandbox import strays
 from steps.store import Store
@@ -39,6 +41,10 @@ T = TypeVar("T")
 
 GRACE_S = 15.0
 """Seconds a step has to destroy its sandbox after SIGTERM."""
+LOG_BYTES = 1 << 20
+"""Of what a failed try printed, its end is kept."""
+DETAIL = 20_000
+"""Characters of it that stand in the failure of a step that could not say why."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +53,17 @@ class Tried:
 
     failure: Failure | None
     stopped: bool = False
+    usage: Usage = field(default_factory=Usage)
+    """What it spent on its model."""
 
 
 class Processes:
     """The step processes of one runner. They end when the runner ends, however it ends."""
 
-    def __init__(self, store: Store, run_id: str) -> None:
+    def __init__(self, store: Store, run_id: str, spec: RunSpec) -> None:
         self._store = store
         self._run = run_id
+        self._spec = spec
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -72,18 +81,25 @@ class Processes:
             command = [sys.executable, "-m", f"steps.{step.name}", "--in", str(inputs), "--out", str(outputs)]
             command += ["--attempt", str(unit.attempt), "--try", name, "--resource-factor", str(factor), "--tied"]
             code, said, overdue = self._run_to_end(command, deadline_s)
-            if self._stopping.is_set() and code != EXIT_OK:
-                return Tried(None, stopped=True)
             if code == EXIT_OK and (outputs / step.gives[0].file).exists():
                 self._insist(self._keep, step, unit, outputs)
-                return Tried(None)
-            written = None if overdue else self._read_failure(outputs / TRY)
-            failure = written or _lost(step, unit, code, said, overdue)
+                return Tried(None, usage=_solved(outputs))
+            stopped = self._stopping.is_set()
+            written = None if overdue or stopped else self._read_failure(outputs / TRY)
+            failure = written or _lost(step, unit, code, said, overdue=overdue, stopped=stopped)
             failure = failure.model_copy(
-                update={"resource_factor": factor, "seconds": round(time.monotonic() - began, 3)}
+                update={
+                    "resource_factor": factor,
+                    "seconds": round(time.monotonic() - began, 3),
+                    "usage": self._left(outputs / TRY),
+                }
             )
-            self._insist(self._keep_try, unit, name, outputs, failure)
-            return Tried(failure)
+            if not stopped:
+                self._insist(self._keep_try, unit, name, outputs, failure, said)
+            elif failure.usage.requests:  # nobody's failure, but somebody's money
+                with suppress(InfraError):
+                    self._keep_try(unit, name, outputs, failure, "")
+            return Tried(failure, stopped, failure.usage)
 
     def verdict(self, unit: Unit) -> GradeRecord:
         """The record of a unit that was graded. Raises InfraError where the store fails."""
@@ -150,8 +166,8 @@ class Processes:
                     self._running.discard(process)
                 if process.stdin:
                     process.stdin.close()
-            said.seek(0)
-            return code, said.read()[-20_000:].decode(errors="replace"), overdue.is_set()
+            said.seek(max(0, said.seek(0, os.SEEK_END) - LOG_BYTES))
+            return code, said.read().decode(errors="replace"), overdue.is_set()
 
     def _keep(self, step: Step, unit: Unit, outputs: Path) -> None:
         kinds = [kind for kind in (*step.gives, *step.may_give) if (outputs / kind.file).exists()]
@@ -161,11 +177,24 @@ class Processes:
         self._store.put_many({self._key(kind, unit): (outputs / kind.file).read_bytes() for kind in others})
         self._store.put(self._key(first, unit), (outputs / first.file).read_bytes())
 
-    def _keep_try(self, unit: Unit, name: str, outputs: Path, failure: Failure) -> None:
+    def _keep_try(self, unit: Unit, name: str, outputs: Path, failure: Failure, said: str) -> None:
         folder = Place.TRY.format(run=self._run, instance=unit.instance_id, attempt=unit.attempt, name=name)
         files = (outputs / TRY).iterdir() if (outputs / TRY).is_dir() else ()
         left = {f"{folder}/{file.name}": file.read_bytes() for file in files if file.name[0] != "."}
+        if said and self._spec.save_error_logs:
+            left[f"{folder}/{StepLog.file}"] = said.encode()
         self._store.put_many(left | {f"{folder}/{Failure.file}": failure.to_bytes()})
+
+    def _left(self, folder: Path) -> Usage:
+        """What a try spent that did not succeed; the trajectory it had got to is dropped where the wish says so."""
+        growing = folder / Trajectory.file
+        if not growing.exists():
+            written = self._read_failure(folder)
+            return written.usage if written else Usage()
+        usage = usage_in(growing.read_bytes())
+        if not self._spec.save_checkpoints:
+            growing.unlink()
+        return usage
 
     def _key(self, kind: Kind, unit: Unit) -> str:
         return key(kind, self._run, unit.instance_id, unit.attempt)
@@ -188,9 +217,17 @@ def _staging() -> Iterator[Path]:
         strays.remove(folder)
 
 
-def _lost(step: Step, unit: Unit, code: int, said: str, overdue: bool) -> Failure:
+def _solved(outputs: Path) -> Usage:
+    """What a try spent that succeeded: grading asks no model."""
+    record = outputs / SolveRecord.file
+    return SolveRecord.from_bytes(record.read_bytes()).usage if record.exists() else Usage()
+
+
+def _lost(step: Step, unit: Unit, code: int, said: str, *, overdue: bool, stopped: bool) -> Failure:
     """What is to be said of a process that could say nothing itself."""
-    if overdue:
+    if stopped:
+        failure_class, reason = FailureClass.STOPPED, f"the run was stopped in the midst of {step.name}"
+    elif overdue:
         failure_class, reason = FailureClass.STEP_TIMEOUT, f"{step.name} passed its deadline"
     elif code < 0:
         failure_class, reason = FailureClass.STEP_KILLED, f"{step.name} was killed by {signal.Signals(-code).name}"
@@ -202,7 +239,7 @@ def _lost(step: Step, unit: Unit, code: int, said: str, overdue: bool) -> Failur
         attempt=unit.attempt,
         failure_class=failure_class,
         reason=reason,
-        detail=said,
+        detail=said[-DETAIL:],
         exit_code=EXIT_INFRA,
         occurred_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )

@@ -13,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from steps.contracts.data import Outcome, Stage, Unit
+from steps.contracts.trajectory import Usage
+from steps.reports.words import count, money, tokens
 from workflows.local import Event
 
 GOOD, BAD, WORLD = "green", "yellow", "red"
@@ -29,6 +31,8 @@ class Progress:
         self._outcomes: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
         self._retries = 0
+        self._usage = Usage()
+        self._units: dict[tuple[str, int], Usage] = {}
         self._running: dict[tuple[str, int], float] = {}
         self._began = time.monotonic()
         self._live = Live(self, console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
@@ -50,6 +54,10 @@ class Progress:
         if event.kind == "begun":
             self._running[name] = time.monotonic()
             return
+        if event.usage:
+            self._usage += event.usage
+            self._units[name] = self._units.get(name, Usage()) + event.usage
+            return
         if event.kind == "retry":
             self._retries += 1
             self._say(event, f"{event.step} again in {event.pause_s:.0f} s: {_why(event)}", WORLD)
@@ -59,7 +67,8 @@ class Progress:
             self._outcomes[event.grade.outcome] += 1
             colour = GOOD if event.grade.outcome is Outcome.RESOLVED else BAD
             suspect = ", suspect" if event.grade.integrity.verdict == "suspect" else ""
-            self._say(event, f"{event.grade.outcome.value}{suspect} ({seconds:.1f} s)", colour)
+            spent = _spent(self._units.pop(name, Usage()))
+            self._say(event, f"{event.grade.outcome.value}{suspect} ({seconds:.1f} s{spent and ', '}{spent})", colour)
         elif event.kind == "failed" and event.failure:
             self._failures[event.failure.failure_class] += 1
             self._say(event, f"no verdict: {_why(event)}", WORLD)
@@ -88,7 +97,8 @@ class Progress:
         for failure_class, number in self._failures.most_common():
             counts.append(f"{number} {failure_class.replace('_', ' ')}  ", style=WORLD)
         if self._retries:
-            counts.append(f"{self._retries} retries", style="dim")
+            counts.append(f"{self._retries} retries  ", style="dim")
+        counts.append(_spent(self._usage), style="dim")
         width = 30
         filled = int(width * self._done / self._total) if self._total else width
         table.add_row(
@@ -105,6 +115,13 @@ class Progress:
             Text(""), Text(running + (f" and {more} more" if more > 0 else ""), style="dim", overflow="ellipsis")
         )
         return table
+
+
+def _spent(usage: Usage) -> str:
+    if not usage.requests:
+        return ""
+    parts = [count(usage.calls, "call"), f"{tokens(usage.prompt_tokens + usage.completion_tokens)} tokens"]
+    return ", ".join([*parts, *([money(usage.cost_usd)] if usage.cost_usd is not None else [])])
 
 
 def _why(event: Event) -> str:

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from steps.contracts.run import RunSpec
 
-MAX_RESOURCE_FACTOR = 8.0
-"""A sandbox that keeps running out gets at most this many times its limits (OpenHands: min(base * 2^failures, 8))."""
-
 CREATE_S = 1800.0
 """Seconds to pull an image and start a sandbox."""
 
@@ -42,9 +39,14 @@ def retry(spec: RunSpec) -> Retry:
 
 
 def deadline_s(step: str, spec: RunSpec) -> float:
-    """Seconds one try of a step may take in all: its sandbox, its work, and room for its own bookkeeping."""
-    work = spec.agent.timeout_s if step == "solve" else spec.grading.timeout_s
-    return CREATE_S + work + 600.0
+    """Seconds one try of a step may take in all: its sandbox, its work, and room for its own bookkeeping.
+
+    In iterative mode each attempt of a solve has a sandbox of its own; the agent's time is for all of them.
+    """
+    if step != "solve":
+        return CREATE_S + spec.grading.timeout_s + 600.0
+    attempts = spec.agent.iterative_max_attempts if spec.agent.iterative else 1
+    return attempts * CREATE_S + spec.agent.timeout_s + 600.0
 
 
 # -- on Argo ---------------------------------------------------------------------------------------------------------
@@ -56,6 +58,10 @@ MAX_AGENT_S = 3600
 """The longest an agent may work there."""
 MAX_TESTS_S = 1800
 """The longest tests may run there: the official limit."""
+
+
+LOCAL = ("max_cost_usd", "llm.config")
+"""Fields of the wish that no pod can keep: none knows what the others have cost, or a person's config.toml."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import FrameType
 
 from rich.console import Console
@@ -15,43 +18,71 @@ from steps.errors import EXIT_INCOMPLETE, EXIT_OK
 from steps.reports import terminal
 from steps.reports.summary import Summary
 from steps.store import Store, open_store
-from workflows import local
-from workflows.machines import default_workers
+from workflows import local, showing
+from workflows.limits import Closed
 from workflows.progress import Progress
 
 EXIT_INTERRUPTED = 130
 
 
-def run(spec: RunSpec, console: Console, again: str) -> int:
+EXIT_FAILED = 4
+
+
+def run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | None = None) -> int:
     """Evaluate the wish on this machine; the same wish again does only what is missing. Returns the exit code.
 
-    ``again``: the command that goes on with a stopped run, told when it stops.
-    0: every unit has a verdict. 3: some have none. 130: stopped by Ctrl-C. Raises StepError and StepFailedError.
+    ``again``: the command that goes on with a run, told when it ends early. ``env``: for the environment of the steps.
+    0: every unit has a verdict. 3: some have none. 4: it ended as failed (fail_fast). 130: stopped by Ctrl-C. Raises
+    StepError and StepFailedError.
     """
     run_id = spec.run_id or ""
     with local.alone(spec.store, run_id):
         with console.status(f"planning {run_id}"):
-            plan = local.make_plan(spec)
+            plan = local.make_plan(spec, env)
         store = open_store(spec.store)
         for notice in plan.notices:
             console.print(f"note: {notice}", style="dim", highlight=False, soft_wrap=True)
         todo = sum(unit.begins is not Stage.NONE for unit in plan.units)
-        workers = min(spec.workers or default_workers(spec.sandbox.backend), max(todo, 1))
+        workers = min(local.workers(spec), max(todo, 1))
         done = len(plan.units) - todo
         console.print(
-            f"{run_id}: {todo} {'unit' if todo == 1 else 'units'} to do"
+            f"{run_id}: {_units(todo)} to do"
             + (f", {done} done before" if done else "")
             + (f", {workers} at a time" if todo > 1 else ""),
             highlight=False,
         )
-        stopped = _work(spec, plan, store, console)
+        ended = _work(spec, plan, store, console, env or {})
         with console.status("writing the report"):
             local.make_report(spec.store, run_id)
         summary = tell(store, run_id, console)
-    if stopped:
-        console.print(f"stopped; to go on: {again}", highlight=False, soft_wrap=True)
+        for line in showing.replays(store, plan) if spec.agent.name == "replay" else ():
+            console.print(line, soft_wrap=True)
+    said = summary.headline.graded == summary.headline.total
+    if ended.closed and not said:
+        left = f"; {_units(ended.not_begun)} not begun" if ended.not_begun else ""
+        console.print(f"{ended.closed.reason}{left}", highlight=False, soft_wrap=True, markup=False)
+    if ended.stopped or (ended.closed and not said):
+        more = shlex.join(ended.closed.flags) if ended.closed else ""
+        word = "stopped; " if ended.stopped else ""
+        console.print(f"{word}to go on: {again} {more}".rstrip(), highlight=False, soft_wrap=True, markup=False)
+    if ended.stopped:
         return EXIT_INTERRUPTED
-    return EXIT_OK if summary.headline.graded == summary.headline.total else EXIT_INCOMPLETE
+    if ended.closed and ended.closed.failed:
+        return EXIT_FAILED
+    return EXIT_OK if said else EXIT_INCOMPLETE
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How the work of a session came to its end: ``stopped`` by a person, ``closed`` by a limit."""
+
+    stopped: bool
+    closed: Closed | None
+    not_begun: int
+
+
+def _units(number: int) -> str:
+    return f"{number} {'unit' if number == 1 else 'units'}"
 
 
 def tell(store: Store, run_id: str, console: Console) -> Summary:
@@ -62,11 +93,11 @@ def tell(store: Store, run_id: str, console: Console) -> Summary:
     return summary
 
 
-def _work(spec: RunSpec, plan: Plan, store: Store, console: Console) -> bool:
-    """Work through the plan; whether it was stopped."""
+def _work(spec: RunSpec, plan: Plan, store: Store, console: Console, env: Mapping[str, str]) -> _Ended:
+    """Work through the plan."""
     stop = threading.Event()
     with Progress(console, plan.units, plan.run_id) as progress:
-        runner = local.Runner(plan, store, progress, spec)
+        runner = local.Runner(plan, store, progress, spec, env)
 
         def interrupt(_number: int, _frame: FrameType | None) -> None:
             again = stop.is_set()
@@ -82,4 +113,4 @@ def _work(spec: RunSpec, plan: Plan, store: Store, console: Console) -> bool:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-    return stop.is_set()
+    return _Ended(stop.is_set(), runner.closed, runner.not_begun)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from steps.contracts.data import FailureClass
 from steps.contracts.run import AgentSpec
 from steps.contracts.trajectory import Metrics, StopReason, Usage
+from steps.errors import InfraError
 from steps.models.reply import Message
 
 MAX_STEPS = 40
 """Steps an agent may take where the wish does not say (R2E-Gym)."""
+EXCUSED_S = 300.0
+"""Seconds lost to the endpoint that are given back; a step's deadline leaves room for them."""
 CHARACTERS_A_TOKEN = 3.5
 """Of code and prose in English, for a conversation whose endpoint does not count."""
 
@@ -24,6 +28,7 @@ class Limits:
         self.steps = 0
         self._clock = clock
         self._end = clock() + spec.timeout_s
+        self._lost_s = 0.0
         self._context = 0.0
         self._uncounted = 0.0
 
@@ -35,7 +40,7 @@ class Limits:
     @property
     def left_s(self) -> float:
         """Seconds until its time is over, at least a little: what is waited for must be given a moment."""
-        return max(0.001, self._end - self._clock())
+        return max(0.001, self._end + min(self._lost_s, EXCUSED_S) - self._clock())
 
     @property
     def command_s(self) -> float:
@@ -44,8 +49,18 @@ class Limits:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether its time is over."""
-        return self._clock() >= self._end
+        """Whether its time is over. Raises InfraError where it had more, but for the endpoint."""
+        over = self._clock() - self._end
+        if over < min(self._lost_s, EXCUSED_S):
+            return False
+        if over < self._lost_s:
+            wait = f"the endpoint kept the agent waiting for {self._lost_s:.0f} of its {self.spec.timeout_s:.0f} s"
+            raise InfraError(FailureClass.MODEL, wait)
+        return True
+
+    def lost(self, lost_s: float) -> None:
+        """Say how many seconds the endpoint took in all for nothing: they are not the agent's."""
+        self._lost_s = lost_s
 
     def heard(self, message: Message) -> None:
         """Count what joins the conversation and is not the model's: nobody tells its tokens before the next answer."""

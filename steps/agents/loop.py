@@ -86,12 +86,14 @@ class _Loop:
             self.journal.spent(model.usage)
             if error.metrics is not None:
                 self.journal.did("", [], metrics=error.metrics)
+            self.limits.lost(model.lost_s)
             late = error.reason is StopReason.CALL_TIMEOUT and self.limits.out_of_time
             return StopReason.TIMEOUT if late else error.reason
         except BaseException:
             self.journal.spent(model.usage)  # what a failed call took is counted, however the process ends
             raise
         self.journal.usage = model.usage
+        self.limits.lost(model.lost_s)
         return reply
 
     def _perform(self, reply: Reply, call: ParsedCall) -> Seen:

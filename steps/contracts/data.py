@@ -47,6 +47,8 @@ class RunFile(Record):
     """Text of the prompt template that the agent is instructed by; empty where it has none."""
     fn_calling: bool | None = None
     """Whether tools are called by the endpoint's function calling, or in text; None where no tool is called."""
+    planning: Usage = Usage()
+    """What plan's own small calls of the model took, each time that it planned."""
 
 
 class Stage(StrEnum):
@@ -116,7 +118,10 @@ class FileContext(Part):
     text: str | None = None
     """Its content; None where it is to be read in the sandbox."""
     windows: list[tuple[int, int]] | None = None
-    """Only these lines of it, from 1, both ends included; all of them by default."""
+    """Only these lines of it, from 1, both ends included; all of them by default. One that would begin above the first
+    line is counted from the last, as SWE-bench's own windows are."""
+    readme: bool = False
+    """Whether it stands before the others, as what the repository says of itself."""
 
 
 class Instance(Record):
@@ -413,3 +418,12 @@ class Failure(Record):
     occurred_at: str
     seconds: float = 0.0
     resource_factor: float = Field(default=1.0, gt=0)
+    usage: Usage = Usage()
+    """What the try had spent on its model."""
+
+
+class StepLog(Raw):
+    """What the step of a failed try printed on stderr, its end."""
+
+    file: ClassVar[str] = "step.log"
+    place: ClassVar[Place] = Place.TRY

@@ -40,12 +40,14 @@ SOLVING_AGENTS = ("idle", "replay", *MODEL_AGENTS)
 """Agents that need a sandbox; the patches of the others are there before."""
 AGENT_ALIASES = {"CodeActAgent": "openhands", "EditAgent": "r2egym", "mini": "mini-swe-agent"}
 """Names that other tools' users know."""
+MAX_RESOURCE_FACTOR = 8.0
+"""Retries double what a sandbox that ran out may take up to this (OpenHands: min(base * 2^failures, 8))."""
 
 
 class SelectSpec(Table):
     """Which instances of the dataset to run; every given condition must hold."""
 
-    instance_ids: Annotated[list[str], Flag("--instance", "-i", "--instance-ids", "--instance_ids")] = []
+    instance_ids: Annotated[list[str], Flag("--instance", "-i", "--instance-ids", "--instance_ids", "--eval-ids")] = []
     """Only these instance ids (repeatable); unknown ones are refused."""
     ids_file: Annotated[str | None, Flag("--ids-file")] = None
     """Only the ids in this file, one a line; blank lines and # comments are skipped."""
@@ -57,7 +59,7 @@ class SelectSpec(Table):
     """Only these repositories, as owner/name (repeatable)."""
     start_idx: Annotated[int, Flag("--start-idx", "--start_idx"), Field(ge=0)] = 0
     """Skip this many of the selected instances."""
-    k: Annotated[int | None, Flag("--k", "--eval-limit"), Field(ge=1)] = None
+    k: Annotated[int | None, Flag("--k", "--eval-limit", "--eval-n-limit"), Field(ge=1)] = None
     """Take at most this many of the selected instances."""
     shuffle_seed: Annotated[int | None, Flag("--shuffle-seed", "--seed")] = None
     """Shuffle the selected instances with this seed before start_idx and k; without it the dataset's order holds."""
@@ -66,7 +68,7 @@ class SelectSpec(Table):
 class AgentSpec(Table):
     """Who works on the issue."""
 
-    name: Annotated[AgentName, Flag("--agent", "--scaffold")] = "gold"
+    name: Annotated[AgentName, Flag("--agent", "--scaffold", "--agent-cls")] = "gold"
     """gold: the reference patch. given: a predictions file. idle: no change, graded. replay: recorded actions. r2egym,
     openhands, sweagent: a model in the scaffold of that project. mini-swe-agent: that library. oneshot: one call."""
     predictions: Annotated[str | None, Flag("--predictions", "-p")] = None
@@ -79,8 +81,8 @@ class AgentSpec(Table):
     """Whether tools are called by function calling or in text. auto: asks the endpoint once, and says what it found."""
     max_steps: Annotated[int | None, Flag("--max-steps", "--max_steps", "--max-iterations"), Field(ge=1)] = None
     """Actions an instance, then the agent is told to finish; by default 40, and 250 for mini-swe-agent."""
-    max_steps_absolute: Annotated[int, Flag("--max-steps-absolute", "--max_steps_absolute"), Field(ge=1)] = 50
-    """Actions after which it is ended, where --max-steps did not end it."""
+    max_steps_absolute: Annotated[int | None, Flag("--max-steps-absolute", "--max_steps_absolute"), Field(ge=1)] = None
+    """Actions after which it is ended, told to finish or not; by default 10 more than --max-steps, 50 that is."""
     max_token_limit: Annotated[
         int, Flag("--max-token-limit", "--max_token_limit", "--max-tokens", "--max_tokens"), Field(ge=1)
     ] = 65_536
@@ -92,7 +94,7 @@ class AgentSpec(Table):
     command_timeout_s: Annotated[float, Flag("--command-timeout"), Field(gt=0)] = 90.0
     """Seconds one action's command may run."""
     timeout_s: Annotated[float, Flag("--agent-timeout"), Field(gt=0)] = 3600.0
-    """Seconds an agent may work on one instance."""
+    """Seconds an agent may work on one instance, in iterative mode in all its attempts together."""
     max_observation: Annotated[int | None, Flag("--max-observation"), Field(ge=100)] = None
     """Characters of an action's result that the agent sees; by default the scaffold's own."""
     max_malformed: Annotated[int, Flag("--max-malformed"), Field(ge=1)] = 3
@@ -234,9 +236,10 @@ class RunSpec(Table):
     attempts: Annotated[int, Flag("--attempts", "-n", "--n-runs"), Field(ge=1, le=100)] = 1
     """Independent attempts an instance (pass@k)."""
     workers: Annotated[
-        int | None, Flag("--workers", "-j", "--max-workers", "--max_workers", "--num-workers"), How(), Field(ge=1)
+        int | None, Flag("--workers", "-j", "--max-workers", "--num-workers", "--eval-num-workers"), How(), Field(ge=1)
     ] = None
-    """Units that run at a time; by default three quarters of the cores, at least one, at most 24."""
+    """Units that run at a time; by default three quarters of the cores, at least one, at most 24. With a model four for
+    each core, at most 24, of which as many as without are graded at a time; 16 on kubernetes."""
     retries: Annotated[int, Flag("--retries"), How(), Field(ge=0)] = 3
     """Further tries of a step after a failure of the infrastructure."""
     fail_fast: Annotated[bool, Flag("--fail-fast/--no-fail-fast"), How()] = False
@@ -247,7 +250,7 @@ class RunSpec(Table):
     """Keep the trajectory that a failed try had got to."""
     max_cost_usd: Annotated[float | None, Flag("--max-cost"), How(), Field(gt=0)] = None
     """Money the run may cost: past it no further unit is begun; the same run with a larger limit does the rest."""
-    store: Annotated[str, Flag("--store", "--traj_dir", "--output-dir", "-o"), How()] = "results"
+    store: Annotated[str, Flag("--store", "--traj_dir", "--output-dir", "--eval-output-dir", "-o"), How()] = "results"
     """Folder or s3://bucket/prefix that holds all runs."""
     select: SelectSpec = SelectSpec()
     agent: AgentSpec = AgentSpec()

@@ -159,6 +159,8 @@ class Turn(Part):
 class AgentExtra(Part):
     """How the agent worked."""
 
+    scaffold: str | None = None
+    """Of agent replay: whose tools it used."""
     format: Literal["function_calling", "text"] | None = None
     endpoint: str | None = None
     temperature: float | None = None
@@ -220,6 +222,14 @@ class Trajectory(Record):
         return (json.dumps(self.model_dump(mode="json", exclude_none=True), separators=(",", ":")) + "\n").encode()
 
 
+def usage_in(trajectory: bytes | None) -> Usage:
+    """What a trajectory's calls took, read from its bytes alone; nothing where they are no trajectory."""
+    try:
+        return Usage.model_validate(json.loads(trajectory or b"{}").get("extra", {}).get("usage", {}))
+    except (ValueError, AttributeError):
+        return Usage()
+
+
 # -- replay ----------------------------------------------------------------------------------------------------------
 
 
@@ -242,6 +252,8 @@ class Recording(Record):
     actions: list[Action]
     patch: AnyText | None = None
     """What it came to, where the recording tells."""
+    stop_reason: StopReason | None = None
+    """Why it stopped then, where the recording tells."""
 
 
 class Replayed(Part):

@@ -46,6 +46,7 @@ class Client:
         self.name = spec.agent.model or ""
         self.where = where
         self.usage = Usage()
+        self.lost_s = 0.0
         self.wording = Wording(where.model, spec.llm)
         self.connection = Connection(where)
         self._llm, self._gate, self._first_wait_s = spec.llm, gate, first_wait_s
@@ -86,6 +87,7 @@ class Client:
         """
         until = math.inf if timeout_s is None else time.monotonic() + timeout_s
         call = _Call(messages, tools, temperature, stop, until)
+        began, answering_s = time.monotonic(), 0.0
         retrying = Retrying(
             wait=self._wait,
             stop=lambda state: not self._may_retry(call, state),
@@ -94,8 +96,14 @@ class Client:
         )
         try:
             answered = retrying(self._attempt, call)
+            answering_s = answered.seconds
         except _PassingError as error:
             raise failed(str(error), call.requests, self.where) from None
+        except NoReplyError:
+            answering_s = time.monotonic() - began
+            raise
+        finally:
+            self.lost_s += max(0.0, time.monotonic() - began - answering_s)
         metrics = metrics_of(answered, self._llm, call.requests)
         self._count(metrics)
         return reply_of(answered, self._shared.told(metrics, messages))

@@ -52,6 +52,8 @@ class Model(Protocol):
 
     name: str
     usage: Usage
+    lost_s: float
+    """Seconds lost so far to the endpoint's failures and to waiting for a turn: not the agent's time."""
 
     def ask(
         self,

@@ -23,12 +23,15 @@ STEP = """
 import sys, time
 from steps.contracts.chain import Step
 from steps.contracts.data import *
+from steps.contracts.trajectory import *
 from steps.entry import run_step
 from steps.errors import *
 
 STEP = Step("toy", takes=(Patch,), gives=(TestLog,))
-LEFT = Trajectory(instance_id="i", attempt=1, agent="a", model="m", steps=[], stop_reason="finished",
-                  started_at="now", seconds=1.0, usage=Usage(calls=3))
+EXTRA = TrajectoryExtra(instance_id="i", attempt=1, stop_reason="interrupted", started_at="now", seconds=1.0,
+                        usage=Usage(calls=3, requests=4))
+LEFT = Trajectory(agent=AgentInfo(name="a", version="1"), steps=[Turn(step_id=1, source="user", message="m")],
+                  extra=EXTRA)
 
 def work(context, inputs):
     patch = inputs[Patch]
@@ -46,7 +49,7 @@ WAITS = """folder = sys.argv[2] + '/..'
 
 
 def start(tmp_path: Path, body: str, *flags: str, patch: bytes | None = b"p") -> subprocess.Popen[bytes]:
-    (tmp_path / "in").mkdir()
+    (tmp_path / "in").mkdir(exist_ok=True)
     if patch is not None:
         (tmp_path / "in" / "patch.diff").write_bytes(patch)
     (tmp_path / "toy.py").write_text(STEP.replace("{body}", body))
@@ -100,6 +103,30 @@ def test_why_a_step_failed_is_also_told_where_a_watcher_reads_it(
 def test_a_failure_keeps_what_is_worth_keeping_of_the_try(tmp_path: Path) -> None:
     finish(start(tmp_path, 'raise InfraError(FailureClass.EXEC, "x", leaves=(LEFT,))'))
     assert left(tmp_path, "out/try") == {"failure.json", "trajectory.json"}
+
+
+@pytest.mark.parametrize("body", ['raise InfraError(FailureClass.EXEC, "x", leaves=(LEFT,))', "1 / 0"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_failure_says_what_was_spent_whether_or_not_the_trajectory_is_kept(
+    tmp_path: Path, body: str, kept: bool
+) -> None:
+    grown = "(context.leaves.mkdir(parents=True), (context.leaves / 'trajectory.json').write_bytes(LEFT.to_bytes()))"
+    spec = RUN.spec.model_copy(update={"save_checkpoints": kept})
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "run.json").write_bytes(RUN.model_copy(update={"spec": spec}).to_bytes())
+    finish(start(tmp_path, f"{grown}; {body}"))
+    there = left(tmp_path, "out/try")
+    assert there == ({"failure.json", "trajectory.json"} if kept else {"failure.json"})
+    failure = Failure.from_bytes((tmp_path / "out" / "try" / "failure.json").read_bytes())
+    assert (failure.usage.calls, failure.usage.requests) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("base", "retried", "asked"),
+    [(1, 1, 1), (1, 4, 4), (1, 16, 8), (2, 8, 8), (0.5, 4, 2), (0.25, 64, 8), (12, 1, 12), (12, 2, 12)],
+)
+def test_retries_double_up_to_eight_and_what_was_wished_for_stays(base: float, retried: float, asked: float) -> None:
+    assert entry._factor(base, retried) == asked
 
 
 def test_a_bug_keeps_its_traceback(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from steps.contracts.data import Unit
 from steps.reports.comparison import Comparison
 from steps.reports.summary import Summary
 from steps.reports.write import report
@@ -27,10 +28,17 @@ def contents(store: Store) -> dict[str, bytes]:
     return store.get_many(store.keys(FOLDER))
 
 
+def unit_files(store: Store, unit: Unit) -> list[str]:
+    return store.keys(f"runs/synthetic/units/{unit.instance_id}/{unit.attempt}/")
+
+
 def test_everything_is_written(store: Store) -> None:
-    Synthetic(instances=20, attempts=2).write(store)
+    plan = Synthetic(instances=20, attempts=2).write(store)
     summary = report(store, "synthetic")
     names = {name.removeprefix(FOLDER) for name in store.keys(FOLDER)}
+    assert {name for name in names if name.startswith("instances/")} == {
+        f"instances/{unit.instance_id}.{unit.attempt}.html" for unit in plan.units if unit_files(store, unit)
+    }
     assert {name for name in names if "/" not in name} == {
         "lab__model-1.synthetic.json",
         "lab__model-1.synthetic.attempt-2.json",
@@ -57,6 +65,7 @@ def test_files_of_an_earlier_report_do_not_outlive_it(store: Store) -> None:
     Synthetic(instances=3).write(store)
     store.put(f"{FOLDER}old__model.synthetic.json", b"{}")
     store.put(f"{FOLDER}leaderboard/logs/gone__gone-1/eval.sh", b"")
+    store.put(f"{FOLDER}instances/gone__gone-1.1.html", b"")
     report(store, "synthetic")
     assert not [name for name in store.keys(FOLDER) if "old__" in name or "gone__" in name or "attempt-2" in name]
 
@@ -87,7 +96,8 @@ def test_the_leaderboard_bundle_holds_the_files_byte_for_byte(store: Store) -> N
     bundle = f"{FOLDER}leaderboard/"
     assert store.get(f"{bundle}all_preds.jsonl") == store.get(f"{FOLDER}preds.jsonl")
     metadata = yaml.safe_load(store.get(f"{bundle}metadata.yaml"))
-    assert metadata == {"name": "lab/model-1", "oss": False, "site": "", "verified": False}
+    assert metadata.items() >= {"name": "lab/model-1", "oss": False, "site": "", "verified": False}.items()
+    assert metadata["conditions"]["hints"] is False
     assert b"Resolved" in store.get(f"{bundle}README.md")
     names = {"eval.sh", "patch.diff", "report.json", "run_instance.log", "test_output.txt"}
     whole = 0
@@ -122,6 +132,11 @@ def test_the_table_of_units_has_a_row_for_each_with_typed_columns(store: Store, 
     assert sum(row["standing"] == "failed" for row in rows) == summary.outcomes["failed"]
     assert all(row["resolved"] is None for row in rows if row["standing"] in ("failed", "not_run"))
     assert all(row["failure_class"] for row in rows if row["standing"] == "failed")
+    for name in ("calls", "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"):
+        assert sum(row[name] for row in rows) == getattr(summary.cost.usage, name) > 0
+        assert sum(row[f"failed_tries_{name}"] for row in rows) == getattr(summary.cost.failed_tries, name) > 0
+    assert sum(row["model_seconds"] for row in rows) == pytest.approx(summary.cost.usage.seconds)
+    assert {row["turns"] for row in rows} == {4, None}
     assert sum(row["total_seconds"] for row in rows) == pytest.approx(summary.seconds["total"].total)
 
 

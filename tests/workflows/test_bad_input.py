@@ -57,6 +57,21 @@ CASES: dict[str, tuple[Files, str]] = {
     "images not unpacked": (_words("--local-images", "/nowhere", "--agent", "gold"), "/nowhere"),
     "run id": (_words("--run-id", "a/b"), "a/b"),
     "number": (_words("--workers", "many"), "--workers"),
+    "no group of models": (_words("--agent", "openhands", "--llm-config", "llm.a"), "config.toml"),
+    "another group of models": (
+        _write("c.toml", '[llm.mine]\nmodel = "openai/m"\n', "--llm-config", "llm.mien", "--llm-config-file", "FILE"),
+        "did you mean llm.mine"),
+    "no model": (_words("--agent", "openhands"), "--model"),
+    "word for function calling": (_words("--model", "openai/m", "--use_fn_calling", "perhaps"), "agent.use_fn_calling"),
+    "switch": (_words("--hints=perhaps"), "--hints"),
+    "password in an address": (_words("--model", "openai/m", "--base-url", "http://me:secret@h/v1"), "llm.base_url"),
+    "endpoint that is not there": (_words("--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1"), "127.0.0.1:9"),
+    "factors of nobody": (_write("f.json", '{"mini__slugkit-9": 2}', "--resource-factors", "FILE"), "mini__slugkit-"),
+    "factor of zero": (_write("f.json", '{"mini__slugkit-1": 0}', "--resource-factors", "FILE"), "not a number above"),
+    "factors that are none": (_write("f.json", "[1]", "--resource-factors", "FILE"), "instance ids and factors"),
+    "factors of no json": (_write("f.json", "{", "--resource-factors", "FILE"), "is not JSON"),
+    "no factors": (_words("--resource-factors", "none.json"), "none.json"),
+    "money": (_words("--max-cost", "0"), "max_cost_usd"),
 }  # fmt: skip
 
 
@@ -67,9 +82,10 @@ def test_a_wrong_request_is_one_line_and_nothing_is_written(name: str, tmp_path:
     words = make(tmp_path)
     words += [] if "--run-id" in words else ["--run-id", "r"]
     done = swe_argo("run", *words, "--store", str(store))
-    assert done.returncode == 64, done.stdout + done.stderr
-    assert said in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.returncode == (75 if name == "endpoint that is not there" else 64), done.stdout + done.stderr
+    told = [line for line in done.stderr.strip().splitlines() if not line.startswith("note: ")]
+    assert len(told) == 1
+    assert said in told[0]
     assert "Traceback" not in done.stderr
     assert not list(store.rglob("*")) if store.exists() else True
 
@@ -120,6 +136,17 @@ def test_an_agent_that_acts_on_an_open_host_is_refused_by_plan(tmp_path: Path) -
     assert not list((tmp_path / "store").rglob("*"))
     allowed = swe_argo(*words, "--allow-host", *ids(QUICK[0]), env={"SWE_ARGO_ISOLATION": "none"})
     assert allowed.returncode == 0, allowed.stdout + allowed.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("RUNTIME", "modal"), ("K", "ten"), ("EVAL_MAX_RETRIES", "-2"), ("LOG_LEVEL", "loud")]
+)
+def test_a_wrong_variable_is_one_line_and_nothing_is_written(name: str, text: str, tmp_path: Path) -> None:
+    done = swe_argo("run", "--run-id", "r", "--store", str(tmp_path / "store"), env={name: text})
+    assert done.returncode == 64, done.stdout + done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert name in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_engine_that_is_not_there_is_named(tmp_path: Path) -> None:

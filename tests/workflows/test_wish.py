@@ -9,7 +9,6 @@ from pydantic import BaseModel
 
 from steps.contracts.run import Flag, How, RunSpec
 from steps.errors import ConfigError
-from steps.settings import settings
 from tests.paths import ROOT
 from workflows import wish
 
@@ -72,7 +71,7 @@ def test_set_takes_lists_and_booleans() -> None:
         (["datset=x"], "did you mean 'dataset'?"),
         (["agent.max_steps=0"], "agent.max_steps: input should be greater than or equal to 1, not 0"),
         (["attempts=many"], "attempts: input should be a valid integer"),
-        (["agent.name=bob"], "agent.name: input should be 'gold', 'given', 'idle' or 'replay', not 'bob'"),
+        (["agent.name=bob"], "agent.name: input should be 'gold', 'given', 'idle', 'replay', 'r2egym'"),
         (["run_id=../up"], "'../up' is no run id"),
         (["agent"], "--set: 'agent' is not NAME=VALUE"),
         (["dataset.x=1", "dataset=y"], "dataset"),
@@ -115,6 +114,11 @@ def test_a_missing_file_is_named() -> None:
         ({"agent_trajectories": "t"}, "replay"),
         ({}, "gold"),
         ({"agent_predictions": "p.jsonl", "agent_name": "idle"}, "idle"),
+        ({"agent_model": "openai/m"}, "r2egym"),
+        ({"agent_model": "m", "agent_predictions": "p.jsonl"}, "given"),
+        ({"agent_model": "m", "agent_name": "gold"}, "gold"),
+        ({"agent_name": "CodeActAgent"}, "openhands"),
+        ({"agent_name": "EditAgent"}, "r2egym"),
     ],
 )
 def test_the_agent_follows_from_the_files_that_are_given(flags: dict[str, str], agent: str) -> None:
@@ -127,19 +131,7 @@ def test_a_run_without_a_name_gets_a_legal_one() -> None:
     assert spec.run_id.startswith("gold-swe-bench-verified-")
 
 
-def test_the_environment_names_the_default_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SWE_ARGO_STORE", "s3://b/p")
-    settings.cache_clear()
-    assert wish.read(None, {}, []).store == "s3://b/p"
-    assert wish.read(None, {"store": "here"}, []).store == "here"
-    monkeypatch.undo()
-    settings.cache_clear()
-
-
-def test_names_of_other_tools_become_ours() -> None:
-    words = ["run", "--max_workers", "3", "--llm_name=gpt", "--start_idx", "2", "--k", "4", "--traj_dir", "out"]
-    ours = ["run", "--workers", "3", "--model=gpt", "--start-idx", "2", "--k", "4", "--store", "out"]
-    assert wish.our_names(words) == ours
+IN_FILES_ONLY = ("native_tool_calling", "extra_body")
 
 
 def _tables(table: type[BaseModel] = RunSpec) -> list[type[BaseModel]]:
@@ -159,11 +151,37 @@ def test_every_field_is_documented_and_has_one_flag() -> None:
                 continue
             assert info.description, name
             marks = [mark for mark in info.metadata if isinstance(mark, Flag)]
-            assert len(marks) == 1, name
+            assert len(marks) == (0 if name in IN_FILES_ONLY else 1), name
+            if not marks:
+                continue
             flags += [part for spelling in marks[0].names for part in spelling.split("/")]
     assert len(flags) == len(set(flags))
 
 
 def test_how_a_run_is_done_is_not_what_it_is() -> None:
     how = {name for name, info in RunSpec.model_fields.items() if any(isinstance(mark, How) for mark in info.metadata)}
-    assert how == {"workers", "retries", "store"}
+    kept = {"fail_fast", "save_error_logs", "save_checkpoints", "max_cost_usd"}
+    assert how == {"workers", "retries", "store"} | kept
+
+
+def test_lists_may_have_commas() -> None:
+    flags = {"select_instance_ids": ["a,b", "c"], "select_exclude": ["d, e,"]}
+    chosen = wish.read(None, flags, []).select
+    assert (chosen.instance_ids, chosen.exclude) == (["a", "b", "c"], ["d", "e"])
+
+
+@pytest.mark.parametrize("word", ["True", "true", "false", "auto"])
+def test_function_calling_is_said_in_a_word(word: str) -> None:
+    assert wish.read(None, {"agent_use_fn_calling": word}, []).agent.use_fn_calling == word.lower()
+
+
+def test_openhands_name_for_function_calling_holds_where_ours_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text("[llm]\nnative_tool_calling = false\n")
+    assert wish.read(path, {}, []).agent.use_fn_calling == "false"
+    assert wish.read(path, {"agent_use_fn_calling": "true"}, []).agent.use_fn_calling == "true"
+
+
+def test_a_model_without_an_agent_is_told_who_works_with_it() -> None:
+    assert "r2egym" in " ".join(wish.asked(None, {"agent_model": "openai/m"}, []).notes)
+    assert not wish.asked(None, {"agent_model": "m", "agent_name": "gold"}, []).notes

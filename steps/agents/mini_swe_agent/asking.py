@@ -67,12 +67,14 @@ class Asking:
             journal.note = error.detail
             if error.metrics is not None:
                 journal.did("", [], metrics=error.metrics)
+            self._limits.lost(model.lost_s)
             late = error.reason is StopReason.CALL_TIMEOUT and self._limits.out_of_time
             raise self._ended(StopReason.TIMEOUT if late else error.reason) from None
         except BaseException:
             journal.spent(model.usage)  # what a failed call took is counted, however the process ends
             raise
         journal.usage = model.usage
+        self._limits.lost(model.lost_s)
         return reply
 
     def _ended(self, reason: StopReason) -> Exception:

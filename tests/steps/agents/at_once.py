@@ -40,6 +40,7 @@ class AtOnce:
 
     def __init__(self, watched: Watched, fn_calling: bool) -> None:
         self.usage, self.watched, self.fn_calling, self.turn = Usage(), watched, fn_calling, 0
+        self.lost_s = 0.0
 
     def ask(self, messages: list[dict[str, Any]], **_: Any) -> Reply:
         with self.watched:

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from steps.agents.limits import Limits
+from steps.agents.limits import EXCUSED_S, Limits
 from steps.contracts.run import AgentSpec
 from steps.contracts.trajectory import Metrics, StopReason, Usage
+from steps.errors import InfraError
 
 SAID = {"role": "user", "content": "x" * 3500}  # a thousand tokens, as it is estimated
 ANSWER = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "n", "arguments": "y" * 3500}}]}
@@ -96,3 +97,23 @@ def test_time_is_limited_in_all_and_for_a_command() -> None:
     clock.now = 101
     assert some.reached(Usage()) is StopReason.TIMEOUT
     assert some.left_s > 0
+
+
+def test_time_that_the_endpoint_lost_is_not_the_agents() -> None:
+    clock = Clock()
+    spent = limits(clock, timeout_s=100)
+    spent.lost(40)
+    clock.now = 139
+    assert not spent.out_of_time
+    assert spent.left_s == pytest.approx(1)
+    clock.now = 141
+    assert spent.out_of_time
+
+
+def test_an_endpoint_that_took_more_than_can_be_given_back_failed() -> None:
+    clock = Clock()
+    spent = limits(clock, timeout_s=100)
+    spent.lost(EXCUSED_S + 50)
+    clock.now = 100 + EXCUSED_S + 1
+    with pytest.raises(InfraError, match="kept the agent waiting for 350 of its 100 s"):
+        spent.reached(Usage())

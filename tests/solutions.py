@@ -1,0 +1,132 @@
+"""What a model would say that solves a mini instance: the reference patch, by each scaffold's own tools."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from steps.datasets import load
+from tests.model_server import Answer, Call, Script, by_text, function_text, play
+
+TESTS = "python3 -m pytest -q -p no:cacheprovider 2>&1 | tail -n 5"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One hunk: ``old`` stands once in ``path`` and becomes ``new``."""
+
+    path: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer of a model: what it thought, and the one tool that it called."""
+
+    thought: str
+    tool: str
+    arguments: dict[str, Any]
+
+
+@cache
+def rows() -> dict[str, dict[str, Any]]:
+    """The mini instances by id."""
+    return {row["instance_id"]: row for row in load.load("mini", "test").rows}
+
+
+def edits(patch: str) -> list[Edit]:
+    """The hunks of a unified diff that changes files which are there before and after."""
+    found = []
+    for part in re.split(r"^diff --git .*\n", patch, flags=re.MULTILINE)[1:]:
+        path = re.search(r"^\+\+\+ b/(.+)$", part, re.MULTILINE)
+        assert path, part
+        for hunk in re.split(r"^@@ .*\n", part, flags=re.MULTILINE)[1:]:
+            lines = [line for line in hunk.splitlines(keepends=True) if line[:1] in " +-"]
+            old = "".join(line[1:] for line in lines if line[0] in " -")
+            new = "".join(line[1:] for line in lines if line[0] in " +")
+            found.append(Edit(path[1], old, new))
+    return found
+
+
+def conversation(instance_id: str, scaffold: str) -> list[Said]:
+    """Look, edit, run the tests, finish: what solves ``instance_id`` with the tools of ``scaffold``."""
+    patch = rows()[instance_id]["patch"]
+    if scaffold == "mini-swe-agent":
+        return _in_bash(patch)
+    editor = "file_editor" if scaffold == "r2egym" else "str_replace_editor"
+    shell = ("execute_bash", "cmd" if scaffold == "r2egym" else "command")
+    said = [Said("I look at what there is.", shell[0], {shell[1]: "ls && git status --short"})]
+    for path in dict.fromkeys(edit.path for edit in edits(patch)):
+        said.append(Said(f"Let me read {path}.", editor, {"command": "view", "path": f"/testbed/{path}"}))
+    for edit in edits(patch):
+        arguments = {
+            "command": "str_replace",
+            "path": f"/testbed/{edit.path}",
+            "old_str": edit.old,
+            "new_str": edit.new,
+        }
+        said.append(Said("This is where it goes wrong.", editor, arguments))
+    said.append(Said("Now the tests.", shell[0], {shell[1]: TESTS}))
+    end = {"r2egym": ("finish", {"command": "submit"}), "sweagent": ("submit", {})}
+    tool, arguments = end.get(scaffold, ("finish", {"message": "The issue is fixed."}))
+    return [*said, Said("It is done.", tool, arguments)]
+
+
+def _in_bash(patch: str) -> list[Said]:
+    apply = f"git apply <<'END_OF_PATCH'\n{patch}END_OF_PATCH"
+    submit = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff"
+    return [
+        Said("I look at what there is.", "bash", {"command": "ls && git status --short"}),
+        Said("This mends it.", "bash", {"command": apply}),
+        Said("Now the tests.", "bash", {"command": TESTS}),
+        Said("It is done.", "bash", {"command": submit}),
+    ]
+
+
+def oneshot(instance_id: str) -> str:
+    """The one answer of agent oneshot."""
+    return f"I think this is what is wrong.\n\n<patch>\n{rows()[instance_id]['patch']}</patch>\n"
+
+
+def answers(instance_id: str, scaffold: str, *, fn_calling: bool) -> list[Answer]:
+    """The conversation as a model's answers, in function calling or in text."""
+    if scaffold == "oneshot":
+        return [Answer(oneshot(instance_id))]
+    return [_answer(said, scaffold, fn_calling) for said in conversation(instance_id, scaffold)]
+
+
+def _answer(said: Said, scaffold: str, fn_calling: bool) -> Answer:
+    if fn_calling:
+        return Answer(said.thought, calls=(Call(said.tool, said.arguments),))
+    if scaffold == "mini-swe-agent":
+        return Answer(f"THOUGHT: {said.thought}\n\n```mswea_bash_command\n{said.arguments['command']}\n```")
+    return function_text(said.tool, said.thought, **{name: str(value) for name, value in said.arguments.items()})
+
+
+def solving(scaffold: str, *, fn_calling: bool = True) -> Script:
+    """A model that solves every mini instance, each recognised by the first line of its issue."""
+    scripts = {
+        _title(row): play(*answers(instance_id, scaffold, fn_calling=fn_calling)) for instance_id, row in rows().items()
+    }
+    return by_text(scripts, otherwise=play(Answer("Ready.")))
+
+
+def file(scaffold: str, *, fn_calling: bool = True) -> dict[str, Any]:
+    """The same as a script for ``python -m tests.model_server --script FILE``."""
+    conversations = [
+        {"when": _title(row), "play": [_item(each) for each in answers(name, scaffold, fn_calling=fn_calling)]}
+        for name, row in rows().items()
+    ]
+    return {"conversations": conversations, "otherwise": [{"text": "Ready."}]}
+
+
+def _title(row: dict[str, Any]) -> str:
+    return str(row["problem_statement"]).partition("\n")[0]
+
+
+def _item(answer: Answer) -> dict[str, Any]:
+    calls = [{"name": call.name, "arguments": call.arguments} for call in answer.calls]
+    return {"text": answer.text, "calls": calls}

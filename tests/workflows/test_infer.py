@@ -1,0 +1,242 @@
+"""A model at work under ``swe-argo run``: its key, its limits, what a killed step leaves, the words of other tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contracts.data import FailureClass
+from steps.contracts.trajectory import Trajectory
+from steps.store import open_store
+from tests.model_server import Answer, Fault, ModelServer, Script, after, call, model_server, play
+from tests.model_server.answers import BAD_KEY, NO_CREDIT, NO_QUOTA
+from tests.paths import ROOT
+from tests.workflows.command import QUICK, begin, failures, ids, kill, steps_of, summary, swe_argo, wait_for
+
+WORK = play(call("execute_bash", command="echo hi > new.txt"), call("finish", message="done"))
+SCRIPT = ROOT / "templates" / "runs" / "run_infer.sh"
+KEY = "sk-0123456789-never-to-be-seen"
+
+
+def priced(script: Script, cost: float) -> Script:
+    """Each answer says that it cost so much."""
+
+    def answer(request: dict[str, Any]) -> Answer | Fault:
+        said = script(request)
+        return said if isinstance(said, Fault) else replace(said, cost_usd=cost)
+
+    return answer
+
+
+def wish(server: ModelServer, store: Path, *words: str) -> list[str]:
+    agent = ["--agent", "openhands", "--model", "openai/m", "--base-url", server.url, "--use-fn-calling", "true"]
+    return ["run", *agent, "--store", str(store), "--run-id", "r", *words]
+
+
+def test_a_group_of_models_is_asked_with_its_key_which_is_written_nowhere(tmp_path: Path) -> None:
+    with model_server(WORK) as server:
+        (tmp_path / "config.toml").write_text(
+            f'[llm.mine]\nmodel = "openai/m"\napi_key = "{KEY}"\nbase_url = "{server.url}"\n'
+            "native_tool_calling = true\n"
+        )
+        own = tmp_path / "tmp"
+        own.mkdir()
+        words = ["run", "--agent", "CodeActAgent", "--llm-config", "llm.mine", "--run-id", "r", "--store", "s"]
+        done = swe_argo(*words, *ids(QUICK[0]), cwd=tmp_path, env={"TMPDIR": str(own), "LOG_LEVEL": "DEBUG"})
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert {seen.headers["authorization"] for seen in server.calls} == {f"Bearer {KEY}"}
+    written = [path for path in (tmp_path / "s").rglob("*") if path.is_file()]
+    assert len(written) > 10
+    assert not [path for path in written if KEY.encode() in path.read_bytes()]
+    assert KEY not in done.stdout + done.stderr
+
+
+def test_a_key_is_in_no_step_s_arguments(tmp_path: Path) -> None:
+    with model_server(slow(WORK)) as server:
+        runner = begin(*wish(server, tmp_path, *ids(QUICK[0])), env={"OPENAI_API_KEY": KEY})
+        wait_for(lambda: at_work(server, tmp_path))
+        for pid in [runner.pid, *steps_of(str(tmp_path))]:
+            assert KEY.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        said, _ = runner.communicate(timeout=120)
+    assert runner.returncode == 0, said
+
+
+def test_a_step_killed_at_work_leaves_what_it_had_and_what_it_spent(tmp_path: Path) -> None:
+    with model_server(slow(WORK)) as server:
+        runner = begin(*wish(server, tmp_path, *ids(QUICK[0])), env={"LOG_LEVEL": "DEBUG", "OPENAI_API_KEY": KEY})
+        wait_for(lambda: at_work(server, tmp_path))
+        for pid in steps_of(str(tmp_path)):
+            kill(pid)
+        said, _ = runner.communicate(timeout=120)
+        assert runner.returncode == 0, said
+        (killed,) = failures(open_store(str(tmp_path)), "r")
+        assert killed.failure_class is FailureClass.STEP_KILLED
+        assert killed.usage.calls == 1
+        (partial,) = tmp_path.glob("runs/r/units/*/1/tries/*/trajectory.json")
+        grown = Trajectory.from_bytes(partial.read_bytes())
+        assert [call.function_name for turn in grown.steps for call in turn.tool_calls or []] == ["execute_bash"]
+        log = (partial.parent / "step.log").read_text()
+        assert "DEBUG steps.models.client: call of openai/m: " in log
+        assert "DEBUG steps.sandbox.logged: command " in log
+        assert KEY not in log
+        # The call that was under way when the step died was answered to nobody.
+        assert summary(str(tmp_path), "r").cost.usage.calls == server.counts.calls - 1
+
+
+def test_a_killed_step_leaves_no_trajectory_where_none_is_wanted_and_is_paid_for_all_the_same(tmp_path: Path) -> None:
+    with model_server(slow(WORK)) as server:
+        runner = begin(*wish(server, tmp_path, *ids(QUICK[0])), env={"EVAL_SAVE_CHECKPOINTS": "false"})
+        wait_for(lambda: at_work(server, tmp_path))
+        for pid in steps_of(str(tmp_path)):
+            kill(pid)
+        said, _ = runner.communicate(timeout=120)
+    assert runner.returncode == 0, said
+    assert not list(tmp_path.glob("runs/r/units/*/1/tries/*/trajectory.json"))
+    assert [each.usage.calls for each in failures(open_store(str(tmp_path)), "r")] == [1]
+
+
+def test_a_stopped_run_forgets_no_call_that_was_paid_for(tmp_path: Path) -> None:
+    with model_server(slow(WORK)) as server:
+        words = wish(server, tmp_path, *ids(QUICK[0]))
+        runner = begin(*words)
+        wait_for(lambda: at_work(server, tmp_path))
+        runner.send_signal(signal.SIGINT)
+        said, _ = runner.communicate(timeout=60)
+        assert runner.returncode == 130, said
+        (stopped,) = failures(open_store(str(tmp_path)), "r")
+        assert (stopped.failure_class, stopped.usage.calls) == (FailureClass.STOPPED, 1)
+        assert summary(str(tmp_path), "r").failures == {}
+        assert swe_argo(*words).returncode == 0
+        # The call that was under way then was answered to nobody.
+        assert summary(str(tmp_path), "r").cost.usage.calls == server.counts.calls - 1
+
+
+def test_a_run_begins_no_unit_past_its_money_and_a_larger_sum_does_the_rest(tmp_path: Path) -> None:
+    with model_server(priced(WORK, 0.25)) as server:
+        # A call for the plan, two for each unit: 0.25 + 0.5 + 0.5 is past 1 after the second unit.
+        words = wish(server, tmp_path, "-j", "1", *ids(*QUICK), "--max-cost", "1")
+        done = swe_argo(*words)
+        assert done.returncode == 3, done.stdout + done.stderr
+        *_, told, further = done.stdout.strip().splitlines()
+        assert told == "--max-cost 1 is spent: 1.25 $; 2 units not begun"
+        assert further.endswith("--max-cost 1 --max-cost 2")
+        rate = summary(str(tmp_path), "r").headline
+        assert (rate.graded, rate.total) == (2, 4)
+        asked = server.counts.requests
+        again = swe_argo(*words)
+        assert again.returncode == 3, again.stdout + again.stderr
+        assert "; 2 units not begun" in again.stdout
+        assert server.counts.requests <= asked + 1
+        assert swe_argo(*words, "--max-cost", "5").returncode == 0
+        usage = summary(str(tmp_path), "r").cost.usage
+        assert (usage.calls, usage.requests) == (server.counts.calls, server.counts.requests)
+        assert usage.cost_usd == pytest.approx(server.counts.cost_usd)
+
+
+@pytest.mark.parametrize("fault", [BAD_KEY, NO_CREDIT, NO_QUOTA], ids=["key", "credit", "quota"])
+def test_a_key_that_dies_ends_the_run_and_the_next_one_does_what_is_missing(tmp_path: Path, fault: Fault) -> None:
+    with model_server(after(5, fault, WORK)) as server:
+        words = wish(server, tmp_path, "-j", "1", *ids(*QUICK))
+        done = swe_argo(*words)
+        assert done.returncode == 3, done.stdout + done.stderr
+        assert server.counts.requests == 6  # one for the plan, two units, and one that was refused: never again
+        *_, told, further = done.stdout.strip().splitlines()
+        assert told.startswith("the endpoint lets nobody in: ")
+        assert told.endswith("; 1 unit not begun")
+        assert further.startswith("to go on: swe-argo run ")
+        assert [each.failure_class for each in failures(open_store(str(tmp_path)), "r")] == [FailureClass.MODEL_ACCESS]
+        assert summary(str(tmp_path), "r").failures == {"model_access": 1}
+        server.script = WORK
+        again = swe_argo(*words)
+        assert again.returncode == 0, again.stdout + again.stderr
+        assert "2 units to do, 2 done before" in again.stdout
+        assert server.counts.requests <= 6 + 1 + 4
+
+
+def test_calls_at_a_time_are_bounded_over_all_units(tmp_path: Path) -> None:
+    with model_server(WORK, latency_s=0.3) as server:
+        words = wish(server, tmp_path, "-j", "4", "--attempts", "2", "--llm-concurrency", "2", *ids(*QUICK[:3]))
+        done = swe_argo(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert server.counts.at_once == 2
+
+
+def slow(script: Script) -> Script:
+    """Answers the second turn of a conversation late: there is time to see the first one done."""
+
+    def answer(request: dict[str, Any]) -> Answer | Fault:
+        said = script(request)
+        turn = sum(message.get("role") == "assistant" for message in request["messages"])
+        return replace(said, delay_s=4.0) if turn == 1 and isinstance(said, Answer) else said
+
+    return answer
+
+
+def at_work(server: ModelServer, store: Path) -> bool:
+    """A step has made its first action and waits for the answer to that."""
+    asked = [len(seen.body["messages"]) for seen in server.calls]
+    return bool(steps_of(str(store))) and max(asked, default=0) >= 4
+
+
+def infer(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = ["bash", str(SCRIPT), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=os.environ | env)
+
+
+def test_the_guides_script_takes_its_arguments_and_leaves_its_output(tmp_path: Path) -> None:
+    with model_server(WORK) as server:
+        group = f'[llm.mine]\nmodel = "openai/m"\napi_key = "k"\nbase_url = "{server.url}"\n'
+        (tmp_path / "config.toml").write_text(group)
+        words = ["llm.mine", "HEAD", "CodeActAgent", "2", "30", "2", "mini", "test", "1", "swe"]
+        env = {"RUNTIME": "local", "EVAL_OUTPUT_PATH": str(tmp_path / "out")}
+        done = infer(*words, "--temperature", "0.5", cwd=tmp_path, env=env)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert server.calls[-1].body["temperature"] == 0.5
+    (run,) = (tmp_path / "out" / "runs").iterdir()
+    spec = json.loads((run / "run.json").read_text())["spec"]
+    assert (spec["agent"]["name"], spec["agent"]["max_steps"], spec["workers"]) == ("openhands", 30, 2)
+    (output,) = (tmp_path / "out").glob("mini-test/CodeActAgent/*/output.jsonl")
+    assert done.stdout.strip().splitlines()[-1] == str(output)
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert len(rows) == 2
+    graded = swe_argo("run", "--predictions", str(output), "--store", str(tmp_path / "infer"), "--k", "2")
+    assert graded.returncode == 0, graded.stdout + graded.stderr
+
+
+def test_the_script_is_found_to_be_right_by_shellcheck() -> None:
+    if not shutil.which("shellcheck"):
+        pytest.skip("shellcheck is not installed")
+    done = subprocess.run(["shellcheck", str(SCRIPT)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "MODEL_CONFIG is missing"),
+        (["llm.a", "HEAD", "a", "1", "1", "1", "d", "s", "many"], "N_RUNS is 'many'"),
+        (["llm.a", "HEAD", "a", "1", "1", "1", "d", "s", "1", "swt"], "MODE is 'swt'"),
+        (["llm.a", "HEAD", "a", "1", "1", "1", "d", "s", "1", "swe", "x"], "'x' is one argument too many"),
+        (["llm.a"], "config.toml"),
+    ],
+)
+def test_the_script_refuses_in_one_line(words: list[str], said: str, tmp_path: Path) -> None:
+    done = infer(*words, cwd=tmp_path, env={"RUNTIME": "local"})
+    assert done.returncode == 64
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_script_says_how_it_is_used(tmp_path: Path) -> None:
+    done = infer("llm.a", "-h", cwd=tmp_path, env={})
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: run_infer.sh MODEL_CONFIG")
