@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import subprocess
 import sys
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +34,7 @@ from steps.models import probe
 from steps.sandbox import ready
 from steps.settings import settings
 from steps.store import Store, open_store
+from steps.versions import versions
 from steps.wish import Tables, checked, fields, follow, laid_over, of_file, of_text, put_item
 
 
@@ -90,7 +88,7 @@ def _plan(spec: RunSpec, here: RunSpec) -> Plan:
         spec=spec,
         dataset=lock,
         model=work.model,
-        versions=before.versions if before else _versions(),
+        versions=before.versions if before else versions(),
         created_at=before.created_at if before else datetime.now(UTC).isoformat(timespec="seconds"),
         input_hashes=hashes,
         image_digests=machines.digests,
@@ -195,26 +193,6 @@ def _units(spec: RunSpec, run_id: str, chosen: list[dict[str, Any]], there: set[
                 )
             )
     return units
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "swe-argo": version("swe-argo"),
-        "swebench": version("swebench"),
-        "python": platform.python_version(),
-        "platform": f"{platform.system()} {platform.machine()}",
-        "code": _code_version(),
-    }
-
-
-def _code_version() -> str:
-    """The commit of this project where it runs from a checkout, marked when there are changes on top."""
-    root = Path(__file__).parents[1]
-    if not (root / ".git").exists():
-        return settings().revision or "released"
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    return answer.stdout.strip() or "unknown"
 
 
 def _cut(store: Store, made: Plan, size: int) -> int:
