@@ -10,8 +10,17 @@ from hera.workflows import models as m
 from steps.contracts.record import Place
 from steps.contracts.run import AgentSpec, RunSpec
 from workflows import shard
-from workflows.resources import CHILD_PAUSE, MAX_AGENT_S, MAX_TESTS_S, PLAN_PAUSE, RUN_S, SHARD_UNITS, SHARDS
-from workflows.template import ENDED, OUT, STAYS, STORE, by_key, labels, program, retry, settings
+from workflows.resources import (
+    CHILD_PAUSE,
+    LOCAL,
+    MAX_AGENT_S,
+    MAX_TESTS_S,
+    PLAN_PAUSE,
+    RUN_S,
+    SHARD_UNITS,
+    SHARDS,
+)
+from workflows.template import ENDED, OUT, STAYS, STORE, by_key, labels, program, retry, setting, settings, webhook
 from workflows.workflow import RUN, spec
 
 NAME = "swe-argo-evaluate"
@@ -22,6 +31,8 @@ own. The report is an artifact of the node `report`; the same `run-id` again doe
 _RUN = f"{{{{={RUN}}}}}"
 _DEFAULT = RunSpec()
 _AGENTS = list(get_args(AgentSpec.model_fields["name"].annotation))
+TOLD = ("retries", "fail-fast")
+"""What a wish says to the engine. ``plan`` reads the wish, wherever it is written, and tells."""
 
 
 def arguments() -> list[Parameter]:
@@ -31,13 +42,22 @@ def arguments() -> list[Parameter]:
         _asked("dataset", _DEFAULT.dataset, "mini, verified, lite, full, multilingual, multimodal, a hub id, s3://..."),
         _asked("split", _DEFAULT.split, "Split of the dataset."),
         _asked("k", "", "At most so many instances; all by default."),
-        _asked("agent", _DEFAULT.agent.name, "Who works on the issue; given, replay: files in spec.", _AGENTS),
-        _asked("model", "", "The model's name in reports."),
+        _asked("agent", "", "Who works on the issue; by default r2egym with a model, else gold.", ["", *_AGENTS]),
+        _asked("model", "", "The model to ask, as openai/NAME; for gold, given and replay only its name in reports."),
+        _asked(
+            "base-url", "", "OpenAI-compatible endpoint; by default LLM_BASE_URL of the credentials, else OpenAI's."
+        ),
+        _asked("temperature", "", "Sampling temperature; 0 by default."),
+        _asked("max-steps", "", "Actions an instance; by default the agent's own."),
         _asked("attempts", str(_DEFAULT.attempts), "Independent attempts an instance (pass@k)."),
         _asked("backend", "kubernetes", "Where the sandboxes are.", ["kubernetes"]),
         _asked("spec", "", "The rest of the wish, TOML or JSON as for `swe-argo run`. It wins over the fields above."),
+        _asked(
+            "fail-fast", "false", "End the run as failed at the first unit that is out of retries.", ["false", "true"]
+        ),
         _asked("compare-with", "", "Compare with an earlier run: its id, or `last` for the last one of the same wish."),
         _asked("priority", "0", "The larger, the sooner its shards begin, where several runs wait."),
+        setting("resource-factor", "Factor on what every sandbox may take; running out doubles it, up to 8."),
     ]
 
 
@@ -66,7 +86,7 @@ def evaluate() -> WorkflowTemplate:
                 with_sequence=m.Sequence(
                     count=m.IntOrString(root="{{tasks.plan.outputs.parameters.shards}}"), format="%05d"
                 ),
-                arguments={"number": "{{item}}"},
+                arguments={"number": "{{item}}", **{name: _told(name) for name in TOLD}},
             )
             Task(
                 name="report",
@@ -86,8 +106,14 @@ def _plan() -> Container:
         "select.k": "k",
         "agent.name": "agent",
         "agent.model": "model",
+        "agent.max_steps": "max-steps",
+        "llm.base_url": "base-url",
+        "llm.temperature": "temperature",
         "attempts": "attempts",
+        "retries": "retries",
+        "fail_fast": "fail-fast",
         "sandbox.backend": "backend",
+        "sandbox.resource_factor": "resource-factor",
     }
     fixed = {"run_id": _RUN, "store": STORE}
     most = {"agent.timeout_s": MAX_AGENT_S, "grading.timeout_s": MAX_TESTS_S}
@@ -98,6 +124,8 @@ def _plan() -> Container:
             "--wish={{workflow.parameters.spec}}",
             *(f"--set={field}={value}" for field, value in fixed.items()),
             *(f"--at-most={field}={value}" for field, value in most.items()),
+            *(f"--unknown={field}" for field in LOCAL),
+            *(f"--tell={name.replace('-', '_')}" for name in TOLD),
             f"--shard-size={SHARD_UNITS}",
             f"--out={OUT}",
         ],
@@ -106,8 +134,15 @@ def _plan() -> Container:
         secrets=["credentials"],
         label_run=_RUN,
         pause=PLAN_PAUSE,
-        outputs=[Parameter(name="shards", value_from=m.ValueFrom(path=f"{OUT}/shards"))],
+        outputs=[
+            Parameter(name=name, value_from=m.ValueFrom(path=f"{OUT}/{name.replace('-', '_')}"))
+            for name in ("shards", *TOLD)
+        ],
     )
+
+
+def _told(name: str) -> str:
+    return f"{{{{tasks.plan.outputs.parameters.{name}}}}}"
 
 
 def _child() -> Resource:
@@ -132,10 +167,14 @@ spec:
         value: "{_RUN}"
       - name: shard
         value: "{{{{inputs.parameters.number}}}}"
+      - name: retries
+        value: "{{{{inputs.parameters.retries}}}}"
+      - name: fail-fast
+        value: "{{{{inputs.parameters.fail-fast}}}}"
 """
     return Resource(
         name="child",
-        inputs=[Parameter(name="number")],
+        inputs=[Parameter(name=name) for name in ("number", *TOLD)],
         action="apply",
         set_owner_reference=True,
         manifest=manifest,
@@ -173,7 +212,7 @@ def _compare() -> Container:
         "compare",
         ["--store", STORE, "--run", _RUN, "--out", OUT],
         account="swe-argo-steps",
-        webhook=True,
+        variables=webhook(),
         label_run=_RUN,
     )
 

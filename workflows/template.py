@@ -35,11 +35,8 @@ RETRIED = " || ".join(
 """Which tries are tried again: infrastructure (75), out of resources (76), killed (137, 143), lost pods. A wrong
 request (64) and our own bugs (70) never are. 64 is argoexec's own code too: then the status is Error."""
 
-FACTOR = (
-    "{{=asFloat(workflow.parameters['resource-factor']) * "
-    "(lastRetry.exitCode == '76' ? 2.0 ** asFloat(retries) : 1.0)}}"
-)
-"""A sandbox that ran out gets twice as much for each try before."""
+FACTOR = "{{=lastRetry.exitCode == '76' ? 2.0 ** asFloat(retries) : 1.0}}"
+"""A sandbox that ran out gets twice as much for each try before; what each begins with stands in its Instance."""
 
 
 def retry(
@@ -51,10 +48,11 @@ def retry(
     return RetryStrategy(limit=limit, expression=expression, backoff=backoff)
 
 
-def unit_step(step: Step, *, secrets: Sequence[str] = ()) -> Container:
+def unit_step(step: Step, *, secrets: Sequence[str] = (), asks: bool = False) -> Container:
     """A step of a unit: its files come and go by key, a failed try's folder under the name of its pod.
 
-    The file that says that the step is done is saved last, as everywhere.
+    The file that says that the step is done is saved last, as everywhere. ``asks``: it asks a model, whose limits all
+    units share.
     """
     first, *others = step.gives
     saved = [
@@ -80,6 +78,7 @@ def unit_step(step: Step, *, secrets: Sequence[str] = ()) -> Container:
         ],
         outputs=[*saved, left],
         secrets=secrets,
+        variables=[_from_limits("SWE_ARGO_UNITS", "units")] if asks else [],
         patch="step-pod",
         label_run="{{workflow.parameters.run-id}}",
     )
@@ -95,7 +94,7 @@ def program(
     outputs: Sequence[Parameter | Artifact] = (),
     token: bool = False,
     secrets: Sequence[str] = (),
-    webhook: bool = False,
+    variables: Sequence[m.EnvVar] = (),
     command: Sequence[str] = (),
     patch: str = "control-pod",
     announced: str | None = None,
@@ -112,7 +111,7 @@ def program(
         args=list(args),
         inputs=list(inputs),
         outputs=[*outputs, *([] if command else [word])],
-        env=[*_environment(), *(_webhook() if webhook else ())],
+        env=[*_environment(), *variables],
         env_from=[_from_secret(each) for each in ("s3-secret", *secrets)],
         resources=amounts(pod),
         security_context=CONFINED,
@@ -168,7 +167,6 @@ _SETTINGS = {
     "webhook-secret": "Secret with the address that hears of a comparison.",
     "report-url": "Address under which people open what is in the bucket.",
     "retries": "Further tries of a step after a failure of the infrastructure.",
-    "resource-factor": "Factor on what every sandbox may take.",
     "step-pod": "Patch of the pods of solve and grade.",
     "control-pod": "Patch of the other pods.",
 }
@@ -176,14 +174,16 @@ _SETTINGS = {
 
 def settings() -> list[Parameter]:
     """The settings as parameters of a workflow."""
-    return [
-        Parameter(
-            name=name,
-            description=f"{description} A setting of the namespace.",
-            value_from=m.ValueFrom(config_map_key_ref=m.ConfigMapKeySelector(name=SETTINGS, key=name)),
-        )
-        for name, description in _SETTINGS.items()
-    ]
+    return [setting(name, description) for name, description in _SETTINGS.items()]
+
+
+def setting(name: str, description: str) -> Parameter:
+    """A parameter that is the namespace's, where a run says nothing else."""
+    return Parameter(
+        name=name,
+        description=f"{description} A setting of the namespace.",
+        value_from=m.ValueFrom(config_map_key_ref=m.ConfigMapKeySelector(name=SETTINGS, key=name)),
+    )
 
 
 def by_key(name: str, path: str, where: str, *, optional: bool = False) -> Artifact:
@@ -237,12 +237,18 @@ def _environment() -> list[m.EnvVar]:
     ]
 
 
-def _webhook() -> tuple[m.EnvVar, m.EnvVar]:
+def webhook() -> list[m.EnvVar]:
+    """What a step must know that tells people of a run."""
     source = m.SecretKeySelector(name="{{workflow.parameters.webhook-secret}}", key="url", optional=True)
-    return (
+    return [
         m.EnvVar(name="SWE_ARGO_WEBHOOK", value_from=m.EnvVarSource(secret_key_ref=source)),
         m.EnvVar(name="SWE_ARGO_REPORT_URL", value="{{workflow.parameters.report-url}}"),
-    )
+    ]
+
+
+def _from_limits(name: str, key: str) -> m.EnvVar:
+    source = m.ConfigMapKeySelector(name=LIMITS, key=key, optional=True)
+    return m.EnvVar(name=name, value_from=m.EnvVarSource(config_map_key_ref=source))
 
 
 def _from_secret(parameter: str) -> m.EnvFromSource:

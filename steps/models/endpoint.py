@@ -47,7 +47,7 @@ def endpoint(spec: RunSpec) -> Endpoint:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError("an address begins with http:// or https://, as in http://host:8000/v1", field="llm.base_url")
-    key = settings().llm_api_key
+    key = _sendable(settings().llm_api_key)
     if key is None and url.rstrip("/") == OPENAI:
         raise ConfigError(
             "there is no key for api.openai.com: set OPENAI_API_KEY, or name another endpoint with --base-url",
@@ -55,6 +55,18 @@ def endpoint(spec: RunSpec) -> Endpoint:
             failure_class=FailureClass.MODEL_ACCESS,
         )
     return Endpoint(url, wire_name(spec.agent.model), key)
+
+
+def _sendable(key: SecretStr | None) -> SecretStr | None:
+    """The key without what a file or a secret leaves round it. Raises ConfigError where no header can carry it."""
+    secret = key.get_secret_value().strip() if key else ""
+    if not all("!" <= letter <= "~" for letter in secret):
+        raise ConfigError(
+            "the key holds a blank, a line break or a character that is not ASCII, which no header can carry: copy it "
+            "once more into LLM_API_KEY or OPENAI_API_KEY",
+            failure_class=FailureClass.MODEL_ACCESS,
+        )
+    return SecretStr(secret) if secret else None
 
 
 def wire_name(model: str) -> str:

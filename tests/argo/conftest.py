@@ -48,11 +48,12 @@ def s3_way(argo_cluster: Cluster) -> Iterator[Way]:
         probe.settimeout(5)
         if probe.connect_ex(S3):
             pytest.skip(f"no S3 server answers at {S3[0]}:{S3[1]}: cluster/local has one")
-    with breakable(S3[0], _free_port(), S3) as way:
+    with breakable(S3[0], free_port(), S3) as way:
         yield way
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One that nobody listens on."""
     for port in PORTS:
         with socket.socket() as probe:
             if probe.connect_ex((S3[0], port)):
@@ -75,6 +76,8 @@ def pipeline(argo_cluster: Cluster, mini_images: None, s3_way: Way) -> Iterator[
         for name, value in variables.items():
             patch.setenv(name, value)
         settings.cache_clear()
-        with installed(argo_cluster, s3_way.url) as made:
+        # Steps reach the models of these tests, too.
+        way = [f"network.allow[0].cidr={S3[0]}/32", f"network.allow[0].ports={{{PORTS[0]}-{PORTS[-1]}}}"]
+        with installed(argo_cluster, s3_way.url, *(word for each in way for word in ("--set", each))) as made:
             yield made
     settings.cache_clear()

@@ -16,8 +16,10 @@ from tests.cluster.real import Cluster
 from tests.paths import ROOT
 
 REPOSITORY, TAG = "localhost/swe-argo-test-pipeline", "1"
-PACKAGES = ("kubernetes", "websocket-client", "boto3", "jinja2", "pyarrow")
+PACKAGES = ("kubernetes", "websocket-client", "boto3", "jinja2", "pyarrow", "openai", "mini-swe-agent")
 """What the extras of pyproject.toml that run on a cluster ask for, but for hubs: ``mini`` comes with the steps."""
+OF_MINI_SWE_AGENT = ("python-dotenv", "platformdirs", "rich")
+"""What of its own requirements its agent needs; the rest is for models and screens of its own."""
 PYTHONPATH = "/app:/app/packages"
 LEFT_OUT = ("kubernetes/aio/", "pyarrow/include/", "pyarrow/tests/", "pyarrow/src/")
 BOTO_DATA = "botocore/data/"
@@ -41,7 +43,7 @@ def load_pipeline_image(cluster: Cluster) -> None:
 def _packages() -> Iterator[tuple[str, Path]]:
     """Path in the image -> file of this machine."""
     binaries = []
-    for name in sorted(_needed("swe-argo", *PACKAGES)):
+    for name in sorted(_needed("swe-argo", *PACKAGES, *OF_MINI_SWE_AGENT)):
         found = distribution(name)
         for file in found.files or ():
             path = Path(str(found.locate_file(file))).resolve()

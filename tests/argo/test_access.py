@@ -87,7 +87,7 @@ RIGHTS: dict[str, set[tuple[str, ...]]] = {
     "person": {
         *(("argoproj.io", "workflows", verb) for verb in ("create", "get", "list", "watch", "patch", "delete")),
         *(("argoproj.io", "workflowtemplates", verb) for verb in ("get", "list")),
-        *(("argoproj.io", "cronworkflows", verb) for verb in ("get", "list", "patch")),
+        *(("argoproj.io", "cronworkflows", verb) for verb in ("get", "list", "patch", "update")),
         *(("", "pods", verb) for verb in ("get", "list", "watch")),
         ("", "pods/log", "get"),
         *(("", "configmaps", "get", f"swe-argo-{name}") for name in ("settings", "limits", "artifacts", "sandbox")),
@@ -149,10 +149,10 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "an account": ({"serviceAccountName": "swe-argo-runner"}, "and nothing else"),
     "a patch of pods": ({"podSpecPatch": "{}"}, "and nothing else"),
     "a template of its own": ({"templates": [{"name": "a", "suspend": {}}], "entrypoint": "a"}, "and nothing else"),
-    "an image": ({"arguments": {"parameters": [OTHER]}}, "its run-id and shard, and nothing else"),
+    "an image": ({"arguments": {"parameters": [OTHER]}}, "its run-id, shard, retries and fail-fast, and"),
     "files": (
         {"arguments": {"artifacts": [{"name": "a", "raw": {"data": "a"}}]}},
-        "its run-id and shard, and nothing else",
+        "its run-id, shard, retries and fail-fast, and nothing else",
     ),
 }
 
@@ -165,10 +165,21 @@ def test_who_makes_shards_makes_nothing_else(children: Account, lie: str) -> Non
 
 def test_who_makes_shards_does_not_touch_other_workflows(children: Account) -> None:
     assert "swe-argo/kind=shard only" in children.refused("create", "-f", "-", input=workflow("lie", "evaluate", {}))
-    stop = ["--type=merge", "-p", '{"spec": {"shutdown": "Terminate"}}']
-    assert "forbidden" in children.refused("patch", "workflow", "parent", *stop).lower()
     for command in ("get workflows", "delete workflow parent", "get pods", "get secret keys"):
         assert "cannot" in children.refused(*command.split())
+
+
+def test_who_makes_shards_ends_a_run_and_changes_nothing_else_of_it(release: Release, children: Account) -> None:
+    release.kubectl("create", "-f", "-", input=workflow("run", "evaluate", {"suspend": True}))
+    patch = ["patch", "workflow", "run", "--type=merge", "-p"]
+    for spec in ({"priority": 9}, {"suspend": None, "shutdown": "Stop"}, {"serviceAccountName": "swe-argo-runner"}):
+        assert "nothing of a run's spec but shutdown" in children.refused(*patch, json.dumps({"spec": spec}))
+    for change in ({"metadata": {"labels": {"swe-argo/kind": "shard"}}}, {"status": {"phase": "Succeeded"}}):
+        assert "neither labels nor status of a run" in children.refused(*patch, json.dumps(change))
+    children.may(*patch, '{"spec": {"shutdown": "Stop"}}')
+    release.kubectl("create", "-f", "-", input=workflow("neither", "other", {"suspend": True}))
+    stop = ["patch", "workflow", "neither", "--type=merge", "-p", '{"spec": {"shutdown": "Stop"}}']
+    assert "swe-argo/kind=shard only" in children.refused(*stop)
 
 
 def test_the_finalizer_stops_shards_and_nothing_else_of_a_workflow(finalizer: Account) -> None:

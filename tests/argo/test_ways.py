@@ -16,6 +16,7 @@ from tests.cluster.test_network import Side
 STEP, NEIGHBOUR = "step", "neighbour"
 REACHED = ("API server, by its Service", "API server, by its address", "DNS over UDP", "DNS over TCP", "S3")
 DENIED = ("another pod",)
+ENDPOINT = f"aws.s3.endpoint=http://{S3[0]}:{S3[1]}"
 Targets = dict[str, tuple[str, str, int]]
 
 
@@ -23,8 +24,7 @@ Targets = dict[str, tuple[str, str, int]]
 def side(argo_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side]:
     """The chart, a pod labelled as a step, and one that is not; each listens on 8080."""
     image = load_sandbox_image(argo_cluster, tmp_path_factory.mktemp("image"))
-    endpoint = f"aws.s3.endpoint=http://{S3[0]}:{S3[1]}"
-    values = ["--set", "aws.s3.bucket=runs", "--set", "image.repository=localhost/steps", "--set", endpoint]
+    values = ["--set", "aws.s3.bucket=runs", "--set", "image.repository=localhost/steps", "--set", ENDPOINT]
     with installed(argo_cluster, tmp_path_factory.mktemp("ways"), *values) as release:
         made = Side(release)
         made.populate(plain_pod(STEP, image, **{"swe-argo/step": "solve"}), plain_pod(NEIGHBOUR, image))

@@ -18,7 +18,7 @@ from tests.cluster.real import Cluster
 from tests.paths import ROOT
 
 REFERENCE = "localhost/swe-argo-test-steps:1"
-UNUSED = {"swebench"}
+UNUSED = {"swebench", "mini-swe-agent"}
 """Packages whose own requirements only other parts of them need (pyproject.toml says so too)."""
 
 

@@ -80,9 +80,10 @@ def test_karpenter_takes_the_place_of_the_autoscaler() -> None:
         (["verified"], {"RUN_ID": "night-1"}, "--agent gold --backend kubernetes --namespace bench --run-id night-1"),
         (
             ["verified"],
-            {"AGENT": "r2egym", "MODEL": "m/x"},
-            "--agent r2egym --backend kubernetes --namespace bench --model m/x",
+            {"AGENT": "openhands", "MODEL": "m/x"},
+            "--agent openhands --backend kubernetes --namespace bench --model m/x",
         ),
+        (["smoke"], {"MODEL": "m/x"}, "--agent r2egym --backend kubernetes --namespace bench --k 5 --model m/x"),
         (["smoke"], {"SANDBOX_REGISTRY": f"{REGISTRY}/docker-hub"}, f"--k 5 --registry {REGISTRY}/docker-hub"),
         (["smoke"], {"ARGS": "--attempts 2", "DATASET": "mini"}, "--k 5 --attempts 2"),
     ],

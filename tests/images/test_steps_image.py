@@ -35,7 +35,7 @@ def test_it_runs_as_a_numbered_user_that_is_not_root(shop: Shop, steps_image: st
 
 
 def test_neither_what_runs_the_steps_nor_what_builds_software_is_in_it(shop: Shop, steps_image: str) -> None:
-    modules = ["hera", "workflows", "tests", "pip", "setuptools", "ensurepip", "typer", "rich", "docker"]
+    modules = ["hera", "workflows", "tests", "pip", "setuptools", "ensurepip", "docker", "litellm"]
     code = f"import importlib.util as u; print([m for m in {modules} if u.find_spec(m)])"
     assert shop.inside(steps_image, "python", "-c", code).strip() == "[]"
     programs = shop.inside(
@@ -122,6 +122,25 @@ datasets.Dataset.from_dict({"a": [1]}).to_parquet("/tmp/a.parquet")
 print(datasets.load_dataset("parquet", data_files="/tmp/a.parquet", split="train")[0])
 """
     assert shop.inside(steps_image, "python", "-W", "ignore", "-c", code).strip().endswith("{'a': 1}")
+
+
+def test_every_agent_that_asks_a_model_has_there_what_it_needs(shop: Shop, steps_image: str) -> None:
+    code = """
+import openai
+from steps.agents import instructed, prompts
+from steps.agents.mini_swe_agent import library
+from steps.contracts.run import SCAFFOLDS, AgentSpec
+for name in SCAFFOLDS:
+    assert prompts.source(AgentSpec(name=name)), name
+for fn_calling in (True, False):
+    assert library.config(library.load(), fn_calling=fn_calling, max_observation=None)["agent"]
+with openai.OpenAI(api_key="none", base_url="http://127.0.0.1:9/v1", max_retries=0) as client:
+    try:
+        client.chat.completions.create(model="m", messages=[])
+    except openai.APIConnectionError:
+        print("ready")
+"""
+    assert shop.inside(steps_image, "python", "-W", "error", "-c", code).strip() == "ready"
 
 
 def test_a_step_starts_at_once(shop: Shop, steps_image: str) -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from steps.contracts.run import RunSpec
+from steps.contracts.run import MODEL_AGENTS, RunSpec
 from steps.errors import ConfigError, StepError
 from steps.settings import settings
 from workflows.argo import chart as charts
@@ -20,8 +20,8 @@ from workflows.resources import MAX_AGENT_S, MAX_TESTS_S
 if TYPE_CHECKING:
     from workflows.argo.bucket import Bucket
 
-KEYLESS = ("gold", "given", "idle", "replay")
-"""Agents that ask no model."""
+KEYS = ("LLM_API_KEY", "OPENAI_API_KEY")
+"""Under which of these names a Secret holds the key of a model's endpoint (steps.settings)."""
 PARTS = (
     ("workflowtemplates", EVALUATE),
     ("workflowtemplates", SHARD),
@@ -48,6 +48,12 @@ def fitted(spec: RunSpec) -> RunSpec:
     ):
         if value > most:
             raise ConfigError(f"{value:g} is more than the pipeline's deadlines allow, {most}", field=field)
+    if spec.max_cost_usd is not None:
+        raise ConfigError(
+            "a run on the cluster does not watch what all its units cost: leave it out, limit each by "
+            "--max-cost-per-instance, or use swe-argo run",
+            field="max_cost_usd",
+        )
     return spec
 
 
@@ -60,19 +66,22 @@ def same_store(spec: RunSpec, chart: Chart | None) -> None:
         )
 
 
-def check(engine: Engine, spec: RunSpec, chart: Chart | None) -> list[str]:
-    """What a person should know. What these rights do not show is no ground to refuse. Raises ConfigError."""
+def check(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool = False) -> list[str]:
+    """What a person should know. What these rights do not show is no ground to refuse. Raises ConfigError.
+
+    ``key``: the wish came with a key, which does not travel.
+    """
     with ThreadPoolExecutor(len(PARTS) + 4) as pool:  # a person waits: all is asked at once, and judged in order
         fitness = pool.submit(engine.fitness)
         parts = {part: pool.submit(engine.see, *part) for part in PARTS}
-        secrets = pool.submit(_secrets, engine, spec, chart)
+        secrets = pool.submit(_secrets, engine, spec, chart, key=key)
         going = pool.submit(alone, engine, spec.run_id or "")
         quotas = pool.submit(engine.see_all, "resourcequotas")
     notes = fitness.result()
     for (kind, name), part in parts.items():
         if part.result() is None:
             raise ConfigError(f"{charts.missing(engine).reason} ({kind.removesuffix('s')} {name} is missing)")
-    secrets.result()
+    notes += secrets.result()
     going.result()
     return notes + _quotas(engine, chart, quotas.result(), parts["configmaps", LIMITS].result())
 
@@ -98,18 +107,38 @@ def alone(engine: Engine, run: str) -> None:
             )
 
 
-def _secrets(engine: Engine, spec: RunSpec, chart: Chart | None) -> None:
+def _secrets(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool) -> list[str]:
     if chart is None:
-        return
-    needed = {"aws.s3.existingSecret": (chart.s3_secret, "the bucket is reached with")}
-    if spec.agent.name not in KEYLESS:
-        needed["credentials.existingSecret"] = (chart.credentials, f"agent {spec.agent.name} gets its keys from")
-    for value, (name, use) in needed.items():
-        if name and engine.see("secrets", name) is None:
+        return []
+    if chart.s3_secret and engine.see("secrets", chart.s3_secret) is None:
+        raise _no_secret(engine, "aws.s3.existingSecret", chart.s3_secret, "the bucket is reached with")
+    if spec.agent.name not in MODEL_AGENTS:
+        return []
+    use = f"agent {spec.agent.name} gets its keys from"
+    where = f"Secret {chart.credentials}" if chart.credentials else "a Secret"
+    if not chart.credentials and (key or spec.llm.base_url is None):
+        raise ConfigError(
+            f"the chart names no Secret which {use}: helm upgrade ... --set credentials.existingSecret=NAME"
+        )
+    found = engine.see("secrets", chart.credentials) if chart.credentials else None
+    # An endpoint that was named may take no key. Where none was, it is the Secret's to name, or OpenAI's own.
+    if found is None and (key or spec.llm.base_url is None):
+        raise _no_secret(engine, "credentials.existingSecret", chart.credentials, use, KEYS[1])
+    if isinstance(found, dict) and not any(name in (found.get("data") or {}) for name in KEYS):
+        if key:
             raise ConfigError(
-                f"there is no Secret {name} in {engine.where}, which {use} (the chart's value {value}): "
-                f"kubectl create secret generic {name} -n {engine.namespace} --from-literal=NAME=..."
+                f"the key of {spec.llm.config} stays here, and {where} holds neither {' nor '.join(KEYS)}"
             )
+        if spec.llm.base_url is None and "LLM_BASE_URL" not in (found.get("data") or {}):
+            raise ConfigError(f"{where}, which {use}, holds neither {' nor '.join(KEYS)}")
+    return [f"the key of {spec.llm.config} stays here: {where} must hold it, as {' or '.join(KEYS)}"] if key else []
+
+
+def _no_secret(engine: Engine, value: str, name: str, use: str, literal: str = "NAME") -> ConfigError:
+    return ConfigError(
+        f"there is no Secret {name} in {engine.where}, which {use} (the chart's value {value}): "
+        f"kubectl create secret generic {name} -n {engine.namespace} --from-literal={literal}=..."
+    )
 
 
 class BucketCheck:

@@ -66,9 +66,12 @@ def submit(
     Files that the wish names are brought to the cluster's bucket first. Exit code 0: submitted, with --watch as of run;
     64: the request is wrong, or the cluster lacks something.
     """
-    spec = wish.read(file, flags or {}, set_ or [])
+    asked = wish.asked(file, flags or {}, set_ or [])
+    for note in asked.notes:
+        sys.stderr.write(f"note: {note}\n")
+    spec = asked.spec
     with _engine(spec.sandbox.namespace, spec.sandbox.kube_context) as engine:
-        _submit(engine, spec, priority, compare_with, stay=watch, dry=dry_run)
+        _submit(engine, spec, priority, compare_with, stay=watch, dry=dry_run, key=bool(asked.env))
 
 
 def resume(
@@ -90,7 +93,8 @@ def resume(
 def watch(run_id: RunId, namespace: Namespace = None, kube_context: KubeContext = None) -> None:
     """Show a run on the cluster as it goes, to its end. Ctrl-C leaves it running.
 
-    Exit code 0: every unit has a verdict; 3: some have none; 64: its wish was wrong; 75: it ended without a report.
+    Exit code 0: every unit has a verdict; 3: some have none; 4: it ended as failed (--fail-fast); 64: its wish was
+    wrong; 75: it ended without a report.
     """
     with _engine(namespace, kube_context) as engine:
         _watch(engine, run_id)
@@ -177,13 +181,15 @@ def _engine(namespace: str | None, kube_context: str | None) -> Iterator[Engine]
         found.close()
 
 
-def _submit(engine: Engine, spec: RunSpec, priority: int, compare_with: str, *, stay: bool, dry: bool) -> None:
+def _submit(
+    engine: Engine, spec: RunSpec, priority: int, compare_with: str, *, stay: bool, dry: bool, key: bool = False
+) -> None:
     from workflows.argo.submission import submit as send
 
     def say(text: str) -> None:
         console.print(text, style="dim", highlight=False, soft_wrap=True)
 
-    sent = send(engine, spec, priority=priority, compare_with=compare_with, dry=dry, say=say)
+    sent = send(engine, spec, priority=priority, compare_with=compare_with, dry=dry, say=say, key=key)
     for note in sent.notes:
         sys.stderr.write(f"note: {note}\n")
     if dry:

@@ -15,9 +15,9 @@ from steps.errors import ConfigError
 if TYPE_CHECKING:
     from workflows.argo.bucket import Bucket
 
-FILES = ("agent.predictions", "agent.trajectories", "select.ids_file")
+FILES = ("agent.predictions", "agent.trajectories", "select.ids_file", "sandbox.resource_factors")
 """Fields that are files, unless they say otherwise."""
-MAYBE_FILES = ("dataset", "answers")
+MAYBE_FILES = ("dataset", "answers", "agent.instruction_template")
 """Fields that may be names as well."""
 FROM_RUN = "run:"
 """Predictions that are an earlier run of the same store (steps.agents.given)."""
@@ -48,7 +48,7 @@ def inputs(spec: RunSpec) -> list[Input]:
         if not value or "://" in value or value.startswith(FROM_RUN):
             continue
         path = Path(value).expanduser()
-        if field in MAYBE_FILES and not _is_file(value, path):
+        if field in MAYBE_FILES and not _FILE[field](value, path):
             continue
         if not path.exists():
             raise ConfigError(f"there is no file {value}", field=field)
@@ -86,6 +86,17 @@ def _is_file(value: str, path: Path) -> bool:
         return True
     alias = "/" not in value and names.hub_id(value) is not None
     return path.is_dir() and not alias and value.strip().lower() != names.MINI
+
+
+def _is_template(value: str, _path: Path) -> bool:
+    """As steps.agents.prompts decides: a name of its own, else a path."""
+    from steps.agents import prompts
+
+    return not prompts.is_own(value)
+
+
+_FILE = {"dataset": _is_file, "answers": _is_file, "agent.instruction_template": _is_template}
+"""What says whether a value is a file."""
 
 
 def _input(field: str, path: Path) -> Input:

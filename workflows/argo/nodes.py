@@ -62,6 +62,8 @@ class RunView:
     exit_code: int | None = None
     """Of the step that ended it, where one did."""
     stopping: bool = False
+    fails_fast: bool = False
+    """Its wish is to end at the first unit that is out of retries."""
     shards: dict[str, str] = field(default_factory=dict)
     """Number -> phase of the pod that waits for it: what is left of a shard whose Workflow was cleaned up."""
 
@@ -98,6 +100,7 @@ def run(workflow: Plain) -> RunView:
         reported=_well(steps["plan"]) and (_well(steps["report"]) or _well(steps["finalize"])),
         exit_code=_exit_code(ended[0], found) if ended else None,
         stopping=(workflow.get("spec") or {}).get("shutdown") is not None,
+        fails_fast=_output(steps["plan"], "fail-fast") == "true",
         shards={number: each.get("phase", "") for number, each in waiting.items()},
     )
 

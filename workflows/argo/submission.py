@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.run import RunSpec
+from steps.contracts.run import MODEL_AGENTS, RunSpec
 from workflows.argo import chart as charts
 from workflows.argo import checks, inputs
 from workflows.argo.engine import Engine, Plain
@@ -18,9 +18,11 @@ NOT_SENT: dict[str, Any] = {
     "store": True,
     "workers": True,
     "retries": True,
-    "sandbox": {"namespace", "kube_context"},
+    "llm": {"config", "config_file"},
+    "sandbox": {"namespace", "kube_context", "resource_factor"},
 }
-"""Fields that say where a run is made and how much of it at a time: there, the chart and the namespace say so."""
+"""Fields that say where a run is made and how much of it at a time: there, the chart and the namespace say so, but for
+what goes into parameters of its own. What a group of models says is in the wish by now, but its key."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,18 @@ class Submitted:
 
 
 def submit(
-    engine: Engine, wish: RunSpec, *, priority: int, compare_with: str, dry: bool, say: Callable[[str], None]
+    engine: Engine,
+    wish: RunSpec,
+    *,
+    priority: int,
+    compare_with: str,
+    dry: bool,
+    say: Callable[[str], None],
+    key: bool = False,
 ) -> Submitted:
     """Check the wish, bring its files to the bucket, make the Workflow. ``dry``: all checks, and nothing is made.
 
+    ``key``: a key came with the wish, which stays here: the namespace's Secret must hold it.
     Raises ConfigError: the wish or the cluster cannot work; InfraError: the cluster or the bucket does not answer.
     """
     spec = checks.fitted(wish)
@@ -49,7 +59,7 @@ def submit(
     chart = charts.read(engine)
     checks.same_store(spec, chart)
     with checks.BucketCheck(spec, chart, needed=bool(local)) as bucket_check:
-        notes = checks.check(engine, spec, chart)
+        notes = checks.check(engine, spec, chart, key=key)
         notes += bucket_check.notes()
     if local:
         store = charts.store(chart, spec.store)
@@ -68,7 +78,8 @@ def workflow(spec: RunSpec, *, priority: int = 0, compare_with: str = "") -> Pla
     The others are what a person looks for in the list of runs.
     """
     run = spec.run_id or ""
-    wish = spec.model_dump(mode="json", exclude=NOT_SENT, exclude_none=True)
+    wish = _said(spec.model_dump(mode="json", exclude=NOT_SENT), RunSpec().model_dump(mode="json"))
+    asks = spec.agent.name in MODEL_AGENTS
     parameters = {
         "run-id": run,
         "dataset": spec.dataset,
@@ -76,13 +87,21 @@ def workflow(spec: RunSpec, *, priority: int = 0, compare_with: str = "") -> Pla
         "k": spec.select.k,
         "agent": spec.agent.name,
         "model": spec.agent.model,
+        "base-url": spec.llm.base_url,
+        "temperature": spec.llm.temperature if asks else None,
+        "max-steps": spec.agent.max_steps,
         "attempts": spec.attempts,
         "backend": spec.sandbox.backend,
+        "fail-fast": str(spec.fail_fast).lower(),
         "spec": json.dumps(wish, separators=(",", ":")),
         "compare-with": compare_with,
         "priority": priority,
     }
     said = {name: "" if value is None else str(value) for name, value in parameters.items()}
+    # Where nobody says them, they are the namespace's.
+    said |= {"retries": str(spec.retries)} if "retries" in spec.model_fields_set else {}
+    if "resource_factor" in spec.sandbox.model_fields_set:
+        said["resource-factor"] = str(spec.sandbox.resource_factor)
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Workflow",
@@ -92,4 +111,13 @@ def workflow(spec: RunSpec, *, priority: int = 0, compare_with: str = "") -> Pla
             "arguments": {"parameters": [{"name": name, "value": value} for name, value in said.items()]},
             **({"priority": priority} if priority else {}),
         },
+    }
+
+
+def _said(wish: Plain, default: Plain) -> Plain:
+    """The wish without what is None by default: none of temperature is something to say, none of revision is not."""
+    return {
+        name: _said(value, default[name]) if isinstance(value, dict) and default[name] else value
+        for name, value in wish.items()
+        if value is not None or default[name] is not None
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import datetime
@@ -21,7 +22,7 @@ from workflows.argo.engine import Engine, Glance, Plain
 from workflows.argo.names import ENDED, runs_of, shards_of
 from workflows.argo.nodes import RunView, ShardView
 from workflows.argo.screen import line, screen, totals
-from workflows.session import tell
+from workflows.session import EXIT_FAILED, tell
 
 POLL_S = 5.0
 SHARE = 10
@@ -133,14 +134,21 @@ def end(engine: Engine, run: Run, console: Console) -> int:
     if not view.reported:
         message = f"run {run.id!r} ended without a report: {view.message or view.phase}"
         raise ConfigError(message) if view.exit_code == ConfigError.exit_code else _failed(message)
+    outcomes, lost = totals(run.parts)
     try:
-        return told(charts.read(engine), run.id, console)
+        code = told(charts.read(engine), run.id, console)
+        return EXIT_FAILED if code and _failed_fast(view, lost) else code
     except (StepError, FileNotFoundError) as error:
         console.print(f"the report is not to be seen from here: {error}", style="dim", highlight=False, soft_wrap=True)
-    outcomes, lost = totals(run.parts)
     console.print(f"{run.id}: {view.result or line(view, run.parts)}", highlight=False, soft_wrap=True)
     whole = view.phase == "Succeeded" and not view.stopping and not lost and bool(outcomes)
+    if _failed_fast(view, lost):
+        return EXIT_FAILED
     return EXIT_OK if whole else EXIT_INCOMPLETE
+
+
+def _failed_fast(view: RunView, lost: Counter[str]) -> bool:
+    return view.fails_fast and view.stopping and bool(lost)
 
 
 def told(chart: Chart | None, run_id: str, console: Console) -> int:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from steps.contracts.data import FailureClass
 from steps.contracts.run import LlmSpec
 from steps.contracts.trajectory import StopReason
+from steps.errors import ConfigError
 from steps.models.endpoint import wire_name
 from steps.models.reply import NoReplyError
 from tests.model_server import Answer, Call, call, flaky, model_server, play, rate_limited, refusing
@@ -102,6 +104,25 @@ def test_a_key_is_shown_and_without_one_nothing_is(environment: pytest.MonkeyPat
 )
 def test_the_protocols_word_is_no_part_of_a_models_name(ours: str, theirs: str) -> None:
     assert wire_name(ours) == theirs
+
+
+@pytest.mark.parametrize("around", ["{}\n", " {}", "{}\r\n"])
+def test_what_a_file_leaves_round_a_key_is_not_sent(environment: pytest.MonkeyPatch, around: str) -> None:
+    key = "sk-tests-0123456789"
+    environment.setenv("LLM_API_KEY", around.format(key))
+    with model_server(play(Answer("x")), key=key) as server, client(server.url) as model:
+        assert model.ask(ISSUE).text == "x"
+
+
+@pytest.mark.parametrize("key", ["sk-tests-0123\n456789", "sk-tests 0123456789", "sk-tests-ключ-456789"])
+def test_a_key_that_no_header_can_carry_is_refused_before_anything_is_asked(
+    environment: pytest.MonkeyPatch, key: str
+) -> None:
+    environment.setenv("LLM_API_KEY", key)
+    with pytest.raises(ConfigError, match="no header can carry: copy it once more") as refusal:
+        client("http://127.0.0.1:9/v1")
+    assert refusal.value.failure_class is FailureClass.MODEL_ACCESS
+    assert not [piece for piece in key.split() if piece in str(refusal.value)]
 
 
 @BOTH

@@ -13,6 +13,7 @@ KINDS = ("step", "control")
 ACCOUNTS = {
     "plan": ("swe-argo-runner", True),
     "child": ("swe-argo-children", None),
+    "stop": ("swe-argo-children", None),
     "report": ("swe-argo-steps", False),
     "compare": ("swe-argo-steps", False),
     "finalize": ("swe-argo-finalizer", True),
@@ -20,7 +21,7 @@ ACCOUNTS = {
     "solve": ("swe-argo-runner", True),
     "grade": ("swe-argo-runner", True),
 }
-"""Step -> the account it runs as, and whether it speaks to the API. ``child`` does by Argo's executor alone."""
+"""Step -> the account it runs as, and whether it speaks to the API. Argo's executor does for ``child`` and ``stop``."""
 STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 
 
@@ -94,7 +95,7 @@ def test_only_what_speaks_to_the_api_has_a_token_each_by_an_account_of_its_own(m
         yield from (f"{name}: {found.get(name)}" for name, wanted in ACCOUNTS.items() if found.get(name) != wanted)
         yield from (f"{name} is new: say here what it may" for name in found.keys() - ACCOUNTS.keys())
         executors = {each["name"]: each["executor"] for _, each in made.templates() if "executor" in each}
-        if executors != {"child": {"serviceAccountName": "swe-argo-children"}}:
+        if executors != {each: {"serviceAccountName": "swe-argo-children"} for each in ("child", "stop")}:
             yield f"executors of their own: {executors}"
         if made.chart:
             there = made.chart.names("ServiceAccount")

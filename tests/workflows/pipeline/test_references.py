@@ -54,6 +54,11 @@ def test_every_name_leads_somewhere(made: Made) -> None:
         lambda m: m.task("unit", "grade").update(template="grader"),
         lambda m: m.task("unit", "grade").update(depends="solved.Succeeded"),
         lambda m: m.task("unit", "grade")["arguments"]["parameters"].pop(),
+        lambda m: m.task("unit", "grade")["hooks"]["exit"].update(template="stopper"),
+        lambda m: m.task("unit", "grade")["hooks"].update(m.task("unit", "solve")["hooks"]),
+        lambda m: m.spec(SHARD)["arguments"]["parameters"].remove(
+            next(each for each in m.spec(SHARD)["arguments"]["parameters"] if each["name"] == "fail-fast")
+        ),
         lambda m: m.task("shard", "units").update(withParam="{{tasks.list.outputs.parameters.unit}}"),
         lambda m: m.template("solve")["container"].update(image="{{workflow.parameters.picture}}"),
         lambda m: m.template("solve")["container"]["args"].append("{{inputs.parameters.name}}"),
@@ -81,6 +86,10 @@ def _unresolved(name: str, spec: Object) -> Iterator[str]:
     for template in spec["templates"]:
         place = f"{name}/{template['name']}"
         inputs = {each["name"] for each in template.get("inputs", {}).get("parameters", [])}
+        for text in texts([each.get("hooks", {}) for each in template.get("dag", {}).get("tasks", [])]):
+            for each in re.findall(r"workflow\.parameters\['([^']+)'\]", text):
+                if f"workflow.parameters.{each}" not in ours:
+                    yield f"{place}: a hook asks for {each}"
         for word in braces({key: value for key, value in template.items() if key != "dag"}):
             if word.startswith("inputs.parameters.") and word.removeprefix("inputs.parameters.") not in inputs:
                 yield f"{place}: {word}"
@@ -101,6 +110,9 @@ def _unresolved_tasks(place: str, template: Object, known: dict[str, Object]) ->
         given = {each["name"] for each in task.get("arguments", {}).get("parameters", [])}
         if wanted != given:
             yield f"{place}/{task['name']} gives {sorted(given)}, {task['template']} wants {sorted(wanted)}"
+        for hook in task.get("hooks", {}).values():
+            if hook["template"] not in known or f"tasks.{task['name']}.status" not in hook["expression"]:
+                yield f"{place}/{task['name']}: hook {hook}"
         for before in re.findall(r"([a-z-]+)(?:\.[A-Z]\w+)?", re.sub(r"[&|!()]", " ", task.get("depends", ""))):
             if before not in tasks:
                 yield f"{place}/{task['name']} depends on {before}"

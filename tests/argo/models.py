@@ -1,0 +1,55 @@
+"""A model's endpoint that pods of these tests reach, and all that a run with it leaves, to be searched for its key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from steps.store import open_store
+from tests.argo.conftest import free_port
+from tests.argo.pipeline import S3, Pipeline
+from tests.model_server import ModelServer, Script, model_server
+from tests.workflows.command import summary
+
+KEY = "sk-tests-0123456789abcdef0123456789abcdef"
+SECRET = "tinker-credentials"
+KEPT = "workflows,workflowtasksets,workflowartifactgctasks,workflowtaskresults,pods,configmaps,events"
+"""Kinds of objects that a run leaves, or passes on in."""
+
+
+@contextmanager
+def endpoint(script: Script, latency_s: float = 0.0) -> Iterator[ModelServer]:
+    """A model server on the address of this machine that pods know, which wants KEY."""
+    with model_server(script, key=KEY, latency_s=latency_s, host=S3[0], port=free_port(), keep=False) as server:
+        yield server
+
+
+def credentials(pipeline: Pipeline, **values: str) -> None:
+    """Put these variables, and no others, into the Secret of models."""
+    pipeline.kubectl("delete", "secret", SECRET, "--ignore-not-found")
+    words = [f"--from-literal={name}={value}" for name, value in values.items()]
+    pipeline.kubectl("create", "secret", "generic", SECRET, *words)
+
+
+def usage(store: str, run: str) -> tuple[int, int, int, int]:
+    """Calls, requests, tokens in and out, as the report adds them up."""
+    told = summary(store, run).cost.usage
+    return told.calls, told.requests, told.prompt_tokens, told.completion_tokens
+
+
+def counted(server: ModelServer) -> tuple[int, int, int, int]:
+    """The same, as the server counted them."""
+    counts = server.counts
+    return counts.calls, counts.requests, counts.prompt_tokens, counts.completion_tokens
+
+
+def telling(pipeline: Pipeline, text: str) -> list[str]:
+    """Where ``text`` is found: objects of the namespace, but its Secrets, and everything in its bucket, logs too."""
+    found = []
+    for each in json.loads(pipeline.kubectl("get", KEPT, "-o", "json"))["items"]:
+        if text in json.dumps(each):
+            found.append(f"{each['kind']} {each['metadata']['name']}")
+    held = open_store(pipeline.store)
+    names = held.keys("")
+    return found + [name for name, data in held.get_many(names).items() if text.encode() in data]
