@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -175,5 +176,9 @@ def _explain(error: ValidationError, source: str) -> str:
         else:
             message = problem["msg"].removeprefix("Value error, ")
             message = message[0].lower() + message[1:]
-            lines.append(f"{name}: {message}" + ("" if "input" not in problem else f", not {problem['input']!r}"))
+            # What is refused for its secrets is not said again.
+            given = "" if "input" not in problem or name == "llm.base_url" else f", not {problem['input']!r}"
+            words = re.findall(r"'([^']*)'", str(problem.get("ctx", {}).get("expected", "")))
+            near = difflib.get_close_matches(str(problem.get("input")), words, 1, 0.6)
+            lines.append(f"{name}: {message}{given}" + (f"; did you mean {near[0]!r}?" if near else ""))
     return f"{source}: " + "; ".join(lines)

@@ -18,7 +18,7 @@ from steps.errors import EXIT_INCOMPLETE, EXIT_OK
 from steps.reports import terminal
 from steps.reports.summary import Summary
 from steps.store import Store, open_store
-from workflows import local, showing
+from workflows import local, salvage, showing
 from workflows.limits import Closed
 from workflows.progress import Progress
 
@@ -51,6 +51,7 @@ def run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | No
             + (f", {workers} at a time" if todo > 1 else ""),
             highlight=False,
         )
+        salvage.keep(store, run_id)
         ended = _work(spec, plan, store, console, env or {})
         with console.status("writing the report"):
             local.make_report(spec.store, run_id)

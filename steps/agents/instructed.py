@@ -28,6 +28,6 @@ def instruction(spec: AgentSpec, chosen: list[dict[str, Any]], before: RunFile |
                 field=prompts.FIELD,
             )
         text = before.instruction
-    if not text:
+    if not text and spec.instruction_template is None:
         return "", []
     return text, prompts.check(text, spec, (rows.instance(row, spec.hints) for row in chosen))

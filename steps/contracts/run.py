@@ -169,8 +169,8 @@ class LlmSpec(Table):
     @field_validator("base_url")
     @classmethod
     def _without_password(cls, value: str | None) -> str | None:
-        if value is not None and "@" in value.partition("://")[2].partition("/")[0]:
-            raise ValueError("a password in an address would be stored; give the key as OPENAI_API_KEY")
+        if value is not None and ("@" in value or "?" in value):
+            raise ValueError("an address holds no password and no query: they would be stored; use OPENAI_API_KEY")
         return value
 
 

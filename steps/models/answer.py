@@ -46,12 +46,14 @@ def metrics_of(answered: Answered, llm: LlmSpec, requests: int) -> Metrics:
         cached_tokens=cached,
         prompt_token_ids=prompt_ids,
         completion_token_ids=ids,
-        logprobs=None if logprobs is None else [float(each["logprob"]) for each in logprobs],
+        logprobs=_logprobs(logprobs),
         extra=MetricsExtra(
             reasoning_tokens=_inner(usage, "completion_tokens_details", "reasoning_tokens"),
             seconds=round(answered.seconds, 3),
-            finish_reason=choice.get("finish_reason"),
-            request_id=answered.headers.get("x-request-id") or answered.headers.get("request-id") or body.get("id"),
+            finish_reason=_word(choice.get("finish_reason")),
+            request_id=_word(
+                answered.headers.get("x-request-id") or answered.headers.get("request-id") or body.get("id")
+            ),
             requests=requests,
         ),
     )
@@ -67,8 +69,19 @@ def _count(value: object) -> int | None:
     return int(value) if isinstance(value, int | float) else None
 
 
+def _word(value: object) -> str | None:
+    """Ids are numbers with some servers."""
+    return None if value is None else str(value)
+
+
 def _ids(value: object) -> list[int] | None:
     return list(value) if isinstance(value, list) else None
+
+
+def _logprobs(told: list[dict[str, Any]] | None) -> list[float] | None:
+    """One a token; none at all where one is missing, as some servers have it of a token that they forced."""
+    values = [] if told is None else [each.get("logprob") for each in told]
+    return None if told is None or None in values else [float(value) for value in values if value is not None]
 
 
 def _told_as_tokens(logprobs: list[dict[str, Any]]) -> list[int] | None:
@@ -131,8 +144,9 @@ def _text(content: object) -> tuple[str, str]:
     """Text and reasoning of a content that is text, or a list of parts (Mistral's reasoning models)."""
     if not isinstance(content, list):
         return (content if isinstance(content, str) else ""), ""
-    text = [part.get("text") or "" for part in content if part.get("type") == "text"]
-    thoughts = [_text(part.get("thinking"))[0] for part in content if part.get("type") == "thinking"]
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content if part]
+    text = [part.get("text") or "" for part in parts if part.get("type") == "text"]
+    thoughts = [_text(part.get("thinking"))[0] for part in parts if part.get("type") == "thinking"]
     return "".join(text), "".join(thoughts)
 
 

@@ -87,7 +87,7 @@ class Client:
         """
         until = math.inf if timeout_s is None else time.monotonic() + timeout_s
         call = _Call(messages, tools, temperature, stop, until)
-        began, answering_s = time.monotonic(), 0.0
+        began, answering_s, counted = time.monotonic(), 0.0, self.usage.requests
         retrying = Retrying(
             wait=self._wait,
             stop=lambda state: not self._may_retry(call, state),
@@ -104,9 +104,15 @@ class Client:
             raise
         finally:
             self.lost_s += max(0.0, time.monotonic() - began - answering_s)
-        metrics = metrics_of(answered, self._llm, call.requests)
-        self._count(metrics)
-        return reply_of(answered, self._shared.told(metrics, messages))
+        try:
+            metrics = metrics_of(answered, self._llm, call.requests)
+            self._count(metrics)
+            return reply_of(answered, self._shared.told(metrics, messages))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # JSON of another shape
+            if self.usage.requests < counted + call.requests:
+                self.usage += Usage(requests=1, seconds=answered.seconds)
+            what = f"the answer is no chat completion: {type(error).__name__}: {error}"
+            raise failed(what, call.requests, self.where) from None
 
     def _attempt(self, call: _Call) -> Answered:
         """One request, or some: what the endpoint does not take is put in another way."""

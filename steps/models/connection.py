@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from steps.errors import ConfigError
 from steps.models.answer import Answered, choice_of
 from steps.models.endpoint import Endpoint
 from steps.models.errors import Refusal
@@ -47,17 +48,16 @@ class EndlessError(Exception):
 
 
 class Connection:
-    """The library's client for one endpoint."""
+    """The library's client for one endpoint. Raises ConfigError for an address that it cannot read."""
 
     def __init__(self, where: Endpoint) -> None:
         openai = load_openai()
         key = where.key.get_secret_value() if where.key else ""
         self._openai = openai
-        self._client = openai.OpenAI(
-            base_url=where.url,
-            api_key=key or NO_KEY,
-            max_retries=0,
-        )
+        try:
+            self._client = openai.OpenAI(base_url=where.url, api_key=key or NO_KEY, max_retries=0)
+        except _address_errors() as error:
+            raise ConfigError(f"{where.shown} is no address: {error}", field="llm.base_url") from None
         self._headers = {} if key else {"Authorization": openai.Omit()}
 
     def close(self) -> None:
@@ -90,7 +90,9 @@ class Connection:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 completion = _read(response, headers, began + timeout_s)
         except UnicodeEncodeError:
-            return self.send(_encodable(body), timeout_s)
+            if (clean := _encodable(body)) == body:  # it is a header, then: the library makes some of OPENAI_ORG_ID
+                raise ConfigError("OPENAI_ORG_ID or OPENAI_PROJECT_ID holds what no header can carry") from None
+            return self.send(clean, timeout_s)
         except openai.APIStatusError as error:
             raise RefusedError(Refusal.of(error.status_code, error.body), told_wait_s(_headers(error))) from None
         except openai.APITimeoutError as error:
@@ -120,9 +122,18 @@ def _sent(error: BaseException) -> bool:
 
 
 def _transport_errors() -> tuple[type[Exception], ...]:
-    """What the library's HTTP client raises while a body is read: httpx for openai 2, httpx2 for openai 3."""
-    clients = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
-    return tuple(error for client in clients for error in (client.HTTPError, client.StreamError))
+    """What the library's HTTP client raises while a body is read."""
+    return tuple(error for client in _http_clients() for error in (client.HTTPError, client.StreamError))
+
+
+def _address_errors() -> tuple[type[Exception], ...]:
+    """What it raises of an address that it cannot read."""
+    return tuple(client.InvalidURL for client in _http_clients())
+
+
+def _http_clients() -> list[Any]:
+    """The modules of it: httpx for openai 2, httpx2 for openai 3."""
+    return [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
 
 
 def _read(response: Any, headers: Mapping[str, str], until: float) -> dict[str, Any]:
@@ -178,6 +189,8 @@ def _streamed(lines: Iterable[str], until: float) -> dict[str, Any]:
         raise DroppedError("no answer within the time of the call", silent=True) from None
     except ValueError:
         raise DroppedError("the stream is no JSON") from None
+    except (AttributeError, KeyError, TypeError):  # JSON of another shape
+        raise DroppedError("the stream is no chat completion") from None
     if not answer.done:
         raise DroppedError("the stream ended before the answer did")
     return answer.completion()

@@ -44,9 +44,11 @@ def endpoint(spec: RunSpec) -> Endpoint:
             field="agent.model",
         )
     url = spec.llm.base_url or settings().llm_base_url or OPENAI
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError("an address begins with http:// or https://, as in http://host:8000/v1", field="llm.base_url")
+    if not _is_address(url):
+        raise ConfigError(
+            "an address begins with http:// or https:// and ends with its path, as in http://host:8000/v1",
+            field="llm.base_url",
+        )
     key = _sendable(settings().llm_api_key)
     if key is None and url.rstrip("/") == OPENAI:
         raise ConfigError(
@@ -55,6 +57,18 @@ def endpoint(spec: RunSpec) -> Endpoint:
             failure_class=FailureClass.MODEL_ACCESS,
         )
     return Endpoint(url, wire_name(spec.agent.model), key)
+
+
+def _is_address(url: str) -> bool:
+    """Whether requests can be sent below it: a path is joined to its end, so that nothing may stand there."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises where it is no number, or too large
+        (parts.hostname or "").encode("idna")  # raises where a label is empty or too long
+    except ValueError:
+        return False
+    plain = not parts.query and not parts.fragment and url.isprintable() and " " not in url
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
 
 
 def _sendable(key: SecretStr | None) -> SecretStr | None:

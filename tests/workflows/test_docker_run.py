@@ -27,7 +27,7 @@ from tests.workflows.command import (
     wait_for,
 )
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -57,6 +57,15 @@ def test_a_file_that_changed_since_the_run_began_is_refused(tmp_path: Path) -> N
         instruction(wish, ROWS, before("{{ problem_statement }} two"))
 
 
+@pytest.mark.parametrize("name", ["r2egym", "mini-swe-agent"])
+@pytest.mark.parametrize("text", ["", " \n", "{# nothing #}"])
+def test_a_file_that_says_nothing_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    mine = tmp_path / "mine.j2"
+    mine.write_text(text)
+    with pytest.raises(ConfigError, match=r"mine\.j2 says nothing about mini__"):
+        instruction(spec(name=name, instruction_template=str(mine)), ROWS, None)
+
+
 def test_plan_refuses_a_template_that_names_what_there_is_not(tmp_path: Path) -> None:
     mine, store = tmp_path / "mine.j2", tmp_path / "store"
     with model_server(play(Answer("ok"))) as server:

@@ -28,7 +28,7 @@ def test_an_answer_that_was_billed_and_could_not_be_parsed_counts_toward_the_cos
 @pytest.mark.parametrize(
     ("spec", "reason", "calls"),
     [
-        ({"max_steps": 3}, StopReason.MAX_STEPS, 3),
+        ({"max_steps": 3}, StopReason.ABSOLUTE_STEPS, 3),
         ({"max_steps_absolute": 2}, StopReason.ABSOLUTE_STEPS, 2),
         ({"max_token_limit": 4000}, StopReason.CONTEXT_LIMIT, 1),
         ({"max_total_tokens": 9000}, StopReason.TOKEN_LIMIT, 2),

@@ -233,3 +233,49 @@ def test_a_key_that_an_endpoint_echoes_is_told_to_nobody(
         for piece in (KEY, KEY[8:], "b7Nm1", ECHOES["hashed"][-64:]):
             assert piece not in text
     assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"usage": ["many"]},
+        {"choices": [{"message": "hello", "finish_reason": "stop"}]},
+        {"choices": [{"message": {"content": None, "tool_calls": [{"function": "ls"}]}}]},
+        {"choices": [{"message": {"content": "x"}, "logprobs": "none", "token_ids": [1]}]},
+        {"prompt_token_ids": ["first"]},
+    ],
+)
+def test_json_of_another_shape_is_the_endpoints_failure_and_counted(changed: dict[str, object]) -> None:
+    body = {"id": "c", "choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], **changed}
+    with model_server(flaky(lambda _: Fault(200, body), SERVER_ERROR)) as server, client(server.url) as model:
+        with pytest.raises(InfraError, match=r"the answer is no chat completion: .*the last of 2 requests") as failure:
+            model.ask(ISSUE)
+        assert failure.value.failure_class is FailureClass.MODEL
+        assert model.usage.requests == server.counts.requests == 2
+
+
+def test_a_shape_that_some_servers_have_is_taken() -> None:
+    message = {"content": ["Hel", {"type": "text", "text": "lo"}, None]}
+    logprobs = {"content": [{"token": "a", "logprob": None}, {"token": "b", "logprob": -1.0}]}
+    choice = {"message": message, "finish_reason": "stop", "logprobs": logprobs}
+    body = {"id": 17, "choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
+    with model_server(lambda _: Fault(200, body)) as server, client(server.url) as model:
+        reply = model.ask(ISSUE)
+    assert (reply.text, reply.metrics.logprobs, reply.metrics.prompt_tokens) == ("Hello", None, 3)
+
+
+def test_a_stream_of_another_shape_is_the_endpoints_failure_and_counted() -> None:
+    odd = Fault(200, 'data: {"choices": ["hello"]}\n\ndata: [DONE]\n\n', {"Content-Type": "text/event-stream"})
+    with (
+        model_server(lambda _: odd) as server,
+        client(server.url, stream=True, num_retries=1) as model,
+        pytest.raises(InfraError, match="the stream is no chat completion, the last of 2 requests"),
+    ):
+        model.ask(ISSUE)
+    assert model.usage.requests == server.counts.requests == 2
+
+
+def test_a_header_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "фирма")
+    with client("http://127.0.0.1:9/v1") as model, pytest.raises(ConfigError, match="OPENAI_ORG_ID or OPENAI_PROJECT"):
+        model.ask(ISSUE)

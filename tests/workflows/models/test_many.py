@@ -20,7 +20,7 @@ def totals(store: Path) -> tuple[int, int, int, int]:
     return usage.calls, usage.requests, usage.prompt_tokens, usage.completion_tokens
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sixty_four_units_at_once_are_counted_to_the_token(tmp_path: Path) -> None:
     look = Answer("", calls=call("execute_bash", cmd="ls").calls, completion_tokens=7, cached_tokens=3)
     script: Script = every(5, SERVER_ERROR, play(look, look, call("finish", command="submit")))

@@ -45,7 +45,7 @@ def test_a_model_fixes_an_issue_in_a_folder(scaffold: str, fn_calling: bool, ins
 
 
 @pytest.mark.docker
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("containers")
 @ways
 def test_a_model_fixes_an_issue_in_a_container(scaffold: str, fn_calling: bool, instance: str, tmp_path: Path) -> None:
