@@ -232,7 +232,8 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
     except typer.TyperException as error:  # a word that is no flag, command or number
-        sys.exit(_say(str(getattr(error, "format_message", error.__str__)()), EXIT_CONFIG))
+        told = str(getattr(error, "format_message", error.__str__)())
+        sys.exit(_say(told.replace("Value error, ", ""), EXIT_CONFIG))
     except BrokenPipeError:  # | head
         sys.exit(EXIT_OK)
     sys.exit(code if isinstance(code, int) else EXIT_OK)

@@ -10,6 +10,7 @@ from steps.contracts.data import Failure, FailureClass, RunFile, SolveRecord
 from steps.contracts.record import key
 from steps.contracts.run import RunSpec
 from steps.contracts.trajectory import Usage
+from steps.reports.words import money
 from steps.store import Store
 
 _SPENDING: dict[str, type[SolveRecord | Failure | RunFile]] = {
@@ -66,7 +67,7 @@ class Limits:
     def _money(self) -> None:
         most, cost = self._spec.max_cost_usd, self.spent.cost_usd
         if most is not None and cost is not None and cost >= most:
-            self._close(f"--max-cost {most:g} is spent: {cost:.4g} $", flags=("--max-cost", f"{2 * most:g}"))
+            self._close(f"--max-cost {most:g} is spent: {money(cost)}", flags=("--max-cost", f"{2 * most:g}"))
 
     def _close(self, reason: str, *, failed: bool = False, flags: tuple[str, ...] = ()) -> None:
         if self.closed is None or (failed and not self.closed.failed):

@@ -20,6 +20,7 @@ from steps.datasets.names import did_you_mean
 from steps.errors import ConfigError
 from steps.reports.summary import Summary
 from steps.reports.visible import tail, visible
+from steps.reports.words import count
 from steps.store import Store
 from workflows import showing
 from workflows.session import tell
@@ -89,7 +90,9 @@ def show(store: Store, run: str, instance: str | None, console: Console, how: Ho
         close = did_you_mean(instance, sorted({unit.instance_id for unit in plan.units}))
         raise ConfigError(f"run {run!r} has no instance {instance!r}{close}", field="instance")
     if attempt not in attempts:
-        raise ConfigError(f"{instance!r} has {len(attempts)} attempts in run {run!r}, not {attempt}", field="--attempt")
+        raise ConfigError(
+            f"{instance!r} has {count(len(attempts), 'attempt')} in run {run!r}, not {attempt}", field="--attempt"
+        )
     if how.as_json:
         found = showing.newest(store, run, instance, attempt)
         if found is None:

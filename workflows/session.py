@@ -13,7 +13,7 @@ from rich.console import Console
 
 from steps.contracts.data import Plan, Stage
 from steps.contracts.record import key
-from steps.contracts.run import RunSpec
+from steps.contracts.run import MODEL_AGENTS, RunSpec
 from steps.errors import EXIT_INCOMPLETE, EXIT_OK
 from steps.reports import terminal
 from steps.reports.summary import Summary
@@ -48,8 +48,10 @@ def run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | No
         console.print(
             f"{run_id}: {_units(todo)} to do"
             + (f", {done} done before" if done else "")
-            + (f", {workers} at a time" if todo > 1 else ""),
+            + (f", {workers} at a time" if todo > 1 else "")
+            + _bounds(spec, todo),
             highlight=False,
+            soft_wrap=True,
         )
         salvage.keep(store, run_id)
         ended = _work(spec, plan, store, console, env or {})
@@ -71,6 +73,14 @@ def run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | No
     if ended.closed and ended.closed.failed:
         return EXIT_FAILED
     return EXIT_OK if said else EXIT_INCOMPLETE
+
+
+def _bounds(spec: RunSpec, todo: int) -> str:
+    """What holds the calls of a model back, so that nobody takes waiting for hanging."""
+    at_a_time, a_minute = spec.llm.concurrency, spec.llm.requests_per_minute
+    words = [f"{at_a_time} at a time"] if at_a_time else []
+    words += [f"{a_minute:g} a minute"] if a_minute else []
+    return f", calls of the model {' and '.join(words)}" if todo and words and spec.agent.name in MODEL_AGENTS else ""
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,8 @@ def _row(data: bytes, place: str, fallback: str) -> Iterator[tuple[str, Recorded
         raise ConfigError(f"{place} is malformed: nested too deeply", field=FIELD) from None
     except ValueError as error:
         raise ConfigError(f"{place} is malformed: {str(error).splitlines()[0]}", field=FIELD) from error
+    if recorded is None and isinstance(row, dict) and "model_patch" in row:
+        raise ConfigError(f"{place} is a prediction, without actions: grade it with --predictions", field=FIELD)
     if recorded is None:
         raise ConfigError(f"{place} is no trajectory: {_KNOWN}", field=FIELD)
     if not recorded.instance_id:

@@ -204,7 +204,7 @@ class SandboxSpec(Table):
     kube_context: Annotated[str | None, Flag("--kube-context", "--context"), How()] = None
     """Context of the kubeconfig; the current one by default (kubernetes)."""
     resource_factor: Annotated[float, Flag("--resource-factor"), How(), Field(gt=0)] = 1.0
-    """Multiplies the limits of every sandbox; retries after running out double it, up to 8."""
+    """Multiplies the limits of every sandbox; retries after running out double it, up to 8 or to itself."""
     resource_factors: Annotated[str | None, Flag("--resource-factors"), How()] = None
     """JSON file of {instance_id: factor}: other factors for some instances."""
     node_selector: Annotated[list[str], Flag("--node-selector"), How()] = []

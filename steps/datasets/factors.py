@@ -27,6 +27,8 @@ def read(path: str | None, known: Collection[str]) -> dict[str, float]:
         raise ConfigError(f"{path} is a folder, not a JSON file", field=FIELD) from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not JSON: {error}", field=FIELD) from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", field=FIELD) from None
     return of_text(text, path, known)
 
 

@@ -54,6 +54,7 @@ def pass_rates(counts: Sequence[tuple[int, int]], ks: Sequence[int], seed: int =
     """pass@k for each k that some instance allows; ``counts`` holds (attempts with a verdict, resolved) per instance.
 
     The 95 % interval is a percentile bootstrap over instances, because attempts at one instance are not independent.
+    Where all are at 0, or all at 1, there is nothing to resample, and it is Wilson's of so many instances.
     """
     kinds = Counter(counts)  # few distinct pairs stand for thousands of instances
     rates = []
@@ -64,8 +65,12 @@ def pass_rates(counts: Sequence[tuple[int, int]], ks: Sequence[int], seed: int =
             continue
         values = {pair: pass_at_k(*pair, k) for pair in usable}
         estimate = sum(values[pair] * times for pair, times in usable.items()) / instances
-        means = _resampled_means([values[pair] for pair in usable], list(usable.values()), seed)
-        rates.append(PassRate(k, instances, estimate, quantile(means, 0.025), quantile(means, 0.975)))
+        if estimate in (0.0, 1.0):
+            low, high = wilson(int(estimate) * instances, instances)
+        else:
+            means = _resampled_means([values[pair] for pair in usable], list(usable.values()), seed)
+            low, high = quantile(means, 0.025), quantile(means, 0.975)
+        rates.append(PassRate(k, instances, estimate, low, high))
     return rates
 
 
