@@ -13,6 +13,7 @@ from steps.contracts.data import Plan, Stage, Unit
 from steps.contracts.run import MODEL_AGENTS, RunSpec
 from steps.errors import ConfigError, InfraError
 from steps.sandbox import strays
+from workflows import salvage
 from workflows.resources import OUTAGE_POLL_S, OUTAGE_S
 
 
@@ -35,7 +36,7 @@ def machines(spec: RunSpec, plan: Plan) -> Iterator[Machines]:
 
     Raises ConfigError where somebody else works on the run, InfraError where the backend went away since plan.
     """
-    strays.clean(strays.strays())
+    _clean()
     made = {"local": _local, "docker": _docker, "kubernetes": _kubernetes}[spec.sandbox.backend]
     with made(spec, plan) as cared:
         yield cared
@@ -65,7 +66,7 @@ class _Local:
     env: Mapping[str, str] = {}
 
     def recover(self, unit: Unit, stopping: threading.Event) -> None:  # noqa: ARG002 - folders are known by owner
-        strays.clean(strays.strays())
+        _clean()
 
     def done(self, unit: Unit) -> None:
         """A folder is gone with its sandbox."""
@@ -150,6 +151,11 @@ def _kubernetes(spec: RunSpec, plan: Plan) -> Iterator[Machines]:
     with lease.held(cared.cluster, plan.run_id, remade=cared.owned_by) as name:
         cared.owned_by(name)
         yield cared
+
+
+def _clean() -> None:
+    """Put away what dead runners left, but for what their runs may still want."""
+    strays.clean(folder for folder in strays.strays() if not salvage.worth(folder))
 
 
 def _wait_while(away: Callable[[], bool], stopping: threading.Event) -> None:

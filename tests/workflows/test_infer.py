@@ -21,6 +21,8 @@ from tests.model_server.answers import BAD_KEY, NO_CREDIT, NO_QUOTA
 from tests.paths import ROOT
 from tests.workflows.command import QUICK, begin, failures, ids, kill, steps_of, summary, swe_argo, wait_for
 
+pytestmark = pytest.mark.long
+
 WORK = play(call("execute_bash", command="echo hi > new.txt"), call("finish", message="done"))
 SCRIPT = ROOT / "templates" / "runs" / "run_infer.sh"
 KEY = "sk-0123456789-never-to-be-seen"
@@ -126,7 +128,7 @@ def test_a_run_begins_no_unit_past_its_money_and_a_larger_sum_does_the_rest(tmp_
         done = swe_argo(*words)
         assert done.returncode == 3, done.stdout + done.stderr
         *_, told, further = done.stdout.strip().splitlines()
-        assert told == "--max-cost 1 is spent: 1.25 $; 2 units not begun"
+        assert told == "--max-cost 1 is spent: $1.25; 2 units not begun"
         assert further.endswith("--max-cost 1 --max-cost 2")
         rate = summary(str(tmp_path), "r").headline
         assert (rate.graded, rate.total) == (2, 4)

@@ -31,7 +31,7 @@ def test_every_reason_to_stop_has_a_name_and_a_meaning() -> None:
         ({}, {}, {}, ["r2egym asked openai/m-1, temperature 0."]),
         (
             {},
-            {"base_url": "https://u.example:8/v1?api-key=abc#x", "temperature": 0.7, "seed": 3, "top_p": 0.9},
+            {"base_url": "https://u.example:8/v1#x", "temperature": 0.7, "seed": 3, "top_p": 0.9},
             {"fn_calling": True},
             [
                 "r2egym asked openai/m-1 at https://u.example:8/v1 by function calling, "

@@ -13,6 +13,8 @@ from tests.model_server.answers import DROP, SERVER_ERROR
 from tests.workflows.command import summary
 from tests.workflows.models.run import KEY, evaluate, files_with, trajectory
 
+pytestmark = pytest.mark.long
+
 
 def totals(store: Path) -> tuple[int, int, int, int]:
     """Calls, requests, tokens in and out, as the report has them."""
@@ -20,7 +22,6 @@ def totals(store: Path) -> tuple[int, int, int, int]:
     return usage.calls, usage.requests, usage.prompt_tokens, usage.completion_tokens
 
 
-@pytest.mark.long
 def test_sixty_four_units_at_once_are_counted_to_the_token(tmp_path: Path) -> None:
     look = Answer("", calls=call("execute_bash", cmd="ls").calls, completion_tokens=7, cached_tokens=3)
     script: Script = every(5, SERVER_ERROR, play(look, look, call("finish", command="submit")))
