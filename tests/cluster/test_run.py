@@ -48,5 +48,5 @@ def test_recorded_actions_are_replayed_in_pods_without_network(tmp_path: Path, g
     assert solved["history"]["verified"] is True
     assert solved["machine"]["network"] is False
     seen = json.loads((unit / "trajectory.json").read_text())["steps"]
-    assert "shut" in json.dumps(seen[0])
+    assert "shut" in json.dumps(seen[1]["observation"])
     assert leftovers(ground) == []
