@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from steps.contracts.chain import SOLVE, TRY
-from steps.contracts.data import Failure, FailureClass, Instance, RunFile
+from steps.contracts.data import Failure, FailureClass, RunFile
 from steps.contracts.record import Place, key
-from steps.contracts.trajectory import Trajectory, usage_in
+from steps.contracts.trajectory import Trajectory
 from steps.errors import EXIT_INFRA
 from steps.sandbox import strays
 from steps.store import Store
@@ -22,22 +18,23 @@ KEPT_S = 7 * 86_400.0
 """Seconds that such a folder waits for its run to be resumed."""
 
 
-def keep(store: Store, run_id: str) -> int:
-    """Keep it as failed tries of the run, so that what was paid for is counted; returns how many. Raises InfraError.
+def keep(store: Store, run_id: str) -> None:
+    """Keep it as failed tries of the run, so that what was paid for is counted. Raises InfraError.
 
     A folder that was kept is removed.
     """
-    found = 0
     for folder in filter(worth, strays.strays()):
-        if not _of(folder, store, run_id):
+        run = _run(folder)
+        if run is None or not _is(run, store, run_id):
             continue
-        for left in _left(folder):
-            place = Place.TRY.format(run=run_id, instance=left.instance, attempt=left.failure.attempt, name=left.name)
-            files = {f"{place}/{Trajectory.file}": left.trajectory} if left.trajectory else {}
-            store.put_many(files | {f"{place}/{Failure.file}": left.failure.to_bytes()})
-            found += 1
+        data = next(path.read_bytes() for path in _files(folder) if path.exists())
+        failure = _failure(folder, data)
+        if failure is not None:
+            name = datetime.fromtimestamp(folder.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%S%f")
+            place = Place.TRY.format(run=run_id, instance=failure.instance_id, attempt=failure.attempt, name=name)
+            files = {f"{place}/{Trajectory.file}": data} if run.spec.save_checkpoints else {}
+            store.put_many(files | {f"{place}/{Failure.file}": failure.to_bytes()})
         strays.remove(folder)
-    return found
 
 
 def worth(folder: Path) -> bool:
@@ -46,28 +43,21 @@ def worth(folder: Path) -> bool:
     return young and any(path.exists() for path in _files(folder))
 
 
-@dataclass(frozen=True)
-class _Left:
-    """One try under way when its runner was killed."""
-
-    instance: str
-    name: str
-    trajectory: bytes | None
-    failure: Failure
-
-
 def _files(folder: Path) -> list[Path]:
     """Where a solve leaves its trajectory: a step that had ended took what it had left with it."""
     return [folder / "out" / Trajectory.file, folder / "out" / TRY / Trajectory.file]
 
 
-def _of(folder: Path, store: Store, run_id: str) -> bool:
-    """Whether it is of this very run: elsewhere there may be one of the same name."""
+def _run(folder: Path) -> RunFile | None:
     try:
-        run = RunFile.from_bytes((folder / "in" / RunFile.file).read_bytes())
-        here = RunFile.from_bytes(store.get(key(RunFile, run_id)))
-    except (OSError, ValidationError, ValueError):
-        return False
+        return RunFile.from_bytes((folder / "in" / RunFile.file).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _is(run: RunFile, store: Store, run_id: str) -> bool:
+    """Whether it is this very run: elsewhere there may be one of the same name."""
+    here = RunFile.from_bytes(store.get(key(RunFile, run_id)))
     same = (run.run_id, run.created_at, run.dataset) == (run_id, here.created_at, here.dataset)
     return same and _place(run.spec.store) == _place(store.url)
 
@@ -76,31 +66,21 @@ def _place(url: str) -> str:
     return url if "://" in url else str(Path(url).expanduser().resolve())
 
 
-def _left(folder: Path) -> Iterator[_Left]:
-    """What a dead runner's staging folder holds of a solve."""
+def _failure(folder: Path, trajectory: bytes) -> Failure | None:
+    """The try as a failed one; None where nothing had been asked, or where its last words are broken off."""
     try:
-        run = RunFile.from_bytes((folder / "in" / RunFile.file).read_bytes())
-        instance = Instance.from_bytes((folder / "in" / Instance.file).read_bytes()).instance_id
-    except (OSError, ValidationError, ValueError):
-        return
-    data = next((path.read_bytes() for path in _files(folder) if path.exists()), b"")
-    usage = usage_in(data)
-    if not usage.requests:
-        return
-    try:
-        attempt = Trajectory.from_bytes(data).extra.attempt
-    except (ValidationError, ValueError):
-        return
-    began = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
-    failure = Failure(
+        extra = Trajectory.from_bytes(trajectory).extra
+    except ValueError:
+        return None
+    if not extra.usage.requests:
+        return None
+    return Failure(
         step=SOLVE.name,
-        instance_id=instance,
-        attempt=attempt,
+        instance_id=extra.instance_id,
+        attempt=extra.attempt,
         failure_class=FailureClass.STEP_KILLED,
         reason="its runner was killed",
         exit_code=EXIT_INFRA,
-        occurred_at=began.isoformat(timespec="seconds"),
-        usage=usage,
+        occurred_at=datetime.fromtimestamp(folder.stat().st_mtime, UTC).isoformat(timespec="seconds"),
+        usage=extra.usage,
     )
-    kept = data if run.spec.save_checkpoints else None
-    yield _Left(instance, f"{began:%Y%m%dT%H%M%S%f}", kept, failure)
