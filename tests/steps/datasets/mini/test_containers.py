@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from typing import TYPE_CHECKING
 
 import pytest
+from docker.errors import ImageNotFound
 
 from steps.contracts.images import swebench_image
 from steps.datasets.mini import build, digest
@@ -53,7 +55,7 @@ def test_an_image_of_other_content_is_built_again(docker_client: DockerClient, b
 
 def test_a_base_that_cannot_be_had_is_named(docker_client: DockerClient) -> None:
     name = "mini__slotbook-1"
-    if docker_client.images.list(swebench_image(name)):
+    with contextlib.suppress(ImageNotFound):
         docker_client.images.remove(swebench_image(name), force=True)
     with pytest.raises(StepError, match=r"building the image of mini__slotbook-1 on registry\.invalid/no:1"):
         build(docker_client, [name], "registry.invalid/no:1")

@@ -32,8 +32,9 @@ def registry(docker_client: DockerClient) -> Iterator[Registry]:
         pytest.skip("the Docker engine is not on this machine: it does not reach a registry here")
     with serve() as registry:
         yield registry
-        for image in docker_client.images.list():
-            for name in image.tags:
+        # The engine's plain list: the client's looks at each image in turn, and fails when another test removes one.
+        for image in docker_client.api.images():
+            for name in image["RepoTags"] or []:
                 if name.startswith(registry.address):
                     docker_client.images.remove(name, force=True)
 
