@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,8 +32,8 @@ def now() -> str:
 class Journal:
     """The turns of one attempt. ``file``, where given, always holds a whole trajectory that ends in ``interrupted``.
 
-    ``earlier`` are the attempts before it in the same solve: they stand in the file with it. What a turn costs does not
-    depend on how many there are.
+    ``earlier`` are the attempts before it in the same solve: they stand in the file with it. Turns before the last
+    are not put into words again: their bytes are copied.
     """
 
     def __init__(
@@ -58,7 +58,6 @@ class Journal:
         self._earlier = earlier or []
         self._file = file
         self._last = self._end = 0  # where the last turn lies in the file
-        self._size = 0
 
     def said(self, source: Literal["system", "user"], message: str, **extra: Any) -> None:
         """Add what the system or the user said."""
@@ -143,8 +142,8 @@ class Journal:
     def _write(self, *, again: bool) -> None:
         """Write the last turn and all that follows it over the end of the file.
 
-        In one call to the system, and never less than stood there: whatever kills the process leaves valid JSON, but
-        for a SIGKILL within the microseconds of that call.
+        Over the end of a copy, which then takes the file's name: a SIGKILL can come between any two pages of a write,
+        and what it leaves is valid JSON still. Copying a megabyte takes half a millisecond.
         """
         if self._file is None:
             return
@@ -154,18 +153,19 @@ class Journal:
         first = len(self.turns) == 1 and not again
         place = 0 if first else self._last if again else self._end
         before = self._before() if first else b"" if again else b","
-        text = (before + turn + b"]," + _dump(late)[1:] + b"\n").ljust(self._size - place)
+        part = self._file.with_name(f".{self._file.name}.part")
         if first:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            part = self._file.with_name(f".{self._file.name}.part")
-            part.write_bytes(text)
-            part.replace(self._file)
+            part.touch()
         else:
-            with self._file.open("r+b") as file:
-                os.pwrite(file.fileno(), text, place)
+            shutil.copyfile(self._file, part)
+        with part.open("r+b") as file:
+            file.seek(place)
+            file.write(before + turn + b"]," + _dump(late)[1:] + b"\n")
+            file.truncate()
+        part.replace(self._file)
         self._last = place + len(before)
         self._end = self._last + len(turn)
-        self._size = place + len(text)
 
     def _before(self) -> bytes:
         """What stands before the turns in the file."""

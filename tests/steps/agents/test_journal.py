@@ -134,7 +134,21 @@ def test_a_process_that_is_killed_leaves_what_it_had(tmp_path: Path, delay_s: fl
     assert found.extra.usage.calls in (len(found.steps) - 1, len(found.steps))
 
 
-def test_a_turn_costs_the_same_however_many_there_were(tmp_path: Path) -> None:
+def test_a_file_is_never_written_to_under_its_name(tmp_path: Path) -> None:
+    """So there is no moment at which a SIGKILL leaves half a turn in it."""
+    file = tmp_path / "trajectory.json"
+    kept = journal(file)
+    kept.said("user", "u")
+    for number in range(3):
+        with file.open("rb") as before:
+            kept.did(f"turn {number}", [CALL])
+            assert len(Trajectory.from_bytes(before.read()).steps) == number + 1
+        with file.open("rb") as before:
+            kept.observed([Result(source_call_id="c", content="o" * 9000)])
+            assert Trajectory.from_bytes(before.read()).steps[-1].observation is None
+
+
+def test_a_turn_costs_little_however_many_there_were(tmp_path: Path) -> None:
     """What is written, which can be counted, and what it takes, roughly."""
     file = tmp_path / "trajectory.json"
     kept = journal(file)
