@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from steps.errors import ConfigError
 from steps.wish import fields
+from workflows.variables import FALSE, TRUE
 
 WITHOUT_EFFECT = {
     "--use_existing": "the same --run-id goes on with what is there, another one begins anew",
@@ -14,7 +15,6 @@ WITHOUT_EFFECT = {
     "--prepull_images": "images are pulled ahead, within --disk-budget-gb",
 }
 """Flags of R2E-Gym for what is always so."""
-_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
 def our_names(arguments: list[str], note: Callable[[str], None] = lambda _: None) -> list[str]:
@@ -66,13 +66,13 @@ def _switches() -> dict[str, tuple[str, str]]:
 def _switch(spelt: tuple[str, str], name: str, value: str, equals: str, rest: deque[str]) -> list[str]:
     """``--hints true``, as tools write that have no switches, or ``--hints``."""
     word = (value if equals else rest[0] if rest else "").lower()
-    if word not in _TRUE + _FALSE:
+    if word not in TRUE + FALSE:
         if equals:
             raise ConfigError(f"{value!r} is neither true nor false", field=name)
         return [name]
     if not equals:
         rest.popleft()
-    return [spelt[0] if (name == spelt[0]) == (word in _TRUE) else spelt[1]]
+    return [spelt[0] if (name == spelt[0]) == (word in TRUE) else spelt[1]]
 
 
 def _tries(flag: str, value: str) -> list[str]:

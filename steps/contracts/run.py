@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from steps.contracts.ids import RUN_ID_RULE, is_run_id
 
@@ -26,9 +26,9 @@ class How:
 
 
 class Table(BaseModel):
-    """A TOML table: unknown keys are errors."""
+    """A TOML table: unknown keys are errors, and so are numbers without an end, which JSON does not have."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 AgentName = Literal["gold", "given", "idle", "replay", "r2egym", "openhands", "sweagent", "mini-swe-agent", "oneshot"]
@@ -117,6 +117,14 @@ class AgentSpec(Table):
     @classmethod
     def _known_elsewhere_as(cls, value: object) -> object:
         return AGENT_ALIASES.get(value, value) if isinstance(value, str) else value
+
+    @field_validator("max_steps_absolute")
+    @classmethod
+    def _ended_no_sooner_than_told(cls, value: int | None, info: ValidationInfo) -> int | None:
+        told = info.data.get("max_steps")
+        if value is not None and told is not None and value < told:
+            raise ValueError(f"should be at least agent.max_steps, at which an agent is told to finish: {told}")
+        return value
 
     @field_validator("use_fn_calling", mode="before")
     @classmethod

@@ -93,6 +93,8 @@ def _told_as_tokens(logprobs: list[dict[str, Any]]) -> list[int] | None:
 def _cost(metrics: Metrics, llm: LlmSpec, usage: dict[str, Any], headers: Mapping[str, str]) -> float | None:
     """By the wish's prices; else as the endpoint tells (OpenRouter, LiteLLM, DeepInfra); else unknown."""
     if llm.input_cost_per_token is not None or llm.output_cost_per_token is not None:
+        if metrics.prompt_tokens is None and metrics.completion_tokens is None:
+            return None
         into, out, cached = metrics.prompt_tokens or 0, metrics.completion_tokens or 0, metrics.cached_tokens or 0
         price = llm.input_cost_per_token or 0.0
         cached_price = price if llm.cached_cost_per_token is None else llm.cached_cost_per_token

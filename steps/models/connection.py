@@ -18,6 +18,9 @@ from steps.models.waits import told_wait_s
 
 CONNECT_S = 30.0
 """For the connection alone, within the time of the call."""
+BROKEN_OFF = ("abort", "error")
+"""Finish reasons of answers that the endpoint did not bring to an end: vLLM's and SGLang's as they shut down,
+OpenRouter's of a provider that failed."""
 NO_KEY = "none"
 """What the library is told where there is no key; it is not sent."""
 
@@ -94,7 +97,10 @@ class Connection:
                 raise ConfigError("OPENAI_ORG_ID or OPENAI_PROJECT_ID holds what no header can carry") from None
             return self.send(clean, timeout_s)
         except openai.APIStatusError as error:
-            raise RefusedError(Refusal.of(error.status_code, error.body), told_wait_s(_headers(error))) from None
+            headers = _headers(error)
+            if (generated := _generated(error.body)) is None:
+                raise RefusedError(Refusal.of(error.status_code, error.body), told_wait_s(headers)) from None
+            completion = generated
         except openai.APITimeoutError as error:
             raise DroppedError(f"no answer within {timeout_s:g} s", sent=_sent(error), silent=True) from None
         except openai.APIConnectionError as error:
@@ -111,6 +117,13 @@ def _encodable(body: dict[str, Any]) -> dict[str, Any]:
     # Output of commands may hold bytes that are no text; they travel as lone surrogates, which UTF-8 does not have.
     clean: dict[str, Any] = json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
     return clean
+
+
+def _generated(refusal: object) -> dict[str, Any] | None:
+    """The answer within a refusal: Groq says 400 where its model made a call that it cannot read (tool_use_failed)."""
+    if not isinstance(refusal, dict) or not isinstance(text := refusal.get("failed_generation"), str):
+        return None
+    return {"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
 
 
 def _headers(error: Any) -> dict[str, str]:
@@ -143,9 +156,12 @@ def _read(response: Any, headers: Mapping[str, str], until: float) -> dict[str, 
     else:
         body = _whole(response.iter_bytes(), until)
     error = body.get("error") or choice_of(body).get("error")
-    if error and not (choice_of(body).get("message") or {}).get("content"):
+    said = choice_of(body).get("message")
+    if error and not (isinstance(said, dict) and said.get("content")):
         status = error.get("code") if isinstance(error, dict) else None
         raise RefusedError(Refusal.of(_status(status), {"error": error}), told_wait_s(headers))
+    if (finish := choice_of(body).get("finish_reason")) in BROKEN_OFF:
+        raise DroppedError(f"the endpoint broke the answer off (finish reason {finish})")
     return body
 
 

@@ -37,26 +37,34 @@ class Endpoint:
 
 
 def endpoint(spec: RunSpec) -> Endpoint:
-    """What the wish and the environment come to. Raises ConfigError where a model, or a key for OpenAI, is missing."""
+    """Of the wish and the environment. Raises ConfigError where a model, an address or OpenAI's key is missing."""
     if not spec.agent.model:
+        group = f"a model in {spec.llm.config}, which names none" if spec.llm.config else "--llm-config llm.NAME"
         raise ConfigError(
-            f"agent {spec.agent.name!r} needs a model: --model openai/NAME, or --llm-config llm.NAME",
-            field="agent.model",
+            f"agent {spec.agent.name!r} needs a model: --model openai/NAME, or {group}", field="agent.model"
         )
-    url = spec.llm.base_url or settings().llm_base_url or OPENAI
+    url = (spec.llm.base_url or settings().llm_base_url or OPENAI).strip()
+    model = wire_name(spec.agent.model)
     if not _is_address(url):
         raise ConfigError(
             "an address begins with http:// or https:// and ends with its path, as in http://host:8000/v1",
             field="llm.base_url",
         )
+    openai = url.rstrip("/") == OPENAI
+    if openai and "/" in model:  # its key would go to somebody else, too
+        raise ConfigError(
+            f"{model} is no name of a model of api.openai.com, and its prefix names no address here: name its endpoint "
+            "with --base-url or LLM_BASE_URL",
+            field="llm.base_url",
+        )
     key = _sendable(settings().llm_api_key)
-    if key is None and url.rstrip("/") == OPENAI:
+    if key is None and openai:
         raise ConfigError(
             "there is no key for api.openai.com: set OPENAI_API_KEY, or name another endpoint with --base-url",
             field="llm.base_url",
             failure_class=FailureClass.MODEL_ACCESS,
         )
-    return Endpoint(url, wire_name(spec.agent.model), key)
+    return Endpoint(url, model, key)
 
 
 def _is_address(url: str) -> bool:

@@ -80,7 +80,7 @@ _QUOTA = _any(
     r"insufficient[_ ](quota|credit|balance|funds)|billing_(hard_limit|not_active)|credit balance is too low",
     r"budget has been exceeded|budget_exceeded|ExceededBudget|exceeded.{0,30}(budget|spend|credit) ?limit",
     r"credit limit exceeded|out of credits|key limit exceeded|account is not active|payment required",
-    r"account.{0,20}(deactivated|suspended|arrears)|overdue balance",
+    r"(account|organization).{0,20}(deactivated|disabled|suspended|arrears)|overdue balance",
 )
 _PLAN_QUOTA = _any(r"exceeded your current quota")
 """OpenAI says so for good, Gemini of a minute's limit, too."""
@@ -130,7 +130,7 @@ def _is_access(refusal: Refusal, text: str) -> bool:
 _RULES: tuple[tuple[Callable[[Refusal, str], object], Meaning], ...] = (
     (lambda refusal, _: refusal.status >= 500 and refusal.status != 501, Meaning.PASSING),
     (_is_access, Meaning.ACCESS),
-    (lambda refusal, _: refusal.status in (408, 409, 423, 425, 429), Meaning.PASSING),
+    (lambda refusal, _: refusal.status in (408, 409, 423, 425, 429, 498, 499), Meaning.PASSING),
     # A page of a proxy, for want of a server behind it: the endpoint itself answers in JSON.
     (lambda refusal, _: refusal.status in (404, 405) and not refusal.structured, Meaning.PASSING),
     (lambda refusal, text: refusal.status == 413 or _OVERFLOW.search(text), Meaning.OVERFLOW),

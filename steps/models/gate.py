@@ -85,17 +85,18 @@ class Share:
         concurrency: int | None,
         requests_per_minute: float | None,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._space_s = 60.0 * units / requests_per_minute if requests_per_minute else 0.0
         self._rest = max(units / concurrency - 1.0, 0.0) if concurrency else 0.0
-        self._sleep = sleep
+        self._sleep, self._clock = sleep, clock
         # Units that begin together must not ask together.
-        self._next = time.monotonic() + random.uniform(0, self._space_s)
+        self._next = clock() + random.uniform(0, self._space_s)
 
     @contextmanager
     def turn(self, timeout_s: float) -> Iterator[None]:
         """Raises InfraError when the share's turn comes later than ``timeout_s``."""
-        wait = self._next - time.monotonic()
+        wait = self._next - self._clock()
         if wait > timeout_s:
             raise InfraError(
                 FailureClass.MODEL,
@@ -103,9 +104,9 @@ class Share:
             )
         if wait > 0:
             self._sleep(wait)
-        began = time.monotonic()
+        began = self._clock()
         try:
             yield
         finally:
-            ended = time.monotonic()
+            ended = self._clock()
             self._next = max(began + self._space_s, ended + (ended - began) * self._rest)

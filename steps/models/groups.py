@@ -24,7 +24,8 @@ _HEEDLESS = (
     "retry_multiplier", "retry_min_wait", "retry_max_wait", "max_message_chars", "ollama_base_url", "drop_params",
     "modify_params", "disable_vision", "disable_stop_word", "caching_prompt", "log_completions", "custom_tokenizer",
     "log_completions_folder", "safety_settings", "for_routing", "correct_num", "completion_kwargs", "api_version",
-    "custom_llm_provider", "max_input_tokens", "top_k",
+    "custom_llm_provider", "max_input_tokens", "top_k", "embedding_model", "embedding_base_url",
+    "embedding_deployment_name",
 )  # fmt: skip
 """Keys of OpenHands' LLMConfig that have no meaning here. Those that steer what is sent are told, for a run would be
 another one there; the rest only say how OpenHands itself goes about it."""
@@ -56,7 +57,8 @@ def read_group(file: str, name: str) -> Group:
         near = difflib.get_close_matches(short, groups, 1)
         known = ", ".join(f"llm.{each}" for each in groups) or "none"
         guess = f"; did you mean llm.{near[0]}?" if near else ""
-        raise ConfigError(f"there is no group [llm.{short}] in {file}{guess} (there: {known})", field="llm.config")
+        shown = name if name == "llm" else f"llm.{short}"
+        raise ConfigError(f"there is no group [{shown}] in {file}{guess} (there: {known})", field="llm.config")
     return _group(plain | groups[short], f"[llm.{short}] of {file}")
 
 
@@ -82,8 +84,9 @@ def _group(said: dict[str, Any], source: str) -> Group:
     wish: dict[str, Any] = {"llm": {name: said[name] for name in _OURS if said.get(name) not in (None, "")}}
     if said.get("model"):
         wish["agent"] = {"model": said["model"]}
-    if wish["llm"].get("timeout") == 0:  # OpenHands' word for: none
-        del wish["llm"]["timeout"]
+    for name in ("timeout", "max_output_tokens"):
+        if wish["llm"].get(name) == 0:  # OpenHands' word for: none
+            del wish["llm"][name]
     if "native_tool_calling" in wish["llm"]:
         wish.setdefault("agent", {})["use_fn_calling"] = str(wish["llm"]["native_tool_calling"]).lower()
     return Group(wish, SecretStr(key) if key else None, _notes(said, source))
@@ -94,6 +97,6 @@ def _notes(said: dict[str, Any], source: str) -> list[str]:
     notes = []
     if unknown := sorted(set(said) - known):
         notes.append(f"unknown in {source}, without effect: {', '.join(unknown)}")
-    if steering := [name for name in _STEERING if said.get(name) not in (None, "", {})]:
+    if steering := [name for name in _STEERING if said.get(name) not in (None, "", 0, {})]:
         notes.append(f"not taken from {source}: {', '.join(steering)}; llm.extra_body adds fields to each request")
     return notes

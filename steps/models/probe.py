@@ -117,15 +117,20 @@ class _Probe:
         self._ask(WITHOUT, None)
 
     def price(self) -> None:
-        """Refuse a limit in money where nothing tells what a call costs."""
+        """Refuse a limit in money where nothing tells what a call costs; tell of half a price."""
+        llm = self._spec.llm
+        free = {"llm.input_cost_per_token": "completion", "llm.output_cost_per_token": "prompt"}
+        given = [name for name in free if getattr(llm, name.removeprefix("llm.")) is not None]
         limits = {"max_cost_usd": self._spec.max_cost_usd, "agent.max_cost_usd": self._spec.agent.max_cost_usd}
         limited = next((name for name, value in limits.items() if value is not None), None)
         if limited and (self._metrics is None or self._metrics.cost_usd is None):
+            missing = "counts no tokens" if given else "tells no cost"
+            mend = "leave it out" if given else f"give the prices, {' and '.join(free)}"
             raise ConfigError(
-                f"{self._model.endpoint} tells no cost, so this limit could not be kept: give the prices, "
-                "llm.input_cost_per_token and llm.output_cost_per_token",
-                field=limited,
+                f"{self._model.endpoint} {missing}, so this limit could not be kept: {mend}", field=limited
             )
+        if len(given) == 1:
+            self.notices.append(f"only {given[0]} is given: {free[given[0]]} tokens count as free")
 
     def learned(self) -> list[str]:
         """What the endpoint did not take of the wish, and is done without."""

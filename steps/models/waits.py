@@ -23,7 +23,7 @@ def told_wait_s(headers: Mapping[str, str], now: datetime | None = None) -> floa
     if seconds is None and told:
         try:
             then = parsedate_to_datetime(told)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         then = then if then.tzinfo else then.replace(tzinfo=UTC)
         seconds = (then - (now or datetime.now(UTC))).total_seconds()

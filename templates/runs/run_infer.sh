@@ -108,9 +108,10 @@ esac
 what="$agent-$model_config-$(basename "$dataset")-$split-maxiter-$max_iter${eval_limit:+-k-$eval_limit}${EXP_NAME:+-$EXP_NAME}"
 sum=$(cksum <<<"$what $dataset" | cut -d' ' -f1)
 
+skipped=${SKIP_RUNS:-}
 worst=0
 for ((number = 1; number <= n_runs; number++)); do
-  if [[ ,${SKIP_RUNS:-}, == *,$number,* ]]; then
+  if [[ " ${skipped//,/ } " == *" $number "* ]]; then
     continue
   fi
   # A run's name has 63 letters at most; the sum keeps apart what was cut.

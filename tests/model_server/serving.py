@@ -74,7 +74,7 @@ class ModelServer:
         self.url = ""
         self._keep = keep
         self._now = 0
-        self._running: set[asyncio.Task[None]] = set()
+        self._lines: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def start(self, host: str, port: int) -> asyncio.Server:
         server = await asyncio.start_server(self._connected, host, port, limit=2**20, backlog=512)
@@ -82,27 +82,32 @@ class ModelServer:
         return server
 
     async def stop(self, server: asyncio.Server) -> None:
+        """Close every connection at this end, however far it has come: one that outlives the loop is never closed."""
+        for door in server.sockets:  # asyncio forgets a connection that it takes while its server closes
+            asyncio.get_running_loop().remove_reader(door)
+        accepting = asyncio.all_tasks() - {*self._lines, asyncio.current_task()}
+        await asyncio.gather(*accepting, return_exceptions=True)
         server.close()
-        for task in list(self._running):
+        for task, writer in self._lines.items():
             task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
-        await asyncio.sleep(0)  # the transports close in the next round
+            writer.transport.abort()
+        closed = [writer.wait_closed() for writer in self._lines.values()]
+        await asyncio.gather(*self._lines, *closed, return_exceptions=True)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._running.add(task)
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Known from its first moment: a task that is cancelled before it ran closes nothing.
         self.counts.connections += 1
+        self._lines[asyncio.get_running_loop().create_task(self._line(reader, writer))] = writer
+
+    async def _line(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await self._served(reader, writer):
                 pass
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        except (ConnectionError, asyncio.IncompleteReadError):
             pass
-        finally:
-            self._running.discard(task)
-            writer.close()
-            with suppress(ConnectionError, asyncio.CancelledError):
-                await writer.wait_closed()
+        except Exception:  # noqa: BLE001 - told when the server is closed
+            self.errors.append(traceback.format_exc())
+        writer.close()
 
     async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Whether the connection goes on."""

@@ -62,6 +62,9 @@ CASES: dict[str, tuple[Files, str]] = {
         _write("c.toml", '[llm.mine]\nmodel = "openai/m"\n', "--llm-config", "llm.mien", "--llm-config-file", "FILE"),
         "did you mean llm.mine"),
     "no model": (_words("--agent", "openhands"), "--model"),
+    "group without a model": (
+        _write("c.toml", "[llm.a]\n", "--agent", "openhands", "--llm-config", "llm.a", "--llm-config-file", "FILE"),
+        "a model in llm.a, which names none"),
     "word for function calling": (_words("--model", "openai/m", "--use_fn_calling", "perhaps"), "agent.use_fn_calling"),
     "switch": (_words("--hints=perhaps"), "--hints"),
     "password in an address": (_words("--model", "openai/m", "--base-url", "http://me:secret@h/v1"), "llm.base_url"),
@@ -72,6 +75,10 @@ CASES: dict[str, tuple[Files, str]] = {
     "factors of no json": (_write("f.json", "{", "--resource-factors", "FILE"), "is not JSON"),
     "no factors": (_words("--resource-factors", "none.json"), "none.json"),
     "money": (_words("--max-cost", "0"), "max_cost_usd"),
+    "ended before it is told": (
+        _words("--max-steps", "30", "--max-steps-absolute", "20"), "told to finish: 30, not 20"),
+    "prefix without an address": (
+        _words("--model", "anthropic/claude-4"), "its endpoint with --base-url or LLM_BASE_URL"),
 }  # fmt: skip
 
 

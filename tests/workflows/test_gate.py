@@ -83,7 +83,20 @@ def test_of_64_processes_at_most_so_many_are_inside_and_all_come_in(folder: Path
     assert codes.count(0) == 48
     found = stays(log)
     assert len(found) == 64
-    assert most_at_once(found) == 5
+    assert most_at_once(found) <= 5
+
+
+def test_every_place_is_taken_and_the_next_comes_in_when_one_is_free(folder: Path) -> None:
+    with opened(folder, concurrency=5) as path, contextlib.ExitStack() as lines:
+        inside, last = [lines.enter_context(waiting(path)) for _ in range(5)], lines.enter_context(waiting(path))
+        for each in inside:
+            each.settimeout(5)
+            assert each.recv(1)
+        with pytest.raises(TimeoutError):
+            last.recv(1)
+        inside[3].close()
+        last.settimeout(5)
+        assert last.recv(1)
 
 
 def test_who_is_killed_while_it_waits_takes_no_place(folder: Path) -> None:
@@ -116,15 +129,14 @@ def test_turns_are_taken_in_the_order_of_coming(folder: Path) -> None:
 
 
 def test_requests_are_paced_without_bursts(folder: Path) -> None:
-    log = folder / "log"
-    with opened(folder, per_minute=1200) as path:
-        clients = [client(path, log, stay_s=0) for _ in range(24)]
-        assert not any(each.wait(timeout=60) for each in clients)
-    came = [moment for moment, _ in stays(log)]
-    # Clients tell when they woke, which on a busy machine is a little later than when they were let in.
-    assert came[-1] - came[0] >= 23 * 0.05 - 0.02
-    for first, tenth in zip(came, came[9:], strict=False):
-        assert tenth - first >= 9 * 0.05 - 0.1
+    with opened(folder, per_minute=1200) as path, contextlib.ExitStack() as lines:
+        began = time.monotonic()
+        queue = [lines.enter_context(waiting(path)) for _ in range(24)]
+        for number, each in enumerate(queue):
+            each.settimeout(5)
+            assert each.recv(1)
+            # Never too early, however late a busy machine wakes who was let in.
+            assert time.monotonic() - began >= number * 0.05
 
 
 def test_a_quiet_time_is_not_saved_up(folder: Path) -> None:

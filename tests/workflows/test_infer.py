@@ -213,6 +213,17 @@ def test_the_guides_script_takes_its_arguments_and_leaves_its_output(tmp_path: P
     assert graded.returncode == 0, graded.stdout + graded.stderr
 
 
+@pytest.mark.parametrize("skipped", ["1,3", "1, 3", "3 1"])
+def test_the_script_runs_as_often_as_is_said_but_for_the_numbers_to_be_skipped(tmp_path: Path, skipped: str) -> None:
+    env = {"RUNTIME": "local", "EVAL_OUTPUT_PATH": "out", "SKIP_RUNS": skipped}
+    done = infer("none", "HEAD", "idle", "1", "", "", "mini", "", "3", cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = (tmp_path / "out" / "runs").iterdir()
+    assert run.name.endswith("-r2")
+    spec = json.loads((run / "run.json").read_text())["spec"]
+    assert (spec["agent"]["max_steps"], spec["workers"], spec["split"], spec["select"]["k"]) == (100, 1, "test", 1)
+
+
 def test_the_script_is_found_to_be_right_by_shellcheck() -> None:
     if not shutil.which("shellcheck"):
         pytest.skip("shellcheck is not installed")

@@ -41,7 +41,7 @@ def test_it_is_ended_ten_steps_after_it_was_told_unless_the_wish_says() -> None:
     longer = limits(max_steps=100)
     answered(longer, 109)
     assert longer.reached(Usage()) is None
-    short = limits(max_steps=3, max_steps_absolute=2)
+    short = limits(max_steps=2, max_steps_absolute=2)
     answered(short, 2)
     assert short.reached(Usage()) is StopReason.ABSOLUTE_STEPS
 

@@ -12,7 +12,7 @@ ISSUE: list[Message] = [{"role": "user", "content": "There is a bug."}]
 TOOLS: list[dict[str, Any]] = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
 
 
-def spec(url: str, *, model: str = "openai/m", agent: dict[str, Any] | None = None, **llm: Any) -> RunSpec:
+def spec(url: str | None, *, model: str = "openai/m", agent: dict[str, Any] | None = None, **llm: Any) -> RunSpec:
     """A wish for a model at this address."""
     return RunSpec(
         run_id="r",

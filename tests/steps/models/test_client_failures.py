@@ -47,8 +47,19 @@ PASSING = {
     "in the stream": STREAM_ERROR,
     "404 of a proxy": Fault(404, "default backend - 404", {"Content-Type": "text/plain"}),
     "200 with an error in it": Fault(200, {"error": {"message": "provider overloaded", "code": 502}}),
+    "200 with an error and no message": Fault(200, {"error": "overloaded", "choices": [{"message": "none"}]}),
     "200 that is no JSON": Fault(200, "<html>"),
+    "broken off by vLLM": Fault(200, {"choices": [{"message": {"content": "I"}, "finish_reason": "abort"}]}),
 }
+
+
+@BOTH
+def test_a_call_that_the_endpoint_could_not_read_is_the_agents_answer(stream: bool) -> None:
+    told = {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": "<function=ls{}"}
+    with model_server(play(Fault(400, {"error": told}))) as server, client(server.url, stream=stream) as model:
+        reply = model.ask(ISSUE, tools=TOOLS)
+        assert (model.usage.calls, model.usage.requests) == (1, 1)
+    assert (reply.text, reply.calls) == ("<function=ls{}", ())
 
 
 @BOTH
@@ -76,7 +87,7 @@ def test_what_does_not_pass_becomes_a_failure_of_the_infrastructure(fault: Fault
 
 
 def test_silence_is_the_endpoints_failure_and_retried() -> None:
-    with model_server(play(HANG)) as server, client(server.url, timeout=0.2, num_retries=1) as model:
+    with model_server(play(HANG)) as server, client(server.url, timeout=0.5, num_retries=1) as model:
         with pytest.raises(InfraError, match="no answer within"):
             model.ask(ISSUE, timeout_s=60)
         assert server.counts.requests == 2

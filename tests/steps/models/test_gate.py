@@ -144,19 +144,24 @@ def test_units_without_a_runner_keep_their_shares_of_the_requests_a_minute() -> 
 
 
 def test_a_share_of_less_than_one_call_rests_in_proportion() -> None:
-    slept: list[float] = []
-    share = Share(units=5, concurrency=1, requests_per_minute=None, sleep=slept.append)
-    with share.turn(60):
-        time.sleep(0.1)
-    with share.turn(60):
-        pass
-    assert slept == [pytest.approx(0.4, abs=0.1)]
-    time.sleep(0.05)
-    whole = Share(units=5, concurrency=5, requests_per_minute=None, sleep=slept.append)
-    for _ in range(2):
-        with whole.turn(60):
-            time.sleep(0.01)
-    assert len(slept) == 1
+    now, slept = [100.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    def two_calls(concurrency: int, seconds: float, tools_s: float) -> list[float]:
+        slept.clear()
+        share = Share(5, concurrency, None, sleep, lambda: now[0])
+        for _ in range(2):
+            with share.turn(60):
+                now[0] += seconds
+            now[0] += tools_s
+        return slept
+
+    assert two_calls(1, seconds=10, tools_s=15) == [pytest.approx(25)]  # four times as long as the call, less the tools
+    assert two_calls(1, seconds=10, tools_s=50) == []
+    assert two_calls(5, seconds=10, tools_s=0) == []
 
 
 def test_a_share_that_comes_too_late_is_told() -> None:

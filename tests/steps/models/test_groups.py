@@ -83,6 +83,50 @@ def test_what_has_no_effect_is_told(config: str) -> None:
     assert "top_k" in steering
 
 
+def test_the_template_of_openhands_with_every_line_of_it_taken_is_read_without_a_word(tmp_path: Path) -> None:
+    # Its defaults: 0 and "" stand for none.
+    file = tmp_path / "config.toml"
+    file.write_text(
+        """
+[llm]
+aws_access_key_id = ""
+api_key = "your-api-key"
+base_url = ""
+api_version = ""
+input_cost_per_token = 0.0
+output_cost_per_token = 0.0
+custom_llm_provider = ""
+embedding_base_url = ""
+embedding_deployment_name = ""
+embedding_model = "local"
+max_message_chars = 10000
+max_input_tokens = 0
+max_output_tokens = 0
+model = "gpt-4o"
+num_retries = 8
+retry_max_wait = 120
+retry_min_wait = 15
+retry_multiplier = 2.0
+drop_params = false
+caching_prompt = true
+ollama_base_url = ""
+temperature = 0.0
+timeout = 0
+top_p = 1.0
+disable_vision = true
+
+[llm.gpt4o-mini]
+model = "gpt-4o-mini"
+"""
+    )
+    group = read_group(str(file), "llm.gpt4o-mini")
+    spec = RunSpec.model_validate(group.wish)
+    assert group.notes == []
+    assert group.key is not None
+    assert spec.agent.model == "gpt-4o-mini"
+    assert (spec.llm.base_url, spec.llm.max_output_tokens, spec.llm.timeout, spec.llm.top_p) == (None, None, 600, 1)
+
+
 def test_an_unknown_group_is_refused_with_the_known_ones(config: str) -> None:
     with pytest.raises(
         ConfigError, match=r"no group \[llm.eval_gtp4\].*did you mean llm.eval_gpt4.*llm.local, llm.plain"
@@ -90,6 +134,12 @@ def test_an_unknown_group_is_refused_with_the_known_ones(config: str) -> None:
         read_group(config, "llm.eval_gtp4")
     assert told.value.field == "llm.config"
     assert KEY not in str(told.value)
+
+
+def test_a_plain_group_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('[llm.a]\nmodel = "m"\n')
+    with pytest.raises(ConfigError, match=r"no group \[llm\] in .* \(there: llm.a\)"):
+        read_group(str(tmp_path / "config.toml"), "llm")
 
 
 @pytest.mark.parametrize(

@@ -141,9 +141,11 @@ def test_an_endpoint_that_is_not_there_or_does_not_recover_is_told_with_its_addr
         ("http://a..b/v1", {}, "llm.base_url: an address begins with http"),
         ("http://10.0.0.300/v1", {}, "llm.base_url: http://10.0.0.300/v1 is no address"),
         ("https://api.openai.com/v1", {}, "there is no key for api.openai.com: set OPENAI_API_KEY"),
+        (None, {"model": "anthropic/claude-4"}, "llm.base_url: anthropic/claude-4 is no name of a model of api.openai"),
+        (None, {"model": "openai/Qwen/Qwen3"}, "llm.base_url: Qwen/Qwen3 is no name .* its endpoint with --base-url"),
     ],
 )
-def test_what_cannot_be_asked_at_all_is_told_without_asking(url: str, wish: Any, message: str) -> None:
+def test_what_cannot_be_asked_at_all_is_told_without_asking(url: str | None, wish: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         probe(spec(url, **wish), tools=True)
 
@@ -158,6 +160,25 @@ def test_a_limit_in_money_needs_a_price() -> None:
         probe(spec(server.url, agent={"max_cost_usd": 1.0}, input_cost_per_token=1e-6), tools=True)
     with model_server(play(Answer("x", cost_usd=0.001))) as server:
         probe(spec(server.url, agent={"max_cost_usd": 1.0}), tools=True)
+
+
+def test_a_price_is_of_no_use_where_no_token_is_counted() -> None:
+    prices: Any = {"input_cost_per_token": 1e-6, "output_cost_per_token": 1e-5}
+    with (
+        model_server(play(Answer("x", usage=False))) as server,
+        pytest.raises(ConfigError, match=r"agent.max_cost_usd: .* counts no tokens"),
+    ):
+        probe(spec(server.url, agent={"max_cost_usd": 1.0}, **prices), tools=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "free"), [("input_cost_per_token", "completion"), ("output_cost_per_token", "prompt")]
+)
+def test_half_a_price_is_told(name: str, free: str) -> None:
+    price: Any = {name: 1e-6}
+    with model_server(CALLS) as server:
+        notices = probe(spec(server.url, **price), tools=True).notices
+        assert notices[-1] == f"only llm.{name} is given: {free} tokens count as free"
 
 
 def test_what_the_endpoint_does_not_take_is_told() -> None:

@@ -26,6 +26,8 @@ NOW = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
         ({"retry-after": "86400"}, LONGEST_S),
         ({"retry-after": "-3"}, 0.0),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "Fri, 01 May 99999999999 12:00:20 GMT"}, None),
+        ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, LONGEST_S),
     ],
