@@ -7,6 +7,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -40,6 +41,7 @@ StoreFlag = Annotated[
     ),
 ]
 DEFAULT_STORE = RunSpec().store
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run of the store, as runs lists them.")]
 
 
 def _with_wish(command: Callable[..., None]) -> Callable[..., None]:
@@ -61,6 +63,21 @@ Namespace = Annotated[str | None, typer.Option(help="Namespace to ask, beside th
 KubeContext = Annotated[str | None, typer.Option(help="Context of the kubeconfig, by default the current one.")]
 
 
+def _version(*, asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"swe-argo {metadata.version('swe-argo')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=lambda v: _version(asked=v))
+    ] = False,
+) -> None: ...
+
+
 @app.command()
 @_with_wish
 def run(
@@ -76,7 +93,9 @@ def run(
 
     Flags win over RUN.toml, and that over variables of the environment.
 
-    Exit code 0: all units have a verdict; 3: some have none; 4: --fail-fast; 64: a wrong request; 130: stopped.
+    Exit code 0: all units have a verdict; 3: some have none; 4: --fail-fast; 130: stopped.
+
+    64: the request is wrong; 75: what planning needs did not answer. Then nothing was begun.
     """
     from workflows import session
 
@@ -89,7 +108,7 @@ def run(
 
 
 @app.command()
-def report(run_id: Annotated[str, typer.Argument(metavar="RUN")], store: StoreFlag = DEFAULT_STORE) -> None:
+def report(run_id: Run, store: StoreFlag = DEFAULT_STORE) -> None:
     """Write the report of a run again, from what its store holds."""
     from workflows import session
 
@@ -100,9 +119,11 @@ def report(run_id: Annotated[str, typer.Argument(metavar="RUN")], store: StoreFl
 
 @app.command()
 def regrade(
-    run_id: Annotated[str, typer.Argument(metavar="RUN")],
+    run_id: Run,
     store: StoreFlag = DEFAULT_STORE,
-    workers: Annotated[int | None, typer.Option("--workers", "-j", min=1)] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-j", min=1, help="Units at a time; by default as in the run.")
+    ] = None,
 ) -> None:
     """Grade a run's patches again in fresh sandboxes, as a run of its own, and compare the verdicts."""
     from workflows import regrading
@@ -135,7 +156,7 @@ def grade_log(  # noqa: PLR0917 - every parameter is a flag
     corpus: Annotated[
         Path | None, typer.Option("--corpus", help="A folder of <id>/test_output.txt, all at once.")
     ] = None,
-    split: Annotated[str, typer.Option("--split", "-s")] = "test",
+    split: Annotated[str, typer.Option("--split", "-s", help="Split of the dataset.")] = "test",
 ) -> None:
     """Print the official report.json of a saved log; with --corpus one JSON object a line."""
     from steps.datasets import classic, load
@@ -157,16 +178,16 @@ def grade_log(  # noqa: PLR0917 - every parameter is a flag
 @app.command()
 def runs(store: StoreFlag = DEFAULT_STORE) -> None:
     """List all runs of a store."""
-    from workflows import look
+    from workflows import runs
 
-    look.runs(open_store(store), console)
+    runs.listed(open_store(store), console)
 
 
 @app.command()
 def show(  # noqa: PLR0917 - every parameter is a flag
-    run_id: Annotated[str, typer.Argument(metavar="RUN")],
-    instance: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
-    attempt: Annotated[int, typer.Option("--attempt", min=1)] = 1,
+    run_id: Run,
+    instance: Annotated[str | None, typer.Argument(metavar="[ID]", help="One of its instances.")] = None,
+    attempt: Annotated[int, typer.Option("--attempt", min=1, help="Which of the instance's attempts.")] = 1,
     store: StoreFlag = DEFAULT_STORE,
     full: Annotated[bool, typer.Option("--full", help="Fold nothing.")] = False,
     no_pager: Annotated[bool, typer.Option("--no-pager", help="Print it all at once, at a terminal, too.")] = False,
@@ -181,7 +202,7 @@ def show(  # noqa: PLR0917 - every parameter is a flag
 
 @app.command()
 def export(
-    run_id: Annotated[str, typer.Argument(metavar="RUN")],
+    run_id: Run,
     form: Annotated[
         Literal["r2egym", "openhands", "mini", "atif", "preds"],
         typer.Option("--format", "-f", help="Whose files to write; preds: patches alone, as swebench reads them."),

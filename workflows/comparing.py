@@ -16,6 +16,7 @@ from steps.reports.summary import Summary
 from steps.reports.telling import text
 from steps.reports.view import RunView
 from steps.store import open_store
+from workflows import runs
 
 
 def compare(earlier: tuple[str, str], later: tuple[str, str], console: Console, *, as_json: bool) -> int:
@@ -39,7 +40,7 @@ def _reported(store_url: str, run: str) -> RunView:
     store = open_store(store_url)
     found = store.get_many([key(RunFile, run), key(Summary, run)])
     if key(RunFile, run) not in found:
-        raise ConfigError(f"there is no run {run!r} in {store_url}; swe-argo runs lists them", field="run")
+        raise runs.unknown(store, run)
     if key(Summary, run) not in found:
-        raise ConfigError(f"run {run!r} has no report yet: swe-argo report {run} --store {store_url}", field="run")
+        raise runs.not_reported(store, run)
     return read_verdicts(store, run)

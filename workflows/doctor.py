@@ -59,6 +59,8 @@ def _checks(wish: SandboxSpec) -> Iterator[Check]:
         ("hub", "datasets", "datasets by hub id"),
         ("s3", "boto3", "stores in buckets"),
         ("report", "pyarrow", "parquet files and reports"),
+        ("models", "openai", "agents that ask a model"),
+        ("mini-swe-agent", "minisweagent", "the agent of that name"),
     ):
         there = find_spec(module) is not None
         yield Check(extra, there, use, "" if there else f"pip install 'swe-argo[{extra}]'")

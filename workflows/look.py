@@ -1,4 +1,4 @@
-"""Looking at what a store holds: all runs, one run, one unit."""
+"""Looking at what a store holds of one run, or of one of its units."""
 
 from __future__ import annotations
 
@@ -10,52 +10,29 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from steps.contracts.data import Failure, GradeRecord, InstanceLog, Patch, Plan, RunFile, SolveRecord, TestLog
+from steps.contracts.data import Failure, GradeRecord, InstanceLog, Patch, Plan, SolveRecord, TestLog
 from steps.contracts.record import Place, key
 from steps.contracts.trajectory import Trajectory
 from steps.datasets.names import did_you_mean
 from steps.errors import ConfigError
+from steps.reports.labels import STANDINGS, in_order
+from steps.reports.reading import read_verdicts
 from steps.reports.summary import Summary
-from steps.reports.visible import tail, visible
-from steps.reports.words import count
+from steps.reports.view import Standing, UnitView
+from steps.reports.visible import cut, tail, visible
+from steps.reports.words import count, duration, utc
 from steps.store import Store
-from workflows import showing
+from workflows import runs, showing
+from workflows.columns import columns
 from workflows.session import tell
 
 SHOWN = 20
 """Units that are listed under a run."""
 LOG_LINES, LOG_WIDTH = 30, 2000
 """Of the end of a test log."""
-
-
-def runs(store: Store, console: Console) -> None:
-    """A line a run, newest last."""
-    names = store.folders("runs/")
-    if not names:
-        console.print(f"{store.url} holds no run yet; begin one with: swe-argo run")
-        return
-    found = store.get_many(name for run in names for name in (key(RunFile, run), key(Summary, run)))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("run", "agent", "dataset", "begun (UTC)", "resolved", "without verdict"):
-        table.add_column(column, justify="right" if column in ("resolved", "without verdict") else "left")
-    rows = []
-    for run in names:
-        data = found.get(key(RunFile, run))
-        if data is None:
-            continue
-        file = RunFile.from_bytes(data)
-        resolved, missing = "not reported yet", ""
-        if key(Summary, run) in found:
-            rate = Summary.from_bytes(found[key(Summary, run)]).headline
-            resolved, missing = f"{rate.resolved}/{rate.total}", str(rate.total - rate.graded or "")
-        begun = file.created_at[:16].replace("T", " ")
-        rows.append((begun, (run, file.spec.agent.name, file.dataset.name, begun, resolved, missing)))
-    for _, row in sorted(rows):
-        table.add_row(*row)
-    console.print(table)
+REASON_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -77,12 +54,13 @@ def show(store: Store, run: str, instance: str | None, console: Console, how: Ho
     if instance is None:
         if how.as_json:
             raise ConfigError("--json prints the trajectory of one instance: name it", field="instance")
-        if not store.get_many([key(Summary, run)]):
-            raise ConfigError(f"run {run!r} has no report yet: swe-argo report {run}", field="run")
+        if how.attempt != 1:
+            raise ConfigError("--attempt is of one instance: name it", field="instance")
+        _reported(store, run)
         tell(store, run, console)
         for line in showing.replays(store, plan):
             console.print(line, soft_wrap=True)
-        _not_resolved(store, run, plan, console)
+        _not_resolved(store, run, console)
         return
     attempt = how.attempt
     attempts = [unit.attempt for unit in plan.units if unit.instance_id == instance]
@@ -118,31 +96,51 @@ def paged(console: Console) -> Iterator[None]:
         subprocess.run([less, "-FRX"], input=text.encode("utf-8", "replace"), check=False)
 
 
-def _not_resolved(store: Store, run: str, plan: Plan, console: Console) -> None:
+def _not_resolved(store: Store, run: str, console: Console) -> None:
     """The first units that were not resolved, in the order of the plan, and how each can be looked at."""
-    names = {key(GradeRecord, run, unit.instance_id, unit.attempt): unit for unit in plan.units}
-    grades = {name: GradeRecord.from_bytes(data) for name, data in store.get_many(names).items()}
-    rows = [(unit, grades.get(name)) for name, unit in names.items() if name not in grades or not grades[name].resolved]
-    if not rows:
+    units = [unit for unit in read_verdicts(store, run).units if unit.standing is not Standing.RESOLVED]
+    if not units:
         return
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for unit, grade in rows[:SHOWN]:
-        attempt = f" #{unit.attempt}" if unit.attempt > 1 else ""
-        number = len(grade.failing_tests) if grade else 0
-        failing = f"{number} {'test fails' if number == 1 else 'tests fail'}" if number else ""
-        table.add_row(f"{unit.instance_id}{attempt}", grade.outcome.value.replace("_", " ") if grade else "-", failing)
-    console.print()
-    console.print(table)
-    if len(rows) > SHOWN:
-        console.print(f"and {len(rows) - SHOWN} more; the report has them all", highlight=False)
-    console.print(f"one of them: swe-argo show {run} {rows[0][0].instance_id}", style="dim", highlight=False)
+    rows = [[_name(unit), STANDINGS[unit.standing].short, _why(unit)] for unit in units[:SHOWN]]
+    for line in ["", *columns(rows)]:
+        console.print(Text(line), soft_wrap=True)
+    if len(units) > SHOWN:
+        console.print(f"and {len(units) - SHOWN:,} more; the report has them all", highlight=False)
+    attempt = f" --attempt {units[0].attempt}" if units[0].attempt > 1 else ""
+    command = f"swe-argo show {run} {units[0].instance_id}{attempt}{runs.store_flag(store)}"
+    console.print(Text(f"one of them: {command}", style="dim"), soft_wrap=True)
+
+
+def _name(unit: UnitView) -> str:
+    return f"{unit.instance_id} #{unit.attempt}" if unit.attempt > 1 else unit.instance_id
+
+
+def _why(unit: UnitView) -> str:
+    if unit.failure is not None:
+        return cut(visible(f"{unit.failure.failure_class.value}: {unit.failure.reason}"), REASON_WIDTH)
+    return count(unit.failing_tests, "test fails", "tests fail") if unit.failing_tests else ""
 
 
 def _plan(store: Store, run: str) -> Plan:
+    name = key(Plan, run)
     try:
-        return Plan.from_bytes(store.get(key(Plan, run)))
+        return Plan.from_bytes(store.get(name))
     except FileNotFoundError:
-        raise ConfigError(f"there is no run {run!r} in {store.url}; swe-argo runs lists them", field="run") from None
+        raise runs.unknown(store, run) from None
+    except ValueError:
+        raise ConfigError(f"{store.locate(name)} is broken, or of another version of swe-argo", field="run") from None
+
+
+def _reported(store: Store, run: str) -> None:
+    data = store.get_many([key(Summary, run)]).get(key(Summary, run))
+    if data is None:
+        raise runs.not_reported(store, run)
+    try:
+        Summary.from_bytes(data)
+    except ValueError:
+        again = f"swe-argo report {run}{runs.store_flag(store)}"
+        told = f"the report of {run!r} is broken, or of another version of swe-argo: {again} writes it again"
+        raise ConfigError(told, field="run") from None
 
 
 def _unit(store: Store, run: str, instance: str, attempt: int, console: Console, *, full: bool) -> None:
@@ -157,7 +155,8 @@ def _unit(store: Store, run: str, instance: str, attempt: int, console: Console,
         console.print("no verdict yet", style="red")
     for name in [name for name in store.keys(f"{folder}/tries/") if name.endswith(f"/{Failure.file}")]:
         failure = Failure.from_bytes(store.get(name))
-        told = f"failed try of {failure.step}, {failure.occurred_at}: {failure.failure_class.value}: {failure.reason}"
+        when = utc(failure.occurred_at, seconds=True)
+        told = f"failed try of {failure.step}, {when}: {failure.failure_class.value}: {failure.reason}"
         console.print(Text(visible(told)), soft_wrap=True)
     solved = found.get(key(SolveRecord, run, instance, attempt))
     if solved and (replayed := SolveRecord.from_bytes(solved).replayed):
@@ -196,7 +195,7 @@ def _trajectory(store: Store, unit: tuple[str, str, int], console: Console, *, f
 
 
 def _grade(grade: GradeRecord, console: Console) -> None:
-    console.print(Text(grade.outcome.value.replace("_", " "), style="green" if grade.resolved else "yellow"))
+    console.print(Text(STANDINGS[grade.outcome].short, style="green" if grade.resolved else "yellow"))
     if grade.fail_to_pass and grade.pass_to_pass:
         console.print(
             f"fail to pass {grade.fail_to_pass.passed}/{grade.fail_to_pass.total}, "
@@ -212,7 +211,8 @@ def _grade(grade: GradeRecord, console: Console) -> None:
         console.print(Text(f"  {finding.code}: {visible(finding.detail)}", style=style), soft_wrap=True)
     if grade.machine:
         machine = grade.machine
-        times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in grade.seconds.items())
+        spent = {f"grade.{name}": f"{name} {duration(seconds)}" for name, seconds in grade.seconds.items()}
+        times = ", ".join(spent[stage] for stage in in_order(spent))
         console.print(
             f"{machine.backend} ({machine.isolation}), {machine.image}; {times}", highlight=False, soft_wrap=True
         )

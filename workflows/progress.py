@@ -14,7 +14,8 @@ from rich.text import Text
 
 from steps.contracts.data import Outcome, Stage, Unit
 from steps.contracts.trajectory import Usage
-from steps.reports.words import count, money, tokens
+from steps.reports.labels import STANDINGS
+from steps.reports.words import count, duration, money, tokens
 from workflows.local import Event
 
 GOOD, BAD, WORLD = "green", "yellow", "red"
@@ -68,7 +69,8 @@ class Progress:
             colour = GOOD if event.grade.outcome is Outcome.RESOLVED else BAD
             suspect = ", suspect" if event.grade.integrity.verdict == "suspect" else ""
             spent = _spent(self._units.pop(name, Usage()))
-            self._say(event, f"{event.grade.outcome.value}{suspect} ({seconds:.1f} s{spent and ', '}{spent})", colour)
+            said = f"{STANDINGS[event.grade.outcome].short}{suspect}"
+            self._say(event, f"{said} ({duration(seconds)}{spent and ', '}{spent})", colour)
         elif event.kind == "failed" and event.failure:
             self._failures[event.failure.failure_class] += 1
             self._say(event, f"no verdict: {_why(event)}", WORLD)
@@ -93,7 +95,7 @@ class Progress:
         counts = Text()
         for outcome, number in self._outcomes.most_common():
             style = GOOD if outcome == Outcome.RESOLVED else BAD
-            counts.append(f"{number} {outcome.replace('_', ' ')}  ", style=style)
+            counts.append(f"{number} {STANDINGS[outcome].short}  ", style=style)
         for failure_class, number in self._failures.most_common():
             counts.append(f"{number} {failure_class.replace('_', ' ')}  ", style=WORLD)
         if self._retries:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from steps.agents.given import FROM_RUN
 from steps.contracts.data import GradeRecord, Plan, RunFile
 from steps.contracts.record import key
-from steps.errors import ConfigError
+from steps.reports.labels import STANDINGS
 from steps.store import Store, open_store
-from workflows import session
+from workflows import runs, session
+from workflows.columns import columns
 
 
 def regrade(run_id: str, store_url: str, workers: int | None, console: Console) -> int:
@@ -22,7 +23,7 @@ def regrade(run_id: str, store_url: str, workers: int | None, console: Console) 
     try:
         old = RunFile.from_bytes(store.get(key(RunFile, run_id)))
     except FileNotFoundError:
-        raise ConfigError(f"there is no run {run_id!r} in {store_url}; swe-argo runs lists them", field="run") from None
+        raise runs.unknown(store, run_id) from None
     name = _next_name(store, run_id)
     agent = old.spec.agent
     if agent.name != "idle":  # its patches are empty, and it is graded all the same
@@ -60,19 +61,16 @@ def _compare(store: Store, old: str, new: str, console: Console) -> None:
     changed = [unit for unit in units if before[unit] != after[unit]]
     console.print(f"{len(units) - len(changed)} of {len(units)} verdicts as before", highlight=False)
     if changed:
-        table = Table(box=None, pad_edge=False)
-        for column in ("instance", "attempt", old, new):
-            table.add_column(column)
-        for unit in changed:
-            table.add_row(unit[0], str(unit[1]), before[unit], after[unit])
-        console.print(table)
+        rows = [[unit[0], str(unit[1]), before[unit], after[unit]] for unit in changed]
+        for line in columns([["instance", "attempt", old, new], *rows]):
+            console.print(Text(line), soft_wrap=True)
 
 
 def _outcomes(store: Store, run: str, units: list[tuple[str, int]]) -> dict[tuple[str, int], str]:
     found = store.get_many(key(GradeRecord, run, *unit) for unit in units)
     return {
-        unit: GradeRecord.from_bytes(found[name]).outcome.value
+        unit: STANDINGS[GradeRecord.from_bytes(found[name]).outcome].short
         if (name := key(GradeRecord, run, *unit)) in found
-        else "-"
+        else "no verdict"
         for unit in units
     }

@@ -12,6 +12,7 @@ from steps.contracts.data import Failure, Plan, SolveRecord
 from steps.contracts.record import Place, key
 from steps.contracts.trajectory import Replayed, Result, StopReason, ToolCall, Trajectory, Turn, Usage
 from steps.reports.visible import cut, visible
+from steps.reports.words import count, duration, money
 from steps.store import Store
 
 FOLDED = 12
@@ -65,8 +66,8 @@ def _headline(trajectory: Trajectory) -> str:
     agent, turns = trajectory.agent, sum(turn.source == "agent" for turn in trajectory.steps)
     how = agent.extra.format.replace("_", " ") if agent.extra and agent.extra.format else ""
     tools = f"tools of {agent.extra.scaffold}" if agent.extra and agent.extra.scaffold else ""
-    words = [agent.name, agent.model_name or "", how, tools, f"{turns} {'turn' if turns == 1 else 'turns'}"]
-    took = f"{spent(trajectory.extra.usage)}, {trajectory.extra.seconds:,.1f} s"
+    words = [agent.name, agent.model_name or "", how, tools, count(turns, "turn")]
+    took = f"{spent(trajectory.extra.usage)}, {duration(trajectory.extra.seconds)} in all"
     return visible(", ".join(word for word in [*words, took] if word))
 
 
@@ -75,9 +76,9 @@ def spent(usage: Usage) -> str:
     if not usage.requests:
         return "no call of a model"
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    cost = f", ${usage.cost_usd:,.4f}" if usage.cost_usd is not None else ""
+    cost = f", {money(usage.cost_usd)}" if usage.cost_usd is not None else ""
     tokens = f"{usage.prompt_tokens:,} tokens in{cached}, {usage.completion_tokens:,} out"
-    return f"{tokens}{cost}, {usage.seconds:,.1f} s of the model"
+    return f"{tokens}{cost}, {duration(usage.seconds)} of the model"
 
 
 def _spent_in(turn: Turn) -> str:
@@ -85,10 +86,10 @@ def _spent_in(turn: Turn) -> str:
     words = []
     if metrics:
         words = [f"{metrics.prompt_tokens or 0:,} in", f"{metrics.completion_tokens or 0:,} out"]
-        words += [f"${metrics.cost_usd:,.4f}"] if metrics.cost_usd is not None else []
-        words += [f"{metrics.extra.seconds:,.1f} s of the model"] if metrics.extra else []
+        words += [money(metrics.cost_usd)] if metrics.cost_usd is not None else []
+        words += [f"{duration(metrics.extra.seconds)} of the model"] if metrics.extra else []
     seconds = sum(result.extra.seconds for result in results if result.extra)
-    words += [f"{seconds:,.1f} s of the machine"] if seconds else []
+    words += [f"{duration(seconds)} of the machine"] if seconds else []
     return f"  {', '.join(words)}" if words else ""
 
 
@@ -117,8 +118,11 @@ def _called(call: ToolCall, *, full: bool) -> Iterator[Text]:
     yield Text(visible(call.function_name), style="green")
     for name, value in arguments.items():
         text = value if isinstance(value, str) else json.dumps(value)
-        mark = "\n" if "\n" in text else " "
-        yield from _folded(f"  {name}:{mark}{text}", full=full, style="green")
+        if "\n" in text:
+            yield Text(f"  {visible(name)}:", style="green")
+            yield from _folded(text, full=full, style="green", indent=_INDENT + "  ")
+        else:
+            yield from _folded(f"  {name}: {text}", full=full, style="green")
 
 
 def _seen(result: Result, *, full: bool) -> Iterator[Text]:

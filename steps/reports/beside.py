@@ -11,6 +11,7 @@ from steps.reports.comparison import Comparison, Moved
 from steps.reports.rows import Row
 from steps.reports.summary import Rate
 from steps.reports.visible import visible
+from steps.reports.words import utc
 
 SHOWN = 50
 OPEN = 8
@@ -77,7 +78,7 @@ def compared_section(compared: Comparison, rows: Sequence[Row]) -> Section:
     ]
     return Section(
         against=visible(compared.against),
-        begun=visible(compared.against_created_at.replace("T", " ")[:16]),
+        begun=visible(utc(compared.against_created_at)),
         changes=telling.some(telling.changed(compared), CHANGES_SHOWN),
         unknown=telling.unknown(compared),
         headline=telling.headline(compared),

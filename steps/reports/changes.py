@@ -68,7 +68,7 @@ def _dataset(before: RunFile, after: RunFile) -> Iterator[Change]:
     for what, was, now in (
         ("Dataset", f"{old.name}, {old.split}", f"{new.name}, {new.split}"),
         ("Revision", old.revision or "none", new.revision or "none"),
-        ("Rows", f"{old.rows:,}, {old.sha256[:HASH_SHOWN]}", f"{new.rows:,}, {new.sha256[:HASH_SHOWN]}"),
+        ("Rows", f"{old.rows:,} ({old.sha256[:HASH_SHOWN]})", f"{new.rows:,} ({new.sha256[:HASH_SHOWN]})"),
     ):
         if was != now:
             yield Change(kind="dataset", what=what, before=was, after=now)
@@ -105,11 +105,11 @@ def _conditions(before: RunView, after: RunView) -> Iterator[Change]:
     for what, was, now in pairs:
         # What nothing was recorded of is not known to differ.
         if was not in (None, "") and now not in (None, "") and was != now:
-            yield Change(kind="condition", what=what, before=_open(was), after=_open(now))
+            yield Change(kind="condition", what=what, before=_said(was), after=_said(now))
 
 
-def _open(value: str | bool | None) -> str:
-    return value if isinstance(value, str) else "open" if value else "none"
+def _said(value: str | bool | None) -> str:
+    return value.replace("_", " ") if isinstance(value, str) else "open" if value else "none"
 
 
 def _wish(before: RunFile, after: RunFile) -> Iterator[Change]:

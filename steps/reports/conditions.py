@@ -5,12 +5,15 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from steps.contracts.data import Machine, RunFile
-from steps.contracts.run import MODEL_AGENTS, SCAFFOLDS, AgentSpec, LlmSpec
+from steps.contracts.run import MODEL_AGENTS, SCAFFOLDS, AgentSpec, LlmSpec, SelectSpec
 from steps.reports.summary import Conditions
 from steps.reports.view import RunView
 from steps.reports.words import listing
 
 _KINDS = {"gold": "reference", "idle": "control", "given": "given", "replay": "replay"}
+_EARLIER_RUN = "run:"
+"""What predictions that are an earlier run's patches begin with."""
+_IDS_SHOWN = 3
 _LIMITS = (
     "max_steps",
     "max_steps_absolute",
@@ -35,14 +38,14 @@ def conditions(view: RunView) -> Conditions:
     return Conditions.model_validate(
         {
             "agent": agent.name,
-            "kind": _KINDS.get(agent.name, "agent"),
-            "hints": agent.hints,
+            "kind": "regraded" if _regraded(agent) else _KINDS.get(agent.name, "agent"),
+            "hints": hinted(agent),
             "solve_network": any(machine.network for machine in solved) if solved else None,
             "grading_network": any(machine.network for machine in graded) if graded else spec.grading.network,
             "timeout_s": spec.grading.timeout_s,
             "machines": _machines(solved + graded),
             "selected": len({unit.instance_id for unit in view.units}),
-            "dataset_rows": view.run.dataset.rows,
+            "selection": _selection(spec.select),
             "model": (agent.model or view.run.model) if asks else None,
             "endpoint": _endpoint(view) if asks else None,
             "format": _format(view.run) if asks else None,
@@ -55,6 +58,25 @@ def conditions(view: RunView) -> Conditions:
             "max_cost_usd": spec.max_cost_usd,
         }
     )
+
+
+def hinted(agent: AgentSpec) -> bool:
+    """Whether who made the patches was shown the discussion: a wish of those that ask no model comes to nothing."""
+    return agent.hints and (agent.name in MODEL_AGENTS or _regraded(agent))
+
+
+def _regraded(agent: AgentSpec) -> bool:
+    return agent.name == "given" and (agent.predictions or "").startswith(_EARLIER_RUN)
+
+
+def _selection(select: SelectSpec) -> list[str]:
+    said = []
+    for name in SelectSpec.model_fields:
+        value = getattr(select, name)
+        if value not in (None, 0, []) or (name == "shuffle_seed" and value == 0):
+            few = value if not isinstance(value, list) else listing(value) if len(value) <= _IDS_SHOWN else len(value)
+            said.append(f"{name} {few}")
+    return said
 
 
 def how(done: Conditions) -> list[str]:
@@ -100,7 +122,7 @@ def _limits(agent: AgentSpec, llm: LlmSpec) -> dict[str, str]:
         elif name == "max_steps_absolute":
             usual = (agent.max_steps or 40) + 10 if agent.name in SCAFFOLDS else None
         if value is not None and value != usual:
-            found[name] = f"{value:,g}" + (f" ({usual:,g})" if usual is not None else "")
+            found[name] = f"{value:,g}" + (f" (by default {usual:,g})" if usual is not None else "")
     return found | ({"max_output_tokens": f"{llm.max_output_tokens:,}"} if llm.max_output_tokens else {})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from steps.contracts.run import MODEL_AGENTS
-from steps.reports.conditions import conditions, how
+from steps.reports.conditions import conditions, hinted, how
 from steps.reports.labels import ADVICE
 from steps.reports.view import RunView, Standing, UnitView, add_usage
 from steps.reports.words import count, listing, money
@@ -49,7 +49,10 @@ def _no_verdicts(view: RunView) -> list[str]:
 
 def _spent(view: RunView) -> bool:
     """Whether the money for the run is used up."""
-    limit, cost = view.run.spec.max_cost_usd, add_usage([unit.usage for unit in view.units]).cost_usd
+    limit, cost = (
+        view.run.spec.max_cost_usd,
+        add_usage([view.run.planning, *(unit.usage for unit in view.units)]).cost_usd,
+    )
     return limit is not None and cost is not None and cost >= limit
 
 
@@ -72,7 +75,7 @@ def _leaks(view: RunView) -> list[str]:
         said.append(f"{count(open_history, 'unit')} solved in a repository whose later history may be readable.")
     if view.run.spec.agent.name != "idle" and any(record.machine.network for record in solved):
         said.append("The agent could reach the network: it can have read the fix.")
-    if view.run.spec.agent.hints:
+    if hinted(view.run.spec.agent):
         said.append("The agent was shown the discussion of each issue (hints).")
     agent = view.run.spec.agent
     if agent.name == "oneshot" and agent.prompt_style == "style-2-edits-only":

@@ -163,6 +163,7 @@ def _cost(units: list[UnitView], planning: Usage) -> Cost:
     tokens = usage.prompt_tokens + usage.completion_tokens
     return Cost(
         usage=usage,
+        planning=planning,
         failed_tries=add_usage([unit.wasted for unit in units]),
         usd_per_resolved=usage.cost_usd / resolved if resolved and usage.cost_usd is not None else None,
         tokens_per_resolved=tokens / resolved if resolved and tokens else None,

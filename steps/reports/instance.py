@@ -11,12 +11,12 @@ from steps.contracts.trajectory import Usage
 from steps.reports import showing
 from steps.reports.charts import columns
 from steps.reports.excerpts import diff_runs, linked
-from steps.reports.labels import ADVICE, STAGES, STANDINGS, STOPS
+from steps.reports.labels import ADVICE, STAGES, STANDINGS, STOPS, in_order
 from steps.reports.templating import as_page, templates
 from steps.reports.trajectories import Conversation
 from steps.reports.view import RunView, Try, UnitView
 from steps.reports.visible import Excerpt, cut, head, plain, visible
-from steps.reports.words import count, duration, money, tokens
+from steps.reports.words import count, duration, money, tokens, utc
 
 PATCH_LINES = 2_000
 PATCH_WIDTH = 400
@@ -67,7 +67,7 @@ def instance_page(view: RunView, unit: UnitView, material: Material) -> bytes:
             findings=[visible(f"{f.code}: {f.detail}")[:REASON_WIDTH] for f in unit.grade.integrity.findings]
             if unit.grade
             else [],
-            facts=_facts(unit, talk),
+            facts=_facts(unit, talk, view.run.spec.llm.base_url),
             chart=_chart(talk) if talk else None,
             attempts=_attempts(unit.solve.attempts) if unit.solve else [],
             replayed=_replayed(unit),
@@ -98,7 +98,7 @@ def _cut_off(excerpt: Excerpt, name: str) -> str:
     return f"{count(excerpt.left_out, 'more line')} in {name}" if excerpt.left_out else ""
 
 
-def _facts(unit: UnitView, talk: Conversation | None) -> list[tuple[str, str]]:
+def _facts(unit: UnitView, talk: Conversation | None, base_url: str | None) -> list[tuple[str, str]]:
     """(name, value): how it ended, how much it took, where it ran."""
     facts: list[tuple[str, str]] = []
     solve, grade = unit.solve, unit.grade
@@ -107,14 +107,17 @@ def _facts(unit: UnitView, talk: Conversation | None) -> list[tuple[str, str]]:
         facts += [("Agent ended", f"{stop.name}: {stop.meaning}")]
     if talk is not None:
         facts += [("Turns", f"{talk.answers:,} of the agent, {count(talk.calls, 'call')} of tools")]
-        facts += [("Asked", _asked(talk))] if talk.format or talk.endpoint else []
+        # Where the wish names it, the remarks on the run have it.
+        facts += [("Endpoint", cut(talk.endpoint, TEST_WIDTH))] if talk.endpoint and not base_url else []
     facts += usage_facts(unit.usage, unit.wasted)
     if grade is not None:
         for name, counts in (("Fail to pass", grade.fail_to_pass), ("Pass to pass", grade.pass_to_pass)):
             facts += [(name, f"{counts.passed:,} of {counts.total:,} pass")] if counts else []
     if unit.seconds:
-        slow = [f"{STAGES.get(name, name)} {duration(spent)}" for name, spent in unit.seconds.items() if spent >= 0.5]
-        facts += [("Time", " · ".join(slow) or duration(sum(unit.seconds.values())))]
+        spent = unit.seconds
+        slow = [f"{STAGES.get(name, name)} {duration(spent[name])}" for name in in_order(spent) if spent[name] >= 0.5]
+        whole = f"{duration(sum(spent.values()))} in all"
+        facts += [("Time", f"{whole}: {' · '.join(slow)}" if slow else whole)]
     if solve is not None:
         machine = solve.machine
         facts += [
@@ -124,12 +127,6 @@ def _facts(unit: UnitView, talk: Conversation | None) -> list[tuple[str, str]]:
             facts += [("Resources", f"{machine.resource_factor:g} times the usual")]
         facts += [("History", "nothing newer than HEAD" if solve.history.verified else "NOT proven to be hidden")]
     return [(name, visible(value)) for name, value in facts]
-
-
-def _asked(talk: Conversation) -> str:
-    parts = [talk.endpoint, {"function_calling": "function calling"}.get(talk.format, talk.format)]
-    parts += [f"temperature {talk.temperature:g}"] if talk.temperature is not None else []
-    return cut(", ".join(filter(None, parts)), TEST_WIDTH)
 
 
 def usage_facts(usage: Usage, wasted: Usage | None = None) -> list[tuple[str, str]]:
@@ -241,13 +238,15 @@ def _newest(unit: UnitView) -> list[Try]:
 def _try(tried: Try, partial: Conversation | None, most: int, place: int) -> dict[str, Any]:
     failure = tried.failure
     detail = plain(failure.detail[-DETAIL:])
-    about = [f"exit code {failure.exit_code}", f"after {duration(failure.seconds)}"]
-    about += [f"{name.lower()} {value}" for name, value in usage_facts(tried.usage)[1:4]]
+    about = [f"exit code {failure.exit_code}"]
+    about += [f"after {duration(failure.seconds)}"] if failure.seconds else []  # of a killed step nobody knows
+    about += [f"{name.lower()} {value}" for name, value in usage_facts(tried.usage)[1:3]]
+    about += [money(tried.usage.cost_usd)] if tried.usage.cost_usd else []
     return {
         "name": visible(tried.name),
         "title": f"{failure.step}, {failure.failure_class.value}",
         "reason": cut(visible(failure.reason), REASON_WIDTH),
-        "at": visible(failure.occurred_at)[:40],
+        "at": visible(utc(failure.occurred_at, seconds=True)),
         "about": " · ".join(about),
         "detail": detail,
         "left_out": max(0, len(failure.detail) - DETAIL),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from steps.contracts.data import FailureClass
@@ -92,11 +93,18 @@ STAGES = {
 }
 
 
+def in_order(stages: Iterable[str]) -> list[str]:
+    """As they happen; those that this version does not know first."""
+    known = {stage: place for place, stage in enumerate(STAGES)}
+    return sorted(stages, key=lambda stage: (known.get(stage, -1), stage))
+
+
 def kind_phrase(kind: str) -> str:
     """What a run that measures no agent of ours says of itself; empty for an agent."""
     return {
         "reference": "Reference run: the dataset's own patches, to measure harness and machine.",
         "control": "Control run: an untouched repository. Nothing should be resolved.",
         "given": "Predictions made elsewhere: what their agent could see is not known here.",
+        "regraded": "Patches of an earlier run, graded again.",
         "replay": "Recorded actions performed again: no model was asked.",
     }.get(kind, "")

@@ -7,13 +7,13 @@ from typing import Any
 from steps.reports.beside import compared_section
 from steps.reports.charts import histogram, stacked
 from steps.reports.comparison import Comparison
-from steps.reports.labels import STAGES, STANDINGS, STOPS, kind_phrase, stopped
+from steps.reports.labels import STAGES, STANDINGS, STOPS, in_order, kind_phrase, stopped
 from steps.reports.rows import repositories, rows
 from steps.reports.summary import Summary
 from steps.reports.templating import as_page, templates
 from steps.reports.view import RunView, Standing
 from steps.reports.visible import visible
-from steps.reports.words import listing
+from steps.reports.words import listing, utc
 
 SLOWEST = 10
 STAGES_SHOWN = 8
@@ -60,12 +60,12 @@ def page(view: RunView, summary: Summary, compared: Comparison | None = None, wh
 def _facts(summary: Summary) -> list[tuple[str, str]]:
     """What was evaluated, how and with what: (name, value)."""
     how, dataset, versions = summary.conditions, summary.dataset, summary.versions
-    whole = how.dataset_rows <= how.selected
     solving = {None: "", True: "open for the agent, ", False: "none for the agent, "}[how.solve_network]
+    chosen = ", ".join(how.selection)
     facts = [
         ("Dataset", f"{dataset.name}, {dataset.split}"),
         ("Revision", dataset.revision or f"rows {dataset.sha256[:12]}"),
-        ("Instances", f"all {how.selected:,}" if whole else f"{how.selected:,} of {how.dataset_rows:,} rows"),
+        ("Instances", f"{how.selected:,}, chosen by {chosen}" if chosen else f"all {how.selected:,}"),
         ("Attempts", f"{len(summary.attempts)} an instance"),
         ("Agent", how.agent),
         ("Model", summary.model),
@@ -74,7 +74,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("Graded by", f"swebench {versions.get('swebench', 'unknown')}, {how.timeout_s:,} s for tests"),
         ("Sandboxes", "; ".join(how.machines) or "none"),
         ("Code", f"swe-argo {versions.get('swe-argo', 'unknown')} {versions.get('code', '')[:12]}".strip()),
-        ("Planned", summary.created_at.replace("T", " ")[:16] + " UTC"),
+        ("Planned", utc(summary.created_at)),
     ]
     return [(name, visible(value)) for name, value in facts]
 
@@ -110,7 +110,6 @@ def _stops(summary: Summary) -> list[dict[str, Any]]:
             "meaning": STOPS[one.reason].meaning,
             "units": one.units,
             "resolved": one.resolved,
-            "share": one.units / total,
             "width": round(100 * one.units / total, 2),
             "good": round(100 * one.resolved / total, 2),
         }
@@ -123,9 +122,8 @@ def _stages(view: RunView, summary: Summary) -> list[dict[str, Any]]:
     """The stages that take most of the time, in the order in which they happen."""
     whole = summary.seconds.get("total")
     ranked = sorted(summary.seconds, key=lambda stage: -summary.seconds[stage].total)[:STAGES_SHOWN]
-    known = list(STAGES)
     shown = []
-    for stage in sorted(ranked, key=lambda stage: (known.index(stage) if stage in known else -1, stage)):
+    for stage in in_order(ranked):
         values = [unit.total_s if stage == "total" else unit.seconds.get(stage, 0.0) for unit in view.units]
         spread = summary.seconds[stage]
         share = spread.total / whole.total if whole and whole.total else 0.0

@@ -67,8 +67,9 @@ class _Reader:
         found = self.store.get_many(names)
         run = self._parse(RunFile, names[0], found)
         if run is None:
-            what = "cannot be read" if names[0] in found else "does not exist"
-            raise ConfigError(f"{self.store.locate(names[0])} {what}: no such run in this store", field="run")
+            place = self.store.locate(names[0])
+            told = f"{place} cannot be read" if names[0] in found else f"there is no run {self.run_id!r}: no {place}"
+            raise ConfigError(told, field="run")
         plan = self._parse(Plan, names[1], found)
         units = plan.units if plan else []
         self._index()

@@ -76,7 +76,8 @@ class ShownTurn:
     """A turn as the template has it."""
 
     anchor: str
-    number: int
+    number: int | None
+    """Which answer of the agent; None for what others said."""
     source: str
     at: str
     took: str
@@ -119,20 +120,25 @@ def shown(talk: Conversation, most: int, prefix: str) -> list[ShownTurn]:
     if len(kept) > TURNS_SHOWN:
         skipped = len(kept) - TURNS_SHOWN
         kept = (*kept[: TURNS_SHOWN - LAST_TURNS], *kept[-LAST_TURNS:])
-    action, turns = 1, []
+    action, answer, turns = 1, 1, []
     for place, turn in enumerate(kept):
         jump = skipped if skipped and place == TURNS_SHOWN - LAST_TURNS else 0
         if jump:
-            action += sum(len(one.calls) for one in talk.turns[place : place + jump])
-        turns.append(_turn(turn, most, prefix, action, f"{count(jump, 'turn')} not shown" if jump else ""))
+            gap = talk.turns[place : place + jump]
+            action += sum(len(one.calls) for one in gap)
+            answer += sum(one.source == "agent" for one in gap)
+        number = answer if turn.source == "agent" else None
+        gap_told = f"{count(jump, 'turn')} not shown" if jump else ""
+        turns.append(_turn(turn, most, prefix, number=number, action=action, skipped=gap_told))
         action += len(turn.calls)
+        answer += number is not None
     return turns
 
 
-def _turn(turn: Said, most: int, prefix: str, action: int, skipped: str) -> ShownTurn:
+def _turn(turn: Said, most: int, prefix: str, *, number: int | None, action: int, skipped: str) -> ShownTurn:
     return ShownTurn(
         anchor=f"{prefix}t{turn.number}",
-        number=turn.number,
+        number=number,
         source=cut(visible(turn.source), NAME_WIDTH) or "unknown",
         at="" if turn.after_s is None or turn.after_s < 0 else f"+{duration(turn.after_s)}",
         took=took(turn.spent) if turn.spent else "",

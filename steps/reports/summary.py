@@ -68,7 +68,9 @@ class Cost(Part):
     """What models took."""
 
     usage: Usage
-    """Of everything, failed tries included."""
+    """Of everything, failed tries and plan's own call included."""
+    planning: Usage = Usage()
+    """Of plan's own call, which belongs to no unit."""
     failed_tries: Usage
     """Of failed tries alone."""
     usd_per_resolved: float | None
@@ -107,9 +109,10 @@ class Conditions(Part):
     """What a reader must know to compare this run with another."""
 
     agent: str
-    kind: Literal["agent", "reference", "control", "given", "replay"]
+    kind: Literal["agent", "reference", "control", "given", "regraded", "replay"]
     """reference (gold) and control (idle) runs measure the harness and the machine, not an agent."""
     hints: bool
+    """Whether an agent was shown the discussion of its issue."""
     solve_network: bool | None
     """Whether any agent could reach the network, as its sandbox recorded it; None where nothing was solved."""
     grading_network: bool
@@ -117,7 +120,9 @@ class Conditions(Part):
     machines: list[str]
     """``backend, isolation`` as recorded."""
     selected: int
-    dataset_rows: int
+    """Instances."""
+    selection: list[str]
+    """What they were chosen by, as in ``k 3``; empty where the whole dataset is meant."""
     model: str | None = None
     """What was asked; None, and so the following, where no model was."""
     endpoint: str | None = None

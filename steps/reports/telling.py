@@ -9,7 +9,7 @@ from steps.reports.labels import STANDINGS
 from steps.reports.stats import LEAST_MOVED
 from steps.reports.summary import Rate
 from steps.reports.visible import cut, visible
-from steps.reports.words import count, listing, percent
+from steps.reports.words import count, listing, percent, utc
 
 ALPHA = 0.05
 IMAGES_NAMED = 3
@@ -150,8 +150,7 @@ def some(items: Sequence[str], most: int) -> list[str]:
 
 def text(compared: Comparison, most: int | None = None) -> list[str]:
     """Everything, line by line, for a terminal: changes first. ``most``: instances named in a list."""
-    begun = compared.against_created_at[:16].replace("T", " ")
-    lines = [f"{compared.run_id} compared with {compared.against} (planned {begun} UTC)", ""]
+    lines = [f"{compared.run_id} compared with {compared.against} (planned {utc(compared.against_created_at)})", ""]
     differing = changed(compared)
     lines += ["Changed before any score:" if differing else "Nothing that is known changed before the scores."]
     lines += [*(f"  {line}" for line in differing), *filter(None, [unknown(compared)])]

@@ -38,7 +38,8 @@ def _rate(summary: Summary) -> str:
     rate = summary.headline
     if rate.rate is None:
         return ""
-    said = f"{percent(rate.rate)} % resolved, 95 % interval {percent(rate.low)} to {percent(rate.high)} %"
+    which = "of first attempts " if len(summary.attempts) > 1 else ""
+    said = f"{percent(rate.rate)} % {which}resolved, 95 % interval {percent(rate.low)} to {percent(rate.high)} %"
     if rate.graded < rate.total:
         said += f"; {rate.graded:,} graded, {rate.total - rate.graded:,} without a verdict"
     return said

@@ -82,9 +82,7 @@ class Conversation:
     seconds: float
     usage: Usage
     turns: tuple[Said, ...]
-    format: str = ""
     endpoint: str = ""
-    temperature: float | None = None
     others: tuple[Conversation, ...] = field(default=())
     """Iterative mode: the attempts that were not chosen, in order."""
 
@@ -119,9 +117,7 @@ def _conversation(read: dict[str, Any], level: int) -> Conversation:
         seconds=_number(extra.get("seconds")),
         usage=_usage(read),
         turns=tuple(_turn(_dict(step), n, began) for n, step in enumerate(_list(read.get("steps")), 1)),
-        format=_text(how.get("format")),
         endpoint=_text(how.get("endpoint")),
-        temperature=_maybe(how.get("temperature")),
         others=tuple(_conversation(_dict(other), level + 1) for other in others),
     )
 

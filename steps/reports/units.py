@@ -1,4 +1,8 @@
-"""``units.parquet``: one row a unit, every figure a column."""
+"""``units.parquet``: one row a unit, every figure a column.
+
+What ``plan`` itself asked a model belongs to no unit and is in no row: ``cost.planning`` of summary.json has it, and
+adds up with the rows to ``cost.usage``.
+"""
 
 from __future__ import annotations
 

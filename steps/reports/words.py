@@ -56,6 +56,11 @@ def listing(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def utc(stamp: str, *, seconds: bool = False) -> str:
+    """``2026-03-01 14:05 UTC`` of a stamp as records have it, ISO 8601 in UTC."""
+    return f"{stamp[: 19 if seconds else 16].replace('T', ' ')} UTC"
+
+
 def size(data_bytes: int) -> str:
     """``812 B``, ``14 kB``, ``2.1 MB``."""
     if data_bytes < 1000:

@@ -38,8 +38,10 @@ def report(store: Store, run_id: str, against: str | None = None) -> Summary:
     before it; None: the one that the report before this was compared with, if there was any. A run that cannot be
     compared has its report all the same, with a line that says why.
 
-    Written anew each time; files of an earlier report that this one lacks are removed. ``summary.json`` comes last:
-    where it is, the report is whole. Raises ConfigError for an unknown run, InfraError when the store fails.
+    Written anew each time, the pages of units too: what one shows comes from the unit's files, the pages beside it, the
+    remarks on the run and this code, and no file's time vouches for all of that. Files of an earlier report that this
+    one lacks are removed. ``summary.json`` comes last: where it is, the report is whole. Raises ConfigError for an
+    unknown run, InfraError when the store fails.
     """
     view = read_run(store, run_id)
     write_instances(store, view)

@@ -221,7 +221,7 @@ def test_a_report_written_again_keeps_its_comparison_and_brings_it_up_to_date(st
     [
         ("last", "no earlier finished run of the same wish"),
         ("two", "a run is not compared with itself"),
-        ("gone", "runs/gone/run.json does not exist: no such run in this store"),
+        ("gone", "there is no run &#39;gone&#39;: no "),
     ],
 )
 def test_what_cannot_be_compared_has_its_report_and_a_quiet_line(store: Store, against: str, said: str) -> None:

@@ -26,6 +26,7 @@ from steps.contracts.data import (
 from steps.contracts.record import Place, key
 from steps.contracts.trajectory import Replayed, Result, ResultExtra, StopReason, Trajectory, Turn
 from steps.errors import ConfigError
+from steps.reports.summary import Summary
 from steps.store import Store, open_store
 from tests.steps.agents.solved import Call, grade, metrics, trajectory
 from tests.steps.test_export import IDS, fill
@@ -62,11 +63,14 @@ def shown(store: Store, instance_id: str = IDS[0], **how: Any) -> str:
 
 def test_a_trajectory_is_shown_turn_by_turn(store: Store) -> None:
     text = shown(store)
-    assert "r2egym, openai/m, function calling, 3 turns, 300 tokens in, 0 out, $0.0300" in text
+    assert "r2egym, openai/m, function calling, 3 turns, 300 tokens in, 0 out, $0.030, " in text
     assert "\nsystem\nYou are an agent.\n\nuser\nMend it.\n" in text
-    assert "\nturn 1  100 in, 10 out, $0.0100, 1.5 s of the model, 0.2 s of the machine\nI look.\n" in text
+    assert "\nturn 1  100 in, 10 out, $0.010, 1.5 s of the model, 0.2 s of the machine\nI look.\n" in text
     assert "\nexecute_bash $ seq 1 40\n    1\n    2\n" in text
-    assert "\nfile_editor\n  command: create\n  path: /testbed/a.py\n  file_text:\none\ntwo\n    made\n" in text
+    assert (
+        "\nfile_editor\n  command: create\n  path: /testbed/a.py\n  file_text:\n      one\n      two\n    made\n"
+        in text
+    )
     assert "\nturn 3 " in text
     assert "\nstopped: finished\n" in text
     assert "\npatch\ndiff --git a/a.py b/a.py\n" in text
@@ -150,6 +154,7 @@ def test_the_raw_file_can_be_had(store: Store) -> None:
         (["night", IDS[0], "--attempt", "2"], f"--attempt: '{IDS[0]}' has 1 attempt in run 'night', not 2"),
         (["night", IDS[2], "--json"], f"'{IDS[2]}' has no trajectory in run 'night'"),
         (["night", "--json"], "--json prints the trajectory of one instance: name it"),
+        (["night", "--attempt", "2"], "--attempt is of one instance: name it"),
         (["day", IDS[0]], "there is no run 'day'"),
     ],
 )
@@ -262,6 +267,24 @@ def test_the_replays_of_a_run_are_told_together(store: Store) -> None:
 def test_a_run_without_a_report_is_told_the_way_out(store: Store) -> None:
     with pytest.raises(ConfigError, match="has no report yet: swe-argo report night"):
         look.show(store, "night", None, Console(file=io.StringIO()), look.How())
+
+
+def test_a_report_of_another_version_is_told_the_way_out(store: Store) -> None:
+    store.put(key(Summary, "night"), b'{"format": "another"}')
+    with pytest.raises(
+        ConfigError, match=r"of another version of swe-argo: swe-argo report night --store .* writes it"
+    ):
+        look.show(store, "night", None, Console(file=io.StringIO()), look.How())
+
+
+def test_what_was_not_resolved_is_told_with_its_class_and_the_command_that_shows_it(store: Store) -> None:
+    store.put(key(GradeRecord, "night", IDS[0], 1), grade(Outcome.EMPTY_PATCH, IDS[0]).to_bytes())
+    partial(store, "t0", trajectory([LONG], reason=StopReason.INTERRUPTED))
+    text = io.StringIO()
+    look._not_resolved(store, "night", Console(file=text, width=20))
+    assert f"\n{IDS[0]}  no patch" in text.getvalue()
+    assert f"\n{IDS[2]}  infrastructure  sandbox_lost: the machine went away\n" in text.getvalue()
+    assert f"one of them: swe-argo show night {IDS[0]} --store {store.url}\n" in text.getvalue()
 
 
 def test_an_instance_without_any_trajectory_is_shown_too(store: Store) -> None:

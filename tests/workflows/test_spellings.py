@@ -36,6 +36,7 @@ LINES = {
     # switches with a word, and underscores everywhere
     "run --hints True --run_id r": "run --hints --run-id r",
     "run --hints --max_workers 3": "run --hints --workers 3",
+    "run --hints on --stream off": "run --hints --no-stream",
     "run --iterative=false --save_error_logs no": "run --no-iterative --no-save-error-logs",
     "run --no-hints false": "run --hints",
     "run --fail_fast": "run --fail-fast",

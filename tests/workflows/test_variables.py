@@ -26,6 +26,7 @@ SAID: list[tuple[str, str, str, Any]] = [
     ("EVAL_SKIP_MAXIMUM_RETRIES_EXCEEDED", "false", "fail_fast", True),
     ("EVAL_SKIP_MAXIMUM_RETRIES_EXCEEDED", "True", "fail_fast", False),
     ("EVAL_SAVE_ERROR_LOGS", "false", "save_error_logs", False),
+    ("EVAL_SAVE_ERROR_LOGS", " Off\n", "save_error_logs", False),
     ("EVAL_SAVE_CHECKPOINTS", "0", "save_checkpoints", False),
     ("RUNTIME", "docker", "sandbox.backend", "docker"),
     ("RUNTIME", "eventstream", "sandbox.backend", "docker"),
@@ -40,6 +41,7 @@ SAID: list[tuple[str, str, str, Any]] = [
     ("START_IDX", "3", "select.start_idx", 3),
     ("K", "5", "select.k", 5),
     ("LLM_BASE_URL", "http://localhost:8000/v1", "llm.base_url", "http://localhost:8000/v1"),
+    ("LLM_BASE_URL", "http://localhost:8000/v1\n", "llm.base_url", "http://localhost:8000/v1"),
 ]
 MODEL = {"agent_name": "openhands", "agent_model": "openai/m"}
 FIELDS = {field.name: field for field in fields()}

@@ -69,6 +69,7 @@ def test_set_takes_lists_and_booleans() -> None:
     [
         (["agent.max_stps=3"], "there is no field 'agent.max_stps'; did you mean 'agent.max_steps'?"),
         (["datset=x"], "did you mean 'dataset'?"),
+        (["llm.timeout=inf"], "llm.timeout: input should be a finite number, not inf"),
         (["agent.max_steps=0"], "agent.max_steps: input should be greater than or equal to 1, not 0"),
         (["attempts=many"], "attempts: input should be a valid integer"),
         (["agent.name=bob"], "agent.name: input should be 'gold', 'given', 'idle', 'replay', 'r2egym'"),

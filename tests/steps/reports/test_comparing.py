@@ -112,7 +112,7 @@ def test_nothing_changed_between_runs_that_differ_in_name_and_time_alone() -> No
         ({"dataset": LOCK.model_copy(update={"revision": "d00d"})}, ("dataset", "Revision", "c104f840", "d00d")),
         (
             {"dataset": LOCK.model_copy(update={"sha256": "77" * 32})},
-            ("dataset", "Rows", "500, 9f9f9f9f9f9f", "500, 777777777777"),
+            ("dataset", "Rows", "500 (9f9f9f9f9f9f)", "500 (777777777777)"),
         ),
         ({"spec": {"agent": {"name": "replay", "hints": True}}}, ("wish", "agent.hints", "no", "yes")),
         ({"spec": {"agent": {"name": "replay", "max_steps": 60}}}, ("wish", "agent.max_steps", "not given", "60")),

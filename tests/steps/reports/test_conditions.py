@@ -56,8 +56,8 @@ def test_every_reason_to_stop_has_a_name_and_a_meaning() -> None:
             {},
             [
                 "r2egym asked openai/m-1, temperature 0.",
-                "Limits other than the defaults: max_steps 100 (40), max_token_limit 32,768 (65,536), "
-                "max_cost_usd 1.5, max_output_tokens 4,096.",
+                "Limits other than the defaults: max_steps 100 (by default 40), max_token_limit 32,768 "
+                "(by default 65,536), max_cost_usd 1.5, max_output_tokens 4,096.",
             ],
         ),
         ({"max_steps": 40, "max_steps_absolute": 50}, {}, {}, ["r2egym asked openai/m-1, temperature 0."]),
@@ -103,6 +103,44 @@ def test_what_makes_a_score_another_score_stands_wherever_the_score_does(agent: 
     assert said in summary.doubts
     assert "".join(said.split()) in "".join("".join(lines(summary)).split())
     assert said not in doubts(asked({}))
+
+
+@pytest.mark.parametrize(
+    ("agent", "kind", "shown"),
+    [
+        ({"name": "sweagent"}, "agent", True),
+        ({"name": "gold"}, "reference", False),
+        ({"name": "idle"}, "control", False),
+        ({"name": "given", "predictions": "preds.jsonl"}, "given", False),
+        ({"name": "given", "predictions": "run:earlier"}, "regraded", True),
+        ({"name": "replay", "trajectories": "t"}, "replay", False),
+    ],
+)
+def test_hints_count_only_where_an_agent_saw_them(agent: dict[str, Any], kind: str, shown: bool) -> None:
+    made = asked(agent | {"hints": True})
+    assert (conditions(made).kind, conditions(made).hints) == (kind, shown)
+    assert any("hints" in doubt for doubt in doubts(made)) is shown
+
+
+@pytest.mark.parametrize(
+    ("select", "said"),
+    [
+        ({}, []),
+        ({"k": 3, "start_idx": 2, "shuffle_seed": 0}, ["start_idx 2", "k 3", "shuffle_seed 0"]),
+        ({"repos": ["psf/requests", "pallets/flask"]}, ["repos psf/requests and pallets/flask"]),
+        ({"exclude": list("abcd")}, ["exclude 4"]),
+    ],
+)
+def test_what_the_instances_were_chosen_by_is_said(select: dict[str, Any], said: list[str]) -> None:
+    assert conditions(view(run_file(spec={"select": select}), {"a": "resolved"})).selection == said
+
+
+def test_what_planning_took_counts_for_the_limit_and_is_told_apart() -> None:
+    planning = Usage(calls=1, requests=1, cost_usd=1.0)
+    spec = {"agent": {"name": "r2egym"}, "max_cost_usd": 1.0}
+    made = view(run_file(spec=spec, planning=planning), {"a": "not_run"})
+    assert any("reached its --max-cost" in doubt for doubt in doubts(made))
+    assert summarise(made).cost.planning == planning
 
 
 def test_a_run_out_of_money_says_what_was_not_begun_and_how_to_go_on() -> None:

@@ -89,7 +89,7 @@ def test_nothing_to_say_against_it_is_an_empty_list(summarised: Any) -> None:
             "3 logs contradicted by what is known beside them; 3 of them count",
         ),
         ({"mix": {"resolved": 1}, "agent": "idle"}, "3 untouched repositories resolved: none should."),
-        ({"spec": {"agent": {"name": "replay", "hints": True}}}, "shown the discussion of each issue"),
+        ({"spec": {"agent": {"name": "r2egym", "hints": True}}}, "shown the discussion of each issue"),
         ({"spec": {"grading": {"timeout_s": 60}}}, "Tests were given 60 s; the official limit is 1,800 s."),
         ({"spec": {"grading": {"network": False}}}, "Tests had no network"),
         ({"instances": 0}, "Nothing was planned"),

@@ -95,6 +95,8 @@ def test_turns_calls_and_observations_are_all_there(store: Store) -> None:
     assert "step 3\n" in found.html  # its colours are gone
     assert "\x1b" not in found.html
     assert "exit code 1" in found.text
+    assert '<a href="#t1">system</a>' in found.html
+    assert '<a href="#t3">1</a> agent' in found.html
     assert "7 of the agent, 7 calls of tools" in found.text
     assert "7 answered, 1 further request failed" in found.text
     assert found.html.count("<ins>") == 1

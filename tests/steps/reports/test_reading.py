@@ -117,7 +117,7 @@ def test_a_run_that_was_not_planned_is_empty(store: Store) -> None:
 
 
 def test_an_unknown_run_is_refused_by_its_place(store: Store) -> None:
-    with pytest.raises(ConfigError, match=r"runs/nothing/run\.json does not exist: no such run"):
+    with pytest.raises(ConfigError, match=r"there is no run 'nothing': no .*runs/nothing/run\.json"):
         read_run(store, "nothing")
 
 

@@ -93,7 +93,7 @@ def test_the_whole_text_begins_with_what_changed() -> None:
         "",
         "Changed before any score:",
         "  Revision: c104f840 before, d00d now.",
-        "  Rows: 500, 9f9f9f9f9f9f before, 4, 9f9f9f9f9f9f now.",
+        "  Rows: 500 (9f9f9f9f9f9f) before, 4 (9f9f9f9f9f9f) now.",
         "  Instances: 4 in both, 1 only before.",
         "  Images of 1 instance: a (cccccccccccc before, dddddddddddd now).",
         "  swe-argo: 0.1.0 before, unknown now.",

@@ -17,7 +17,7 @@ WORST = {
     "attempts": 2,
     "suspects": 0.5,
     "model": "an-organisation-with-a-long-name/" + "m" * 120,
-    "spec": {"grading": {"timeout_s": 60, "network": False}, "agent": {"name": "replay", "hints": True}},
+    "spec": {"grading": {"timeout_s": 60, "network": False}, "agent": {"name": "r2egym", "hints": True}},
 }
 
 
@@ -48,3 +48,8 @@ def test_doubts_that_do_not_fit_are_counted(tmp_path: Path) -> None:
     shown = said(tmp_path, **WORST)
     assert len(shown) == 12
     assert shown[-2] == "! ... 6 doubts in the report"
+
+
+def test_with_several_attempts_the_rate_says_of_which_it_is(tmp_path: Path) -> None:
+    assert "100 % of first attempts resolved, 95 %" in "\n".join(said(tmp_path, attempts=2, mix={"resolved": 1}))
+    assert "100 % resolved, 95 %" in "\n".join(said(tmp_path / "one", mix={"resolved": 1}))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from steps.reports.words import count, duration, listing, money, percent, size, tokens
+from steps.reports.words import count, duration, listing, money, percent, size, tokens, utc
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,11 @@ def test_tokens_have_separators_and_then_units() -> None:
 
 def test_a_rate_is_a_whole_only_when_it_is() -> None:
     assert [percent(p) for p in (0.0, 1.0, 0.624, 0.9999, 0.0001)] == ["0", "100", "62.4", "> 99.9", "< 0.1"]
+
+
+def test_times_are_of_utc_and_say_so() -> None:
+    assert utc("2026-03-01T14:05:09+00:00") == "2026-03-01 14:05 UTC"
+    assert utc("2026-03-01T14:05:09+00:00", seconds=True) == "2026-03-01 14:05:09 UTC"
 
 
 def test_counts_sizes_and_lists() -> None:
