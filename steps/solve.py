@@ -189,7 +189,8 @@ class _Solve:
             return _Acted(idle.act())
         from steps.agents import replay
 
-        return _Acted(replay.act(self.recording, box, spec, journal, time.monotonic))
+        reason = replay.act(self.recording, box, spec, journal, time.monotonic)
+        return _Acted(reason, replay.answer(self.recording))
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:

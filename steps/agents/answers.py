@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from steps.contracts.data import FailureClass
 from steps.errors import InfraError
 from steps.sandbox.protocol import ExecResult, Sandbox
 
-_ELEMENT = re.compile(r"\<([\w-]+)\>(.*?)\<\/\1\>", re.DOTALL)
+_OPENS = re.compile(r"<([\w-]+)>")
 _FENCE = re.compile(r"```(\w+)?\n(.*?)```", re.DOTALL)
 _FILE = "/var/tmp/swe-argo-answer.diff"  # noqa: S108 - of the sandbox
 _TIMEOUT_S = 900.0
@@ -25,11 +26,26 @@ _RESET = "git checkout -- . ; git clean -fd"
 def patch_in(answer: str) -> str:
     """What swebench 5.0.2's extract_diff makes of an answer: the first element or fence named diff or patch, elements
     before fences; else the first of any name; else everything up to ``</s>``."""
-    blocks = [*_ELEMENT.findall(answer), *_FENCE.findall(answer)]
+    blocks = [*_elements(answer), *_FENCE.findall(answer)]
     named = next((text for name, text in blocks if name in ("diff", "patch")), None)
     if named is not None:
         return str(named)
     return str(blocks[0][1]) if blocks else answer.partition("</s>")[0]
+
+
+def _elements(answer: str) -> Iterator[tuple[str, str]]:
+    r"""What ``<([\w-]+)>(.*?)</\1>`` finds, name and content. That expression looks for an end behind every beginning,
+    which takes minutes where a model repeats one tag until it is cut off.
+    """
+    at, never_closed = 0, set()
+    while found := _OPENS.search(answer, at):
+        name, at = found[1], found.end()
+        end = -1 if name in never_closed else answer.find(f"</{name}>", at)
+        if end < 0:
+            never_closed.add(name)
+        else:
+            yield name, answer[at:end]
+            at = end + len(f"</{name}>")
 
 
 def is_patch(text: str) -> bool:

@@ -6,12 +6,11 @@ import time
 
 from steps.agents import answers, committed, layouts
 from steps.agents.task import Task
+from steps.agents.tools import APPLY
 from steps.contracts.data import FileContext, Patch
 from steps.contracts.trajectory import Result, ResultExtra, StopReason, ToolCall
 from steps.models.reply import Message, NoReplyError, Reply
 
-TOOL = "apply_diff"
-"""What stands in the trajectory for what becomes of the answer."""
 CHARACTERS_A_TOKEN = 3
 """A careful figure for code with line numbers: rather leave a file out than have the prompt refused."""
 
@@ -48,7 +47,7 @@ def _take(task: Task, reply: Reply) -> StopReason:
         problem = "empty" if blank else "no_patch"
         task.journal.did(reply.text, [], reasoning=reply.reasoning, metrics=reply.metrics, malformed=problem)
         return StopReason.EMPTY_ANSWER if blank else StopReason.MALFORMED
-    call = ToolCall(tool_call_id="answer", function_name=TOOL, arguments={"patch": patch})
+    call = ToolCall(tool_call_id="answer", function_name=APPLY, arguments={"patch": patch})
     task.journal.did(reply.text, [call], reasoning=reply.reasoning, metrics=reply.metrics)
     began = time.monotonic()
     said, code = answers.shown(task.box, task.patch)

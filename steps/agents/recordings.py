@@ -7,14 +7,17 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from steps.agents.formats import Recorded, read_row
+from steps.agents.formats import Recorded, preds, read_row
 from steps.agents.tools import KINDS
 from steps.contracts.data import Patch
 from steps.contracts.trajectory import Recording
 from steps.errors import ConfigError
 
 FIELD = "agent.trajectories"
-_KNOWN = "trajectory.json of swe-argo, .traj.json of mini-swe-agent, .jsonl of R2E-Gym, output.jsonl of OpenHands"
+_KNOWN = (
+    "trajectory.json of swe-argo, .traj.json of mini-swe-agent, .jsonl of R2E-Gym, output.jsonl of OpenHands, "
+    "predictions (.jsonl or .json)"
+)
 _SHOWN = 20
 
 
@@ -65,13 +68,18 @@ def _recording(place: str, recorded: Recorded) -> Recording:
     patch, beside = recorded.patch, Path(place).with_name(Patch.file)
     if patch is None and recorded.format == "ATIF" and beside.is_file():
         patch = Patch(beside.read_bytes()).text
-    return Recording(
+    recording = Recording(
         source=f"{recorded.format} {place}",
         scaffold=recorded.scaffold,
         actions=recorded.actions,
         patch=patch,
         stop_reason=recorded.stop_reason,
     )
+    try:
+        recording.to_bytes()
+    except ValueError:  # pydantic writes fewer levels than json reads
+        raise ConfigError(f"{place} is malformed: nested too deeply", field=FIELD) from None
+    return recording
 
 
 @dataclass
@@ -111,10 +119,24 @@ def _rows(root: Path) -> Iterator[tuple[str, Recorded]]:
             with file.open("rb") as lines:
                 for number, line in enumerate(lines, 1):
                     if line.strip():
-                        yield from _row(line, f"{file}:{number}", fallback="")
+                        place = f"{file}:{number}"
+                        yield place, _read(_value(line, place), place)
         else:
-            # mini-swe-agent 1 names the instance by its file only.
-            yield from _row(file.read_bytes(), str(file), fallback=file.name.removesuffix(".traj.json"))
+            yield from _whole(file)
+
+
+def _whole(file: Path) -> Iterator[tuple[str, Recorded]]:
+    """The one trajectory of a file, or predictions: in a list, or by instance id (``preds.json``)."""
+    value = _value(file.read_bytes(), str(file))
+    if isinstance(value, list):
+        yield from ((f"{file}:{number}", _read(row, f"{file}:{number}")) for number, row in enumerate(value, 1))
+    elif (
+        isinstance(value, dict) and value and all(isinstance(row, dict) and preds.is_row(row) for row in value.values())
+    ):
+        yield from ((f"{file}:{name}", _read(row, f"{file}:{name}", name)) for name, row in value.items())
+    else:
+        # mini-swe-agent 1 names the instance by its file only.
+        yield str(file), _read(value, str(file), file.name.removesuffix(".traj.json"))
 
 
 def _files(root: Path) -> list[Path]:
@@ -127,31 +149,29 @@ def _files(root: Path) -> list[Path]:
         named = [root / "output.jsonl"]
     if not named and root.name == "trajs":  # of a leaderboard bundle: <instance_id>.json
         named = list(root.glob("*.json"))
-    return sorted(named or root.rglob("*.jsonl"))
+    return sorted(named or [*root.rglob("*.jsonl")] or root.rglob("preds.json"))
 
 
-def _row(data: bytes, place: str, fallback: str) -> Iterator[tuple[str, Recorded]]:
+def _value(data: bytes, place: str) -> object:
     try:
-        row = json.loads(data)
-        recorded = read_row(row) if isinstance(row, dict) else None
+        return json.loads(data)
     except RecursionError:
         raise ConfigError(f"{place} is malformed: nested too deeply", field=FIELD) from None
     except ValueError as error:
         raise ConfigError(f"{place} is malformed: {str(error).splitlines()[0]}", field=FIELD) from error
-    if recorded is None and isinstance(row, dict) and "model_patch" in row:
-        raise ConfigError(f"{place} is a prediction, without actions: grade it with --predictions", field=FIELD)
+
+
+def _read(row: object, place: str, fallback: str = "") -> Recorded:
+    try:
+        recorded = read_row(row) if isinstance(row, dict) else None
+    except ValueError as error:
+        raise ConfigError(f"{place} is malformed: {str(error).splitlines()[0]}", field=FIELD) from error
     if recorded is None:
         raise ConfigError(f"{place} is no trajectory: {_KNOWN}", field=FIELD)
-    if not recorded.instance_id:
-        recorded = replace(recorded, instance_id=fallback)
-    yield place, recorded
+    return recorded if recorded.instance_id else replace(recorded, instance_id=fallback)
 
 
 def _check_tools(place: str, recorded: Recorded) -> None:
-    if recorded.scaffold == "oneshot":
-        raise ConfigError(
-            f"{place} is of agent 'oneshot', which calls no tools: grade its patches instead", field=FIELD
-        )
     unknown = dict.fromkeys(action.tool for action in recorded.actions if action.tool not in KINDS)
     if unknown:
         raise ConfigError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from steps.agents import sameness
+from steps.agents.formats.done import replaced
 from steps.agents.journal import Journal
 from steps.agents.mini_swe_agent.commands import Commands
 from steps.agents.performing import MINI, Done, performer, submission
@@ -74,6 +75,16 @@ def _note(journal: Journal, number: int, action: Action, done: Done, *, compares
     journal.did("", [call], [Result(source_call_id=call.tool_call_id, content=seen.text, extra=extra)])
 
 
+def answer(recording: Recording) -> bytes | None:
+    """The patch that agent oneshot answered: its result, whether it applies or not, and what became of it is an
+    observation. None of other agents, whose result is what they changed.
+    """
+    if recording.scaffold != "oneshot":
+        return None
+    said = recording.actions[0].arguments.get("patch") if recording.actions else recording.patch
+    return Patch.from_text(said if isinstance(said, str) else "").data
+
+
 def compared(recording: Recording, journal: Journal, patch: bytes) -> Replayed:
     """Whether a replay came out as its recording: its observations, where they are those of tools that are known, and
     ``patch``. An action that was not performed again counts as observed otherwise.
@@ -93,13 +104,13 @@ def _recorded(turn: Turn) -> str | None:
 
 
 def _same_patch(recording: Recording, turns: list[Turn], patch: str) -> bool | None:
-    """A mini-swe-agent's own recording has what it submitted: a part of the changes, perhaps. Of oneshot the answer is
-    the patch, whether it applies or not; what became of it is an observation.
+    """A mini-swe-agent's own recording has what it submitted: a part of the changes, perhaps. R2E-Gym's files have
+    U+FFFD for bytes that are no text.
     """
     if recording.patch is None:
         return None
     last = turns[-1].observation if turns else None
     submitted = submission(last.results[0].content or "") if last and recording.scaffold == MINI else None
-    answered = recording.actions[-1].arguments.get("patch") if recording.scaffold == "oneshot" and turns else None
-    found = [now for now in (patch, submitted, answered) if isinstance(now, str)]
-    return any(sameness.same_patch(recording.patch, now) for now in found)
+    return any(
+        sameness.same_patch(recording.patch, now) for now in (patch, replaced(patch), submitted) if now is not None
+    )

@@ -36,8 +36,9 @@ _VARIES = tuple(
 )
 
 
-_VARYING_LINE = re.compile(r"^(?:index [0-9a-f]+\.\.[0-9a-f]+.*|@@ (.*?) @@.*)$", re.MULTILINE)
-"""Names of blobs, and what stands behind the lines of a hunk: git words it by its settings."""
+_BLOBS = re.compile(r"^index [0-9a-f]+\.\.[0-9a-f]+.*\n", re.MULTILINE)
+_HUNK = re.compile(r"^@@ (.*?) @@.*$", re.MULTILINE)
+"""What stands behind the numbers of a hunk git words by its settings."""
 
 
 def same(then: str, now: str) -> bool:
@@ -53,11 +54,11 @@ def still(text: str) -> str:
 
 
 def same_patch(then: str, now: str) -> bool:
-    """Whether two diffs make the same changes: their files' order and the names of blobs do not count."""
+    """Whether two diffs make the same changes: their files' order and the names of blobs, if any, do not count."""
     return then == now or _files(then) == _files(now)
 
 
 def _files(patch: str) -> list[str]:
     begins = re.search(r"^diff --git ", patch, re.MULTILINE)
     files = re.split(r"^(?=diff --git )", patch[begins.start() :] if begins else patch, flags=re.MULTILINE)
-    return sorted(_VARYING_LINE.sub(r"@@ \1", file).rstrip() for file in files if file.strip())
+    return sorted(_HUNK.sub(r"@@ \1", _BLOBS.sub("", file)).rstrip() for file in files if file.strip())

@@ -7,6 +7,7 @@ value may hold anything but ``</parameter>`` followed by what follows a value.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -100,17 +101,17 @@ class _Block:
 
 def _blocks(text: str) -> list[_Block]:
     blocks: list[_Block] = []
-    at = 0
+    at, proper = 0, [found.start() for found in _END.finditer(text)]
     while found := _FUNCTION.search(text, at):
         block = _Block(found[1].strip().strip("\"'"), found.start())
-        _fill(block, text, found.end())
+        _fill(block, text, found.end(), proper)
         blocks.append(block)
         at = block.end
     return blocks
 
 
-def _fill(block: _Block, text: str, at: int) -> None:
-    """Read the parameters up to the block's end."""
+def _fill(block: _Block, text: str, at: int, proper: list[int]) -> None:
+    """Read the parameters up to the block's end. ``proper``: where tags stand that end a value for certain."""
     while True:
         found = _NEXT.search(text, at)
         if found is None or not (found[1] is not None or found[2]):
@@ -124,7 +125,7 @@ def _fill(block: _Block, text: str, at: int) -> None:
             block.values.append((together[1], together[2]))
             at = found.end()
             continue
-        value_end = _value_end(text, found.end())
+        value_end = _value_end(text, found.end(), proper)
         if value_end < 0:
             block.unclosed, block.end = f"<parameter={name}>", len(text)
             return
@@ -132,13 +133,12 @@ def _fill(block: _Block, text: str, at: int) -> None:
         at = value_end + len(_ANY_END)
 
 
-def _value_end(text: str, at: int) -> int:
-    first = text.find(_ANY_END, at)
-    proper = _END.search(text, at)
-    if first < 0 or proper is None:
+def _value_end(text: str, at: int, proper: list[int]) -> int:
+    first, place = text.find(_ANY_END, at), bisect_left(proper, at)
+    if first < 0 or place == len(proper):
         return first
     # With a whole block's end between the two, what follows is another block.
-    return first if "</function>" in text[first : proper.start()] else proper.start()
+    return first if text.find("</function>", first, proper[place]) >= 0 else proper[place]
 
 
 def _value(tool: Tool, name: str, value: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from steps.agents.formats.done import Done, replaced
+from steps.agents.formats.done import Done, replaced_within
 from steps.agents.formats.recorded import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
 from steps.contracts.run import MODEL_AGENTS
 from steps.contracts.trajectory import Action, MetricsExtra, StopReason, Trajectory, Turn
@@ -56,7 +56,7 @@ def _scaffold(agent: Row, *, ours: bool) -> str | None:
 def write(done: Done) -> bytes:
     """The whole of it: the ids of every prompt, and text that every reader takes."""
     whole = with_whole_prompts(done.trajectory).model_dump(mode="json", exclude_none=True)
-    return (json.dumps(_texts(whole), separators=(",", ":")) + "\n").encode()
+    return (json.dumps(replaced_within(whole), separators=(",", ":")) + "\n").encode()
 
 
 def with_whole_prompts(trajectory: Trajectory) -> Trajectory:
@@ -86,14 +86,3 @@ def with_whole_prompts(trajectory: Trajectory) -> Trajectory:
 
 def _with(turn: Turn, **update: Any) -> Turn:
     return turn.model_copy(update=update)
-
-
-def _texts(value: Any) -> Any:
-    if isinstance(value, str):
-        return replaced(value)
-    if isinstance(value, dict):
-        return {replaced(key): _texts(item) for key, item in value.items()}
-    if isinstance(value, list):
-        # Token ids are many, and hold no text.
-        return value if all(isinstance(item, int | float) for item in value) else [_texts(item) for item in value]
-    return value

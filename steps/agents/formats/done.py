@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from steps.contracts.data import GradeRecord, Instance, RunFile
 from steps.contracts.run import MODEL_AGENTS
@@ -95,3 +96,15 @@ def is_malformed(turn: Turn) -> bool:
 def replaced(text: str) -> str:
     """Text that every reader takes: lone surrogates, which are no characters, as U+FFFD."""
     return _SURROGATES.sub("\ufffd", text)
+
+
+def replaced_within(value: Any) -> Any:
+    """A JSON value with every text ``replaced``: pydantic's reader of JSON refuses the whole file otherwise."""
+    if isinstance(value, str):
+        return replaced(value)
+    if isinstance(value, dict):
+        return {replaced(key): replaced_within(item) for key, item in value.items()}
+    if isinstance(value, list):
+        # Token ids are many, and hold no text.
+        return value if all(isinstance(item, int | float) for item in value) else [*map(replaced_within, value)]
+    return value

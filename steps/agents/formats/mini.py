@@ -59,7 +59,7 @@ def read(row: Row) -> Recorded:
     messages = [as_dict(message) for message in as_list(row.get("messages"))]
     actions = [action for place in range(len(messages)) for action in _actions(messages, place, own=bool(own))]
     model = as_dict(as_dict(info.get("config")).get("model")).get("model_name")
-    status = as_name(info.get("exit_status"))
+    status, submission = as_name(info.get("exit_status")), as_text(info.get("submission"))
     return Recorded(
         NAME,
         str(row.get("instance_id") or ""),
@@ -67,7 +67,7 @@ def read(row: Row) -> Recorded:
         good=not info.get("exception_str") and not info.get("traceback") and status != "InfraError",
         actions=actions,
         scaffold=as_name(own.get("scaffold")) if own else NAME,
-        patch=as_text(info.get("submission")) or None,
+        patch=submission if own else submission or None,
         stop_reason=as_reason(own.get("stop_reason")) or _reason(status, info),
     )
 

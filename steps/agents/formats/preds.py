@@ -4,7 +4,26 @@ from __future__ import annotations
 
 import json
 
-from steps.agents.formats.recorded import Row
+from steps.agents.formats.recorded import Recorded, Row, as_name
+from steps.agents.tools import APPLY
+from steps.contracts.trajectory import Action
+
+NAME = "predictions"
+
+
+def is_row(row: Row) -> bool:
+    """Whether it looks like one."""
+    return "model_patch" in row
+
+
+def read(row: Row) -> Recorded:
+    """To do again what it tells is to apply its patch; an empty one is nothing to do. Raises ValueError."""
+    patch = "" if row["model_patch"] is None else row["model_patch"]
+    if not isinstance(patch, str):
+        raise ValueError(f"model_patch is {type(patch).__name__}, not text or null")  # noqa: TRY004 - of a file
+    actions = [Action(tool=APPLY, arguments={"patch": patch})] if patch.strip() else []
+    model = as_name(row.get("model_name_or_path"))
+    return Recorded(NAME, as_name(row.get("instance_id")) or "", model, actions=actions, patch=patch)
 
 
 def prediction(instance_id: str, model: str, patch: str) -> Row:

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-from steps.agents.formats.done import Act, Done, acts, replaced
+from steps.agents.formats.done import Act, Done, acts, replaced_within
 from steps.agents.formats.recorded import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
 from steps.contracts.data import Outcome
 from steps.contracts.trajectory import Action, StopReason
@@ -17,8 +17,8 @@ OWN = "swe_argo"
 """Key of a step's ``info`` and of ``agent_args``, both free in the format, under which nothing is lost: its text form
 of a call knows texts only, and strips them."""
 
-_FUNCTION = re.compile(r"<function\s*=\s*([^>]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter\s*=\s*([^>]+)>(.*?)</parameter>", re.DOTALL)
+_FUNCTION = re.compile(r"<function\s*=\s*([^>]{1,200})>(.*?)(?:</function>|\Z)", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter\s*=\s*([^>]{1,200})>(.*?)(</parameter>|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"sweb\.eval\.[^.:/]+\.([^:/]+)")
 _REFUSED = ("git", "ipython", "jupyter", "nohup")
 """First words that its execute_bash does not run."""
@@ -93,7 +93,7 @@ def text_action(text: str) -> Action | None:
     found = _FUNCTION.search(text)
     if not found:
         return None
-    arguments = {name.strip(): value.strip() for name, value in _PARAMETER.findall(found[2])}
+    arguments = {name.strip(): value.strip() for name, value, closed in _PARAMETER.findall(found[2]) if closed}
     return Action(tool=found[1].strip(), arguments=arguments)
 
 
@@ -135,12 +135,12 @@ def write(done: Done) -> bytes:
         "max_exec_time": math.ceil(agent.command_timeout_s),
         "max_total_time": math.ceil(agent.timeout_s),
         "exit_reason": exit_reason(done, len(steps)),
-        "output_patch": replaced(done.patch),
+        "output_patch": done.patch,
         "reward": float(grade.resolved) if grade and grade.outcome is not Outcome.NO_PREDICTION else None,
         "reward_calc_time": round(sum(grade.seconds.values()), 3) if grade else None,
-        "test_output": None if done.log is None else replaced(done.log),
+        "test_output": done.log,
     }
-    return (json.dumps(row) + "\n").encode()
+    return (json.dumps(replaced_within(row)) + "\n").encode()
 
 
 def exit_reason(done: Done, steps: int) -> str:
@@ -192,7 +192,7 @@ def _step(act: Act, number: int, total: float, *, last: bool) -> Row:
             info[OWN] |= act.result.extra.model_dump(mode="json", exclude_none=True)
     if act.turn.reasoning_content and act.first:
         info["reasoning"] = act.turn.reasoning_content
-    row = {
+    return {
         "step_idx": number,
         "thought": act.thought,
         "action": _text(act),
@@ -208,7 +208,6 @@ def _step(act: Act, number: int, total: float, *, last: bool) -> Row:
         "total_time_traj": round(total, 3),
         "step_count": number + 1,
     }
-    return {name: replaced(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
 def _text(act: Act) -> str:

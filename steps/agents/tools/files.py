@@ -92,6 +92,8 @@ class Files:
             data = text.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             raise RefusedError("The text holds half of a surrogate pair and cannot be written.") from None
+        if before is None:
+            self._real.pop(path, None)  # a link of that name is gone
         self._put(path, data)
         remembered = [*self._before[path], before][-REMEMBERED:]
         while sum(len(text or "") for text in remembered) > REMEMBERED_CHARACTERS:

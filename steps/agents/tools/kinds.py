@@ -24,6 +24,8 @@ class Kind(StrEnum):
     """The agent says it is done."""
 
 
+APPLY = "apply_diff"
+"""The tool that a patch stands under where it is all that an agent gave; its one argument is ``patch``."""
 KINDS: dict[str, Kind] = {
     **dict.fromkeys(
         ("bash", "execute_bash", "execute_command", "run_command", "run_shell_command", "shell", "run", "cmd"),
@@ -32,7 +34,7 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(("bash_session", "terminal"), Kind.SESSION),
     **dict.fromkeys(("str_replace_editor", "str_replace_based_edit_tool", "file_editor", "edit"), Kind.EDIT),
     **dict.fromkeys(("search", "search_dir"), Kind.SEARCH),
-    "apply_diff": Kind.PATCH,
+    APPLY: Kind.PATCH,
     **dict.fromkeys(("think", "task_tracker"), Kind.NOTHING),
     **dict.fromkeys(("finish", "submit"), Kind.END),
 }

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from steps.agents.tools.text import readable
+from steps.agents.tools.text import readable, whole
 from steps.agents.tools.tool import Arguments, Outcome
 from steps.sandbox.protocol import ExecResult
 
@@ -39,7 +39,7 @@ def search(arguments: Arguments, session: Session) -> Outcome:
 
 def _found(term: str, path: str, done: ExecResult) -> Outcome:
     kind, _, found = done.stdout.partition(b"\n")
-    text = readable(found)
+    text = readable(whole(found) if done.truncated else found)
     if done.timed_out:
         return Outcome(text, None, timed_out=True)
     if kind == b"folder":

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from steps.agents.tools import shell_script
-from steps.agents.tools.text import readable
+from steps.agents.tools.text import cut_apart, readable, whole
 from steps.agents.tools.tool import Outcome
 from steps.sandbox.protocol import ExecResult, Sandbox
 
@@ -128,10 +128,12 @@ class Shell:
                 return self._without_session(plain, timeout_s)
             return Outcome(self._left_by(job), 137, timed_out=done.timed_out, seconds=seconds, note=_KILLED)
         state, code, size, _ = words
+        if going := state in ("quiet", "waits"):
+            # A program that fills a buffer may stop within a character: that is shown together with its rest.
+            job.offset, body = int(size) - (len(body) - len(whole(body))), whole(body)
         first, cut, last = body.partition(mark.encode())
-        text, tail = readable(first), readable(last) if cut else None
-        if state in ("quiet", "waits"):
-            job.offset = int(size)
+        text, tail = cut_apart(first, last) if cut else (readable(first), None)
+        if going:
             return Outcome(text, None, seconds=seconds, tail=tail, running=True)
         self._running = None
         late = state == "late"
@@ -150,7 +152,7 @@ class Shell:
         env = {"BASH_ENV": "$HOME/.bashrc"}
         done = self._sandbox.exec(command, timeout_s=timeout_s, env=env, merge=True, max_output_bytes=2 * ENDS_BYTES)
         return Outcome(
-            readable(done.stdout),
+            readable(whole(done.stdout) if done.truncated else done.stdout),
             done.exit_code,
             timed_out=done.timed_out,
             seconds=done.seconds,

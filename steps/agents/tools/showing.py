@@ -28,7 +28,7 @@ def r2egym(tool: Tool, outcome: Outcome, limit: int) -> text.Cut:
 
 
 def openhands(tool: Tool, outcome: Outcome, limit: int) -> text.Cut:
-    """The text, then the exit code; of long output the beginning and the end."""
+    """The text, then the exit code, -1 of a command that did not end; of long output the beginning and the end."""
     if tool.kind != "shell":
         return text.Cut(outcome.text, text.CLIPPED in outcome.text)
     whole, tail = outcome.text, outcome.tail
@@ -36,6 +36,8 @@ def openhands(tool: Tool, outcome: Outcome, limit: int) -> text.Cut:
     body = _with_notes(cut.text, outcome)
     if outcome.exit_code is not None:
         body += f"\n[The command completed with exit code {outcome.exit_code}.]"
+    elif outcome.running or outcome.timed_out:
+        body += "\n[Exit code: -1.]"
     return text.Cut(body, cut.cut)
 
 

@@ -5,6 +5,7 @@ A text comes as its beginning and, where there was more than was fetched, its en
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ CLIPPED = "<response clipped>"
 _RULE = "-" * 50
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 """Not the escape character: colours of terminals stay."""
+_REST = re.compile(rb"\A[\x80-\xbf]{1,3}")
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,20 @@ class Cut:
 
 
 def readable(data: bytes) -> str:
-    """UTF-8 text of what a program printed; what is none, halves of a character at its ends too, is U+FFFD."""
+    """UTF-8 text of what a program printed; what is none is U+FFFD."""
     return _CONTROL.sub("\ufffd", data.decode("utf-8", "replace"))
+
+
+def whole(data: bytes) -> bytes:
+    """The data without the beginning of a character at its end: the rest is still to come, or was cut off."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(data[-4:])
+    return data[: len(data) - len(decoder.getstate()[0])]
+
+
+def cut_apart(first: bytes, last: bytes) -> tuple[str, str]:
+    """The texts of a beginning and an end between which bytes were left out: no character is shown in parts."""
+    return readable(whole(first)), readable(_REST.sub(b"", last))
 
 
 def shown(text: str) -> str:

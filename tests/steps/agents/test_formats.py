@@ -216,14 +216,15 @@ class R2ETrajectory(BaseModel):
 
 
 def test_r2e_gym_has_every_field_of_every_type() -> None:
-    line = r2egym.write(done([LOOK], [EDIT], [FINISH], patch="\udce9"))
+    half: Call = ("bash", {"command": "echo \ud83d", "\udc80": ["\udc80"]}, "half \udc80")
+    line = r2egym.write(done([LOOK], [EDIT], [half], [FINISH], patch="\udce9"))
     row = R2ETrajectory.model_validate_json(line)
     first, last = row.trajectory_steps[0], row.trajectory_steps[-1]
     assert first.action == "<function=execute_bash>\n  <parameter=cmd>ls</parameter>\n</function>"
     assert (first.thought, first.observation, first.done) == ("I look.", "a.py\n", False)
     assert (first.token_usage_prompt, first.token_usage_completion, first.token_usage_total) == (100, 10, 110)
     assert (first.llm_exec_time, first.env_exec_time, first.total_step_time) == (1.5, 0.25, 1.75)
-    assert (last.done, last.step_count, last.total_time_traj) == (True, 3, 5.25)
+    assert (last.done, last.step_count, last.total_time_traj) == (True, 4, 7.0)
     assert (row.exit_reason, row.reward, row.test_output) == ("agent", 1.0, "1 passed\n")
     assert row.output_patch == "\ufffd"
     assert line.count(b"\n") == 1

@@ -29,6 +29,16 @@ def answered(limits: Limits, times: int, metrics: Metrics | None = None) -> None
         limits.answered({"role": "assistant", "content": ""}, metrics or Metrics(prompt_tokens=1, completion_tokens=1))
 
 
+def test_what_a_wish_does_not_say_is_as_r2e_gym_has_it() -> None:
+    default = limits()
+    assert default.remaining == 40
+    assert default.command_s == 90
+    answered(default, 1, Metrics(prompt_tokens=65_000, completion_tokens=535))
+    assert default.reached(Usage()) is None
+    answered(default, 1, Metrics(prompt_tokens=65_000, completion_tokens=536))
+    assert default.reached(Usage()) is StopReason.CONTEXT_LIMIT
+
+
 def test_it_is_ended_ten_steps_after_it_was_told_unless_the_wish_says() -> None:
     default = limits()
     answered(default, 40)

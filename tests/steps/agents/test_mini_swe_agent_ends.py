@@ -52,7 +52,7 @@ def test_more_steps_than_the_loops_own_default_are_taken(box: Box) -> None:
 
 
 def test_time_ends_it_and_a_command_that_takes_longer(any_box: Box) -> None:
-    with asked(in_turn(say("echo early; sleep 60", True)), any_box.sandbox, "mini-swe-agent", timeout_s=2) as (task, _):
+    with asked(in_turn(say("echo early; sleep 60", True)), any_box.sandbox, "mini-swe-agent", timeout_s=6) as (task, _):
         assert mini_swe_agent.act(task) is StopReason.TIMEOUT
     (seen,) = observations(task)
     assert seen.content is not None

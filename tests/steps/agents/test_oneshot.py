@@ -85,8 +85,11 @@ def test_its_answer_can_be_performed_again(box: Box, answer: str) -> None:
     )
     again = Journal(AgentInfo(name="replay", version="1"), "run", "a__b-1", 1)
     replay.act(recording, box.sandbox, AgentSpec(name="replay"), again, time.monotonic)
+    patch = replay.answer(recording)
+    assert patch is not None
+    assert patch == task.patch
     assert (box.testbed / "a.py").read_text() == after
-    assert replay.compared(recording, again, b"") == Replayed(observations=1, differing=[], same_patch=True)
+    assert replay.compared(recording, again, patch) == Replayed(observations=1, differing=[], same_patch=True)
 
 
 def test_an_endpoint_that_fails_is_not_the_agents_failure(box: Box) -> None:

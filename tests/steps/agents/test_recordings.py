@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,13 @@ def test_the_first_function_of_a_text_counts() -> None:
     assert text_action("no call") is None
 
 
+@pytest.mark.parametrize("unit", ["<function=", "<function=a><parameter=", "<parameter=k>"])
+def test_a_text_that_repeats_itself_is_read_at_once(unit: str) -> None:
+    began = time.process_time()
+    text_action("<function=a>" + unit * (400_000 // len(unit)))
+    assert time.process_time() - began < 3
+
+
 def test_what_atif_has_no_place_for_is_read_beside_it(tmp_path: Path) -> None:
     put(tmp_path, f"runs/one/units/{ID}/1/trajectory.json", own())
     (tmp_path / f"runs/one/units/{ID}/1/patch.diff").write_bytes(b"diff \xe9\n")
@@ -298,13 +306,6 @@ def test_observations_of_openhands_are_found_by_their_cause(tmp_path: Path) -> N
     assert actions[1].arguments == {"command": "view", "path": "/workspace/a"}
 
 
-def test_one_call_without_tools_is_no_recording(tmp_path: Path) -> None:
-    row = json.loads(own())
-    row["agent"]["name"] = "oneshot"
-    with pytest.raises(ConfigError, match="is of agent 'oneshot', which calls no tools"):
-        read(str(put(tmp_path, "trajectory.json", row)), [ID])
-
-
 @PROPERTY
 @given(
     rows=st.lists(
@@ -336,5 +337,9 @@ def test_no_file_is_more_than_a_wrong_request(rows: list[bytes]) -> None:
 def test_json_that_is_nested_too_deeply_is_malformed(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_bytes(b"[" * 100_000)
+    with pytest.raises(ConfigError, match=r"rows\.jsonl:1 is malformed: nested too deeply"):
+        read(str(file), [ID])
+    call = {"source": "agent", "action": "think", "args": {"thought": "deep"}}
+    file.write_bytes(json.dumps(openhands(history=[call])).replace('"deep"', "[" * 300 + "]" * 300).encode())
     with pytest.raises(ConfigError, match=r"rows\.jsonl:1 is malformed: nested too deeply"):
         read(str(file), [ID])

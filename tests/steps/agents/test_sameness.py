@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,6 +79,7 @@ def test_patches_are_the_same_whatever_their_order_and_blobs() -> None:
     assert same_patch(PATCH + OTHER, renamed)
     assert same_patch(PATCH, f"some words\n{PATCH}\n")
     assert same_patch(PATCH, PATCH.replace("@@ def f():", "@@"))
+    assert same_patch(PATCH, re.sub("index .*\n", "", PATCH))
     assert not same_patch(PATCH, PATCH + OTHER)
     assert not same_patch(PATCH, PATCH.replace("+2", "+3"))
     assert not same_patch(PATCH, "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -185,6 +187,15 @@ def test_no_answer_whatever_breaks_it(text: str, scaffold: str) -> None:
         assert result.correction
         assert len(result.correction) < 4000
     assert TEXT.said(answer)["content"]
+
+
+@pytest.mark.parametrize(
+    "unit", ["<parameter=a>1</parameter>x", "<function=a><parameter=b>1</parameter>x", "<function="]
+)
+def test_an_answer_that_repeats_itself_until_it_is_cut_off_is_read_at_once(unit: str) -> None:
+    began = time.process_time()
+    wrong(f"<function=execute_bash>{unit * (400_000 // len(unit))}")
+    assert time.process_time() - began < 3  # and many where every tag is looked for behind every other
 
 
 @settings(deadline=None)

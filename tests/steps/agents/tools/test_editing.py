@@ -182,6 +182,15 @@ def test_bytes_that_are_no_text_and_line_ends_survive(editor: Editor) -> None:
     assert there(editor) == b"\xff\xfe\x00\r\nin\r\nnew\r\nmore\r\nand\r\nlone\n"
 
 
+def test_a_new_file_in_the_place_of_a_link_is_not_its_target(editor: Editor) -> None:
+    put(editor, b"a\n")
+    editor.files.sandbox.exec("ln -s x.py /testbed/link", timeout_s=10)
+    act(editor, "view", "/testbed/link")
+    editor.files.sandbox.exec("rm /testbed/link", timeout_s=10)
+    act(editor, "create", "/testbed/link", file_text="new\n")
+    assert (there(editor), there(editor, "/testbed/link")) == (b"a\n", b"new\n")
+
+
 def test_mode_and_links_survive(editor: Editor) -> None:
     put(editor, b"#!/bin/sh\n")
     editor.files.sandbox.exec(f"chmod 750 {FILE}; ln -s x.py /testbed/link", timeout_s=10)

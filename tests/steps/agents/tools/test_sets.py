@@ -104,8 +104,10 @@ def test_the_exit_code_is_always_shown(tools: Toolset, machine: Sandbox) -> None
 
 
 def test_a_command_that_took_too_long_is_said_to_have(tools: Toolset, machine: Sandbox) -> None:
-    seen = shell(tools, Session(machine, 0.6), "echo begun; sleep 60")
+    seen = shell(tools, Session(machine, 2.0), "echo begun; sleep 60")
     assert "begun" in seen.text
+    code = {"r2egym": "Exit code: -1\n", "openhands": "\n[Exit code: -1.]", "sweagent": "\n[exit code: none]"}
+    assert code[tools.scaffold] in seen.text
     assert "took too long" in seen.text
     assert seen.timed_out
     assert seen.exit_code is None
@@ -208,13 +210,14 @@ def test_only_r2egyms_commands_begin_anew(tools: Toolset, machine: Sandbox) -> N
 
 def test_openhands_commands_can_be_left_running_answered_and_interrupted(machine: Sandbox) -> None:
     tools, session = toolset("openhands"), Session(machine, 60.0)
-    first = shell(tools, session, "echo name?; read -r name; echo hello $name; sleep 50", timeout=1)
+    first = shell(tools, session, "echo name?; read -r name; echo hello $name; sleep 50", timeout=2)
     assert "name?" in first.text
     assert "still running" in first.text
+    assert first.text.endswith("\n[Exit code: -1.]")
     assert first.exit_code is None
     refused = shell(tools, session, "ls")
     assert "NOT run" in refused.text
-    answered = shell(tools, session, "Ada", is_input="true", timeout=1)
+    answered = shell(tools, session, "Ada", is_input="true", timeout=2)
     assert "hello Ada" in answered.text
     assert "not available" in shell(tools, session, "C-z", is_input="true").text
     waited = shell(tools, session, "", timeout=0.5)

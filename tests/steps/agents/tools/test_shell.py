@@ -13,7 +13,7 @@ from steps.agents.tools.shell import ENDS_BYTES, Patience, Shell
 from steps.agents.tools.tool import Outcome
 from steps.sandbox.protocol import ExecResult, Sandbox
 
-SHORT = Patience(quiet_s=1.0)
+SHORT = Patience(quiet_s=2.0)
 
 
 @pytest.fixture
@@ -121,8 +121,8 @@ def test_the_environment_of_the_image_is_active_as_in_a_login(machine: Sandbox, 
 
 def test_what_takes_too_long_is_ended_with_all_it_started(shell: Shell) -> None:
     began = time.monotonic()
-    late = run(shell, "echo begun; trap '' TERM; sleep 7531 & sleep 7531", timeout_s=1.0)
-    assert time.monotonic() - began < 10
+    late = run(shell, "echo begun; trap '' TERM; sleep 7531 & sleep 7531", timeout_s=2.0)
+    assert time.monotonic() - began < 30
     assert late.timed_out
     assert late.exit_code is None
     assert late.text.startswith("begun\n")
@@ -141,7 +141,7 @@ def test_a_program_that_asks_reads_the_end_of_its_input(shell: Shell) -> None:
 def test_what_runs_in_the_background_goes_on_and_holds_nobody(shell: Shell) -> None:
     began = time.monotonic()
     seen = run(shell, "(for i in $(seq 300); do echo tick; sleep 0.05; done) & echo $! >/tmp/child; echo started")
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 12
     assert seen.exit_code == 0
     assert "started\n" in seen.text
     assert run(shell, "sleep 0.3; kill $(cat /tmp/child) && echo was alive").text == "was alive\n"
@@ -186,6 +186,17 @@ def test_binary_output_becomes_text(shell: Shell) -> None:
     assert seen.text == "a\ufffdb\ufffdé\x1b[1m\n"
 
 
+def test_output_that_is_too_long_is_not_cut_within_a_character(shell: Shell) -> None:
+    seen = run(shell, "printf x; yes é | tr -d '\\n' | head -c 2000000")
+    assert (set(seen.text), set(seen.tail or "")) == ({"x", "é"}, {"é"})
+
+
+def test_a_character_that_comes_in_two_parts_is_shown_with_the_second(shell: Shell) -> None:
+    first = shell.run(r"printf 'a\303'; read -r x; printf '\251\n'", timeout_s=30, patience=SHORT)
+    assert (first.text, first.running) == ("a", True)
+    assert shell.send("", timeout_s=30, patience=Patience(quiet_s=20.0)).text == "é\n"
+
+
 def test_what_was_printed_at_the_end_is_never_lost(shell: Shell) -> None:
     for _ in range(20):
         assert run(shell, "seq 1 3000 | tail -1").text == "3000\n"
@@ -195,10 +206,10 @@ def test_what_was_printed_at_the_end_is_never_lost(shell: Shell) -> None:
 
 
 def test_a_silent_command_goes_on_and_can_be_waited_for(shell: Shell) -> None:
-    first = shell.run("echo one; sleep 2.5; echo two", timeout_s=30, patience=SHORT)
+    first = shell.run("echo one; sleep 6; echo two", timeout_s=60, patience=SHORT)
     assert (first.text, first.exit_code, first.running) == ("one\n", None, True)
     assert shell.running
-    second = shell.watch(timeout_s=30, patience=Patience(quiet_s=5.0))
+    second = shell.watch(timeout_s=60, patience=Patience(quiet_s=20.0))
     assert (second.text, second.exit_code, second.running) == ("two\n", 0, False)
     assert not shell.running
 
@@ -220,13 +231,13 @@ def test_a_running_command_can_be_interrupted(shell: Shell) -> None:
     shell.run("trap '' INT; while :; do sleep 0.1; done", timeout_s=60, patience=SHORT)
     began = time.monotonic()
     shell.interrupt()
-    assert time.monotonic() - began < 12, "what does not listen is killed"
+    assert time.monotonic() - began < 30, "what does not listen is killed"
     assert run(shell, "echo free").text == "free\n"
 
 
 def test_patience_does_not_lengthen_the_life_of_a_command(shell: Shell) -> None:
-    shell.run("sleep 60", timeout_s=2.5, patience=SHORT)
-    late = shell.watch(timeout_s=2.5, patience=Patience(quiet_s=20.0))
+    assert shell.run("sleep 60", timeout_s=4.0, patience=SHORT).running
+    late = shell.watch(timeout_s=4.0, patience=Patience(quiet_s=20.0))
     assert late.timed_out
     assert not shell.running
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.agents.tools.text import beginning, ends, ends_by_lines, readable, shown
+from steps.agents.tools.text import beginning, cut_apart, ends, ends_by_lines, readable, shown, whole
 
 
 @settings(deadline=None)
@@ -12,6 +12,26 @@ def test_any_bytes_become_text_that_can_be_sent(data: bytes) -> None:
     for text in (readable(data), shown(data.decode("utf-8", "surrogateescape"))):
         text.encode()
         assert "\0" not in text
+
+
+@settings(deadline=None)
+@given(st.text(max_size=20), st.integers(0, 40), st.integers(0, 40))
+def test_no_character_is_cut_in_the_middle(text: str, end: int, begin: int) -> None:
+    data = text.encode()
+    first, last = cut_apart(data[:end], data[begin:])
+    assert readable(data).startswith(first)
+    assert readable(data).endswith(last)
+    assert len(data[:end]) - len(first.encode()) < 4
+    assert whole(data) == data
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=12))
+def test_only_the_beginning_of_a_character_is_left_out_of_any_bytes(data: bytes) -> None:
+    left_out = data[len(whole(data)) :]
+    assert whole(data) + left_out == data
+    assert len(left_out) < 4
+    assert whole(data + b"a") == data + b"a"
 
 
 @settings(deadline=None)
