@@ -165,19 +165,30 @@ def follow(wish: Tables) -> None:
         agent["name"] = "r2egym"
 
 
+_WORDS = {
+    "int_parsing": "input should be a whole number",
+    "int_from_float": "input should be a whole number",
+    "float_parsing": "input should be a number",
+}
+"""In place of pydantic's own, by its types of errors."""
+
+
 def _explain(error: ValidationError, source: str) -> str:
     known = [field.name for field in fields()]
     lines = []
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"] if not isinstance(part, int))
-        if problem["type"] == "extra_forbidden":
+        if problem["type"] == "extra_forbidden" and problem["loc"][-1] == "api_key":
+            lines.append(f"{name} is no field: a key comes from OPENAI_API_KEY, LLM_API_KEY or a group of config.toml")
+        elif problem["type"] == "extra_forbidden":
             near = difflib.get_close_matches(name, known, 1, 0.5)
             lines.append(f"there is no field {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         else:
-            message = problem["msg"].removeprefix("Value error, ")
+            message = _WORDS.get(problem["type"], problem["msg"]).removeprefix("Value error, ")
             message = message[0].lower() + message[1:]
-            # What is refused for its secrets is not said again.
-            given = "" if "input" not in problem or name == "llm.base_url" else f", not {problem['input']!r}"
+            # What is refused for its secrets is not said again, nor what is said already.
+            said = "input" not in problem or name == "llm.base_url" or repr(problem["input"]) in message
+            given = "" if said else f", not {problem['input']!r}"
             words = re.findall(r"'([^']*)'", str(problem.get("ctx", {}).get("expected", "")))
             near = difflib.get_close_matches(str(problem.get("input")), words, 1, 0.6)
             lines.append(f"{name}: {message}{given}" + (f"; did you mean {near[0]!r}?" if near else ""))

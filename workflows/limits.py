@@ -67,7 +67,8 @@ class Limits:
     def _money(self) -> None:
         most, cost = self._spec.max_cost_usd, self.spent.cost_usd
         if most is not None and cost is not None and cost >= most:
-            self._close(f"--max-cost {most:g} is spent: {money(cost)}", flags=("--max-cost", f"{2 * most:g}"))
+            enough = f"{2 * max(most, cost):.4f}".rstrip("0").rstrip(".")
+            self._close(f"--max-cost {most:g} is spent: {money(cost)}", flags=("--max-cost", enough))
 
     def _close(self, reason: str, *, failed: bool = False, flags: tuple[str, ...] = ()) -> None:
         if self.closed is None or (failed and not self.closed.failed):

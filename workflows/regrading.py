@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from steps.agents.given import FROM_RUN
 from steps.contracts.data import GradeRecord, Plan, RunFile
 from steps.contracts.record import key
+from steps.contracts.run import FROM_RUN
 from steps.reports.labels import STANDINGS
 from steps.store import Store, open_store
 from workflows import runs, session

@@ -12,14 +12,11 @@ from pydantic import BaseModel
 
 from steps.contracts.data import GradeRecord, Integrity, Outcome, Patch, RunFile
 from steps.contracts.record import key
-from steps.contracts.run import How, RunSpec
+from steps.contracts.run import FROM_RUN, How, RunSpec
 from steps.contracts.trajectory import Recording
 from steps.datasets import predictions, retrieval
 from steps.errors import ConfigError
 from steps.store import Store
-
-FROM_RUN = "run:"
-"""Prefix of ``agent.predictions`` that names an earlier run of the same store instead of a file."""
 
 
 @dataclass
@@ -41,7 +38,7 @@ def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], known: li
         case "gold":
             patches = {row["instance_id"]: row["patch"] for row in chosen}
             return _hand_on(spec, Prepared(spec.agent.model or "gold"), patches, ids)
-        case "given" if (spec.agent.predictions or "").startswith(FROM_RUN):
+        case "given" if spec.agent.earlier_run is not None:
             return _from_run(spec, store, ids)
         case "given":
             if not spec.agent.predictions:
@@ -88,7 +85,7 @@ def _nothing(instance_id: str, attempt: int) -> GradeRecord:
 
 
 def _from_run(spec: RunSpec, store: Store, ids: list[str]) -> Prepared:
-    source = (spec.agent.predictions or "").removeprefix(FROM_RUN)
+    source = spec.agent.earlier_run or ""
     try:
         run = RunFile.from_bytes(store.get(key(RunFile, source)))
     except FileNotFoundError:

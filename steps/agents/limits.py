@@ -24,7 +24,7 @@ class Limits:
 
     def __init__(self, spec: AgentSpec, clock: Callable[[], float] = time.monotonic) -> None:
         self.spec = spec
-        self.max_steps = spec.max_steps or MAX_STEPS
+        self.max_steps = spec.max_steps or min(MAX_STEPS, spec.max_steps_absolute or MAX_STEPS)
         self.steps = 0
         self._clock = clock
         self._end = clock() + spec.timeout_s

@@ -65,6 +65,10 @@ class SelectSpec(Table):
     """Shuffle the selected instances with this seed before start_idx and k; without it the dataset's order holds."""
 
 
+FROM_RUN = "run:"
+"""What ``agent.predictions`` begins with where it names an earlier run of the same store instead of a file."""
+
+
 class AgentSpec(Table):
     """Who works on the issue."""
 
@@ -74,7 +78,7 @@ class AgentSpec(Table):
     predictions: Annotated[str | None, Flag("--predictions", "-p")] = None
     """Predictions to grade (.json or .jsonl, as swebench reads them, or an output.jsonl); chooses agent 'given'."""
     trajectories: Annotated[str | None, Flag("--trajectories")] = None
-    """Folder or file of recorded trajectories for agent 'replay'."""
+    """Folder or file of recorded trajectories, or of predictions, for agent 'replay'."""
     model: Annotated[str | None, Flag("--model", "--llm-name", "--llm_name")] = None
     """The model to ask, as openai/NAME; its name in reports, too. For gold, given and replay only a name in reports."""
     use_fn_calling: Annotated[Literal["auto", "true", "false"], Flag("--use-fn-calling", "--use_fn_calling")] = "auto"
@@ -117,6 +121,12 @@ class AgentSpec(Table):
     @classmethod
     def _known_elsewhere_as(cls, value: object) -> object:
         return AGENT_ALIASES.get(value, value) if isinstance(value, str) else value
+
+    @property
+    def earlier_run(self) -> str | None:
+        """The run whose patches are graded again, where it is one."""
+        given = self.predictions or ""
+        return given.removeprefix(FROM_RUN) if self.name == "given" and given.startswith(FROM_RUN) else None
 
     @field_validator("max_steps_absolute")
     @classmethod

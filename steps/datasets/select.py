@@ -106,7 +106,8 @@ def _refuse_unknown(asked: list[str], known: list[str]) -> None:
     if unknown:
         told = ", ".join(f"{each}{did_you_mean(each, known)}" for each in unknown[:_MOST_HINTS])
         told += "".join(f", {each}" for each in unknown[_MOST_HINTS:])
-        raise ConfigError(f"{len(unknown)} ids are not in the dataset: {told}", field="select")
+        count = "1 id is" if len(unknown) == 1 else f"{len(unknown)} ids are"
+        raise ConfigError(f"{count} not in the dataset: {told}", field="select")
 
 
 def _refuse_unknown_repos(asked: list[str], pool: list[Row]) -> None:

@@ -11,8 +11,6 @@ from steps.reports.view import RunView
 from steps.reports.words import listing
 
 _KINDS = {"gold": "reference", "idle": "control", "given": "given", "replay": "replay"}
-_EARLIER_RUN = "run:"
-"""What predictions that are an earlier run's patches begin with."""
 _IDS_SHOWN = 3
 _LIMITS = (
     "max_steps",
@@ -38,7 +36,7 @@ def conditions(view: RunView) -> Conditions:
     return Conditions.model_validate(
         {
             "agent": agent.name,
-            "kind": "regraded" if _regraded(agent) else _KINDS.get(agent.name, "agent"),
+            "kind": "regraded" if agent.earlier_run is not None else _KINDS.get(agent.name, "agent"),
             "hints": hinted(agent),
             "solve_network": any(machine.network for machine in solved) if solved else None,
             "grading_network": any(machine.network for machine in graded) if graded else spec.grading.network,
@@ -62,11 +60,7 @@ def conditions(view: RunView) -> Conditions:
 
 def hinted(agent: AgentSpec) -> bool:
     """Whether who made the patches was shown the discussion: a wish of those that ask no model comes to nothing."""
-    return agent.hints and (agent.name in MODEL_AGENTS or _regraded(agent))
-
-
-def _regraded(agent: AgentSpec) -> bool:
-    return agent.name == "given" and (agent.predictions or "").startswith(_EARLIER_RUN)
+    return agent.hints and (agent.name in MODEL_AGENTS or agent.earlier_run is not None)
 
 
 def _selection(select: SelectSpec) -> list[str]:

@@ -14,7 +14,7 @@ def open_store(url: str, *, create: bool = False) -> Store:
     With ``create`` it must be writable: a folder is made, a bucket must exist. Raises ConfigError naming what is wrong.
     """
     scheme, mark, rest = url.partition("://")
-    if not mark:
+    if not mark and not url.startswith(("s3:", "s3//")):  # a slip of the pen is no folder
         from steps.store.folder import FolderStore
 
         return FolderStore(url, create=create)

@@ -109,6 +109,7 @@ def test_a_wrong_request_is_one_line_and_nothing_is_written(name: str, tmp_path:
         (["frobnicate"], "frobnicate"),
         (["run", "--store", "/proc/none"], "cannot write to /proc/none"),
         (["run", "--store", "ftp://x/y"], "neither a folder nor s3://bucket/prefix"),
+        (["run", "--store", "s3//bucket/x"], "neither a folder nor s3://bucket/prefix"),
     ],
 )
 def test_every_command_refuses_in_one_line(words: list[str], said: str, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_money_closes_when_it_is_spent() -> None:
     bound.count(PAID)
     assert bound.closed is not None
     assert bound.closed.reason == "--max-cost 1 is spent: $1.20"
-    assert bound.closed.flags == ("--max-cost", "2")
+    assert bound.closed.flags == ("--max-cost", "2.4")
     assert not bound.closed.failed
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps.contracts.run import RunSpec
+from steps.contracts.run import FROM_RUN, RunSpec
 from steps.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ FILES = ("agent.predictions", "agent.trajectories", "select.ids_file", "sandbox.
 """Fields that are files, unless they say otherwise."""
 MAYBE_FILES = ("dataset", "answers", "agent.instruction_template")
 """Fields that may be names as well."""
-FROM_RUN = "run:"
-"""Predictions that are an earlier run of the same store (steps.agents.given)."""
 _SUFFIXES = (".parquet", ".json", ".jsonl")
 _TOGETHER = 16
 

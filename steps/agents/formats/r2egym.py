@@ -9,6 +9,7 @@ from typing import Any
 
 from steps.agents.formats.done import Act, Done, acts, replaced_within
 from steps.agents.formats.recorded import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from steps.agents.limits import MAX_STEPS, absolute
 from steps.contracts.data import Outcome
 from steps.contracts.trajectory import Action, StopReason
 
@@ -129,7 +130,7 @@ def write(done: Done) -> bytes:
             "docker_image": instance.image,
         },
         "max_steps": agent.max_steps or max(len(steps), 1),
-        "max_steps_absolute": agent.max_steps_absolute or max(50, agent.max_steps or 0),
+        "max_steps_absolute": absolute(agent, agent.max_steps or MAX_STEPS),
         "max_token_limit": agent.max_token_limit,
         "max_llm_time": math.ceil(spec.llm.timeout),
         "max_exec_time": math.ceil(agent.command_timeout_s),

@@ -54,6 +54,7 @@ def test_it_is_ended_ten_steps_after_it_was_told_unless_the_wish_says() -> None:
     short = limits(max_steps=2, max_steps_absolute=2)
     answered(short, 2)
     assert short.reached(Usage()) is StopReason.ABSOLUTE_STEPS
+    assert limits(max_steps_absolute=20).remaining == 20, "it is told before it is ended"
 
 
 def test_the_context_is_what_the_endpoint_counted_and_what_was_said_since() -> None:
