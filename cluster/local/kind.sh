@@ -1,18 +1,32 @@
-# The same on kind, where it and a Docker engine are there. kind's own network
-# plugin enforces NetworkPolicy (since 0.24). There is no S3 server then.
+# The same on kind, where it and a Docker engine are there. There is no S3 server then.
 # shellcheck shell=bash
 
 KIND=swe-argo # its name there
+KIND_NEEDED=0.24 # since then its own network plugin enforces NetworkPolicy
 
 is_kind() { # a cluster of ours that is up already stays what it is
   [ ! -d "$RUN" ] && command -v kind >/dev/null && docker info >/dev/null 2>&1
 }
 
+kind_why_not() { # one line that says why there can be no cluster here; nothing if there can
+  local version
+  version="$(kind version -q)"
+  if [ "$(printf '%s\n' "$KIND_NEEDED" "$version" | sort -V | head -n 1)" != "$KIND_NEEDED" ]; then
+    echo "the network of kind $version enforces no policies: install kind $KIND_NEEDED or newer"
+  elif ! command -v kubectl >/dev/null; then
+    echo "kind is there, but kubectl is not: install it"
+  fi
+}
+
 kind_up() {
+  local reason
+  reason="$(kind_why_not)"
+  [ -z "$reason" ] || refuse "$reason"
   mkdir -p "$STATE"
   kind get clusters 2>/dev/null | grep -qx $KIND || kind create cluster --name $KIND --kubeconfig "$ADMIN" --wait 120s
   kind export kubeconfig --name $KIND --kubeconfig "$ADMIN"
-  kc label node --all role=cpu-sandbox --overwrite
+  kc wait --for=condition=Ready node --all --timeout=60s >/dev/null || die "the node of kind is not Ready"
+  kc label node --all role=cpu-sandbox --overwrite >/dev/null
 }
 
 kind_down() {
@@ -24,6 +38,12 @@ kind_down() {
 kind_status() {
   kc get nodes -o wide
   kc get pods --all-namespaces
+  kc wait --for=condition=Ready node --all --timeout=1s >/dev/null
+}
+
+kind_build() { # [NAME...]: it brings all but helm
+  [ $# -gt 0 ] || command -v helm >/dev/null || ! command -v go >/dev/null || set -- helm
+  [ $# = 0 ] || build "$@"
 }
 
 kind_load() {
@@ -33,12 +53,12 @@ kind_load() {
   done
 }
 
-kind_images() { docker exec $KIND-control-plane crictl images --output json | grep -oE '"[^"]+:[^":/]+"' | tr -d '"'; }
+kind_images() { # the names, without ids and digests
+  docker exec $KIND-control-plane crictl images --output json | grep -oE '"[^"]+:[^":/]+"' | grep -v sha256: | tr -d '"' || true
+}
 
 kind_restart() { # only what is a service of the node
   docker exec $KIND-control-plane systemctl stop "$1"
   sleep "${2:-0}"
   docker exec $KIND-control-plane systemctl start "$1"
 }
-
-kind_why_not() { :; }

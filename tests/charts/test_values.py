@@ -59,6 +59,24 @@ def _unlike(schema: dict[str, Any], default: object, path: str) -> list[str]:
     return found
 
 
+def test_no_value_takes_one_of_another_type(tmp_path: Path) -> None:
+    """A list of lists, which none is, in the place of each at once: Helm names them all."""
+    wrong, paths = _wrong(DEFAULTS, "")
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(wrong))
+    done = try_render("--values", tmp_path / "values.yaml")
+    assert done.returncode != 0
+    assert len(paths) > 70
+    assert [path for path in paths if f"at '{path}" not in done.stderr] == []
+
+
+def _wrong(default: object, path: str) -> tuple[object, list[str]]:
+    """The same mappings with a list of lists for every other value, and where these are."""
+    if not isinstance(default, dict) or not default:
+        return [[]], [path]
+    below = {key: _wrong(value, f"{path}/{key}") for key, value in default.items()}
+    return {key: wrong for key, (wrong, _) in below.items()}, [each for _, paths in below.values() for each in paths]
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
 def test_helm_lints_every_case_strictly(case: Path) -> None:
     done = subprocess.run(

@@ -45,6 +45,26 @@ class Fault(StrEnum):
     SLOW = "two seconds late"
 
 
+# What share of the requests meets which fault.
+EXEC_RATES = {
+    Fault.REFUSE: 0.05,
+    Fault.BEFORE: 0.06,
+    Fault.AFTER: 0.07,
+    Fault.STATUS: 0.06,
+    Fault.BUSY: 0.04,
+    Fault.ERROR: 0.03,
+    Fault.AWAY: 0.03,
+    Fault.SLOW: 0.02,
+}
+POD_RATES = {
+    Fault.REFUSE: 0.05,
+    Fault.BEFORE: 0.05,
+    Fault.AFTER: 0.1,
+    Fault.BUSY: 0.05,
+    Fault.ERROR: 0.05,
+    Fault.AWAY: 0.05,
+    Fault.SLOW: 0.05,
+}
 _ANSWERS = {Fault.BUSY: (429, "Too Many Requests"), Fault.ERROR: (500, "Internal Server Error")}
 _ANSWERS[Fault.AWAY] = (503, "Service Unavailable")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import subprocess
@@ -74,6 +75,22 @@ class Cluster:
         """``cluster/local/cluster ARGS`` for this cluster."""
         return subprocess.run(
             [str(COMMAND), *args], env=self.environment, capture_output=True, text=True, timeout=600, check=False
+        )
+
+    def evict(self, namespace: str, pod: str) -> None:
+        """As ``kubectl drain`` does, by the Eviction API."""
+        meta = {"name": pod, "namespace": namespace}
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
+        self.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(eviction))
+
+    def crash(self, namespace: str, pod: str) -> None:
+        """kill -9 of all that runs in the pod's container, from the node."""
+        jsonpath = "-o=jsonpath={.status.containerStatuses[0].containerID}"
+        container = self.kubectl("-n", namespace, "get", "pod", pod, jsonpath).removeprefix("containerd://")
+        words = ["ctr", "--address", str(self.state / "containerd.sock"), "-n", "k8s.io", "task", "kill"]
+        subprocess.run(
+            [*words, "--all", "--signal", "SIGKILL", container], env=self.environment, check=True, capture_output=True
         )
 
     def images(self) -> list[str]:

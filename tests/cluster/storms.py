@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 from steps.datasets.load import load
@@ -67,20 +66,10 @@ def delete(ground: Ground, pod: str) -> None:
 
 
 def evict(ground: Ground, pod: str) -> None:
-    """As ``kubectl drain`` does, by the Eviction API."""
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod, "namespace": ground.namespace},
-    }
-    path = f"/api/v1/namespaces/{ground.namespace}/pods/{pod}/eviction"
-    ground.cluster.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(eviction))
+    """As a node that is drained does."""
+    ground.cluster.evict(ground.namespace, pod)
 
 
 def crash(ground: Ground, pod: str) -> None:
-    """kill -9 of the container's first process, from the node."""
-    jsonpath = "-o=jsonpath={.status.containerStatuses[0].containerID}"
-    container = ground.kubectl("get", "pod", pod, jsonpath).removeprefix("containerd://")
-    address = str(ground.cluster.state / "containerd.sock")
-    words = ["ctr", "--address", address, "-n", "k8s.io", "task", "kill", "--all", "--signal", "SIGKILL", container]
-    subprocess.run(words, env=ground.cluster.environment, check=True, capture_output=True)
+    """As a container's crash is."""
+    ground.cluster.crash(ground.namespace, pod)

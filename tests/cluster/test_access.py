@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,6 +162,21 @@ def test_a_runner_holds_no_leases_of_others(release: Release, runner: Account) -
     assert "Leases of runs only" in runner.refused("create", "-f", "-", input=lease)
     release.kubectl("create", "-f", "-", input=lease)
     assert "Leases of runs only" in runner.refused("delete", "lease", "leader")
+
+
+def test_an_account_from_elsewhere_has_the_same_rights_and_no_more(
+    cluster: Cluster, sandbox_image: str, tmp_path: Path
+) -> None:
+    flags = ("--set=serviceAccount.create=false", "--set=serviceAccount.name=evaluations")
+    with installed(cluster, tmp_path, *flags) as theirs:
+        accounts = theirs.kubectl("get", "serviceaccounts", "-o", "name").split()
+        assert set(accounts) == {"serviceaccount/default", "serviceaccount/swe-argo-sandbox"}
+        theirs.kubectl("create", "serviceaccount", "evaluations")
+        account = theirs.account("evaluations")
+        account.may("create", "--dry-run=server", "-f", "-", input=theirs.sandbox(sandbox_image))
+        bad = plain_pod("other", sandbox_image)
+        assert "a sandbox's name begins with sb-" in account.refused("create", "-f", "-", input=bad)
+        assert "cannot" in account.refused("get", "secrets")
 
 
 def test_the_policies_stop_the_runners_account_alone(release: Release, sandbox_image: str) -> None:

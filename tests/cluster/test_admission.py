@@ -144,6 +144,15 @@ CHANGES: dict[str, tuple[Change, str]] = {
         put("spec", "securityContext", "appArmorProfile", to={"type": "Unconfined"}),
         "the runtime's defaults",
     ),
+    "apparmor by its old name": (
+        put("metadata", "annotations", to={"container.apparmor.security.beta.kubernetes.io/sandbox": "unconfined"}),
+        "the runtime's defaults",
+    ),
+    "selinux": (secure("seLinuxOptions", {"type": "spc_t"}), "the runtime's defaults"),
+    "selinux of all": (
+        put("spec", "securityContext", "seLinuxOptions", to={"type": "spc_t"}),
+        "the runtime's defaults",
+    ),
     "ready probe": (inside("readinessProbe", PROBE), "neither probes nor lifecycle hooks"),
     "start probe": (inside("startupProbe", PROBE), "neither probes nor lifecycle hooks"),
     "probe": (inside("livenessProbe", PROBE), "neither probes nor lifecycle hooks"),

@@ -5,26 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from steps.contracts.run import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.kubernetes.ready import look
-from steps.sandbox.ready import Ready, Wanted
-from tests.cluster.accounts import RUNNER, Rule, account, forget, reached
+from tests.cluster.accounts import RUNNER, Rule, account, forget
 from tests.cluster.ground import prepared
+from tests.cluster.planning import ACT, GRADE, asked, refusal, refused_run, there
 from tests.cluster.real import Cluster
-from tests.workflows.command import swe_argo, wait_for
 
 pytestmark = pytest.mark.cluster
 
-GRADE = Wanted(images=["localhost/x:1"], acts=False, solves=False, grading_network=True, timeout_s=1800)
-ACT = replace(GRADE, acts=True, solves=True)
 NODES: list[Rule] = [("list", "nodes", "")]
 SHUT = {
     "podSelector": {"matchExpressions": [{"key": "swe-argo/role", "operator": "Exists"}]},
@@ -38,28 +30,6 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     with cluster.namespace("ready") as name:
         yield name
         forget(cluster, name)
-
-
-@contextmanager
-def there(cluster: Cluster, namespace: str, kind: str, name: str, api: str = "v1", **body: Any) -> Iterator[None]:
-    """Such an object in the namespace."""
-    whole = {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": namespace}, **body}
-    cluster.kubectl("apply", "-f", "-", input=json.dumps(whole))
-    try:
-        yield
-    finally:
-        cluster.kubectl("delete", kind, name, "-n", namespace)
-
-
-def asked(kubeconfig: Path, namespace: str, wanted: Wanted = GRADE, **wish: Any) -> Ready:
-    return look(reached(kubeconfig, namespace), SandboxSpec(backend="kubernetes", **wish), wanted)
-
-
-def refusal(kubeconfig: Path, namespace: str, wanted: Wanted = GRADE, **wish: Any) -> str:
-    with pytest.raises(ConfigError) as refused:
-        asked(kubeconfig, namespace, wanted, **wish)
-    assert "\n" not in refused.value.reason
-    return refused.value.reason
 
 
 def test_a_bare_namespace_is_ready_with_a_notice_and_nothing_is_made(cluster: Cluster, namespace: str) -> None:
@@ -124,108 +94,6 @@ def test_an_account_with_no_more_than_needed_is_enough(cluster: Cluster, namespa
         f"namespace '{namespace}"[:22],
         "no right to list nodes",
     ]
-
-
-@pytest.mark.parametrize("rules", [RUNNER, [*RUNNER, ("list", "resourcequotas", "")]])
-@pytest.mark.parametrize("hard", [{"count/pods": "0"}, {"limits.cpu": "3", "requests.cpu": "3"}])
-def test_a_quota_that_can_never_fit_one_sandbox_is_refused(
-    cluster: Cluster, namespace: str, tmp_path: Path, hard: dict[str, str], rules: list[Rule]
-) -> None:
-    kubeconfig = account(cluster, namespace, tmp_path, rules)
-    with there(cluster, namespace, "ResourceQuota", "tiny", spec={"hard": hard}):
-        counted(cluster, namespace, "tiny", hard)
-        said = refusal(kubeconfig, namespace)
-    assert said.startswith("sandbox.namespace: ")
-    assert "can never hold one sandbox" in said
-    assert "tiny" in said
-    assert next(iter(hard)) in said
-
-
-def test_a_quota_that_is_used_up_just_now_is_a_notice(cluster: Cluster, namespace: str) -> None:
-    pod = {"containers": [{"name": "main", "image": "localhost/none:1", "imagePullPolicy": "Never"}]}
-    hard = {"count/pods": "1"}
-    with (
-        there(cluster, namespace, "Pod", "other", spec={**pod, "terminationGracePeriodSeconds": 0}),
-        there(cluster, namespace, "ResourceQuota", "one", spec={"hard": hard}),
-    ):
-        counted(cluster, namespace, "one", hard, used="1")
-        notices = asked(cluster.kubeconfig, namespace).notices
-    assert any(f"{namespace} is full just now, sandboxes will wait: exceeded quota: one" in each for each in notices)
-
-
-def test_a_limit_range_that_forbids_a_sandbox_is_quoted(cluster: Cluster, namespace: str) -> None:
-    limits = {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
-    with there(cluster, namespace, "LimitRange", "low", spec=limits):
-        said = refusal(cluster.kubeconfig, namespace)
-    assert "maximum cpu usage per Container is 1, but limit is 4" in said
-
-
-def counted(cluster: Cluster, namespace: str, name: str, hard: dict[str, str], used: str = "") -> None:
-    """Wait until a quota is in force, and as much of it ``used``."""
-
-    def in_force() -> bool:
-        status = json.loads(cluster.kubectl("get", "resourcequota", name, "-n", namespace, "-o", "json"))["status"]
-        return bool(status.get("hard") == hard and (not used or used in status.get("used", {}).values()))
-
-    wait_for(in_force, 30)
-
-
-def test_pod_security_that_refuses_sandboxes_is_quoted(cluster: Cluster, namespace: str) -> None:
-    label = "pod-security.kubernetes.io/enforce"
-    cluster.kubectl("label", "namespace", namespace, f"{label}=restricted")
-    try:
-        assert 'violates PodSecurity "restricted:latest"' in refusal(cluster.kubeconfig, namespace)
-    finally:
-        cluster.kubectl("label", "namespace", namespace, f"{label}-")
-
-
-@pytest.fixture
-def prefixes(cluster: Cluster, namespace: str) -> Iterator[str]:
-    """A policy that takes images from good.example alone."""
-    name, group = f"prefixes-{namespace}", "admissionregistration.k8s.io/v1"
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    policy = {
-        "matchConstraints": {"resourceRules": [rule]},
-        "validations": [
-            {
-                "expression": "object.spec.containers.all(c, c.image.startsWith('good.example/'))",
-                "message": "images come from good.example alone",
-            }
-        ],
-    }
-    where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
-    binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": where}
-    objects = [
-        {"apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": policy},
-        {"apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding},
-    ]
-    whole = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    cluster.kubectl("apply", "-f", "-", input=whole)
-    try:
-        wait_for(lambda: not taken(cluster, namespace), 30)
-        yield "images come from good.example alone"
-    finally:
-        cluster.kubectl("delete", "-f", "-", input=whole)
-        wait_for(lambda: taken(cluster, namespace), 30)  # a policy is in force for a moment after it is gone
-
-
-def taken(cluster: Cluster, namespace: str) -> bool:
-    """Whether a pod of an image of bad.example would be made."""
-    probe = ("run", "probe", "-n", namespace, "--image=bad.example/x:1", "--dry-run=server")
-    return not cluster.try_kubectl(*probe).returncode
-
-
-def test_an_image_prefix_that_the_policy_refuses_is_told_in_its_words(
-    cluster: Cluster, namespace: str, prefixes: str
-) -> None:
-    # The one image of another registry, among hundreds of good ones.
-    images = [*(f"good.example/hub/x-{number}:1" for number in range(500)), "docker.io/hub/y:1"]
-    said = refusal(cluster.kubeconfig, namespace, replace(GRADE, images=images))
-    assert said.startswith("sandbox.registry: ")
-    assert "docker.io/hub/y:1" in said
-    assert prefixes in said
-    assert "sb-plan" not in said
-    asked(cluster.kubeconfig, namespace, replace(GRADE, images=images), registry="good.example/mirror")
 
 
 def test_a_node_selector_that_no_node_has_is_refused_or_a_notice_where_nodes_cannot_be_seen(
@@ -320,29 +188,27 @@ def test_a_plan_of_500_images_takes_no_time(cluster: Cluster, namespace: str) ->
     assert time.monotonic() - began < 1
 
 
-def test_a_refused_run_writes_one_line_and_nothing_else(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
-    wish = (
-        "run",
-        "--backend",
-        "kubernetes",
-        "--dataset",
-        "mini",
-        "--agent",
-        "gold",
-        "--store",
-        str(tmp_path / "store"),
-    )
-    for words, told in (
-        (("--namespace", "evals"), "sandbox.namespace: there is no namespace 'evals'"),
-        (("--namespace", namespace, "--node-selector", "planet=mars"), "no node has the label planet=mars"),
-        (("--namespace", namespace, "--cpus", "4000"), "sandbox.cpus: a sandbox asks for 4000 cpu"),
-    ):
-        done = swe_argo(*wish, *words, env=cluster.environment)
-        assert done.returncode == 64, done.stderr
-        assert told in done.stderr
-        assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert cluster.kubectl("get", "pods,leases", "-n", namespace, "-o", "name") == ""
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--namespace", "evals"], "sandbox.namespace: there is no namespace 'evals'"),
+        (["--node-selector", "planet=mars"], "no node has the label planet=mars"),
+        (["--cpus", "4000"], "sandbox.cpus: a sandbox asks for 4000 cpu"),
+        (["--memory-mb", "10485760"], "sandbox.memory_mb: a sandbox asks for 10240Gi memory"),
+    ],
+)
+def test_a_refused_run_writes_one_line_and_nothing_else(
+    cluster: Cluster, namespace: str, tmp_path: Path, words: list[str], told: str
+) -> None:
+    assert told in refused_run(cluster, namespace, tmp_path, *words)
+
+
+def test_a_run_without_rights_writes_one_line_and_nothing_else(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    kubeconfig = account(cluster, namespace, tmp_path, [])
+    told = refused_run(cluster, namespace, tmp_path, kubeconfig=kubeconfig)
+    assert "may not create, get, list, watch, delete pods; get, create pods/exec" in told
 
 
 def test_the_charts_account_in_the_charts_namespace_is_ready(cluster: Cluster, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -85,9 +84,7 @@ class TestLosing:
 
     def test_an_eviction_is_told_apart_from_a_crash(self, lab: KubernetesLab) -> None:
         box = lab.make()
-        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": box.name}}
-        path = f"/api/v1/namespaces/{lab.namespace}/pods/{box.name}/eviction"
-        later(lab.kubectl, "create", "--raw", path, "-f", "-", input=json.dumps(eviction))
+        later(lab.cluster.evict, lab.namespace, box.name)
         lost(box, InfraError, FailureClass.EVICTED)
 
     def test_a_preemption_is_told_apart_from_a_crash(self, lab: KubernetesLab) -> None:
@@ -116,8 +113,7 @@ class TestLosing:
 
     def test_a_container_killed_from_its_node_is_lost_with_its_exit_code(self, lab: KubernetesLab) -> None:
         box = lab.make()
-        container = lab.pod(box.name)["status"]["containerStatuses"][0]["containerID"].partition("://")[2]
-        later(_ctr, lab, "tasks", "kill", "-s", "SIGKILL", container)
+        later(lab.cluster.crash, lab.namespace, box.name)
         error = lost(box, InfraError, FailureClass.SANDBOX_LOST)
         assert "exit code 137" in error.reason
 
@@ -201,9 +197,3 @@ def _most_of_the_disk(lab: KubernetesLab) -> str:
     """More than half of what the node has: two such pods do not fit. Nobody else asks for much of it."""
     node = json.loads(lab.cluster.kubectl("get", "nodes", "-o", "json"))["items"][0]
     return str(int(parse_quantity(node["status"]["allocatable"]["ephemeral-storage"]) * 6 // 10))
-
-
-def _ctr(lab: KubernetesLab, *args: str) -> None:
-    state = lab.cluster.state
-    command = [str(state / "bin" / "ctr"), "--address", str(state / "containerd.sock"), "-n", "k8s.io", *args]
-    subprocess.run(command, check=True)

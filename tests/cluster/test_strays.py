@@ -16,7 +16,7 @@ from steps.sandbox.kubernetes.lease import lease_name
 from tests.cluster.accounts import RUNNER, account, reached
 from tests.cluster.real import Cluster
 from tests.cluster.test_lease import holder, lease
-from tests.workflows.command import wait_for
+from tests.workflows.command import swe_argo, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -85,6 +85,30 @@ def test_what_a_killed_runner_left_is_found_and_removed(cluster: Cluster, namesp
     assert pods(cluster, namespace) == set()
     assert lease(cluster, namespace, "Killed") == {}
     assert found(here) == []
+
+
+def test_swe_argo_clean_lists_them_and_removes_them_when_told_to(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    def clean(*words: str) -> list[str]:
+        # No folders or containers of others on this machine.
+        alone = {"TMPDIR": str(tmp_path), "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+        done = swe_argo("clean", "--namespace", namespace, *words, env={**cluster.environment, **alone})
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    with holder(cluster, namespace, "left") as process:
+        name = lease_name("left")
+        make(cluster, namespace, "sb-left", ("Lease", name, uid(cluster, namespace, "lease", name)))
+        assert clean() == ["no strays"]
+        process.kill()
+        process.wait()
+        told = f"kubernetes {namespace}: lease/{name}"
+        assert clean() == [told, "1 found; remove them with: swe-argo clean --yes"]
+        assert pods(cluster, namespace) == {"sb-left"}
+        assert clean("--yes") == [told, "1 removed"]
+        assert clean() == ["no strays"]
+    wait_for(lambda: not pods(cluster, namespace), 20)
 
 
 def test_a_runner_of_another_machine_is_given_twice_its_time(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from steps.contracts.images import swebench_image, through_registry
 from steps.datasets.mini.content import instance_ids
 from tests.images.script import images_build
+from tests.paths import ROOT
 
 
 def test_the_images_have_the_names_that_runs_through_the_registry_ask_for() -> None:
@@ -39,6 +41,19 @@ def test_a_wrong_wish_is_one_line_that_names_it(words: list[str], environment: d
     assert done.returncode == 64
     (line,) = done.stdout.splitlines()
     assert said in line
+
+
+def test_make_hands_on_what_is_set_there() -> None:
+    def make(*words: str) -> str:
+        command = ["make", "--no-print-directory", "--old-file=.venv/.ready", *words, "IMAGES=steps"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode != 0
+        return done.stderr.splitlines()[0]
+
+    for verb in ("build", "push"):
+        said = make(verb, "IMAGE_REGISTRY=registry.example.com/team", "BUILDER=kaniko")
+        assert said == "images/build: BUILDER=kaniko: docker or buildah"
+    assert make("push", "IMAGE_REGISTRY=").startswith("images/build: IMAGE_REGISTRY is not set")
 
 
 def test_without_a_builder_it_says_what_to_install(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ START_S = 0.4
 
 
 def test_every_step_tells_how_it_is_called(shop: Shop, steps_image: str) -> None:
-    words = "for step in plan solve grade report; do python -m steps.$step --help || exit; done"
+    words = "for step in plan solve grade report compare finalize; do python -m steps.$step --help || exit; done"
     said = shop.inside(steps_image, "sh", "-c", words)
-    assert said.count("usage: python -m steps.") == 4
+    assert said.count("usage: python -m steps.") == 6
 
 
 def test_it_runs_as_a_numbered_user_that_is_not_root(shop: Shop, steps_image: str) -> None:

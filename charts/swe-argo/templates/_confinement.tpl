@@ -52,9 +52,11 @@
     variables.box.?securityContext.?procMount.orValue('Default') == 'Default'
     && variables.box.?securityContext.?appArmorProfile.?type.orValue('') != 'Unconfined'
     && variables.pod.?securityContext.?appArmorProfile.?type.orValue('') != 'Unconfined'
+    && !variables.box.?securityContext.?seLinuxOptions.hasValue()
+    && !variables.pod.?securityContext.?seLinuxOptions.hasValue()
     && size(variables.pod.?securityContext.?sysctls.orValue([])) == 0
   reason: Forbidden
-  message: "a sandbox keeps the runtime's defaults: no procMount, sysctls or unconfined AppArmor"
+  message: "a sandbox keeps the runtime's defaults: no procMount, sysctls, SELinux options or unconfined AppArmor"
 # The kubelet would make these requests, from the node's network.
 - expression: >-
     !has(variables.box.lifecycle) && !has(variables.box.livenessProbe)

@@ -69,6 +69,14 @@ def call(act: Callable[[], T], doing: str, patience: Patience | None = None) -> 
         raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: {said(error)}", detail=str(error)) from error
 
 
+def insist(act: Callable[[], T], doing: str, patience: Patience | None = None, *, field: str = "sandbox") -> T:
+    """As ``call``, where there is no going on with a refusal. Raises ConfigError, InfraError."""
+    try:
+        return call(act, doing, patience)
+    except ApiException as error:
+        raise refused(error, doing, field=field) from error
+
+
 def transient(error: BaseException) -> bool:
     """Whether the same request may go well soon: no answer, 429, 5xx, a namespace's quota being counted (409)."""
     if isinstance(error, ApiException):

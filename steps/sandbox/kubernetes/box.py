@@ -13,7 +13,7 @@ from steps.sandbox.jobs import Job, Jobs, Tempo
 from steps.sandbox.kubernetes.api import Patience, refused
 from steps.sandbox.kubernetes.exec import PIECE_BYTES, Exec, ExecRefused
 from steps.sandbox.kubernetes.pod_spec import JOBS_ROOT
-from steps.sandbox.kubernetes.pod_status import failure, gone, identity, out_of_memory, out_of_reach, told
+from steps.sandbox.kubernetes.pod_status import failure, gone, identity, out_of_memory, out_of_reach, told, told_of
 from steps.sandbox.kubernetes.pods import Pods
 from steps.sandbox.protocol import WORKDIR, ExecResult
 from steps.sandbox.transfer import read_file, write_file
@@ -129,10 +129,11 @@ class KubernetesSandbox:
             pod = self._pods.glance(self.name)
         except (ApiException, HTTPError, OSError):
             pod = None
-        lost = out_of_reach(pod) if pod else None
-        return lost or InfraError(
-            FailureClass.EXEC, f"running a command in pod {self.name}: {error}", detail=told(pod) if pod else ""
-        )
+        lost = InfraError(FailureClass.EXEC, f"running a command in pod {self.name}: {error}")
+        if pod:
+            lost = out_of_reach(pod) or lost
+            lost.detail = f"{told(pod)}\n{told_of(self._pods.events(self.uid))}".strip()
+        return lost
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import yaml
-from kubernetes.client import ApiException
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from steps.errors import ConfigError
-from steps.sandbox.kubernetes.api import Cluster, call, refused
+from steps.sandbox.kubernetes.api import Cluster, insist
 from steps.sandbox.kubernetes.plain import found, path
 
 CONFIG_MAP = "swe-argo-sandbox"
@@ -82,11 +81,9 @@ def read(cluster: Cluster) -> tuple[NamespaceSettings, bool]:
     Raises ConfigError where it cannot be read or makes no sense, InfraError when the API server is away.
     """
     doing = f"reading ConfigMap {CONFIG_MAP} of namespace {cluster.namespace}"
-    try:
-        with cluster.client() as client:
-            document = call(lambda: found(client, path("configmaps", cluster.namespace, CONFIG_MAP)), doing)
-    except ApiException as error:
-        raise refused(error, doing, field="sandbox.namespace") from error
+    with cluster.client() as client:
+        there = path("configmaps", cluster.namespace, CONFIG_MAP)
+        document = insist(lambda: found(client, there), doing, field="sandbox.namespace")
     if document is None:
         return NamespaceSettings(), False
     try:

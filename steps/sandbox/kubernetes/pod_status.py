@@ -22,6 +22,7 @@ EVENTS = {
     "Evicted": FailureClass.EVICTED,
     "TaintManagerEviction": FailureClass.EVICTED,
     "NodeShutdown": FailureClass.NODE_LOST,
+    "NodeNotReady": FailureClass.NODE_LOST,
 }
 """Reasons of events, which outlive their pod."""
 REASONS = {
@@ -81,7 +82,7 @@ def _disrupted(pod: dict[str, Any]) -> StepError | None:
     return _lost(pod, kind) if kind else None
 
 
-def out_of_reach(pod: dict[str, Any]) -> StepError | None:
+def out_of_reach(pod: dict[str, Any]) -> InfraError | None:
     """What became of a pod that should live, but whose node nobody has heard of for a while; None where that is not so.
 
     Without readiness probes a running container is not Ready only where the node controller says so. A kubelet that
@@ -93,11 +94,12 @@ def out_of_reach(pod: dict[str, Any]) -> StepError | None:
     return None
 
 
-def gone(name: str, events: Iterable[dict[str, Any]]) -> StepError:
+def gone(name: str, events: list[dict[str, Any]]) -> StepError:
     """Why a pod is not there any more, by the events that were told of it."""
-    known = [(str(event.get("reason") or ""), str(event.get("message") or "")) for event in events]
-    detail = "\n".join(f"{reason}: {message}" for reason, message in known)
-    for reason, message in known:
+    detail = told_of(events)
+    # A node that did not answer may have come back since: what else was told counts before it.
+    for event in sorted(events, key=lambda event: event.get("reason") == "NodeNotReady"):
+        reason, message = str(event.get("reason") or ""), str(event.get("message") or "")
         if reason == "Evicted" and _DISK.search(message):
             return ResourceError(FailureClass.OUT_OF_DISK, f"pod {name} ran out of disk: {message}", detail=detail)
         if reason in EVENTS:
@@ -135,12 +137,17 @@ def told(pod: dict[str, Any]) -> str:
     status = pod.get("status") or {}
     lines = [f"phase {status.get('phase')}", said(status)]
     for each in status.get("conditions") or []:
-        if each.get("message") or each.get("type") == "DisruptionTarget":
-            lines.append(f"{each.get('type')} {each.get('status')}: {said(each)}")
+        if each.get("message") or each.get("status") != "True" or each.get("type") == "DisruptionTarget":
+            lines.append(f"{each.get('type')} {each.get('status')}: {said(each)}".rstrip(": "))
     for kind, state in container(pod).items():
         code = f" {state['exitCode']}" if "exitCode" in state else ""
         lines.append(f"container {kind}{code}: {said(state)}".rstrip(": "))
     return "\n".join(line for line in lines if line)
+
+
+def told_of(events: Iterable[dict[str, Any]]) -> str:
+    """What was told of a pod, one event a line."""
+    return "\n".join(said(event) for event in events)
 
 
 def _lost(pod: dict[str, Any], kind: FailureClass, words: str = "") -> InfraError:

@@ -10,7 +10,7 @@ from typing import Any
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
-from steps.sandbox.kubernetes.api import Cluster, Patience, call, refused
+from steps.sandbox.kubernetes.api import Cluster, Patience, call, insist, refused
 from steps.sandbox.kubernetes.plain import REQUEST_S, Plain, asked, found, items, opened, path
 
 
@@ -29,11 +29,7 @@ class Pods:
 
     def find(self, name: str, patience: Patience | None = None) -> Plain | None:
         """The pod of that name, None where there is none. Raises ConfigError, InfraError."""
-        doing = f"looking at pod {name}"
-        try:
-            return call(lambda: self.glance(name), doing, patience or self._patience)
-        except ApiException as error:
-            raise refused(error, doing) from error
+        return insist(lambda: self.glance(name), f"looking at pod {name}", patience or self._patience)
 
     def glance(self, name: str) -> Plain | None:
         """The same by one request, offered once. Raises ApiException, HTTPError, OSError."""

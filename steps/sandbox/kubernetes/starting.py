@@ -7,7 +7,7 @@ from typing import Any
 
 from steps.errors import StepError
 from steps.sandbox.kubernetes.pod_start import start_failure
-from steps.sandbox.kubernetes.pod_status import gone, ready
+from steps.sandbox.kubernetes.pod_status import gone, ready, told_of
 from steps.sandbox.kubernetes.pods import Pods
 
 LOOK_S = 10.0
@@ -22,10 +22,10 @@ def started(pods: Pods, made: dict[str, Any], pending_s: float) -> dict[str, Any
     name, uid = made["metadata"]["name"], made["metadata"]["uid"]
     pod: dict[str, Any] | None = made
     while pod is not None and pod["metadata"]["uid"] == uid:
-        left = pending_s - (time.monotonic() - began)
-        if _decided(pods, pod, pending_s, pending_s - left):
+        waited_s = time.monotonic() - began
+        if _decided(pods, pod, pending_s, waited_s):
             return pod
-        for kind, seen in pods.changes(pod, min(LOOK_S, max(left, 0) + 0.1)):
+        for kind, seen in pods.changes(pod, min(LOOK_S, max(pending_s - waited_s, 0) + 0.1)):
             if _decided(pods, seen, pending_s, time.monotonic() - began):
                 return seen
             if kind == "DELETED":
@@ -42,6 +42,5 @@ def _decided(pods: Pods, pod: dict[str, Any], pending_s: float, waited_s: float)
     error: StepError | None = start_failure(pod, pending_s, waited_s)
     if error is None:
         return False
-    told = (f"{each.get('reason')}: {each.get('message')}" for each in pods.events(pod["metadata"]["uid"]))
-    error.detail = "\n".join([error.detail, *told]).strip()
+    error.detail = f"{error.detail}\n{told_of(pods.events(pod['metadata']['uid']))}".strip()
     raise error

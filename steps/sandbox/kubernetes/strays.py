@@ -10,7 +10,7 @@ from functools import partial
 from kubernetes.client import ApiException
 
 from steps.errors import ConfigError
-from steps.sandbox.kubernetes.api import Cluster, call, refused
+from steps.sandbox.kubernetes.api import Cluster, call, insist, refused
 from steps.sandbox.kubernetes.lease import RUN, deletion, over
 from steps.sandbox.kubernetes.plain import Plain, asked, found, items, moment, path
 from steps.sandbox.kubernetes.pod_spec import label
@@ -144,22 +144,16 @@ class _Owners:
 
 
 def _read(cluster: Cluster, kind: str, name: str) -> Plain | None:
-    doing = f"looking for {kind.lower()} {name}"
     with cluster.client() as client:
         there = path(_PLURAL[kind], cluster.namespace, name)
-        try:
-            return call(lambda: found(client, there), doing)
-        except ApiException as error:
-            raise refused(error, doing, field="sandbox.namespace") from error
+        return insist(lambda: found(client, there), f"looking for {kind.lower()} {name}", field="sandbox.namespace")
 
 
 def _list(cluster: Cluster, kind: str, labels: str) -> list[Plain]:
     doing = f"listing {kind} in namespace {cluster.namespace}"
     with cluster.client() as client:
-        try:
-            return call(lambda: items(client, path(kind, cluster.namespace), labelSelector=labels), doing)
-        except ApiException as error:
-            raise refused(error, doing, field="sandbox.namespace") from error
+        there = path(kind, cluster.namespace)
+        return insist(lambda: items(client, there, labelSelector=labels), doing, field="sandbox.namespace")
 
 
 def _exists(cluster: Cluster, name: str) -> bool:

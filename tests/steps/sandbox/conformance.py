@@ -57,6 +57,9 @@ def says(box: Sandbox, command: str) -> str:
 
 
 class Conformance:
+    late_s = 0.0
+    """How much longer than it need, anything may take."""
+
     # -- how a command ends
 
     @pytest.mark.parametrize(
@@ -121,7 +124,7 @@ class Conformance:
         result = run(box, "echo begun; echo warned >&2; sleep 30; echo never", timeout_s=0.7)
         assert (result.exit_code, result.timed_out) == (None, True)
         assert (result.stdout, result.stderr) == (b"begun\n", b"warned\n")
-        assert 0.7 <= result.seconds < 8
+        assert 0.7 <= result.seconds < 8 + self.late_s
 
     def test_a_timeout_ends_the_whole_process_group(self, box: Sandbox) -> None:
         command = "rm -f /testbed/beat; (while :; do echo x >>/testbed/beat; sleep 0.05; done) & timeout 60 sleep 60; :"
@@ -135,17 +138,17 @@ class Conformance:
         started = time.monotonic()
         result = run(box, "trap '' TERM INT HUP; while :; do sleep 0.1; done", timeout_s=0.5)
         assert result.timed_out
-        assert time.monotonic() - started < 9
+        assert time.monotonic() - started < 9 + self.late_s
 
     def test_the_seconds_are_those_of_the_command(self, box: Sandbox) -> None:
-        assert 0.3 <= run(box, "sleep 0.3").seconds < 3
+        assert 0.3 <= run(box, "sleep 0.3").seconds < 3 + self.late_s
 
     # -- processes
 
     def test_a_background_child_holding_stdout_does_not_hold_the_command(self, box: Sandbox) -> None:
         started = time.monotonic()
         result = run(box, "(for i in $(seq 400); do echo tick; sleep 0.05; done) & echo $! >/testbed/child; echo out")
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 3 + self.late_s
         assert result.exit_code == 0
         assert b"out\n" in result.stdout
         # It prints on after the command has returned: that must not end it.
@@ -156,7 +159,7 @@ class Conformance:
         started = time.monotonic()
         with ThreadPoolExecutor(8) as pool:
             results = list(pool.map(lambda i: run(box, f"echo a{i}; sleep 0.6; echo b{i} >&2; exit {i}"), range(8)))
-        assert time.monotonic() - started < 4
+        assert time.monotonic() - started < 4 + self.late_s
         expected = [(i, f"a{i}\n".encode(), f"b{i}\n".encode()) for i in range(8)]
         assert [(r.exit_code, r.stdout, r.stderr) for r in results] == expected
 
@@ -277,7 +280,7 @@ class Conformance:
         threading.Timer(0.5, lab.kill, [box]).start()
         started = time.monotonic()
         _lost(lambda: run(box, "sleep 30"))
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 10 + self.late_s
         _lost(lambda: run(box, "true"))
         lab.destroy(box)
 
@@ -285,7 +288,7 @@ class Conformance:
         box = lab.create(deadline_s=lab.shortest_deadline_s)
         started = time.monotonic()
         assert "deadline" in str(_lost(lambda: run(box, "sleep 30")))
-        assert time.monotonic() - started < lab.shortest_deadline_s + 8
+        assert time.monotonic() - started < lab.shortest_deadline_s + 8 + self.late_s
         assert "deadline" in str(_lost(lambda: run(box, "true")))
 
 

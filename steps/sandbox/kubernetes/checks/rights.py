@@ -9,7 +9,7 @@ from kubernetes.client import ApiClient, ApiException
 from urllib3.exceptions import HTTPError
 
 from steps.errors import ConfigError
-from steps.sandbox.kubernetes.api import Cluster, Patience, call, refused
+from steps.sandbox.kubernetes.api import Cluster, Patience, call, insist, refused
 from steps.sandbox.kubernetes.namespace import CONFIG_MAP
 from steps.sandbox.kubernetes.plain import Plain, asked, items, path
 
@@ -66,18 +66,16 @@ def refusals(cluster: Cluster, client: ApiClient, rights: tuple[Right, ...]) -> 
 
     def allowed(right: Right) -> bool:
         body = {"spec": {"resourceAttributes": {"namespace": cluster.namespace, **right.attributes}}}
-        answer = call(
+        answer = insist(
             lambda: asked(client, "POST", path("selfsubjectaccessreviews"), body),
             f"asking for rights in {cluster.name}",
             PATIENCE,
+            field="sandbox.namespace",
         )
         return bool(answer["status"].get("allowed"))
 
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            return {right for right, may in zip(rights, pool.map(allowed, rights), strict=True) if not may}
-    except ApiException as error:
-        raise refused(error, f"asking for rights in {cluster.name}", field="sandbox.namespace") from error
+    with ThreadPoolExecutor(4) as pool:
+        return {right for right, may in zip(rights, pool.map(allowed, rights), strict=True) if not may}
 
 
 def allowed_list(client: ApiClient, where: str, doing: str) -> list[Plain] | None:

@@ -193,6 +193,7 @@ def test_a_node_that_does_not_answer_is_lost_only_when_asked_for(status: str) ->
         ("TaintManagerEviction", "Marking for deletion Pod ns/sb-1", FailureClass.EVICTED),
         ("Evicted", "The node was low on resource: memory.", FailureClass.EVICTED),
         ("Evicted", OVER_LIMIT, FailureClass.OUT_OF_DISK),
+        ("NodeNotReady", "Node is not ready", FailureClass.NODE_LOST),
         ("Killing", "Stopping container sandbox", FailureClass.SANDBOX_LOST),
     ],
 )
@@ -202,6 +203,12 @@ def test_events_tell_of_a_pod_that_is_gone(reason: str, message: str, failure_cl
     assert error.failure_class is failure_class
     assert f"{reason}: {message}" in error.detail
     assert gone("sb-1", []).failure_class is FailureClass.SANDBOX_LOST
+
+
+def test_a_node_that_was_away_does_not_hide_what_was_told_later() -> None:
+    away = {"reason": "NodeNotReady", "message": "Node is not ready"}
+    preempted = {"reason": "Preempted", "message": "Preempted by pod 0d8f on node node0"}
+    assert gone("sb-1", [away, preempted]).failure_class is FailureClass.PREEMPTED
 
 
 def test_a_restart_or_another_pod_of_the_name_is_not_the_same_machine() -> None:

@@ -1,0 +1,59 @@
+"""A cluster asked as plan asks it, before anything is made there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steps.contracts.run import SandboxSpec
+from steps.errors import ConfigError
+from steps.sandbox.kubernetes.ready import look
+from steps.sandbox.ready import Ready, Wanted
+from tests.cluster.accounts import reached
+from tests.cluster.real import Cluster
+from tests.workflows.command import swe_argo
+
+GRADE = Wanted(images=["localhost/x:1"], acts=False, solves=False, grading_network=True, timeout_s=1800)
+ACT = replace(GRADE, acts=True, solves=True)
+
+
+@contextmanager
+def there(cluster: Cluster, namespace: str, kind: str, name: str, api: str = "v1", **body: Any) -> Iterator[None]:
+    """Such an object in the namespace."""
+    whole = {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": namespace}, **body}
+    cluster.kubectl("apply", "-f", "-", input=json.dumps(whole))
+    try:
+        yield
+    finally:
+        cluster.kubectl("delete", kind, name, "-n", namespace)
+
+
+def asked(kubeconfig: Path, namespace: str, wanted: Wanted = GRADE, **wish: Any) -> Ready:
+    return look(reached(kubeconfig, namespace), SandboxSpec(backend="kubernetes", **wish), wanted)
+
+
+def refusal(kubeconfig: Path, namespace: str, wanted: Wanted = GRADE, **wish: Any) -> str:
+    with pytest.raises(ConfigError) as refused:
+        asked(kubeconfig, namespace, wanted, **wish)
+    assert "\n" not in refused.value.reason
+    return refused.value.reason
+
+
+def refused_run(cluster: Cluster, namespace: str, folder: Path, *words: str, kubeconfig: Path | None = None) -> str:
+    """What ``swe-argo run WORDS`` says in its one line. Nothing is made, here or there."""
+    store = folder / "store"
+    gold = ("run", "--backend", "kubernetes", "--dataset", "mini", "--agent", "gold", "--store", str(store))
+    there = () if "--namespace" in words else ("--namespace", namespace)
+    environment = cluster.environment | {"KUBECONFIG": str(kubeconfig or cluster.kubeconfig)}
+    done = swe_argo(*gold, *there, *words, env=environment)
+    assert done.returncode == 64, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert not [path for path in store.rglob("*") if path.is_file()]
+    assert cluster.kubectl("get", "pods,leases", "-n", namespace, "-o", "name") == ""
+    return done.stderr

@@ -1,0 +1,147 @@
+"""A node that falls silent and is deleted, as a reclaimed spot instance is: what the control plane says of its pods.
+
+The node is an object that no kubelet serves; scheduler, node controller and garbage collector are the cluster's own.
+What the kubelet would say while it lived, the test says.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from steps.contracts.data import FailureClass
+from steps.contracts.run import SandboxSpec
+from steps.errors import InfraError
+from steps.sandbox.kubernetes.api import Patience
+from steps.sandbox.kubernetes.backend import KubernetesBackend
+from steps.sandbox.kubernetes.box import KubernetesSandbox
+from steps.sandbox.kubernetes.namespace import NamespaceSettings
+from tests.cluster.ground import settles
+from tests.cluster.lab import SMALL, KubernetesLab, laboratory
+from tests.cluster.real import Cluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+NAMED = "kubernetes.io/hostname"
+ROOM = {"cpu": "4", "memory": "4Gi", "ephemeral-storage": "10Gi", "pods": "10"}
+SILENT_S = 90
+"""The node controller gives a node 50 s, and looks every 5."""
+COLLECTED_S = 120
+"""Pods of a node that does not exist are collected after 40 s, by a look every 20."""
+
+
+@pytest.fixture(scope="module")
+def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesLab]:
+    with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("lab")) as lab:
+        yield lab
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> Iterator[str]:
+    """A node that says once that it is ready. Only pods that tolerate it go there."""
+    name = f"ghost-{secrets.token_hex(3)}"
+    labels = {NAMED: name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    meta = {"name": name, "labels": labels}
+    taint = {"key": "ghost", "value": name, "effect": "NoSchedule"}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"taints": [taint]}}
+    cluster.kubectl("create", "-f", "-", input=json.dumps(body))
+    try:
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now()}
+        nowhere = {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 1}},
+        }
+        patched(cluster, "node", name, {"capacity": ROOM, "allocatable": ROOM, "conditions": [ready], **nowhere})
+        yield name
+    finally:
+        cluster.kubectl("delete", "node", name, "--ignore-not-found")
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def patched(cluster: Cluster, kind: str, name: str, status: dict[str, Any], *place: str) -> None:
+    """Set the status of an object, as a kubelet does."""
+    words = ("patch", kind, name, *place, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    cluster.kubectl(*words)
+
+
+def condition(pod: dict[str, Any], kind: str) -> str:
+    return next((str(each["status"]) for each in pod["status"].get("conditions", []) if each["type"] == kind), "")
+
+
+def scheduled(pod: dict[str, Any]) -> bool:
+    return condition(pod, "PodScheduled") == "True"
+
+
+def made_on(lab: KubernetesLab, node: str) -> KubernetesSandbox:
+    """A sandbox there, its container running as far as anybody knows."""
+    settings = {**SMALL, "nodeSelector": {NAMED: node}, "tolerations": [{"key": "ghost", "operator": "Exists"}]}
+    backend = KubernetesBackend(
+        lab.reached,
+        SandboxSpec(backend="kubernetes", namespace=lab.namespace),
+        NamespaceSettings.model_validate(settings),
+        Patience(total_s=3, first_s=0.05, longest_s=1),
+    )
+    request = lab.request(deadline_s=600)
+    with ThreadPoolExecutor(1) as pool:
+        making = pool.submit(backend.create, request)
+        assert settles(lambda: request.name in lab.pods() and scheduled(lab.pod(request.name)), 30)
+        runs = {"name": "sandbox", "ready": True, "restartCount": 0, "image": lab.image, "imageID": ""}
+        runs |= {"containerID": "containerd://ghost", "state": {"running": {"startedAt": now()}}}
+        kept = [each for each in lab.pod(request.name)["status"]["conditions"] if each["type"] != "Ready"]
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": now()}
+        status = {"phase": "Running", "containerStatuses": [runs], "conditions": [*kept, ready]}
+        patched(lab.cluster, "pod", request.name, status, "-n", lab.namespace)
+        box = making.result(timeout=30)
+    lab.made.append((backend, box))
+    return box
+
+
+@pytest.mark.timeout(400)
+def test_a_node_that_falls_silent_and_is_deleted_is_told_as_lost_whenever_one_looks(
+    cluster: Cluster, lab: KubernetesLab, node: str
+) -> None:
+    box, held = made_on(lab, node), made_on(lab, node)
+    with kept(lab, held):
+        assert settles(lambda: condition(lab.pod(box.name), "Ready") != "True", SILENT_S)
+        cluster.kubectl("delete", "node", node)
+        said = lost(box, f"is out of reach: node {node} does not answer")
+        assert "Ready False" in said
+        assert "NodeNotReady: Node is not ready" in said
+
+        assert settles(lambda: box.name not in lab.pods(), COLLECTED_S)
+        assert "NodeNotReady: Node is not ready" in lost(box, "lost its node: Node is not ready")
+        # The last look at a pod, whose object somebody else keeps here.
+        assert "DeletionByPodGC" in lost(held, "lost its node: PodGC: node no longer exists")
+
+
+@contextmanager
+def kept(lab: KubernetesLab, box: KubernetesSandbox) -> Iterator[None]:
+    """Keep the object of a pod though it is deleted."""
+
+    def held_by(*finalizers: str) -> None:
+        body = json.dumps({"metadata": {"finalizers": finalizers}})
+        lab.kubectl("patch", "pod", box.name, "--type=merge", "-p", body)
+
+    held_by("swe-argo.test/keep")
+    try:
+        yield
+    finally:
+        held_by()
+
+
+def lost(box: KubernetesSandbox, words: str) -> str:
+    """How a command fails there; what Kubernetes said."""
+    with pytest.raises(InfraError, match=words) as caught:
+        box.exec("true", timeout_s=10)
+    assert caught.value.failure_class is FailureClass.NODE_LOST
+    return caught.value.detail
