@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from steps.agents import given, instructed
+from steps.agents import given, identity, instructed
 from steps.contracts.chain import GRADE, SOLVE
 from steps.contracts.data import (
     Answer,
@@ -34,6 +34,7 @@ from steps.models import probe
 from steps.sandbox import ready
 from steps.settings import settings
 from steps.store import Store, open_store
+from steps.store.runs import record_of
 from steps.versions import versions
 from steps.wish import Tables, checked, fields, follow, laid_over, of_file, of_text, put_item
 
@@ -54,7 +55,7 @@ def _plan(spec: RunSpec, here: RunSpec) -> Plan:
     run_id = spec.run_id or ""
     store = open_store(spec.store, create=True)
     before = _earlier(store, run_id)
-    hashes = given.input_hashes(here)
+    hashes = identity.input_hashes(here)
     if before:
         _refuse_changes(before, spec, hashes)
     revision = spec.revision or (before.dataset.revision if before else None)
@@ -79,7 +80,7 @@ def _plan(spec: RunSpec, here: RunSpec) -> Plan:
     machines = _machines(spec, loaded.name, chosen)
     bounds = factors.notices(spec.sandbox, multiplied.values())
     notices = [*loaded.notices, *notices, *work.notices, *told, *machines.notices, *bounds]
-    done = _done(store, run_id) if before else set()
+    done = set(store.keys(f"runs/{run_id}/units/")) if before else set()
     units = _units(spec, run_id, chosen, done | set(work.files))
     model = probe.probed(spec, solves=any(unit.begins is Stage.SOLVE for unit in units), before=before)
     notices += model.notices
@@ -96,30 +97,32 @@ def _plan(spec: RunSpec, here: RunSpec) -> Plan:
         fn_calling=model.fn_calling,
         planning=model.usage,
     )
-    items = {key(RunFile, run.run_id): run.to_bytes()}
-    for row in chosen:
-        factor = multiplied.get(row["instance_id"], spec.sandbox.resource_factor)
-        style = spec.agent.prompt_style if spec.agent.name == "oneshot" else None
-        shown = rows.instance(row, spec.agent.hints, style).model_copy(update={"resource_factor": factor})
-        for datum in (shown, rows.answer(row)):
-            items[key(type(datum), run.run_id, row["instance_id"])] = datum.to_bytes()
-    items |= {name: data for name, data in work.files.items() if name not in done}
-    result = Plan(run_id=run.run_id, units=units, notices=notices)
-    store.put_many(items)
-    store.put(key(Plan, run.run_id), result.to_bytes())
+    result = Plan(run_id=run_id, units=units, notices=notices)
+    store.put_many({key(RunFile, run_id): run.to_bytes()} | _rows(spec, run_id, chosen, multiplied))
+    store.put_many({name: data for name, data in work.files.items() if name not in done})
+    store.put(key(Plan, run_id), result.to_bytes())
     return result
 
 
+def _rows(spec: RunSpec, run_id: str, chosen: list[dict[str, Any]], multiplied: dict[str, float]) -> dict[str, bytes]:
+    """Key -> bytes of what an agent may know of each row, and of what it may not."""
+    style = spec.agent.prompt_style if spec.agent.name == "oneshot" else None
+    items = {}
+    for row in chosen:
+        factor = multiplied.get(row["instance_id"], spec.sandbox.resource_factor)
+        shown = rows.instance(row, spec.agent.hints, style).model_copy(update={"resource_factor": factor})
+        for datum in (shown, rows.answer(row)):
+            items[key(type(datum), run_id, row["instance_id"])] = datum.to_bytes()
+    return items
+
+
 def _earlier(store: Store, run_id: str) -> RunFile | None:
-    try:
-        return RunFile.from_bytes(store.get(key(RunFile, run_id)))
-    except FileNotFoundError:
-        return None
+    return record_of(store, RunFile, run_id) if store.get_many([key(RunFile, run_id)]) else None
 
 
 def _refuse_changes(before: RunFile, spec: RunSpec, hashes: dict[str, str]) -> None:
-    old = given.wish(before.spec) | given.decisive(before.input_hashes)
-    new = given.wish(spec) | given.decisive(hashes)
+    old = identity.wish(before.spec) | identity.decisive(before.input_hashes)
+    new = identity.wish(spec) | identity.decisive(hashes)
     changed = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
     if changed:
         told = ", ".join(f"{name} was {old.get(name)!r}, now {new.get(name)!r}" for name in changed)
@@ -160,10 +163,6 @@ def _machines(spec: RunSpec, dataset: str, chosen: list[dict[str, Any]]) -> read
 
 def _unique(names: Any) -> list[str]:
     return list(dict.fromkeys(names))
-
-
-def _done(store: Store, run_id: str) -> set[str]:
-    return set(store.keys(f"runs/{run_id}/units/"))
 
 
 def _units(spec: RunSpec, run_id: str, chosen: list[dict[str, Any]], there: set[str]) -> list[Unit]:
@@ -218,7 +217,7 @@ def _refuse_beyond(spec: RunSpec, limits: list[str], unknown: list[str]) -> None
             raise ConfigError(f"{values[name]:g} is more than the pipeline's deadlines allow, {most}", field=name)
     for name in unknown:
         if values[name] is not None:
-            raise ConfigError("a command line heeds this, and no pod of a pipeline: leave it out", field=name)
+            raise ConfigError("only swe-argo run heeds this, the pipeline does not: leave it out", field=name)
 
 
 def _tell(spec: RunSpec, names: list[str], out: Path) -> None:

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 from steps.agents import idle, iterative
 from steps.agents.critic import Left
@@ -158,9 +157,7 @@ class _Solve:
         run, spec = self.run, self.spec
         extra = None
         if spec.name in MODEL_AGENTS:
-            calls: Literal["function_calling", "text"] = "function_calling" if run.fn_calling else "text"
-            written = None if run.fn_calling is None else calls
-            extra = AgentExtra(format=written, endpoint=self._endpoint, temperature=temperature)
+            extra = AgentExtra(format=run.call_format, endpoint=self._endpoint, temperature=temperature)
         version = run.versions.get("swe-argo", "")
         info = AgentInfo(name=spec.name, version=version, model_name=run.model, extra=extra)
         file = self.context.leaves / Trajectory.file if self.context.leaves else None

@@ -43,9 +43,9 @@ def accepts(critic: str, left: Left) -> bool:
 
 
 def best(critic: str, attempts: Sequence[Left]) -> int:
-    """Index of the attempt to keep: accepted before without an error before the rest, then with a patch, then newest.
+    """Index of the attempt to keep: one that is accepted, else one that ended without an error, else any (OpenHands).
 
-    The ranks are OpenHands'; among equals a patch is better than none.
+    Among equals one with a patch is better than one without, then the newest is the best.
     """
 
     def rank(number: int) -> tuple[int, bool, int]:

@@ -11,7 +11,7 @@ from steps.errors import ConfigError
 
 
 def instruction(spec: AgentSpec, chosen: list[dict[str, Any]], before: RunFile | None) -> tuple[str, list[str]]:
-    """The text of the agent's template and what a person should know of it; empty where the agent has none.
+    """The text of the agent's template, empty where it has none, and what a person should know of it.
 
     A run goes on with the words it began with: another version of this project may have others of its own. Raises
     ConfigError where the template cannot be read, or fails on an instance, or is a file that changed since.

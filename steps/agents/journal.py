@@ -33,7 +33,7 @@ class Journal:
     """The turns of one attempt. ``file``, where given, always holds a whole trajectory that ends in ``interrupted``.
 
     ``earlier`` are the attempts before it in the same solve: they stand in the file with it. Turns before the last
-    are not put into words again: their bytes are copied.
+    are not serialized again: their bytes are copied.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Journal:
         self._write(again=False)
 
     def spent(self, usage: Usage) -> None:
-        """What the model took so far, where no turn may follow that says it: a request that failed counts, too."""
+        """Set what the model took so far, and write it: after a request that failed no turn may follow to carry it."""
         if usage != self.usage or self.note:
             self.usage = usage
             if self.turns:

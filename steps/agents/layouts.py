@@ -50,7 +50,7 @@ def _numbered(text: str) -> list[str]:
 
 
 def _windowed(files: Sequence[FileContext]) -> str:
-    """As published, its turns included: a window that begins above the file counts from the file's end, so that a hunk
+    """As published, its quirks included: a window that begins above the file counts from the file's end, so that a hunk
     near the top of a long file shows nothing; blank lines around what was shown so far are lost with each file."""
     shown = ""
     for file in files:

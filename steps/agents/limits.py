@@ -11,8 +11,6 @@ from steps.contracts.trajectory import Metrics, StopReason, Usage
 from steps.errors import InfraError
 from steps.models.reply import Message
 
-MAX_STEPS = 40
-"""Steps an agent may take where the wish does not say (R2E-Gym)."""
 EXCUSED_S = 300.0
 """Seconds lost to the endpoint that are given back; a step's deadline leaves room for them."""
 CHARACTERS_A_TOKEN = 3.5
@@ -24,7 +22,7 @@ class Limits:
 
     def __init__(self, spec: AgentSpec, clock: Callable[[], float] = time.monotonic) -> None:
         self.spec = spec
-        self.max_steps = spec.max_steps or min(MAX_STEPS, spec.max_steps_absolute or MAX_STEPS)
+        self.max_steps = spec.told_after
         self.steps = 0
         self._clock = clock
         self._end = clock() + spec.timeout_s
@@ -59,15 +57,15 @@ class Limits:
         return True
 
     def lost(self, lost_s: float) -> None:
-        """Say how many seconds the endpoint took in all for nothing: they are not the agent's."""
+        """Set the seconds that the endpoint has wasted so far (``Model.lost_s``): they are not the agent's."""
         self._lost_s = lost_s
 
     def heard(self, message: Message) -> None:
-        """Count what joins the conversation and is not the model's: nobody tells its tokens before the next answer."""
+        """Count, by estimate, a message that is not the model's: the endpoint tells its tokens with the next answer."""
         self._context += _estimate(message)
 
     def answered(self, message: Message, metrics: Metrics) -> None:
-        """Count an answer: its tokens as the endpoint tells them, else as its text lets guess."""
+        """Count an answer: its tokens as the endpoint tells them, else estimated from its text."""
         self.steps += 1
         if metrics.prompt_tokens is None:
             self._context += _estimate(message)
@@ -80,7 +78,7 @@ class Limits:
         spec = self.spec
         if self.out_of_time:
             return StopReason.TIMEOUT
-        if self.steps >= absolute(spec, self.max_steps):
+        if self.steps >= spec.ended_after:
             return StopReason.ABSOLUTE_STEPS
         if self._context >= spec.max_token_limit:
             return StopReason.CONTEXT_LIMIT
@@ -90,11 +88,6 @@ class Limits:
         if spec.max_cost_usd is not None and (usage.cost_usd or 0.0) >= spec.max_cost_usd:
             return StopReason.COST_LIMIT
         return None
-
-
-def absolute(spec: AgentSpec, max_steps: int) -> int:
-    """Steps after which it is ended: ten more than it is told, as in R2E-Gym (40 and 50), where the wish is silent."""
-    return max_steps + 10 if spec.max_steps_absolute is None else spec.max_steps_absolute
 
 
 def _estimate(message: Message) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from steps.agents import prompts
+from steps.agents.asked import ask
 from steps.agents.calls import call_format
 from steps.agents.calls.parsed import Malformed, ParsedCall, Problem
 from steps.agents.limits import Limits
@@ -14,7 +15,7 @@ from steps.agents.tools.session import Session
 from steps.agents.tools.sets import toolset
 from steps.agents.tools.tool import Seen
 from steps.contracts.trajectory import Result, ResultExtra, StopReason, ToolCall
-from steps.models.reply import Message, NoReplyError, Reply
+from steps.models.reply import Message, Reply
 
 
 def act(task: Task) -> StopReason:
@@ -47,7 +48,7 @@ class _Loop:
             if (reason := self.limits.reached(self.journal.usage)) is not None:
                 return reason
             told = self.limits.remaining <= 0
-            reply = self._ask()
+            reply = ask(self.task, self.limits, self.messages, self.format.definitions(self.tools))
             if isinstance(reply, StopReason):
                 return reply
             parsed = self.format.parse(reply, self.tools)
@@ -71,30 +72,6 @@ class _Loop:
             self._hear(message)
         self.journal.said("system", system)
         self.journal.said("user", instruction)
-
-    def _ask(self) -> Reply | StopReason:
-        model = self.task.model
-        try:
-            reply = model.ask(
-                self.messages,
-                tools=self.format.definitions(self.tools),
-                temperature=self.task.temperature,
-                timeout_s=self.limits.left_s,
-            )
-        except NoReplyError as error:
-            self.journal.note = error.detail
-            self.journal.spent(model.usage)
-            if error.metrics is not None:
-                self.journal.did("", [], metrics=error.metrics)
-            self.limits.lost(model.lost_s)
-            late = error.reason is StopReason.CALL_TIMEOUT and self.limits.out_of_time
-            return StopReason.TIMEOUT if late else error.reason
-        except BaseException:
-            self.journal.spent(model.usage)  # what a failed call took is counted, however the process ends
-            raise
-        self.journal.usage = model.usage
-        self.limits.lost(model.lost_s)
-        return reply
 
     def _perform(self, reply: Reply, call: ParsedCall) -> Seen:
         """Make the call; it is in the journal before, so that a machine lost under it leaves what was tried."""

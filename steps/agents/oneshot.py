@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 
 from steps.agents import answers, committed, layouts
+from steps.agents.asked import ask
+from steps.agents.limits import Limits
 from steps.agents.task import Task
 from steps.agents.tools import APPLY
 from steps.contracts.data import FileContext, Patch
 from steps.contracts.trajectory import Result, ResultExtra, StopReason, ToolCall
-from steps.models.reply import Message, NoReplyError, Reply
+from steps.models.reply import Message, Reply
 
 CHARACTERS_A_TOKEN = 3
 """A careful figure for code with line numbers: rather leave a file out than have the prompt refused."""
@@ -21,21 +23,14 @@ def act(task: Task) -> StopReason:
     It is graded as a predictions file with it would be, whether it applies or not: that it is applied in the sandbox,
     too, is for who reads the trajectory. Raises InfraError, ResourceError, ConfigError.
     """
+    limits = Limits(task.spec)
     task.patch = b""
     conversation, left_out = _shown(task)
     for message in conversation:
         extra = {"files_left_out": left_out} if left_out and message is conversation[-1] else {}
         task.journal.said(message["role"], message["content"], **extra)
-    try:
-        reply = task.model.ask(conversation, temperature=task.temperature, timeout_s=task.spec.timeout_s)
-    except NoReplyError as error:
-        task.journal.note = error.detail
-        if error.metrics is not None:
-            task.journal.did("", [], metrics=error.metrics)
-        return error.reason
-    finally:
-        task.journal.spent(task.model.usage)
-    return _take(task, reply)
+    reply = ask(task, limits, conversation, None)
+    return reply if isinstance(reply, StopReason) else _take(task, reply)
 
 
 def _take(task: Task, reply: Reply) -> StopReason:

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from steps.agents import answers
 from steps.agents.formats.mini import raw_result
-from steps.agents.mini_swe_agent import commands as mini_commands
-from steps.agents.mini_swe_agent.commands import Commands
+from steps.agents.mini_swe_agent.commands import Commands, Output, submission, submitted
 from steps.agents.tools import KINDS, Kind, command
 from steps.agents.tools.editing import Dialect, RefusedError
 from steps.agents.tools.searching import search
 from steps.agents.tools.session import Session
-from steps.agents.tools.sets import TOOLSETS, Toolset
+from steps.agents.tools.sets import NOT_TEXT, TOOLSETS, Toolset, sendable
 from steps.agents.tools.text import ends
 from steps.agents.tools.tool import Outcome, Seen
 from steps.contracts.data import Patch
@@ -39,7 +39,7 @@ class Done:
 
 
 Perform = Callable[[Action, float], Done]
-"""Performs an action within so many seconds. Raises what Sandbox raises, nothing else."""
+"""Performs an action within the given seconds. Raises what Sandbox raises, nothing else."""
 
 
 def performer(scaffold: str | None, sandbox: Sandbox, spec: AgentSpec) -> Perform:
@@ -61,16 +61,8 @@ class _Own:
         tool = self.tools.find(action.tool)
         if tool is None:
             return Done(_not_performed(f"{self.tools.scaffold} has no tool {action.tool!r}"))
-        missing = [
-            name for name, parameter in tool.by_name.items() if parameter.required and name not in action.arguments
-        ]
-        if missing and not tool.ends:
-            return Done(_not_performed(f"{action.tool} has no `{missing[0]}`"))
         self.session.timeout_s = timeout_s
-        try:
-            return Done(self.tools.perform(tool, action.arguments, self.session))
-        except (TypeError, ValueError) as error:  # arguments that no call of this agent can have had
-            return Done(_not_performed(f"{action.tool}: {error}"))
+        return Done(self.tools.perform(tool, action.arguments, self.session))
 
 
 class _Mini:
@@ -86,7 +78,7 @@ class _Mini:
         told = self.commands.run(command(action.arguments), timeout_s)
         output, extra = told["output"], told["extra"]
         shown = self._shown(told)
-        submits = mini_commands.submission(told) is not None
+        submits = submission(told) is not None
         seen = Seen(
             text=output[:MAX_OBSERVATION] if submits else shown,
             exit_code=extra["exit_code"],
@@ -97,17 +89,17 @@ class _Mini:
         )
         return Done(seen, (raw_result(output, told["returncode"]), output, shown))
 
-    def _shown(self, output: dict[str, Any]) -> str:
+    @cached_property
+    def _shown(self) -> Callable[[Output], str]:
         from steps.agents.mini_swe_agent import library
 
         try:
             lib = library.load()
         except ConfigError:
-            return raw_result(output["output"], output["returncode"])
-        told = library.config(lib, fn_calling=True, max_observation=self.max_observation)
-        template = told["model"]["observation_template"]
-        messages = lib.text.format_observation_messages([output], observation_template=template)
-        return str(messages[0]["content"])
+            return lambda told: raw_result(told["output"], told["returncode"])
+        config = library.config(lib, fn_calling=True, max_observation=self.max_observation)
+        show, template = lib.text.format_observation_messages, config["model"]["observation_template"]
+        return lambda told: str(show([told], observation_template=template)[0]["content"])
 
 
 @dataclass
@@ -119,7 +111,12 @@ class _Foreign:
     def __call__(self, action: Action, timeout_s: float) -> Done:
         self.session.timeout_s = timeout_s
         kind, arguments = KINDS.get(action.tool), action.arguments
+        odd = [name for name in ("path", "search_term") if not sendable(name, arguments.get(name))]
         match kind:
+            case Kind.SHELL | Kind.SESSION if not command(arguments):
+                return Done(_not_performed(f"{action.tool} has no command"))
+            case Kind.EDIT | Kind.SEARCH if odd:
+                return Done(_not_performed(f"{action.tool}: `{odd[0]}` {NOT_TEXT}"))
             case Kind.SHELL | Kind.SESSION:
                 shell = self.session.shell(persistent=kind is Kind.SESSION)
                 outcome = shell.run(_plain(command(arguments)), timeout_s=timeout_s)
@@ -136,7 +133,7 @@ class _Foreign:
                 return Done(_not_performed(f"tool {action.tool!r} is unknown"))
         cut = ends(outcome.text, outcome.tail, self.session.max_observation or MAX_OBSERVATION)
         text = cut.text + (f"\n{outcome.note}" if outcome.note else "")
-        submits = kind is Kind.SHELL and submission(text) is not None
+        submits = kind is Kind.SHELL and submitted(text) is not None
         return Done(Seen(text, outcome.exit_code, outcome.timed_out, round(outcome.seconds, 3), cut.cut, submits))
 
     def _edit(self, arguments: dict[str, Any]) -> Outcome:
@@ -153,9 +150,3 @@ def _plain(text: str) -> str:
 
 def _not_performed(why: str) -> Seen:
     return Seen(f"{why}: not performed", 1)
-
-
-def submission(text: str) -> str | None:
-    """What a mini-swe-agent submitted with this output, or None where it did not."""
-    first, _, rest = text.lstrip().partition("\n")
-    return rest if first.strip() == mini_commands.SUBMITTED else None

@@ -14,7 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 import steps
 from steps.contracts.data import Instance
-from steps.contracts.run import SCAFFOLDS, AgentSpec
+from steps.contracts.run import SCAFFOLDS, STEPPING_AGENTS, AgentSpec
 from steps.errors import ConfigError
 from steps.sandbox.protocol import WORKDIR
 
@@ -23,7 +23,7 @@ _SUFFIX = ".j2"
 _INSTANCE = ("instance_id", "repo", "version", "base_commit", "problem_statement", "hints_text", "created_at")
 _GLOBALS = ("range", "namespace")
 _GUARDS = ("defined", "undefined", "default", "d")
-"""Tests and filters that a name may be undefined for."""
+"""Tests and filters that may be applied to a name that is undefined."""
 _OPENHANDS_PLACE = re.compile(r"/workspace/\{\{-?\s*(?:workspace_dir_name|instance\.repo)\s*-?\}\}")
 """Where OpenHands' own templates say the repository is; here it is at /testbed on every image."""
 
@@ -59,7 +59,7 @@ def source(spec: AgentSpec) -> str:
     chosen = spec.instruction_template
     if chosen is None:
         return (folder() / f"{spec.name}{_SUFFIX}").read_text("utf-8") if spec.name in SCAFFOLDS else ""
-    if spec.name not in (*SCAFFOLDS, "mini-swe-agent"):
+    if spec.name not in STEPPING_AGENTS:
         raise ConfigError(f"agent {spec.name!r} is not instructed by a template", field=FIELD)
     path = folder() / f"{_stem(chosen)}{_SUFFIX}" if is_own(chosen) else Path(chosen).expanduser()
     try:
@@ -77,7 +77,7 @@ def is_own(chosen: str) -> bool:
 
 
 def check(text: str, spec: AgentSpec, instances: Iterable[Instance]) -> list[str]:
-    """Refuse a template that could not instruct these: every one is rendered. What a person should know, if anything.
+    """Render the template for every instance, and return what a person should know of it, if anything.
 
     Raises ConfigError naming the file, the line and what is wrong with it.
     """

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from steps.agents import sameness
 from steps.agents.formats.done import replaced
 from steps.agents.journal import Journal
-from steps.agents.mini_swe_agent.commands import Commands
-from steps.agents.performing import MINI, Done, performer, submission
+from steps.agents.mini_swe_agent.commands import Commands, submitted
+from steps.agents.performing import MINI, Done, performer
 from steps.contracts.data import Patch
 from steps.contracts.run import AgentSpec
 from steps.contracts.trajectory import (
@@ -110,7 +110,7 @@ def _same_patch(recording: Recording, turns: list[Turn], patch: str) -> bool | N
     if recording.patch is None:
         return None
     last = turns[-1].observation if turns else None
-    submitted = submission(last.results[0].content or "") if last and recording.scaffold == MINI else None
+    handed_in = submitted(last.results[0].content or "") if last and recording.scaffold == MINI else None
     return any(
-        sameness.same_patch(recording.patch, now) for now in (patch, replaced(patch), submitted) if now is not None
+        sameness.same_patch(recording.patch, now) for now in (patch, replaced(patch), handed_in) if now is not None
     )

@@ -50,6 +50,13 @@ class RunFile(Record):
     planning: Usage = Usage()
     """What plan's own small calls of the model took, each time that it planned."""
 
+    @property
+    def call_format(self) -> Literal["function_calling", "text"] | None:
+        """``fn_calling`` in the words of trajectories and reports."""
+        if self.fn_calling is None:
+            return None
+        return "function_calling" if self.fn_calling else "text"
+
 
 class Stage(StrEnum):
     """Where a unit begins."""

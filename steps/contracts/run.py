@@ -10,14 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from steps.contracts.ids import RUN_ID_RULE, is_run_id
 
 
-@dataclass(frozen=True)
 class Flag:
-    """How a field is spelt on the command line; the first name is ours, the others other tools' users know."""
-
-    names: tuple[str, ...]
+    """How a field is spelt on the command line; the first name is ours, the others are those of other tools."""
 
     def __init__(self, *names: str) -> None:
-        object.__setattr__(self, "names", names)
+        self.names = names
 
 
 @dataclass(frozen=True)
@@ -34,10 +31,14 @@ class Table(BaseModel):
 AgentName = Literal["gold", "given", "idle", "replay", "r2egym", "openhands", "sweagent", "mini-swe-agent", "oneshot"]
 SCAFFOLDS = ("r2egym", "openhands", "sweagent")
 """Agents that are data over one loop."""
-MODEL_AGENTS = (*SCAFFOLDS, "mini-swe-agent", "oneshot")
+STEPPING_AGENTS = (*SCAFFOLDS, "mini-swe-agent")
+"""Agents that work in steps, an answer of the model each."""
+MODEL_AGENTS = (*STEPPING_AGENTS, "oneshot")
 """Agents that ask a model."""
 SOLVING_AGENTS = ("idle", "replay", *MODEL_AGENTS)
 """Agents that need a sandbox; the patches of the others are there before."""
+_STEPS, _MINI_STEPS, _MORE_STEPS = 40, 250, 10
+"""Steps until an agent is told to finish (R2E-Gym), those of mini-swe-agent, and how many more until it is ended."""
 AGENT_ALIASES = {"CodeActAgent": "openhands", "EditAgent": "r2egym", "mini": "mini-swe-agent"}
 """Names that other tools' users know."""
 MAX_RESOURCE_FACTOR = 8.0
@@ -127,6 +128,19 @@ class AgentSpec(Table):
         """The run whose patches are graded again, where it is one."""
         given = self.predictions or ""
         return given.removeprefix(FROM_RUN) if self.name == "given" and given.startswith(FROM_RUN) else None
+
+    @property
+    def told_after(self) -> int:
+        """Steps after which the agent is told to finish: by default 40 (R2E-Gym), or its end where that is sooner."""
+        usual = _MINI_STEPS if self.name == "mini-swe-agent" else _STEPS
+        return self.max_steps or min(usual, self.max_steps_absolute or usual)
+
+    @property
+    def ended_after(self) -> int:
+        """Steps after which it is ended: by default 10 more (R2E-Gym). mini-swe-agent is never told, only ended."""
+        if self.name == "mini-swe-agent":
+            return self.told_after
+        return self.max_steps_absolute or self.told_after + _MORE_STEPS
 
     @field_validator("max_steps_absolute")
     @classmethod

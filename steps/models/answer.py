@@ -79,7 +79,7 @@ def _ids(value: object) -> list[int] | None:
 
 
 def _logprobs(told: list[dict[str, Any]] | None) -> list[float] | None:
-    """One a token; none at all where one is missing, as some servers have it of a token that they forced."""
+    """One for each token; None where any is missing: some servers leave it out of a token that they forced."""
     values = [] if told is None else [each.get("logprob") for each in told]
     return None if told is None or None in values else [float(value) for value in values if value is not None]
 
@@ -157,15 +157,14 @@ def _call(told: dict[str, Any]) -> RequestedCall:
     arguments = function.get("arguments")
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments or {})
-    return RequestedCall(
-        told.get("id") or f"call_{uuid.uuid4().hex[:16]}", str(function.get("name") or ""), arguments or "{}"
-    )
+    name = _word(told.get("id")) or f"call_{uuid.uuid4().hex[:16]}"
+    return RequestedCall(name, str(function.get("name") or ""), arguments or "{}")
 
 
 def _object(arguments: str) -> str:
     """Arguments fit to be sent back: chat templates parse them, and servers fail on what is no JSON object."""
     try:
         fine = isinstance(json.loads(arguments), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         fine = False
     return arguments if fine else json.dumps({"unreadable": arguments})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from steps.contracts.data import Machine, RunFile
+from steps.contracts.data import Machine
 from steps.contracts.run import MODEL_AGENTS, SCAFFOLDS, AgentSpec, LlmSpec, SelectSpec
 from steps.reports.summary import Conditions
 from steps.reports.view import RunView
@@ -23,8 +23,6 @@ _LIMITS = (
     "max_observation",
     "max_malformed",
 )
-_STEPS = {"mini-swe-agent": 250}
-"""Steps that an agent has where nobody says otherwise; 40 for the others, and 10 more until it is ended."""
 
 
 def conditions(view: RunView) -> Conditions:
@@ -46,7 +44,7 @@ def conditions(view: RunView) -> Conditions:
             "selection": _selection(spec.select),
             "model": (agent.model or view.run.model) if asks else None,
             "endpoint": _endpoint(view) if asks else None,
-            "format": _format(view.run) if asks else None,
+            "format": view.run.call_format if asks else None,
             "sampling": _sampling(llm) if asks else {},
             "prompt_style": agent.prompt_style if agent.name == "oneshot" else None,
             "instruction_template": agent.instruction_template,
@@ -94,10 +92,6 @@ def _machines(machines: list[Machine]) -> list[str]:
     return sorted({f"{machine.backend}, {machine.isolation}" for machine in machines})
 
 
-def _format(run: RunFile) -> str | None:
-    return None if run.fn_calling is None else "function_calling" if run.fn_calling else "text"
-
-
 def _sampling(llm: LlmSpec) -> dict[str, str]:
     """What was asked for; where nothing was said of the temperature, the endpoint's own holds."""
     asked = {"temperature": "the endpoint's own" if llm.temperature is None else f"{llm.temperature:g}"}
@@ -108,13 +102,13 @@ def _sampling(llm: LlmSpec) -> dict[str, str]:
 
 
 def _limits(agent: AgentSpec, llm: LlmSpec) -> dict[str, str]:
-    found = {}
+    found, scaffold = {}, agent.name in SCAFFOLDS
     for name in _LIMITS:
         usual, value = AgentSpec.model_fields[name].default, getattr(agent, name)
         if name == "max_steps":
-            usual = _STEPS.get(agent.name, 40)
+            usual = AgentSpec(name=agent.name).told_after
         elif name == "max_steps_absolute":
-            usual = (agent.max_steps or 40) + 10 if agent.name in SCAFFOLDS else None
+            usual = AgentSpec(name=agent.name, max_steps=agent.max_steps).ended_after if scaffold else None
         if value is not None and value != usual:
             found[name] = f"{value:,g}" + (f" (by default {usual:,g})" if usual is not None else "")
     return found | ({"max_output_tokens": f"{llm.max_output_tokens:,}"} if llm.max_output_tokens else {})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from steps.agents.calls.corrections import emptiness, ending, example_arguments, example_tool, malformed, unknown_tool
-from steps.agents.calls.parsed import Malformed, ParsedCall, Problem
+from steps.agents.calls.parsed import BLANK, Malformed, ParsedCall, Problem
 from steps.agents.tools.arguments import checked
 from steps.agents.tools.sets import Toolset
 from steps.agents.tools.tool import Tool
@@ -16,8 +16,6 @@ from steps.models.reply import Message, Reply, RequestedCall, ToolDefinition
 
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 _IN_TEXT = re.compile(r"<function\s*=|<tool_call>|\"arguments\"\s*:")
-EMPTY = "(empty)"
-"""Stands for an answer without anything: some endpoints take no empty messages."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class FunctionCalling:
                 for sent, key, call in zip(written, _ids(reply), reply.calls, strict=True)
             ]
         elif not message.get("content"):
-            message["content"] = EMPTY
+            message["content"] = BLANK
         return message
 
     def answer(self, reply: Reply, text: str) -> list[Message]:

@@ -10,6 +10,9 @@ from steps.agents.tools.sets import Toolset
 from steps.agents.tools.tool import Tool
 from steps.models.reply import Message, Reply, ToolDefinition
 
+BLANK = "(empty)"
+"""Stands for an answer without anything: some endpoints take no empty messages."""
+
 
 class Problem(StrEnum):
     """What is wrong with an answer."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from steps.agents.calls.corrections import emptiness, ending, example_arguments, example_tool, malformed, unknown_tool
-from steps.agents.calls.parsed import Malformed, ParsedCall, Problem
+from steps.agents.calls.parsed import BLANK, Malformed, ParsedCall, Problem
 from steps.agents.tools.arguments import checked
 from steps.agents.tools.sets import Toolset
 from steps.agents.tools.tool import Tool
@@ -25,7 +25,6 @@ _ANY_END = "</parameter>"
 _RUN_TOGETHER = re.compile(r"(\w+)\s*=(.*)</parameter", re.DOTALL)
 """``<parameter=command=view</parameter>``: models write it now and then."""
 _THOUGHT_OVER = "</think>"
-EMPTY = "(empty)"
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class TextCalls:
     def said(self, reply: Reply) -> Message:
         """See ``CallFormat.said``. Without function calls, which nobody offered: unanswered, endpoints refuse them."""
         message = {name: value for name, value in reply.message.items() if name != "tool_calls"}
-        return {**message, "content": message.get("content") or EMPTY}
+        return {**message, "content": message.get("content") or BLANK}
 
     def answer(self, reply: Reply, text: str) -> list[Message]:  # noqa: ARG002 - as in function calling
         """See ``CallFormat.answer``."""

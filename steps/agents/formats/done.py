@@ -39,7 +39,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Act:
-    """A call and what came of it. ``first`` of its turn's: a turn's tokens and thought are counted with that one."""
+    """A call and what came of it. ``first``: of its turn's calls; the turn's tokens and thought are counted with it."""
 
     turn: Turn
     call: ToolCall | None
@@ -89,7 +89,7 @@ def acts(trajectory: Trajectory) -> Iterator[Act]:
 
 
 def is_malformed(turn: Turn) -> bool:
-    """Whether the turn's answer held no call that could be made, whatever calls it held."""
+    """Whether no call could be made of the turn's answer, whatever it held."""
     return bool((turn.extra or {}).get("malformed"))
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from steps.agents.formats.done import Act, Done, acts
 from steps.agents.formats.recorded import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from steps.contracts.run import STEPPING_AGENTS
 from steps.contracts.trajectory import Action, StopReason, Turn
 
 NAME = "mini-swe-agent"
 FORMAT = "mini-swe-agent-1.1"
 OWN = "swe_argo"
-"""Key of ``info``, which is free in the format, for what it has no place for."""
+"""Key of ``info`` (the format allows further ones) for what the format has no place for."""
 
 _FENCED = re.compile(r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n```", re.DOTALL)
 _OUTPUT = re.compile(r"<output>\n(.*)</output>\Z", re.DOTALL)
@@ -130,7 +131,7 @@ def write(done: Done) -> bytes:
             "model_stats": {"instance_cost": usage.cost_usd or 0.0, "api_calls": usage.calls},
             "config": {
                 "agent": {
-                    "step_limit": spec.agent.max_steps or 0,
+                    "step_limit": spec.agent.ended_after if spec.agent.name in STEPPING_AGENTS else 0,
                     "cost_limit": spec.agent.max_cost_usd or 0.0,
                     "wall_time_limit_seconds": int(spec.agent.timeout_s),
                     "max_consecutive_format_errors": spec.agent.max_malformed,

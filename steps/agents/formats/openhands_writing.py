@@ -46,7 +46,7 @@ def metadata(run: RunFile) -> Row:
     return {
         "agent_class": "CodeActAgent" if spec.agent.name == "openhands" else spec.agent.name,
         "llm_config": {name: value for name, value in llm.items() if value is not None},
-        "max_iterations": spec.agent.max_steps or spec.agent.max_steps_absolute,
+        "max_iterations": spec.agent.told_after,
         "eval_output_dir": "",
         "start_time": run.created_at,
         "git_commit": run.versions.get("code", ""),

@@ -9,21 +9,19 @@ from typing import Any
 
 from steps.agents.formats.done import Act, Done, acts, replaced_within
 from steps.agents.formats.recorded import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
-from steps.agents.limits import MAX_STEPS, absolute
+from steps.agents.tools.sets import REFUSED
 from steps.contracts.data import Outcome
+from steps.contracts.run import STEPPING_AGENTS, AgentSpec
 from steps.contracts.trajectory import Action, StopReason
 
 NAME = "R2E-Gym"
 OWN = "swe_argo"
-"""Key of a step's ``info`` and of ``agent_args``, both free in the format, under which nothing is lost: its text form
-of a call knows texts only, and strips them."""
+"""Key of a step's ``info`` and of ``agent_args`` (the format allows further ones) for calls as they were: its own text
+form holds strings alone, and strips them."""
 
 _FUNCTION = re.compile(r"<function\s*=\s*([^>]{1,200})>(.*?)(?:</function>|\Z)", re.DOTALL)
 _PARAMETER = re.compile(r"<parameter\s*=\s*([^>]{1,200})>(.*?)(</parameter>|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"sweb\.eval\.[^.:/]+\.([^:/]+)")
-_REFUSED = ("git", "ipython", "jupyter", "nohup")
-"""First words that its execute_bash does not run."""
-
 _BROKEN = ("llm_query_error", "env_exception", "agent_exception")
 """Exit reasons that are its infrastructure's, not the agent's."""
 _EXITS = {
@@ -84,7 +82,7 @@ def _action(step: Row) -> Action | None:
     if action is None:
         return None
     words = str(action.arguments.get("cmd", "")).split(maxsplit=1)
-    if words and words[0] in _REFUSED and "not allowed" in str(seen):
+    if words and words[0] in REFUSED and "not allowed" in str(seen):
         return Action(tool="think", arguments={"refused": action.arguments["cmd"]})
     return action.model_copy(update={"observation": seen})
 
@@ -114,6 +112,7 @@ def write(done: Done) -> bytes:
     spec, instance, grade = done.run.spec, done.instance, done.grade
     steps = _steps(done)
     agent = spec.agent
+    told, ended = _limits(agent, len(steps))
     row = {
         "trajectory_steps": steps,
         "problem_statement": instance.problem_statement,
@@ -129,8 +128,8 @@ def write(done: Done) -> bytes:
             "problem_statement": instance.problem_statement,
             "docker_image": instance.image,
         },
-        "max_steps": agent.max_steps or max(len(steps), 1),
-        "max_steps_absolute": absolute(agent, agent.max_steps or MAX_STEPS),
+        "max_steps": told,
+        "max_steps_absolute": ended,
         "max_token_limit": agent.max_token_limit,
         "max_llm_time": math.ceil(spec.llm.timeout),
         "max_exec_time": math.ceil(agent.command_timeout_s),
@@ -148,9 +147,13 @@ def exit_reason(done: Done, steps: int) -> str:
     """Its word for why the agent stopped."""
     reason = done.trajectory.extra.stop_reason
     if reason is StopReason.MAX_STEPS:
-        told = done.run.spec.agent.max_steps or 0
-        return "max_step_limit" if steps <= told + 1 else "agent_max_step_limit"
+        return "max_step_limit" if steps <= done.run.spec.agent.told_after + 1 else "agent_max_step_limit"
     return _EXITS[reason]
+
+
+def _limits(agent: AgentSpec, taken: int) -> tuple[int, int]:
+    """Steps until it is told to finish, and until it is ended; of agents without such limits, those that were taken."""
+    return (agent.told_after, agent.ended_after) if agent.name in STEPPING_AGENTS else (max(taken, 1), max(taken, 1))
 
 
 def _agent_args(done: Done) -> Row:

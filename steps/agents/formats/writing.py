@@ -122,8 +122,8 @@ def written(target: Path, form: Format, run: RunFile, attempts: int, *, force: b
 
 
 def _put(part: Path, target: Path) -> None:
-    """By renames: a reader sees the old or the new."""
-    if target.is_dir():
+    """By renames: a reader sees the old or the new. Only a file takes the place of a file in one."""
+    if target.is_dir() or (part.is_dir() and target.exists()):
         old = part.with_suffix(".old")
         target.rename(old)
         part.rename(target)

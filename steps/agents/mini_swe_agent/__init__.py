@@ -40,8 +40,7 @@ def act(task: Task) -> StopReason:
     if task.fn_calling:
         tools = [lib.toolcall.BASH_TOOL]
         task.journal.agent = task.journal.agent.model_copy(update={"tool_definitions": tools})
-    # Steps and money are the library's to count; this copy keeps ours from counting the steps by other defaults.
-    limits = Limits(task.spec.model_copy(update={"max_steps_absolute": own["step_limit"] + 1}))
+    limits = Limits(task.spec)
     turns = Turns(task.journal)
     commands = Commands(task.box)
     machine = Environment(lib, commands, turns, lambda: limits.command_s)
@@ -57,9 +56,8 @@ def act(task: Task) -> StopReason:
 
 def _limits(spec: AgentSpec, own: dict[str, Any]) -> dict[str, Any]:
     """Its settings, by the wish where that says something."""
-    steps = [limit for limit in (spec.max_steps, spec.max_steps_absolute) if limit is not None]
     return {
-        "step_limit": min(steps, default=own["step_limit"]),
+        "step_limit": spec.ended_after,
         "cost_limit": spec.max_cost_usd or own["cost_limit"],
         "max_consecutive_format_errors": spec.max_malformed,
     }

@@ -6,20 +6,21 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+from steps.agents.asked import ask
 from steps.agents.limits import Limits
 from steps.agents.mini_swe_agent.commands import Output
 from steps.agents.mini_swe_agent.library import ACTION_REGEX, Library
 from steps.agents.mini_swe_agent.turns import Action, Turns
 from steps.agents.task import Task
 from steps.contracts.trajectory import StopReason
-from steps.models.reply import Message, NoReplyError, Reply
+from steps.models.reply import Message, Reply
 
 
 class Asking:
-    """Its protocol Model. What ends the attempt is raised as its LimitsExceeded, with our ``stop_reason`` in ``extra``.
+    """The library's protocol Model. What ends the attempt is raised as LimitsExceeded with our ``stop_reason`` in it.
 
-    What is billed reaches its cost limit, answers that could not be parsed and requests that failed included. ``told``:
-    its own table ``model``.
+    All that is billed counts toward the library's cost limit, answers that could not be parsed and failed requests too.
+    ``told``: the table ``model`` of its configuration.
     """
 
     def __init__(self, library: Library, task: Task, turns: Turns, told: dict[str, Any], limits: Limits) -> None:
@@ -38,7 +39,10 @@ class Asking:
         """An answer with its actions. Raises LimitsExceeded, FormatError, and what Model raises but NoReplyError."""
         if (reason := self._limits.reached(self._task.journal.usage)) is not None:
             raise self._ended(reason)
-        reply = self._ask([{key: value for key, value in each.items() if key != "extra"} for each in messages])
+        sent = [{key: value for key, value in each.items() if key != "extra"} for each in messages]
+        reply = ask(self._task, self._limits, sent, self._tools)
+        if isinstance(reply, StopReason):
+            raise self._ended(reply)
         self._limits.answered(reply.message, reply.metrics)
         spent = self._task.model.usage.cost_usd or 0.0
         cost, self._spent = spent - self._spent, spent
@@ -55,27 +59,6 @@ class Asking:
         self._blank = []
         self._turns.answered(reply, actions)
         return {**reply.message, "extra": {"actions": actions, "cost": cost, "timestamp": time.time()}}
-
-    def _ask(self, messages: list[Message]) -> Reply:
-        model, journal = self._task.model, self._task.journal
-        try:
-            reply = model.ask(
-                messages, tools=self._tools, temperature=self._task.temperature, timeout_s=self._limits.left_s
-            )
-        except NoReplyError as error:
-            journal.usage = model.usage
-            journal.note = error.detail
-            if error.metrics is not None:
-                journal.did("", [], metrics=error.metrics)
-            self._limits.lost(model.lost_s)
-            late = error.reason is StopReason.CALL_TIMEOUT and self._limits.out_of_time
-            raise self._ended(StopReason.TIMEOUT if late else error.reason) from None
-        except BaseException:
-            journal.spent(model.usage)  # what a failed call took is counted, however the process ends
-            raise
-        journal.usage = model.usage
-        self._limits.lost(model.lost_s)
-        return reply
 
     def _ended(self, reason: StopReason) -> Exception:
         status = "TimeExceeded" if reason is StopReason.TIMEOUT else "LimitsExceeded"

@@ -50,10 +50,14 @@ class Commands:
 
 
 def submission(output: Output) -> str | None:
-    """What is submitted with this output; None where nothing is."""
-    lines = output["output"].lstrip().splitlines(keepends=True)
-    submits = bool(lines) and lines[0].strip() == SUBMITTED and output["returncode"] == 0
-    return "".join(lines[1:]) if submits else None
+    """What is submitted with this output; None where nothing is, or the command failed."""
+    return submitted(output["output"]) if output["returncode"] == 0 else None
+
+
+def submitted(text: str) -> str | None:
+    """What stands behind the line that submits, where the text begins with it; None where it does not."""
+    lines = text.lstrip().splitlines(keepends=True)
+    return "".join(lines[1:]) if lines and lines[0].strip() == SUBMITTED else None
 
 
 def _output(done: Outcome, exception_info: str = "") -> Output:

@@ -12,7 +12,7 @@ from steps.sandbox.protocol import WORKDIR
 
 
 class Environment:
-    """Its protocol of that name. A machine that fails raises what Sandbox raises, through its agent, unchanged.
+    """The library's protocol Environment. What Sandbox raises passes through the library's agent unchanged.
 
     ``time_s``: seconds that the next command may run.
     """

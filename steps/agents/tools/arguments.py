@@ -1,4 +1,4 @@
-"""The arguments of a call, checked against its tool and given their types; what cannot be taken as meant is named."""
+"""The arguments of a call, checked against its tool and converted to its types; every fault is a sentence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN = 60
 
 
 class BadArgumentError(Exception):
-    """A value that is none of its parameter's."""
+    """A value that its parameter does not take; the message goes on after the parameter's name: ``must be a text``."""
 
 
 def checked(tool: Tool, given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

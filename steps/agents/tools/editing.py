@@ -1,4 +1,4 @@
-"""A file editor in words: the commands that ``str_replace_editor`` and its kin share, in each project's dialect."""
+"""A file editor: the commands that ``str_replace_editor`` and its kin share, in each project's dialect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ class Dialect:
     """A Python file of more lines is shown without the bodies of its functions, unless a range is asked for."""
     outline_characters: int | None = None
     """The same, by characters."""
-    insert_needs: str = "new_str"
 
 
 class Editor:

@@ -101,14 +101,20 @@ class Files:
         self._before[path] = remembered
 
     def undo(self, path: str) -> str | None:
-        """Take back the last edit; the text that is there then, None where the file was new and is gone again."""
+        """Take back the last edit; the text that is there then, None where the file was new and is gone again.
+
+        Raises RefusedError where there is none, or it cannot be taken back: it can be tried again then.
+        """
         if not self._before[path]:
             raise RefusedError(f"No edit history found for {path}: nothing was edited there.")
-        text = self._before[path].pop()
+        text = self._before[path][-1]
         if text is None:
-            self.sandbox.exec(f"rm -f -- {shlex.quote(path)}", timeout_s=self.timeout_s, cwd="/")
+            done = self.sandbox.exec(f"rm -f -- {shlex.quote(path)}", timeout_s=self.timeout_s, cwd="/")
+            if done.exit_code != 0:
+                raise RefusedError(f"{path} cannot be removed: {done.stderr.decode('utf-8', 'replace').strip()}")
         else:
             self._put(path, text.encode("utf-8", "surrogateescape"))
+        self._before[path].pop()
         return text
 
     def folder(self, path: str) -> tuple[list[str], int]:

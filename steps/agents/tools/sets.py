@@ -16,7 +16,7 @@ from steps.agents.tools.text import Cut
 from steps.agents.tools.tool import Arguments, Outcome, Parameter, Seen, Tool
 
 Shown = Callable[[Tool, Outcome, int], Cut]
-"""An outcome as a scaffold shows it, at most so many characters of it."""
+"""An outcome as a scaffold shows it, cut to that many characters."""
 
 NOT_TEXT = "holds a character that no machine takes (NUL, or half of a surrogate pair)"
 
@@ -42,7 +42,7 @@ class Toolset:
         """Perform a call and show what came of it, a refusal too. Raises what Sandbox raises, nothing else."""
         began = time.monotonic()
         typed, wrong = checked(tool, arguments)
-        wrong += [f"`{name}` {NOT_TEXT}." for name, value in typed.items() if not _sendable(name, value)]
+        wrong += [f"`{name}` {NOT_TEXT}." for name, value in typed.items() if not sendable(name, value)]
         outcome = Outcome(f"ERROR: {wrong[0]}", 1) if wrong else tool.act(typed, session)
         cut = self.show(tool, outcome, session.max_observation or self.max_observation)
         return Seen(
@@ -55,7 +55,8 @@ class Toolset:
         )
 
 
-def _sendable(name: str, value: object) -> bool:
+def sendable(name: str, value: object) -> bool:
+    """Whether the value of that parameter can be handed to a machine: what stands on a command line holds no NUL."""
     if not isinstance(value, str):
         return True
     try:

@@ -47,7 +47,7 @@ def openhands(tool: Tool, outcome: Outcome, limit: int) -> text.Cut:
 def sweagent(tool: Tool, outcome: Outcome, limit: int) -> text.Cut:
     """The text under a heading; of long output the beginning."""
     notice = (
-        f"<response clipped><NOTE>Only the first {limit} characters are shown. Use head, tail or grep, or send the "
+        f"{text.CLIPPED}<NOTE>Only the first {limit} characters are shown. Use head, tail or grep, or send the "
         "output to a file and look at parts of it.</NOTE>"
     )
     cut = text.beginning(outcome.text, outcome.tail, limit, notice)

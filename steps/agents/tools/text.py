@@ -14,6 +14,7 @@ _RULE = "-" * 50
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 """Not the escape character: colours of terminals stay."""
 _REST = re.compile(rb"\A[\x80-\xbf]{1,3}")
+"""What is left of a character whose beginning was cut off."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Cut:
 
 
 def readable(data: bytes) -> str:
-    """UTF-8 text of what a program printed; what is none is U+FFFD."""
+    """What a program printed, as text: bytes that are not UTF-8 and control characters become U+FFFD."""
     return _CONTROL.sub("\ufffd", data.decode("utf-8", "replace"))
 
 
@@ -42,7 +43,7 @@ def cut_apart(first: bytes, last: bytes) -> tuple[str, str]:
 
 
 def shown(text: str) -> str:
-    """The same for text that was decoded with its odd bytes kept."""
+    """What ``readable`` would have given, of text that was decoded with its odd bytes kept (surrogateescape)."""
     return _CONTROL.sub("\ufffd", text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 

@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from pydantic import BaseModel
 
 from steps.agents.formats import Recorded, atif, mini, openhands_writing, r2egym, read_row
 from steps.agents.formats.done import Done, acts
-from steps.contracts.run import MODEL_AGENTS
+from steps.contracts.data import RunFile
+from steps.contracts.run import MODEL_AGENTS, RunSpec
 from steps.contracts.trajectory import (
     Action,
     Metrics,
@@ -25,7 +27,7 @@ from steps.contracts.trajectory import (
     Trajectory,
     Turn,
 )
-from tests.steps.agents.solved import ID, PATCH, Call, agent_turn, done, trajectory
+from tests.steps.agents.solved import ID, PATCH, Call, agent_turn, done, run_file, trajectory
 from tests.steps.datasets.made import PROPERTY
 
 WRITERS: dict[str, Callable[[Done], bytes]] = {
@@ -236,6 +238,22 @@ def test_r2e_gym_has_every_field_of_every_type() -> None:
 def test_r2e_gym_tells_when_an_agent_finished_that_was_told_to(steps: int, word: str) -> None:
     unit = done(*[[LOOK]] * steps, reason=StopReason.MAX_STEPS)
     assert json.loads(r2egym.write(unit))["exit_reason"] == word
+    by_default = replace(unit, run=_without_limits("r2egym"))
+    assert json.loads(r2egym.write(by_default))["exit_reason"] == word
+
+
+def test_limits_of_steps_are_those_that_held_where_the_wish_names_none() -> None:
+    for agent, told, ended in (("r2egym", 40, 50), ("mini-swe-agent", 250, 250), ("replay", 1, 1)):
+        unit = replace(done([LOOK], agent=agent), run=_without_limits(agent))
+        row = json.loads(r2egym.write(unit))
+        assert (row["max_steps"], row["max_steps_absolute"]) == (told, ended)
+        own = json.loads(mini.write(unit))["info"]["config"]["agent"]
+        assert own["step_limit"] == (0 if agent == "replay" else ended)
+    assert openhands_writing.metadata(_without_limits("openhands"))["max_iterations"] == 40
+
+
+def _without_limits(agent: str) -> RunFile:
+    return run_file().model_copy(update={"spec": RunSpec.model_validate({"agent": {"name": agent}})})
 
 
 @pytest.mark.parametrize(

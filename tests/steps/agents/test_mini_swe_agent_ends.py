@@ -7,6 +7,8 @@ import pytest
 pytest.importorskip("minisweagent", reason="needs the extra mini-swe-agent")
 
 from steps.agents import mini_swe_agent
+from steps.agents.mini_swe_agent import library
+from steps.contracts.run import AgentSpec
 from steps.contracts.trajectory import StopReason
 from steps.errors import ConfigError, InfraError
 from steps.sandbox.local.backend import LocalBackend
@@ -42,6 +44,12 @@ def test_each_limit_has_its_reason(box: Box, spec: dict[str, Any], reason: StopR
         assert mini_swe_agent.act(task) is reason
         agrees(task, server)
     assert server.counts.calls == calls
+
+
+def test_its_usual_number_of_steps_is_the_librarys_own() -> None:
+    for fn_calling in (True, False):
+        told = library.config(library.load(), fn_calling=fn_calling, max_observation=None)
+        assert told["agent"]["step_limit"] == AgentSpec(name="mini-swe-agent").ended_after
 
 
 def test_more_steps_than_the_loops_own_default_are_taken(box: Box) -> None:

@@ -162,3 +162,11 @@ def test_readmes_of_the_row_are_not_read_again(box: Box) -> None:
         oneshot.act(task)
     expected = layouts.prompt("style-3", ISSUE, [file("README", "of the row")], [file("a.py", "a")])
     assert prompt_of(task.journal.turns) == expected
+
+
+def test_an_answer_that_comes_after_the_agents_time_is_a_matter_of_its_time_not_of_the_call(box: Box) -> None:
+    late = play(Answer("late", delay_s=60))
+    with asked(late, box.sandbox, "oneshot", timeout_s=2.0) as (task, server):
+        assert oneshot.act(task) is StopReason.TIMEOUT
+        agrees(task, server)
+    assert server.counts.requests == 1

@@ -118,7 +118,7 @@ def test_a_replay_ends_as_its_recording_did(box: Box) -> None:
     assert again(recording, box)[0] is StopReason.ABSOLUTE_STEPS
 
 
-@pytest.mark.parametrize("scaffold", [*TOOLSETS, "mini-swe-agent"])
+@pytest.mark.parametrize("scaffold", [*TOOLSETS, "mini-swe-agent", None])
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
@@ -130,11 +130,14 @@ def test_a_replay_ends_as_its_recording_did(box: Box) -> None:
         ("file_editor", {"command": "view", "path": 3}),
         ("str_replace_editor", {"command": "insert", "path": "/testbed/a.py", "new_str": "x", "insert_line": {}}),
         ("str_replace_editor", {"command": ["x"], "path": "/testbed/a.py"}),
+        ("str_replace_editor", {"command": "view", "path": "/testbed/\0"}),
+        ("str_replace_editor", {"command": "create", "path": "/testbed/\ud800", "file_text": "x"}),
         ("search", {"search_term": None}),
+        ("search", {"search_term": "a\0", "path": "\ud800"}),
     ],
 )
 def test_a_call_that_no_agent_can_have_made_is_an_observation(
-    box: Box, scaffold: str, tool: str, arguments: dict[str, Any]
+    box: Box, scaffold: str | None, tool: str, arguments: dict[str, Any]
 ) -> None:
     perform = performer(scaffold, box.sandbox, AgentSpec(name="replay"))
     assert perform(Action(tool=tool, arguments=arguments), 5.0).seen.text

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 from steps.agents.calls import call_format
 from steps.contracts.run import LlmSpec
 from steps.models.answer import Answered, metrics_of, reply_of
@@ -20,3 +22,21 @@ def test_what_an_endpoint_wants_back_beside_text_and_calls_goes_back() -> None:
     assert sent["reasoning_details"] == details
     assert sent["tool_calls"] == [{name: value for name, value in call.items() if name != "index"}]
     assert "audio" not in sent
+
+
+def test_arguments_that_are_nested_too_deeply_are_an_answer_like_any_other() -> None:
+    function = {"name": "execute_bash", "arguments": "[" * 100_000}
+    message = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": function}]}
+    answered = Answered({"choices": [{"message": message, "finish_reason": "length"}]}, {}, 0.1)
+    reply = reply_of(answered, metrics_of(answered, LlmSpec(), 1))
+    assert reply.calls[0].arguments == function["arguments"]
+    assert json.loads(reply.message["tool_calls"][0]["function"]["arguments"]) == {"unreadable": function["arguments"]}
+
+
+def test_a_call_whose_id_is_a_number_is_answered_by_that_number_as_text() -> None:
+    call = {"id": 7, "type": "function", "function": {"name": "submit", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    answered = Answered({"choices": [{"message": message, "finish_reason": "tool_calls"}]}, {}, 0.1)
+    reply = reply_of(answered, metrics_of(answered, LlmSpec(), 1))
+    assert reply.calls[0].id == "7"
+    assert [each["tool_call_id"] for each in call_format(True).answer(reply, "done")] == ["7"]

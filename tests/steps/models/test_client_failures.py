@@ -49,6 +49,7 @@ PASSING = {
     "200 with an error in it": Fault(200, {"error": {"message": "provider overloaded", "code": 502}}),
     "200 with an error and no message": Fault(200, {"error": "overloaded", "choices": [{"message": "none"}]}),
     "200 that is no JSON": Fault(200, "<html>"),
+    "200 that is nested too deeply": Fault(200, "[" * 100_000),
     "broken off by vLLM": Fault(200, {"choices": [{"message": {"content": "I"}, "finish_reason": "abort"}]}),
 }
 

@@ -247,6 +247,18 @@ def test_edits_are_undone_one_by_one_and_a_new_file_goes_again(editor: Editor) -
         act(editor, "undo_edit")
 
 
+def test_an_edit_that_cannot_be_undone_is_told_and_can_be_undone_later(editor: Editor) -> None:
+    act(editor, "create", file_text="1\n")
+    shell = editor.files.sandbox
+    shell.exec(f"rm {FILE} && mkdir {FILE}", timeout_s=20)
+    with pytest.raises(RefusedError, match="cannot be removed"):
+        act(editor, "undo_edit")
+    shell.exec(f"rmdir {FILE} && touch {FILE}", timeout_s=20)
+    act(editor, "undo_edit")
+    with pytest.raises(FileNotFoundError):
+        there(editor)
+
+
 @pytest.mark.parametrize("command", ["str_replace", "insert", "undo_edit"])
 def test_folders_are_only_viewed(editor: Editor, command: str) -> None:
     with pytest.raises(RefusedError):

@@ -1,0 +1,29 @@
+"""One call of the model, as an agent makes it: counted in the journal and against the limits, whatever comes of it."""
+
+from __future__ import annotations
+
+from steps.agents.limits import Limits
+from steps.agents.task import Task
+from steps.contracts.trajectory import StopReason
+from steps.models.reply import Message, NoReplyError, Reply, ToolDefinition
+
+
+def ask(task: Task, limits: Limits, messages: list[Message], tools: list[ToolDefinition] | None) -> Reply | StopReason:
+    """The answer, or the reason why the agent's work ends without one. Raises InfraError and ConfigError, as Model."""
+    model, journal = task.model, task.journal
+    try:
+        reply = model.ask(messages, tools=tools, temperature=task.temperature, timeout_s=limits.left_s)
+    except NoReplyError as error:
+        journal.note = error.detail
+        journal.spent(model.usage)
+        if error.metrics is not None:
+            journal.did("", [], metrics=error.metrics)
+        limits.lost(model.lost_s)
+        late = error.reason is StopReason.CALL_TIMEOUT and limits.out_of_time
+        return StopReason.TIMEOUT if late else error.reason
+    except BaseException:
+        journal.spent(model.usage)  # what a failed call took is counted, however the process ends
+        raise
+    journal.usage = model.usage
+    limits.lost(model.lost_s)
+    return reply
