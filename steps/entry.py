@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import shutil
@@ -152,15 +153,26 @@ def run_step(step: Step, work: Work) -> NoReturn:
     began = time.monotonic()
     try:
         outputs = list(work(context, inputs))
+        write_all(args.outputs, outputs)
+        word = next((datum.word for datum in outputs if isinstance(datum, Record) and datum.word), "")
+        write_word(args.outputs, word)
     except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - every end becomes an exit code
         failure, leaves = _failure(step, context, inputs, error, time.monotonic() - began)
-        _leave(args.outputs / TRY, failure, leaves, inputs)
+        _take_back(args.outputs)
+        try:
+            _leave(args.outputs / TRY, failure, leaves, inputs)
+        except OSError as full:  # the exit code still tells what to do
+            sys.stderr.write(f"{step.name}: cannot write {Failure.file}: {full.strerror}\n")
         _say(f"{step.name}: {failure.reason}", failure.detail if failure.exit_code == EXIT_BUG else "")
         sys.exit(error.code if isinstance(error, SystemExit) else failure.exit_code)
     shutil.rmtree(args.outputs / TRY, ignore_errors=True)
-    write_all(args.outputs, outputs)
-    write_word(args.outputs, next((datum.word for datum in outputs if isinstance(datum, Record) and datum.word), ""))
     sys.exit(EXIT_OK)
+
+
+def _take_back(folder: Path) -> None:
+    """Files of a step that failed while it wrote them: they are no result, and take the room of what is to be said."""
+    for file in [path for path in folder.glob("*") if path.is_file()]:
+        file.unlink()
 
 
 def _leave(folder: Path, failure: Failure, leaves: tuple[Record | Raw, ...], inputs: Inputs) -> None:
@@ -246,6 +258,9 @@ def run_program(name: str, work: Callable[[], None]) -> NoReturn:
     sys.exit(EXIT_OK)
 
 
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
 def _failure(
     step: Step, context: Context, inputs: Inputs, error: BaseException, seconds: float
 ) -> tuple[Failure, tuple[Record | Raw, ...]]:
@@ -257,6 +272,9 @@ def _failure(
         exit_code, leaves = 128 + signal.SIGINT, ()
     elif isinstance(error, SystemExit):  # by _terminate: whoever sent the signal may try again
         failure_class, reason, detail = FailureClass.STEP_KILLED, "told to end (SIGTERM)", ""
+        exit_code, leaves = EXIT_INFRA, ()
+    elif isinstance(error, OSError) and error.errno in _FULL:
+        failure_class, reason, detail = FailureClass.STORAGE, f"{step.name}'s own disk: {error.strerror}", str(error)
         exit_code, leaves = EXIT_INFRA, ()
     else:
         failure_class, reason = FailureClass.BUG, f"{type(error).__name__}: {error}"

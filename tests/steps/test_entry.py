@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -48,13 +50,19 @@ WAITS = """folder = sys.argv[2] + '/..'
     finally: open(folder + '/cleaned', 'w').close()"""
 
 
-def start(tmp_path: Path, body: str, *flags: str, patch: bytes | None = b"p") -> subprocess.Popen[bytes]:
+def prepare(tmp_path: Path, body: str, patch: bytes | None = b"p") -> list[str]:
+    """The command of a step with this body."""
     (tmp_path / "in").mkdir(exist_ok=True)
     if patch is not None:
         (tmp_path / "in" / "patch.diff").write_bytes(patch)
     (tmp_path / "toy.py").write_text(STEP.replace("{body}", body))
-    command = [sys.executable, str(tmp_path / "toy.py"), "--in", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
-    return subprocess.Popen([*command, "--try", "t7", *flags], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    folders = ["--in", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    return [sys.executable, str(tmp_path / "toy.py"), *folders, "--try", "t7"]
+
+
+def start(tmp_path: Path, body: str, *flags: str, patch: bytes | None = b"p") -> subprocess.Popen[bytes]:
+    command = [*prepare(tmp_path, body, patch), *flags]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
@@ -90,6 +98,21 @@ def test_a_step_that_fails_leaves_the_reason_and_nothing_else(
     assert failure.reason in said
     assert left(tmp_path) == {"try"}
     assert left(tmp_path, "out/try") == {"failure.json"}
+
+
+def test_a_full_disk_is_a_failure_of_the_world(tmp_path: Path) -> None:
+    """On a real one, of 64 KiB."""
+    small = ["bwrap", "--dev-bind", "/", "/", "--size", "65536", "--tmpfs", str(tmp_path / "out")]
+    (tmp_path / "out").mkdir()
+    if not shutil.which("bwrap") or subprocess.run([*small, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("needs bubblewrap, and a user who may make namespaces")
+    step = prepare(tmp_path, "yield TestLog(bytes(1 << 20))")
+    keeps = f"{shlex.join(step)}; code=$?; cp -r {tmp_path}/out {tmp_path}/kept; exit $code"
+    done = subprocess.run([*small, "sh", "-c", keeps], check=False, capture_output=True, text=True)
+    failure = Failure.from_bytes((tmp_path / "kept" / "try" / "failure.json").read_bytes())
+    assert (done.returncode, failure.failure_class) == (75, FailureClass.STORAGE)
+    assert failure.reason == "toy's own disk: No space left on device"
+    assert left(tmp_path, "kept") == {"try"}
 
 
 def test_why_a_step_failed_is_also_told_where_a_watcher_reads_it(
