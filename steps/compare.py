@@ -8,16 +8,15 @@ from pathlib import Path
 
 from steps.contracts.record import key
 from steps.entry import run_program, write_word
-from steps.errors import ConfigError
 from steps.reports.comparison import Comparison
 from steps.reports.message import message
-from steps.reports.summary import Summary
+from steps.reports.summary import Summary, page_key
 from steps.reports.telling import text
 from steps.reports.webhook import NotTold, post
 from steps.settings import settings
 from steps.store import Store, open_store
+from steps.store.runs import no_report
 
-PAGE = "report.html"
 NAMED = 50
 """Instances of a list that are printed; compare.json has them all."""
 
@@ -30,7 +29,7 @@ def compare(store: Store, run_id: str) -> str:
     """
     found = store.get_many([key(Summary, run_id), key(Comparison, run_id)])
     if key(Summary, run_id) not in found:
-        raise ConfigError(f"run {run_id!r} has no report yet in {store.url}: swe-argo report {run_id}", field="--run")
+        raise no_report(store, run_id)
     summary = Summary.from_bytes(found[key(Summary, run_id)])
     data = found.get(key(Comparison, run_id))
     compared = Comparison.from_bytes(data) if data else None
@@ -44,7 +43,7 @@ def _tell(summary: Summary, compared: Comparison | None) -> str:
     webhook, prefix = settings().webhook, settings().report_url
     if webhook is None:
         return ""
-    link = f"{prefix}{key(Summary, summary.run_id).replace(Summary.file, PAGE)}" if prefix else ""
+    link = f"{prefix}{page_key(summary.run_id)}" if prefix else ""
     try:
         post(webhook.get_secret_value(), message(summary, compared, link))
     except NotTold as error:

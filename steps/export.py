@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
 from steps.agents.formats.done import Done
 from steps.agents.formats.writing import WITHOUT_TRAJECTORY, Format, Sheets, written
-from steps.contracts.data import Failure, GradeRecord, Instance, Patch, Plan, RunFile, TestLog, Unit
+from steps.contracts.data import GradeRecord, Instance, Patch, Plan, RunFile, TestLog, Unit
 from steps.contracts.record import key
 from steps.contracts.run import SOLVING_AGENTS
 from steps.contracts.trajectory import Trajectory
 from steps.entry import run_program
 from steps.errors import ConfigError
+from steps.reports.tries import failures
+from steps.reports.words import count, unit_name
 from steps.store import Store, open_store
+from steps.store.runs import record_of, store_flag
 
 FOLDER = "exports"
 """Where exports go by default, as ``exports/<run>/<format>``."""
@@ -43,31 +45,25 @@ def export(store: Store, run_id: str, form: Format, out: Path | None = None, *, 
     What is there is replaced with ``force`` only. Raises ConfigError: no such run, nothing to export, ``out`` taken or
     not writable; InfraError when the store fails.
     """
-    run, plan = _run(store, run_id)
+    run, plan = record_of(store, RunFile, run_id), record_of(store, Plan, run_id)
     target = out or Path(FOLDER) / run_id / form
     attempts = max((unit.attempt for unit in plan.units), default=1)
     result = Exported(target)
     with written(target, form, run, attempts, force=force) as sheets:
         _Export(store, run, sheets, result).units(plan.units, form)
         if not result.units:
-            raise ConfigError(_nothing(run, form), field="run")
+            raise ConfigError(_nothing(store, run, form), field="run")
     result.notices += sheets.notices
     return result
 
 
-def _run(store: Store, run_id: str) -> tuple[RunFile, Plan]:
-    found = store.get_many([key(RunFile, run_id), key(Plan, run_id)])
-    if len(found) < 2:
-        raise ConfigError(f"there is no run {run_id!r} in {store.url}; swe-argo runs lists them", field="run")
-    return RunFile.from_bytes(found[key(RunFile, run_id)]), Plan.from_bytes(found[key(Plan, run_id)])
-
-
-def _nothing(run: RunFile, form: Format) -> str:
+def _nothing(store: Store, run: RunFile, form: Format) -> str:
     agent = run.spec.agent.name
     if agent not in SOLVING_AGENTS and form not in WITHOUT_TRAJECTORY:
         return f"run {run.run_id!r} has no trajectories: agent {agent!r} solves nothing; --format preds has its patches"
     what = "patch" if form in WITHOUT_TRAJECTORY else "trajectory"
-    return f"no unit of run {run.run_id!r} has a {what} yet; swe-argo show {run.run_id} says how it stands"
+    show = f"swe-argo show {run.run_id}{store_flag(store)}"
+    return f"no unit of run {run.run_id!r} has a {what} yet; {show} says how it stands"
 
 
 class _Export:
@@ -96,7 +92,7 @@ class _Export:
                 self.sheets.patch(unit.instance_id, unit.attempt, Patch(found[name]).text)
                 self.result.units += 1
             else:
-                self.left_out.append(unit.instance_id)
+                self.left_out.append(unit_name(unit.instance_id, unit.attempt))
 
     def _whole(self, units: list[Unit]) -> None:
         kinds = (Trajectory, Patch, GradeRecord, *((TestLog,) if self.sheets.wants_logs else ()))
@@ -107,15 +103,16 @@ class _Export:
             try:
                 done = self._done(found, unit, name)
             except ValueError:  # pydantic's too
-                self.unreadable.append(unit.instance_id)
+                self.unreadable.append(unit_name(unit.instance_id, unit.attempt))
                 continue
             if done is not None:
                 self._write(done)
                 continue
-            self.left_out.append(unit.instance_id)
+            self.left_out.append(unit_name(unit.instance_id, unit.attempt))
             if self.sheets.wants_failures and key(Instance, *name) in found:
                 instance = Instance.from_bytes(found[key(Instance, *name)])
-                for reason in self._failed(name):
+                if failed := list(failures(self.store, *name).values()):
+                    reason = f"{failed[-1].failure_class.value}: {failed[-1].reason}"
                     self.sheets.failed(instance, unit.attempt, reason)
 
     def _write(self, done: Done) -> None:
@@ -140,25 +137,15 @@ class _Export:
             log=None if log is None else log.decode("utf-8", "replace"),
         )
 
-    def _failed(self, name: tuple[str, str, int]) -> Iterator[str]:
-        """Why the newest try of a unit failed, where one did."""
-        folder = key(GradeRecord, *name).removesuffix(GradeRecord.file)
-        failures = [
-            Failure.from_bytes(data)
-            for data in self.store.get_many(
-                one for one in self.store.keys(f"{folder}tries/") if one.endswith(f"/{Failure.file}")
-            ).values()
-        ]
-        if failures:
-            last = max(failures, key=lambda failure: failure.occurred_at)
-            yield f"{last.failure_class.value}: {last.reason}"
-
     def _tell(self, form: Format) -> None:
         what = "patch" if form in WITHOUT_TRAJECTORY else "trajectory"
-        for names, why in ((self.left_out, f"have no {what} and are left out"), (self.unreadable, "cannot be read")):
+        for names, one, many in (
+            (self.left_out, f"unit has no {what} and is left out", f"units have no {what} and are left out"),
+            (self.unreadable, "unit cannot be read", "units cannot be read"),
+        ):
             if names:
                 more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-                self.result.notices.append(f"{len(names)} units {why}: {', '.join(names[:_SHOWN])}{more}")
+                self.result.notices.append(f"{count(len(names), one, many)}: {', '.join(names[:_SHOWN])}{more}")
 
 
 def main() -> None:
@@ -175,7 +162,7 @@ def main() -> None:
         done = export(open_store(wish.store), wish.run, wish.format, wish.out, force=wish.force)
         for notice in done.notices:
             sys.stderr.write(f"note: {notice}\n")
-        sys.stdout.write(f"{done.units} units in {done.path}\n")
+        sys.stdout.write(f"{count(done.units, 'unit')} in {done.path}\n")
 
     run_program("export", work)
 

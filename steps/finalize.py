@@ -15,18 +15,17 @@ from typing import NoReturn
 from steps.contracts.data import FailureClass
 from steps.contracts.record import key
 from steps.contracts.run import SandboxSpec
-from steps.engine import children, ending
+from steps.engine import children, ending, locks
 from steps.engine.explain import explain
 from steps.engine.held import Held, held
 from steps.entry import run_program, write_word
 from steps.errors import ConfigError, InfraError, StepError
-from steps.reports.summary import Summary
+from steps.reports.summary import PAGE, Summary, page_key
 from steps.sandbox.kubernetes.api import Cluster
 from steps.sandbox.kubernetes.kubeconfig import find
 from steps.sandbox.kubernetes.strays import sweep_run
 from steps.store import Store, open_store
 
-PAGE = "report.html"
 STOP_S = 180.0
 """Seconds for the run's shards to end after they were told to."""
 PODS_S = 90.0
@@ -57,6 +56,10 @@ class Finalize:
         """End the shards' Workflows that still run, then the pods of their steps."""
         self._tell("stopped", children.stop(self.cluster, self.run_id, self.workflow, patience_s=STOP_S))
 
+    def unlock(self) -> None:
+        """Have the places given up that the units of ended shards still hold."""
+        locks.hand_over(self.cluster, self.run_id, self.workflow)
+
     def end(self) -> None:
         """See the pods of the run's steps to their end."""
         self._tell("deleted", ending.end(self.cluster, self.run_id, patience_s=PODS_S))
@@ -77,7 +80,7 @@ class Finalize:
         summary = self._written(there)
         if out:
             write_word(out, summary.word)
-            (out / PAGE).write_bytes(self.store.get(key(Summary, self.run_id).replace(Summary.file, PAGE)))
+            (out / PAGE).write_bytes(self.store.get(page_key(self.run_id)))
 
     def part(self, work: Callable[[], None]) -> None:
         """Do one part; what it raises is told at the end."""
@@ -158,7 +161,7 @@ def main() -> None:
     def work() -> None:
         one = Finalize(wish.store, wish.run, wish.workflow, wish.namespace)
         with limited(wish.within):
-            for part in (one.stop, one.end, one.sweep, lambda: one.report(wish.out)):
+            for part in (one.stop, one.unlock, one.end, one.sweep, lambda: one.report(wish.out)):
                 one.part(part)
         if one.troubles:
             worst = _worst(one.troubles)

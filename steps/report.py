@@ -8,14 +8,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from steps.contracts.record import key
 from steps.entry import run_program, write_word
 from steps.reports.earlier import LAST
-from steps.reports.summary import Summary
+from steps.reports.summary import PAGE, page_key
 from steps.reports.write import report
 from steps.store import open_store
-
-PAGE = "report.html"
 
 
 def main() -> None:
@@ -34,8 +31,7 @@ def main() -> None:
         summary = report(store, wish.run, wish.against or None)
         if wish.out:
             write_word(wish.out, summary.word)
-            page = store.get(key(Summary, wish.run).replace(Summary.file, PAGE))
-            (wish.out / PAGE).write_bytes(page)
+            (wish.out / PAGE).write_bytes(store.get(page_key(wish.run)))
 
     run_program("report", work)
 

@@ -42,6 +42,8 @@ StoreFlag = Annotated[
 ]
 DEFAULT_STORE = RunSpec().store
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run of the store, as runs lists them.")]
+Namespace = Annotated[str | None, typer.Option(help="Namespace to ask, beside this machine.")]
+KubeContext = Annotated[str | None, typer.Option(help="Context of the kubeconfig, by default the current one.")]
 
 
 def _with_wish(command: Callable[..., None]) -> Callable[..., None]:
@@ -57,10 +59,6 @@ def _with_wish(command: Callable[..., None]) -> Callable[..., None]:
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in signature}
     called.__name__, called.__doc__ = command.__name__, command.__doc__
     return called
-
-
-Namespace = Annotated[str | None, typer.Option(help="Namespace to ask, beside this machine.")]
-KubeContext = Annotated[str | None, typer.Option(help="Context of the kubeconfig, by default the current one.")]
 
 
 def _version(*, asked: bool) -> None:
@@ -113,8 +111,8 @@ def report(run_id: Run, store: StoreFlag = DEFAULT_STORE) -> None:
     from workflows import session
 
     make_report(store, run_id)
-    rate = session.tell(open_store(store), run_id, console).headline
-    raise typer.Exit(EXIT_OK if rate.graded == rate.total else EXIT_INCOMPLETE)
+    summary = session.tell(open_store(store), run_id, console)
+    raise typer.Exit(EXIT_OK if summary.complete else EXIT_INCOMPLETE)
 
 
 @app.command()
@@ -144,7 +142,7 @@ def compare(
     """Compare two runs: what changed before any score, then what was gained, lost and left without a verdict."""
     from workflows import comparing
 
-    raise typer.Exit(comparing.compare((store, earlier), (store_b or store, later), console, as_json=as_json))
+    comparing.compare((store, earlier), (store_b or store, later), console, as_json=as_json)
 
 
 @app.command("grade-log")
@@ -224,8 +222,8 @@ def doctor(namespace: Namespace = None, kube_context: KubeContext = None) -> Non
     """Say what this machine can run, and what is missing."""
     from workflows import doctor as doctors
 
-    wish = SandboxSpec(namespace=namespace, kube_context=kube_context)
-    raise typer.Exit(EXIT_OK if doctors.doctor(console, wish) else 1)
+    well = doctors.doctor(console, SandboxSpec(namespace=namespace, kube_context=kube_context))
+    raise typer.Exit(EXIT_OK if well else 1)
 
 
 @app.command()

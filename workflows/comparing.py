@@ -9,18 +9,18 @@ from rich.text import Text
 
 from steps.contracts.data import RunFile
 from steps.contracts.record import key
-from steps.errors import EXIT_OK, ConfigError
+from steps.errors import ConfigError
 from steps.reports import comparing
 from steps.reports.reading import read_verdicts
 from steps.reports.summary import Summary
 from steps.reports.telling import text
 from steps.reports.view import RunView
 from steps.store import open_store
-from workflows import runs
+from steps.store.runs import no_report, no_run
 
 
-def compare(earlier: tuple[str, str], later: tuple[str, str], console: Console, *, as_json: bool) -> int:
-    """Print how ``later`` differs from ``earlier``, each (store, run id). Returns the exit code.
+def compare(earlier: tuple[str, str], later: tuple[str, str], console: Console, *, as_json: bool) -> None:
+    """Print how ``later`` differs from ``earlier``, each (store, run id).
 
     ``as_json``: compare.json instead of words. Raises ConfigError for a run that is unknown, has no report, or is
     named twice.
@@ -33,14 +33,13 @@ def compare(earlier: tuple[str, str], later: tuple[str, str], console: Console, 
         sys.stdout.write(compared.to_bytes().decode())
     else:
         console.print(Text("\n".join(text(compared))), soft_wrap=True)
-    return EXIT_OK
 
 
 def _reported(store_url: str, run: str) -> RunView:
     store = open_store(store_url)
     found = store.get_many([key(RunFile, run), key(Summary, run)])
     if key(RunFile, run) not in found:
-        raise runs.unknown(store, run)
+        raise no_run(store, run)
     if key(Summary, run) not in found:
-        raise runs.not_reported(store, run)
+        raise no_report(store, run)
     return read_verdicts(store, run)

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from steps import export as exports
 from steps.agents.formats.writing import Format
+from steps.reports.words import count
 from steps.store import open_store
 
 
@@ -17,5 +18,4 @@ def export(store: str, run: str, form: Format, out: Path | None, console: Consol
         done = exports.export(open_store(store), run, form, out, force=force)
     for notice in done.notices:
         console.print(f"note: {notice}", style="dim", highlight=False, soft_wrap=True, markup=False)
-    units = f"{done.units} {'unit' if done.units == 1 else 'units'}"
-    console.print(f"{units} in {done.path}", highlight=False, soft_wrap=True, markup=False)
+    console.print(f"{count(done.units, 'unit')} in {done.path}", highlight=False, soft_wrap=True, markup=False)

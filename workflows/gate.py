@@ -39,6 +39,7 @@ class Gate:
         self._inside: set[socket.socket] = set()
         self._selector = selectors.DefaultSelector()
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # What is written to the rope rings the bell: the thread that waits for connections wakes, and ends.
         self._bell, self._rope = socket.socketpair()
         self._door.bind(str(path))
         self._door.listen(WAITING)

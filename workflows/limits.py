@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from steps.contracts.data import Failure, FailureClass, RunFile, SolveRecord
@@ -67,8 +66,8 @@ class Limits:
     def _money(self) -> None:
         most, cost = self._spec.max_cost_usd, self.spent.cost_usd
         if most is not None and cost is not None and cost >= most:
-            enough = f"{2 * max(most, cost):.4f}".rstrip("0").rstrip(".")
-            self._close(f"--max-cost {most:g} is spent: {money(cost)}", flags=("--max-cost", enough))
+            enough = 2 * max(most, cost)
+            self._close(f"--max-cost {most:g} is spent: {money(cost)}", flags=("--max-cost", f"{enough:.4g}"))
 
     def _close(self, reason: str, *, failed: bool = False, flags: tuple[str, ...] = ()) -> None:
         if self.closed is None or (failed and not self.closed.failed):
@@ -83,13 +82,13 @@ def spent_before(store: Store, run_id: str) -> Usage:
     total = Usage()
     for start in range(0, len(wanted), AT_ONCE):
         for name, data in store.get_many(wanted[start : start + AT_ONCE]).items():
-            total = sum(_usage(name, data), total)
+            total += _usage(name, data)
     return total
 
 
-def _usage(name: str, data: bytes) -> Iterator[Usage]:
+def _usage(name: str, data: bytes) -> Usage:
     try:
         found = _SPENDING[name.rpartition("/")[2]].from_bytes(data)
     except ValueError:  # what cannot be read is the report's to tell
-        return
-    yield found.planning if isinstance(found, RunFile) else found.usage
+        return Usage()
+    return found.planning if isinstance(found, RunFile) else found.usage

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from steps.contracts.chain import GRADE, SOLVE, Step
 from steps.contracts.data import Failure, FailureClass, GradeRecord, Plan, Stage, Unit
@@ -34,8 +35,7 @@ class Event:
     """Something a person watching a run wants to know."""
 
     unit: Unit
-    kind: str
-    """begun, spent, done, retry, failed, stopped."""
+    kind: Literal["begun", "spent", "done", "retry", "failed", "stopped"]
     step: str = ""
     grade: GradeRecord | None = None
     failure: Failure | None = None

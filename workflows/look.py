@@ -8,23 +8,26 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.data import Failure, GradeRecord, InstanceLog, Patch, Plan, SolveRecord, TestLog
-from steps.contracts.record import Place, key
+from steps.contracts.data import GradeRecord, InstanceLog, Patch, Plan, SolveRecord, TestLog
+from steps.contracts.record import Place, Record, key
 from steps.contracts.trajectory import Trajectory
 from steps.datasets.names import did_you_mean
 from steps.errors import ConfigError
 from steps.reports.labels import STANDINGS, in_order
 from steps.reports.reading import read_verdicts
 from steps.reports.summary import Summary
+from steps.reports.tries import failures
 from steps.reports.view import Standing, UnitView
 from steps.reports.visible import cut, tail, visible
-from steps.reports.words import count, duration, utc
+from steps.reports.words import count, duration, unit_name, utc
 from steps.store import Store
-from workflows import runs, showing
+from steps.store.runs import no_report, record_of, store_flag
+from workflows import showing
 from workflows.columns import columns
 from workflows.session import tell
 
@@ -33,6 +36,8 @@ SHOWN = 20
 LOG_LINES, LOG_WIDTH = 30, 2000
 """Of the end of a test log."""
 REASON_WIDTH = 100
+
+R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ def show(store: Store, run: str, instance: str | None, console: Console, how: Ho
 
     Raises ConfigError.
     """
-    plan = _plan(store, run)
+    plan = record_of(store, Plan, run)
     if instance is None:
         if how.as_json:
             raise ConfigError("--json prints the trajectory of one instance: name it", field="instance")
@@ -101,18 +106,14 @@ def _not_resolved(store: Store, run: str, console: Console) -> None:
     units = [unit for unit in read_verdicts(store, run).units if unit.standing is not Standing.RESOLVED]
     if not units:
         return
-    rows = [[_name(unit), STANDINGS[unit.standing].short, _why(unit)] for unit in units[:SHOWN]]
-    for line in ["", *columns(rows)]:
+    rows = [(unit_name(unit.instance_id, unit.attempt), unit) for unit in units[:SHOWN]]
+    for line in ["", *columns([[name, STANDINGS[unit.standing].short, _why(unit)] for name, unit in rows])]:
         console.print(Text(line), soft_wrap=True)
     if len(units) > SHOWN:
         console.print(f"and {len(units) - SHOWN:,} more; the report has them all", highlight=False)
     attempt = f" --attempt {units[0].attempt}" if units[0].attempt > 1 else ""
-    command = f"swe-argo show {run} {units[0].instance_id}{attempt}{runs.store_flag(store)}"
+    command = f"swe-argo show {run} {units[0].instance_id}{attempt}{store_flag(store)}"
     console.print(Text(f"one of them: {command}", style="dim"), soft_wrap=True)
-
-
-def _name(unit: UnitView) -> str:
-    return f"{unit.instance_id} #{unit.attempt}" if unit.attempt > 1 else unit.instance_id
 
 
 def _why(unit: UnitView) -> str:
@@ -121,24 +122,14 @@ def _why(unit: UnitView) -> str:
     return count(unit.failing_tests, "test fails", "tests fail") if unit.failing_tests else ""
 
 
-def _plan(store: Store, run: str) -> Plan:
-    name = key(Plan, run)
-    try:
-        return Plan.from_bytes(store.get(name))
-    except FileNotFoundError:
-        raise runs.unknown(store, run) from None
-    except ValueError:
-        raise ConfigError(f"{store.locate(name)} is broken, or of another version of swe-argo", field="run") from None
-
-
 def _reported(store: Store, run: str) -> None:
     data = store.get_many([key(Summary, run)]).get(key(Summary, run))
     if data is None:
-        raise runs.not_reported(store, run)
+        raise no_report(store, run)
     try:
         Summary.from_bytes(data)
     except ValueError:
-        again = f"swe-argo report {run}{runs.store_flag(store)}"
+        again = f"swe-argo report {run}{store_flag(store)}"
         told = f"the report of {run!r} is broken, or of another version of swe-argo: {again} writes it again"
         raise ConfigError(told, field="run") from None
 
@@ -148,19 +139,19 @@ def _unit(store: Store, run: str, instance: str, attempt: int, console: Console,
     kinds = (GradeRecord, SolveRecord, Patch, TestLog, InstanceLog)
     found = store.get_many(key(kind, run, instance, attempt) for kind in kinds)
     console.print(Text(f"{instance} #{attempt} of {run}", style="bold"))
-    data = found.get(key(GradeRecord, run, instance, attempt))
-    if data:
-        _grade(GradeRecord.from_bytes(data), console)
-    else:
+    name = key(GradeRecord, run, instance, attempt)
+    if name not in found:
         console.print("no verdict yet", style="red")
-    for name in [name for name in store.keys(f"{folder}/tries/") if name.endswith(f"/{Failure.file}")]:
-        failure = Failure.from_bytes(store.get(name))
+    elif grade := _read(GradeRecord, store, name, found[name], console):
+        _grade(grade, console)
+    for failure in failures(store, run, instance, attempt).values():
         when = utc(failure.occurred_at, seconds=True)
         told = f"failed try of {failure.step}, {when}: {failure.failure_class.value}: {failure.reason}"
         console.print(Text(visible(told)), soft_wrap=True)
-    solved = found.get(key(SolveRecord, run, instance, attempt))
-    if solved and (replayed := SolveRecord.from_bytes(solved).replayed):
-        console.print(Text(showing.replayed(replayed)), soft_wrap=True)
+    name = key(SolveRecord, run, instance, attempt)
+    solved = _read(SolveRecord, store, name, found[name], console) if name in found else None
+    if solved and solved.replayed:
+        console.print(Text(showing.replayed(solved.replayed)), soft_wrap=True)
     _trajectory(store, (run, instance, attempt), console, full=full)
     patch = found.get(key(Patch, run, instance, attempt), b"")
     if patch.strip():
@@ -184,14 +175,19 @@ def _trajectory(store: Store, unit: tuple[str, str, int], console: Console, *, f
     console.print()
     if "/tries/" in name:
         console.print(Text("of its newest try, which failed:", style="yellow"))
+    if trajectory := _read(Trajectory, store, name, data, console):
+        for line in showing.lines(trajectory, full=full):
+            console.print(line, soft_wrap=True)
+
+
+def _read(kind: type[R], store: Store, name: str, data: bytes, console: Console) -> R | None:
+    """The record under a key; where it cannot be read that is said, and the rest is shown all the same."""
     try:
-        trajectory = Trajectory.from_bytes(data)
+        return kind.from_bytes(data)
     except ValueError as error:  # pydantic's too
         reason = visible(str(error).splitlines()[0])
         console.print(Text(f"{store.locate(name)} cannot be read: {reason}", style="red"), soft_wrap=True)
-        return
-    for line in showing.lines(trajectory, full=full):
-        console.print(line, soft_wrap=True)
+        return None
 
 
 def _grade(grade: GradeRecord, console: Console) -> None:

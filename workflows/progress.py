@@ -15,7 +15,7 @@ from rich.text import Text
 from steps.contracts.data import Outcome, Stage, Unit
 from steps.contracts.trajectory import Usage
 from steps.reports.labels import STANDINGS
-from steps.reports.words import count, duration, money, tokens
+from steps.reports.words import count, duration, money, tokens, unit_name
 from workflows.local import Event
 
 GOOD, BAD, WORLD = "green", "yellow", "red"
@@ -76,10 +76,10 @@ class Progress:
             self._say(event, f"no verdict: {_why(event)}", WORLD)
 
     def _say(self, event: Event, text: str, colour: str) -> None:
-        attempt = f" #{event.unit.attempt}" if event.unit.attempt > 1 else ""
         if self._live and colour == GOOD:
             return
-        line = Text(f"[{self._done:>{len(str(self._total))}}/{self._total}] {event.unit.instance_id}{attempt}  ")
+        name = unit_name(event.unit.instance_id, event.unit.attempt)
+        line = Text(f"[{self._done:>{len(str(self._total))}}/{self._total}] {name}  ")
         self._console.print(line.append(text, style=colour), highlight=False, soft_wrap=True)
 
     @property
@@ -110,7 +110,7 @@ class Progress:
             Text(f"{rate * 60:.1f}/min" if here else "", style="dim"),
             Text(f"{_clock(left)} left" if rate else "", style="dim"),
         )
-        running = ", ".join(instance for instance, _ in list(self._running)[:3])
+        running = ", ".join(unit_name(*unit) for unit in list(self._running)[:3])
         more = len(self._running) - 3
         table.add_row(Text(""), counts or Text("nothing has ended yet", style="dim"))
         table.add_row(

@@ -10,7 +10,8 @@ from steps.contracts.record import key
 from steps.contracts.run import FROM_RUN
 from steps.reports.labels import STANDINGS
 from steps.store import Store, open_store
-from workflows import runs, session
+from steps.store.runs import record_of, store_flag
+from workflows import session
 from workflows.columns import columns
 
 
@@ -20,18 +21,16 @@ def regrade(run_id: str, store_url: str, workers: int | None, console: Console) 
     Raises ConfigError for an unknown run.
     """
     store = open_store(store_url)
-    try:
-        old = RunFile.from_bytes(store.get(key(RunFile, run_id)))
-    except FileNotFoundError:
-        raise runs.unknown(store, run_id) from None
+    old = record_of(store, RunFile, run_id)
     name = _next_name(store, run_id)
     agent = old.spec.agent
     if agent.name != "idle":  # its patches are empty, and it is graded all the same
-        agent = agent.model_copy(update={"name": "given", "predictions": f"{FROM_RUN}{run_id}", "model": old.model})
+        given = {"name": "given", "predictions": f"{FROM_RUN}{run_id}", "trajectories": None, "model": old.model}
+        agent = agent.model_copy(update=given)
     update = {"run_id": name, "agent": agent, "store": store_url, "revision": old.dataset.revision}
     if workers:
         update["workers"] = workers
-    again = f"swe-argo regrade {run_id} --store {store_url}"
+    again = f"swe-argo regrade {run_id}{store_flag(store)}" + (f" --workers {workers}" if workers else "")
     code = session.run(old.spec.model_copy(update=update), console, again)
     _compare(store, run_id, name, console)
     return code

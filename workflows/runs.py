@@ -1,20 +1,16 @@
-"""The runs of a store, a line each; and what is said of one that is not there, or has no report."""
+"""The runs of a store, a line each."""
 
 from __future__ import annotations
-
-import shlex
 
 from rich.console import Console
 from rich.text import Text
 
 from steps.contracts.data import RunFile
 from steps.contracts.record import key
-from steps.contracts.run import RunSpec
-from steps.datasets.names import did_you_mean
-from steps.errors import ConfigError
 from steps.reports.summary import Summary
 from steps.reports.visible import visible
 from steps.store import Store
+from steps.store.runs import store_flag
 from workflows.columns import columns
 
 
@@ -54,26 +50,8 @@ def _score(data: bytes | None) -> tuple[str, str]:
     if data is None:
         return "no report", ""
     try:
-        rate = Summary.from_bytes(data).headline
+        summary = Summary.from_bytes(data)
     except ValueError:
         return "unreadable", ""
-    missing = rate.total - rate.graded
+    rate, missing = summary.headline, len(summary.without_verdict)
     return f"{rate.resolved}/{rate.total}", f"{missing:,} without a verdict" if missing else ""
-
-
-def unknown(store: Store, run: str) -> ConfigError:
-    """There is no such run."""
-    close = did_you_mean(run, store.folders("runs/"))
-    return ConfigError(
-        f"there is no run {run!r} in {store.url}{close}; swe-argo runs{store_flag(store)} lists them", field="run"
-    )
-
-
-def not_reported(store: Store, run: str) -> ConfigError:
-    """It is there, but nothing was reported of it yet."""
-    return ConfigError(f"run {run!r} has no report yet: swe-argo report {run}{store_flag(store)}", field="run")
-
-
-def store_flag(store: Store) -> str:
-    """What a command that is proposed needs to find the same store."""
-    return "" if store.url == RunSpec().store else f" --store {shlex.quote(store.url)}"

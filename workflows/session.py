@@ -11,21 +11,20 @@ from types import FrameType
 
 from rich.console import Console
 
-from steps.contracts.data import Plan, Stage
+from steps.contracts.data import Plan
 from steps.contracts.record import key
 from steps.contracts.run import MODEL_AGENTS, RunSpec
 from steps.errors import EXIT_INCOMPLETE, EXIT_OK
 from steps.reports import terminal
-from steps.reports.summary import Summary
+from steps.reports.summary import Summary, page_key
+from steps.reports.words import count
 from steps.store import Store, open_store
 from workflows import local, salvage, showing
 from workflows.limits import Closed
 from workflows.progress import Progress
 
-EXIT_INTERRUPTED = 130
-
-
 EXIT_FAILED = 4
+EXIT_INTERRUPTED = 130
 
 
 def run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | None = None) -> int:
@@ -42,11 +41,11 @@ def run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | No
         store = open_store(spec.store)
         for notice in plan.notices:
             console.print(f"note: {notice}", style="dim", highlight=False, soft_wrap=True)
-        todo = sum(unit.begins is not Stage.NONE for unit in plan.units)
+        todo = len(plan.to_do)
         workers = min(local.workers(spec), max(todo, 1))
         done = len(plan.units) - todo
         console.print(
-            f"{run_id}: {_units(todo)} to do"
+            f"{run_id}: {count(todo, 'unit')} to do"
             + (f", {done} done before" if done else "")
             + (f", {workers} at a time" if todo > 1 else "")
             + _bounds(spec, todo),
@@ -60,11 +59,10 @@ def run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | No
         summary = tell(store, run_id, console)
         for line in showing.replays(store, plan) if spec.agent.name == "replay" else ():
             console.print(line, soft_wrap=True)
-    said = summary.headline.graded == summary.headline.total
-    if ended.closed and not said:
-        left = f"; {_units(ended.not_begun)} not begun" if ended.not_begun else ""
+    if ended.closed and not summary.complete:
+        left = f"; {count(ended.not_begun, 'unit')} not begun" if ended.not_begun else ""
         console.print(f"{ended.closed.reason}{left}", highlight=False, soft_wrap=True, markup=False)
-    if ended.stopped or (ended.closed and not said):
+    if ended.stopped or (ended.closed and not summary.complete):
         more = shlex.join(ended.closed.flags) if ended.closed else ""
         word = "stopped; " if ended.stopped else ""
         console.print(f"{word}to go on: {again} {more}".rstrip(), highlight=False, soft_wrap=True, markup=False)
@@ -72,7 +70,7 @@ def run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | No
         return EXIT_INTERRUPTED
     if ended.closed and ended.closed.failed:
         return EXIT_FAILED
-    return EXIT_OK if said else EXIT_INCOMPLETE
+    return EXIT_OK if summary.complete else EXIT_INCOMPLETE
 
 
 def _bounds(spec: RunSpec, todo: int) -> str:
@@ -92,14 +90,10 @@ class _Ended:
     not_begun: int
 
 
-def _units(number: int) -> str:
-    return f"{number} {'unit' if number == 1 else 'units'}"
-
-
 def tell(store: Store, run_id: str, console: Console) -> Summary:
     """Print the end of a run as the top of its report says it."""
     summary = Summary.from_bytes(store.get(key(Summary, run_id)))
-    place = store.locate(f"runs/{run_id}/report/report.html")
+    place = store.locate(page_key(run_id))
     console.print("\n".join(terminal.lines(summary, place)), highlight=False, soft_wrap=True, markup=False)
     return summary
 

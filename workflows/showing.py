@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from steps.agents.formats.done import TEXT_CALL, is_malformed
-from steps.contracts.data import Failure, Plan, SolveRecord
+from steps.contracts.data import Plan, SolveRecord
 from steps.contracts.record import Place, key
 from steps.contracts.trajectory import Replayed, Result, StopReason, ToolCall, Trajectory, Turn, Usage
+from steps.reports.tries import failures
 from steps.reports.visible import cut, visible
-from steps.reports.words import count, duration, money
+from steps.reports.words import count, duration, money, unit_name
 from steps.store import Store
 
 FOLDED = 12
@@ -26,18 +27,12 @@ def newest(store: Store, run: str, instance: str, attempt: int) -> tuple[str, by
     """The key and the bytes of a unit's trajectory; where its tries failed, what the last of them had got to."""
     whole = key(Trajectory, run, instance, attempt)
     folder = Place.UNIT.format(run=run, instance=instance, attempt=attempt)
-    names = store.keys(f"{folder}/tries/")
-    partial = [name for name in names if name.endswith(f"/{Trajectory.file}")]
-    found = store.get_many([whole, *partial, *(name for name in names if name.endswith(f"/{Failure.file}"))])
-    if whole in found:
-        return whole, found[whole]
-
-    def when(name: str) -> str:
-        data = found.get(f"{name.removesuffix(Trajectory.file)}{Failure.file}")
-        return Failure.from_bytes(data).occurred_at if data else ""
-
-    last = max((name for name in partial if name in found), key=when, default=None)
-    return (last, found[last]) if last else None
+    partial = {name for name in store.keys(f"{folder}/tries/") if name.endswith(f"/{Trajectory.file}")}
+    told = [f"{tried}/{Trajectory.file}" for tried in failures(store, run, instance, attempt)]
+    # A try that was killed left no word of when: it comes after those that did.
+    newest_first = [whole, *(name for name in reversed(told) if name in partial), *sorted(partial - {*told})]
+    found = store.get_many(newest_first)
+    return next(((name, found[name]) for name in newest_first if name in found), None)
 
 
 def lines(trajectory: Trajectory, *, full: bool) -> Iterator[Text]:
@@ -72,7 +67,7 @@ def _headline(trajectory: Trajectory) -> str:
 
 
 def spent(usage: Usage) -> str:
-    """What calls of a model took, in words; empty where there were none."""
+    """What calls of a model took, in words."""
     if not usage.requests:
         return "no call of a model"
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
@@ -195,8 +190,8 @@ def replays(store: Store, plan: Plan) -> Iterator[Text]:
     other = {name: record for name, record in told.items() if record.differing or record.same_patch is False}
     yield Text(f"replays: {len(told) - len(other)} of {len(told)} came out as their recordings")
     for name, record in list(other.items())[:10]:
-        attempt = f" #{names[name].attempt}" if names[name].attempt > 1 else ""
-        yield Text(f"  {names[name].instance_id}{attempt}: {replayed(record)}", style="yellow")
+        unit = unit_name(names[name].instance_id, names[name].attempt)
+        yield Text(f"  {unit}: {replayed(record)}", style="yellow")
     if len(other) > 10:
         yield Text(f"  and {len(other) - 10} more")
     silent = sum(not record.observations and record.same_patch is None for record in told.values())

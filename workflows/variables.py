@@ -21,15 +21,14 @@ PREFIX = "EVAL_"
 """Variables of an evaluation begin so: one that is not known is a typing error, or does nothing."""
 RUNTIMES = {"docker": "docker", "eventstream": "docker", "kubernetes": "kubernetes", "local": "local"}
 """OpenHands' runtimes -> backends."""
+TRUE, FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 
 def _truth(text: str) -> bool:
-    word = text.strip().lower()
-    if word in ("true", "1", "yes", "on"):
-        return True
-    if word in ("false", "0", "no", "off"):
-        return False
-    raise ValueError("is neither true nor false")
+    word = text.lower()
+    if word not in TRUE + FALSE:
+        raise ValueError("is neither true nor false")
+    return word in TRUE
 
 
 def _not(text: str) -> bool:
@@ -41,7 +40,7 @@ def _ids(text: str) -> list[str]:
 
 
 def _backend(text: str) -> str:
-    word = text.strip().lower()
+    word = text.lower()
     if word not in RUNTIMES:
         raise ValueError("is no place for sandboxes here; docker, kubernetes and local are, also as --backend")
     return RUNTIMES[word]
@@ -82,12 +81,14 @@ VARIABLES = (
     Variable("EVAL_OUTPUT_PATH", "store", parameter=""),
     Variable("EVAL_MAX_RETRIES", "retries", _integer, parameter="retries"),
     Variable("EVAL_SKIP_MAXIMUM_RETRIES_EXCEEDED", "fail_fast", _not, "the other way round", "fail-fast"),
-    Variable("EVAL_SAVE_ERROR_LOGS", "save_error_logs", _truth),
+    Variable(
+        "EVAL_SAVE_ERROR_LOGS", "save_error_logs", _truth, "on Argo all logs are kept, in `logs/` of the bucket", ""
+    ),
     Variable("EVAL_SAVE_CHECKPOINTS", "save_checkpoints", _truth),
     Variable(
         "LOG_LEVEL",
         meaning="what steps print, and failed tries keep; DEBUG: a line a model call and a command",
-        parameter="",
+        parameter="log-level",
     ),
     Variable("RUNTIME", "sandbox.backend", _backend, "`docker`, `kubernetes`, `local`", "backend"),
     Variable("ITERATIVE_EVAL_MODE", "agent.iterative", _truth),
@@ -129,7 +130,7 @@ def lay_under(wish: Tables) -> list[str]:
 
 def _value(variable: Variable, text: str) -> Any:
     try:
-        value = variable.read(text)
+        value = variable.read(text.strip())
     except ValueError as error:
         raise ConfigError(f"{text!r} {error}", field=variable.name) from None
     alone: Tables = {}

@@ -7,8 +7,6 @@ from steps.datasets import names, parsers
 from steps.datasets.rows import NEW_COLUMNS, TEST_LISTS, Row, missing_columns
 from steps.errors import ConfigError
 
-_SHOWN = 20
-
 
 def is_classic(row: Row) -> bool:
     """Whether a row lacks any column that swebench 5 needs to run it."""
@@ -53,7 +51,7 @@ def join(rows: list[Row], answers: list[Row], source: str) -> tuple[list[Row], l
     if not classic:
         notices = [f"answers: no row is classic, so {source} is not used"]
     if relabelled:
-        notices.append(f"the test labels of {len(relabelled)} rows differ, {source} decides: {_some(relabelled)}")
+        notices.append(f"the test labels of {len(relabelled)} rows differ, {source} decides: {names.some(relabelled)}")
     return joined, notices
 
 
@@ -82,14 +80,12 @@ def grading_row(row: Row) -> Row:
 def _check(rows: list[Row], known: dict[str, Row], source: str) -> None:
     absent = [row["instance_id"] for row in rows if row["instance_id"] not in known]
     if absent:
-        raise ConfigError(f"{source} lacks {len(absent)} of {len(rows)} ids: {_some(absent)}", field="answers")
+        raise ConfigError(f"{source} lacks {len(absent)} of {len(rows)} ids: {names.some(absent)}", field="answers")
     lacking = [row["instance_id"] for row in rows if is_classic(known[row["instance_id"]])]
     if lacking:
-        raise ConfigError(f"{source} is classic itself: no {', '.join(NEW_COLUMNS)}: {_some(lacking)}", field="answers")
+        raise ConfigError(
+            f"{source} is classic itself: no {', '.join(NEW_COLUMNS)}: {names.some(lacking)}", field="answers"
+        )
     moved = [row["instance_id"] for row in rows if known[row["instance_id"]]["base_commit"] != row["base_commit"]]
     if moved:
-        raise ConfigError(f"{source} has other base commits of {_some(moved)}", field="answers")
-
-
-def _some(ids: list[str]) -> str:
-    return ", ".join(ids[:_SHOWN]) + (f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else "")
+        raise ConfigError(f"{source} has other base commits of {names.some(moved)}", field="answers")

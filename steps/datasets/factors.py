@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Collection
-from pathlib import Path
 
 from steps.contracts.run import SandboxSpec
+from steps.datasets.records import local_path, read_bytes
 from steps.errors import ConfigError
 
 FIELD = "sandbox.resource_factors"
@@ -19,16 +19,13 @@ def read(path: str | None, known: Collection[str]) -> dict[str, float]:
     """The factors in a file, of instances among ``known``. Raises ConfigError naming the first entry that is wrong."""
     if path is None:
         return {}
+    file = local_path(path, FIELD)
+    if file.is_dir():
+        raise ConfigError(f"{path} is a folder, not a JSON file", field=FIELD)
     try:
-        text = Path(path).expanduser().read_text("utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"there is no file {path}", field=FIELD) from None
-    except IsADirectoryError:
-        raise ConfigError(f"{path} is a folder, not a JSON file", field=FIELD) from None
+        text = read_bytes(file, FIELD).decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not JSON: {error}", field=FIELD) from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", field=FIELD) from None
     return of_text(text, path, known)
 
 

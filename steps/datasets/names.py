@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 
 MINI = "mini"
 
@@ -36,6 +37,7 @@ _ALIASES = {
 _HUB_IDS = {name.lower(): hub_id for hub_id, aliases in _ALIASES.items() for name in (hub_id, *aliases)}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
+_SHOWN = 20
 FORMS = (
     "mini, full, verified, lite, multilingual, multimodal, a hub id (owner/name), a .parquet, .json or .jsonl file, "
     "a folder with <split>.parquet, a save_to_disk folder, or a swebench 5 task repo"
@@ -53,6 +55,11 @@ def did_you_mean(name: str, known: list[str] | None = None) -> str:
     close = difflib.get_close_matches(name.strip().lower(), spelt, n=2, cutoff=0.75)
     found = [spelt[each] if known is not None or "/" in each else each for each in close]
     return f" (did you mean {' or '.join(dict.fromkeys(found))}?)" if found else ""
+
+
+def some(ids: Sequence[str]) -> str:
+    """The first ones, and how many more there are."""
+    return ", ".join(ids[:_SHOWN]) + (f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else "")
 
 
 def guess_answers(name: str, columns: set[str]) -> str:

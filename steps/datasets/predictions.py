@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from steps.datasets import openhands
-from steps.datasets.names import did_you_mean
+from steps.datasets.names import did_you_mean, some
 from steps.datasets.records import Found, local_path, read_json, read_lines
 from steps.errors import ConfigError
 
 _FIELD = "agent.predictions"
-_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def read(path: str | Path, known_ids: Collection[str], dataset_ids: Collection[s
     if not known & set(ids):
         raise ConfigError(f"{path.name} has no prediction for any selected instance", field=_FIELD)
     if beside := [each for each in patches if each not in selected]:
-        notices.append(f"{len(beside)} predictions of instances that are not selected are ignored: {_some(beside)}")
+        notices.append(f"{len(beside)} predictions of instances that are not selected are ignored: {some(beside)}")
     return Predictions(model, selected, notices)
 
 
@@ -67,9 +66,9 @@ def _swebench(name: str, found: list[tuple[str, dict[str, Any]]]) -> _Read:
     patches = dict(zip(ids, (_patch(where, row) for where, row in found), strict=True))
     notices = []
     if twice := sorted(each for each, times in Counter(ids).items() if times > 1):
-        notices.append(f"{name} has several predictions of {_some(twice)}: the last of each counts")
+        notices.append(f"{name} has several predictions of {some(twice)}: the last of each counts")
     if others := sorted(set(models) - {models[0]}):
-        notices.append(f"{name} names several models: the first, {models[0]}, counts, not {_some(others)}")
+        notices.append(f"{name} names several models: the first, {models[0]}, counts, not {some(others)}")
     return models[0], patches, list(patches), notices
 
 
@@ -80,21 +79,21 @@ def _openhands(name: str, found: list[tuple[str, dict[str, Any]]]) -> _Read:
     notices = []
     if read.several:
         notices.append(
-            f"{name} has several attempts at {_some(read.several)}: of each the best counts, one that finished with a "
+            f"{name} has several attempts at {some(read.several)}: of each the best counts, one that finished with a "
             "patch before one without an error"
         )
     if read.failed:
         notices.append(
             f"{name} has nothing but errors of the infrastructure for {len(read.failed)} instances: they count as not "
-            f"predicted, not as unresolved: {_some(read.failed)}"
+            f"predicted, not as unresolved: {some(read.failed)}"
         )
     if read.changed:
         notices.append(
             f"of {len(read.changed)} patches in {name} hunks of {', '.join(openhands.SET_UP)}, or words before the "
-            f"diff, are left out, as OpenHands' own evaluation does: {_some(read.changed)}"
+            f"diff, are left out, as OpenHands' own evaluation does: {some(read.changed)}"
         )
     if models[1:]:
-        notices.append(f"{name} names several models: the first, {models[0]}, counts, not {_some(models[1:])}")
+        notices.append(f"{name} names several models: the first, {models[0]}, counts, not {some(models[1:])}")
     return models[0], dict(read.patches), list(dict.fromkeys(ids)), notices
 
 
@@ -166,7 +165,3 @@ def _refuse_unknown(ids: Collection[str], dataset_ids: Collection[str], path: Pa
             f"{path.name} has predictions of {len(unknown)} ids outside the dataset: {', '.join(unknown)}{hint}",
             field=_FIELD,
         )
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -23,7 +23,7 @@ COMPLETED = "workflows.argoproj.io/completed"
 """Labels that Argo keeps on its Workflows: the phase from the first look on, ``true`` when it is final."""
 
 _NAMES_ONLY = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-_MERGE = "application/merge-patch+json"
+MERGE = "application/merge-patch+json"
 _WHOLE_AT_ONCE = "10"
 """A shard's Workflow may take a megabyte."""
 
@@ -101,7 +101,7 @@ def _shut_down(cluster: Cluster, name: str, phase: str) -> None:
     how = {"spec": {"shutdown": "Stop" if phase == "Running" else "Terminate"}}
     doing = f"stopping Workflow {name}"
     with cluster.client() as client:
-        client.set_default_header("Content-Type", _MERGE)
+        client.set_default_header("Content-Type", MERGE)
         try:
             call(partial(asked, client, "PATCH", path("workflows", cluster.namespace, name), how), doing, PATIENCE)
         except ApiException as error:

@@ -32,9 +32,9 @@ _UNUSED = {"datasets": ("Dataset", "load_dataset", "load_from_disk"), "dotenv": 
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What the official parser was given and found, in the order the grader asked: the marked region, then, if that
+    """What the official parser was given and what it found, in the order in which the grader asked.
 
-    held nothing, the whole log.
+    First comes the marked region, then, if that held nothing, the whole log.
     """
 
     parser: Parser

@@ -9,7 +9,6 @@ import json
 from typing import Any
 
 from steps.contracts.ids import model_token
-from steps.reports.predictions import prediction
 from steps.reports.signatures import is_environment
 from steps.reports.view import UnitView
 
@@ -19,7 +18,7 @@ def official_name(model: str, run_id: str, attempt: int) -> str:
     return f"{model_token(model)}.{run_id}{'' if attempt == 1 else f'.attempt-{attempt}'}.json"
 
 
-def official_summary(units: list[UnitView], model: str) -> bytes:
+def official_summary(units: list[UnitView]) -> bytes:
     """The file's content for the units of one attempt.
 
     A unit is submitted when it has a patch; an error when it was submitted and has no readable ``report.json``. That is
@@ -28,11 +27,10 @@ def official_summary(units: list[UnitView], model: str) -> bytes:
     ids: dict[str, set[str]] = {name: set() for name in _LISTS}
     reasons: dict[str, str] = {}
     for unit in units:
-        for name in _lists_of(unit, model):
+        lists = _lists_of(unit)
+        for name in lists:
             ids[name].add(unit.instance_id)
-        if not ids["unresolved"].isdisjoint({unit.instance_id}) or unit.instance_id in ids["error"]:
-            if unit.official.reason is None:
-                continue
+        if unit.official.reason is not None and {"unresolved", "error"} & lists:
             reason, tier = unit.official.reason
             reasons[unit.instance_id] = reason
             ids["infra_failure" if is_environment(tier) else "ambiguous_failure"].add(unit.instance_id)
@@ -52,16 +50,15 @@ _LISTS = (
 )
 
 
-def _lists_of(unit: UnitView, model: str) -> list[str]:
-    line = prediction(unit, model)
-    if line is None:
-        return ["incomplete"]
-    if line["model_patch"] == "":
-        return ["submitted", "empty_patch"]
+def _lists_of(unit: UnitView) -> set[str]:
+    if unit.patch is None:
+        return {"incomplete"}
+    if not unit.patch:
+        return {"submitted", "empty_patch"}
     if not unit.official.completed:
-        return ["submitted", "error"]
+        return {"submitted", "error"}
     verdict = {True: "resolved", False: "unresolved", None: "error"}[unit.official.resolved]
-    return ["submitted", "completed", verdict]
+    return {"submitted", "completed", verdict}
 
 
 def _as_written(total: int, ids: dict[str, set[str]], reasons: dict[str, str]) -> dict[str, Any]:

@@ -8,18 +8,14 @@ from steps.contracts.data import Patch
 from steps.reports.view import UnitView
 
 
-def prediction(unit: UnitView, model: str) -> dict[str, str] | None:
-    """The unit's prediction, or None where it has no patch. Undecodable bytes travel as lone surrogates (PEP 383)."""
-    if unit.patch is None:
-        return None
-    return {
-        "instance_id": unit.instance_id,
-        "model_name_or_path": model,
-        "model_patch": Patch(unit.patch).text,
-    }
-
-
 def predictions(units: list[UnitView], model: str) -> bytes:
-    """JSON lines, ASCII only; no line for a unit without a patch, none for an empty one left out."""
-    lines = [prediction(unit, model) for unit in units]
-    return b"".join(json.dumps(line).encode() + b"\n" for line in lines if line is not None)
+    """JSON lines, ASCII only: one for each unit that has a patch, also where that is empty.
+
+    Bytes of a patch that are no UTF-8 travel as lone surrogates (PEP 383).
+    """
+    lines = [
+        {"instance_id": unit.instance_id, "model_name_or_path": model, "model_patch": Patch(unit.patch).text}
+        for unit in units
+        if unit.patch is not None
+    ]
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)

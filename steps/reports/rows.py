@@ -10,7 +10,7 @@ from steps.reports.excerpts import REASON_WIDTH, TRIES_SHOWN, Shown, diff_runs, 
 from steps.reports.labels import STAGES, STANDINGS, Label, stopped
 from steps.reports.view import RunView, Standing, UnitView
 from steps.reports.visible import cut, visible
-from steps.reports.words import duration, money, size, tokens
+from steps.reports.words import count, duration, money, size, tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,4 +124,4 @@ def _left_out(lines: int, name: str, data_bytes: int) -> str:
     if not lines:
         return ""
     whole = f" ({size(data_bytes)})" if data_bytes else ""
-    return f"{lines:,} more {'line' if lines == 1 else 'lines'} in {name}{whole}"
+    return f"{count(lines, 'more line')} in {name}{whole}"

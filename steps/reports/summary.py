@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from steps.contracts.data import DatasetLock
-from steps.contracts.record import Part, Place, Record
+from steps.contracts.record import Part, Place, Record, key
 from steps.contracts.trajectory import Usage
+
+PAGE = "report.html"
+"""The page that a person opens, beside ``summary.json``."""
 
 
 class Rate(Part):
@@ -52,9 +55,10 @@ class PassAtK(Part):
 
 
 class Spread(Part):
-    """How a measured quantity spreads over units; seconds. Of whole units those with a verdict, where there are any;
+    """How a measured quantity spreads over units; seconds.
 
-    ``total`` is of all.
+    Of whole units (``total`` in ``seconds`` of the summary) only those with a verdict count, where there are any; the
+    field ``total`` is of all.
     """
 
     units: int
@@ -197,3 +201,8 @@ class Summary(Record):
     def word(self) -> str:
         """The headline."""
         return f"resolved {self.headline.resolved} of {self.headline.total}"
+
+
+def page_key(run: str) -> str:
+    """The store key of a run's page."""
+    return key(Summary, run).replace(Summary.file, PAGE)

@@ -93,9 +93,8 @@ def _why(compared: Comparison) -> str:
     test = compared.test
     name = f"McNemar's exact test, {_p(test.p)}"
     if compared.same_patches:
-        return (
-            f", each on the same patch in both runs: not the agent moved them but images, machines or tests ({name})."
-        )
+        why = "it was not the agent that moved them, but images, machines or tests"
+        return f", each on the same patch in both runs: {why} ({name})."
     if test.p < ALPHA:
         return f": more than chance alone explains ({name})."
     if test.gained + test.lost < LEAST_MOVED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from steps.reports.labels import STANDINGS, kind_phrase
-from steps.reports.summary import Summary
+from steps.reports.summary import Summary, page_key
 from steps.reports.visible import visible
 from steps.reports.words import count, duration, listing, money, percent, tokens
 
@@ -70,7 +70,7 @@ def _cost(summary: Summary) -> str:
 def _last(summary: Summary, place: str) -> str:
     rate = summary.headline
     failed = sum(summary.failures.values())
-    where = place or f"runs/{summary.run_id}/report/report.html"
+    where = place or page_key(summary.run_id)
     return f"resolved {rate.resolved}/{rate.total}, infra {failed}, report: {where}"
 
 

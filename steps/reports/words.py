@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers and names as people read them."""
 
 from __future__ import annotations
 
@@ -49,6 +49,11 @@ def percent(share: float) -> str:
 def count(number: int, one: str, many: str = "") -> str:
     """``1 unit``, ``2 units``."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def unit_name(instance_id: str, attempt: int) -> str:
+    """``a__b-1``, ``a__b-1 #2``."""
+    return f"{instance_id} #{attempt}" if attempt > 1 else instance_id
 
 
 def listing(words: Sequence[str]) -> str:

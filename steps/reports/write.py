@@ -16,7 +16,7 @@ from steps.reports.official import official_name, official_summary
 from steps.reports.page import page
 from steps.reports.predictions import predictions
 from steps.reports.reading import read_run, read_verdicts
-from steps.reports.summary import Summary
+from steps.reports.summary import PAGE, Summary
 from steps.reports.units import units_table
 from steps.reports.view import RunView
 from steps.store import Store
@@ -51,10 +51,10 @@ def report(store: Store, run_id: str, against: str | None = None) -> Summary:
     lines = predictions(view.attempt(1), model)
     beside = _beside(store, view, against)
     files = {
-        **{official_name(model, run_id, n): official_summary(view.attempt(n), model) for n in view.attempts},
+        **{official_name(model, run_id, n): official_summary(view.attempt(n)) for n in view.attempts},
         "preds.jsonl": lines,
         "units.parquet": units_table(view),
-        "report.html": page(view, summary, beside.compared, beside.why_not),
+        PAGE: page(view, summary, beside.compared, beside.why_not),
         **bundle_files(summary, lines),
     }
     if beside.compared is not None:

@@ -83,4 +83,5 @@ def test_an_empty_setting_is_no_webhook(store: Store) -> None:
 def test_a_run_without_a_report_is_a_wrong_request_with_a_way_out(store: Store) -> None:
     done = compare(store, "wednesday")
     assert done.returncode == 64
-    assert done.stderr == (f"--run: run 'wednesday' has no report yet in {store.url}: swe-argo report wednesday\n")
+    told = f"run: run 'wednesday' has no report yet: swe-argo report wednesday --store {store.url}\n"
+    assert done.stderr == told

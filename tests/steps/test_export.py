@@ -110,7 +110,7 @@ def test_each_format_has_the_files_of_its_project(store: Store, tmp_path: Path, 
     done = export(store, "night", form, tmp_path / "out")
     assert names(tmp_path / "out") == files
     assert done.units == 2
-    assert done.notices[0].startswith("1 units have no ")
+    assert done.notices[0].startswith("1 unit has no ")
     assert done.notices[0].endswith(": django__django-3")
 
 
@@ -167,6 +167,8 @@ def test_several_attempts_have_a_folder_each(tmp_path: Path) -> None:
         assert sorted(path.name for path in (tmp_path / form).iterdir()) == ["run_1", "run_2"]
     assert names(tmp_path / "mini" / "run_1") == names(tmp_path / "mini" / "run_2")
     assert [row["attempt"] for row in lines(tmp_path / "openhands" / "run_2" / "output.jsonl")] == [2, 2]
+    left_out = export(made, "night", "atif", tmp_path / "again").notices[0]
+    assert left_out.endswith("have no trajectory and are left out: django__django-3, django__django-3 #2")
     with pytest.raises(ConfigError, match="2 attempts are 2 files: name a folder"):
         export(made, "night", "preds", tmp_path / "preds.jsonl")
 
@@ -213,11 +215,11 @@ def test_a_trajectory_that_cannot_be_read_is_named(store: Store, tmp_path: Path)
     store.put(key(Trajectory, "night", IDS[1], 1), b"{")
     done = export(store, "night", "r2egym", tmp_path / "out")
     assert done.units == 1
-    assert done.notices[1] == "1 units cannot be read: django__django-2"
+    assert done.notices[1] == "1 unit cannot be read: django__django-2"
 
 
 def test_wrong_requests_say_the_way_out(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"run: there is no run 'day' in .*; swe-argo runs lists them"):
+    with pytest.raises(ConfigError, match=r"run: there is no run 'day' in .*; swe-argo runs --store .* lists them"):
         export(store, "day", "mini", tmp_path / "out")
     file = tmp_path / "file"
     file.touch()
@@ -248,7 +250,7 @@ def test_it_is_a_program_too(store: Store, tmp_path: Path) -> None:
 
     done = run()
     assert (done.returncode, done.stdout) == (0, "2 units in exports/night/preds\n"), done.stderr
-    assert done.stderr == "note: 1 units have no patch and are left out: django__django-3\n"
+    assert done.stderr == "note: 1 unit has no patch and is left out: django__django-3\n"
     assert len(lines(tmp_path / "exports/night/preds/all_preds.jsonl")) == 2
     again = run()
     assert (again.returncode, again.stderr.count("\n")) == (64, 1)

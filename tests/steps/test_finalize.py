@@ -85,7 +85,7 @@ def of(unit: Unit, case: str, **changes: Any) -> dict[str, Any]:
     return {**node(case), "inputs": {"parameters": [{"name": k, "value": v} for k, v in given.items()]}, **changes}
 
 
-def test_a_good_end_costs_three_questions_and_writes_nothing_twice(world: World) -> None:
+def test_a_good_end_costs_four_questions_and_writes_nothing_twice(world: World) -> None:
     planned(world, resolved=1)
     world.api.add(ended("Succeeded"))
     report(world.store, RUN)
@@ -93,7 +93,7 @@ def test_a_good_end_costs_three_questions_and_writes_nothing_twice(world: World)
     done = world.finalize()
     assert (done.returncode, done.stderr) == (0, "")
     assert world.wrote() == before
-    assert [how for how, _ in world.api.asked] == ["GET"] * 3
+    assert [how for how, _ in world.api.asked] == ["GET"] * 4
     assert world.out("outcome") == "resolved 6 of 6"
     assert world.out("report.html") == world.store.get(f"runs/{RUN}/report/report.html").decode()
 

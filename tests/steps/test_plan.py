@@ -64,6 +64,14 @@ def test_predictions_named_in_the_wish_choose_their_agent_over_the_default(desk:
     assert (run.spec.agent.name, run.model) == ("given", "m")
 
 
+def test_a_run_of_another_version_is_not_resumed_and_that_is_one_line(desk: Desk) -> None:
+    open_store(str(desk.store), create=True).put(key(RunFile, RUN), b"{}")
+    done = desk.plan("--default=select.k=1")
+    assert done.returncode == 64
+    assert done.stderr.count("\n") == 1
+    assert "run.json is broken, or of another version of swe-argo" in done.stderr
+
+
 def test_a_plan_is_cut_into_parts_of_what_is_to_do(desk: Desk) -> None:
     assert desk.plan("--shard-size=5").returncode == 0
     assert (desk.out / "shards").read_text() == "3"

@@ -21,7 +21,7 @@ def test_a_run_is_exported_and_the_place_told(store: Store, tmp_path: Path) -> N
     done = swe_argo("export", "night", "--format", "mini", "--out", str(tmp_path / "out"), "--store", store.url)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert done.stdout.splitlines() == [
-        "note: 1 units have no trajectory and are left out: django__django-3",
+        "note: 1 unit has no trajectory and is left out: django__django-3",
         f"2 units in {tmp_path / 'out'}",
     ]
     assert sorted(json.loads((tmp_path / "out" / "preds.json").read_bytes())) == IDS[:2]

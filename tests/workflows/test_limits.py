@@ -68,6 +68,12 @@ def test_money_closes_when_it_is_spent() -> None:
     assert not bound.closed.failed
 
 
+def test_a_tiny_bound_that_is_spent_proposes_one_that_is_legal() -> None:
+    bound = limits(Usage(calls=1, requests=1, cost_usd=0.00002), max_cost_usd=0.00001)
+    assert bound.closed is not None
+    assert float(bound.closed.flags[1]) == pytest.approx(0.00004)
+
+
 def test_money_of_earlier_sessions_counts() -> None:
     assert limits(PAID, max_cost_usd=0.4).closed is not None
     assert limits(PAID, max_cost_usd=0.5).closed is None

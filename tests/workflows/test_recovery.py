@@ -107,6 +107,21 @@ def test_two_runners_of_one_run_do_not_meet(tmp_path: Path) -> None:
     assert f"is being worked on by process {runner.pid}" in second.stderr
 
 
+def test_a_run_whose_second_attempt_has_no_verdict_is_not_done(tmp_path: Path) -> None:
+    """The headline is of first attempts, and here all of them have one."""
+    images, store = tmp_path / "images", str(tmp_path / "store")
+    assert swe_argo("run", "--store", str(tmp_path / "warm"), "--run-id", "w", *ids(QUICK[0])).returncode == 0
+    shutil.copytree(settings().local_images, images, symlinks=True)
+    wish = ["--store", store, "--run-id", "r", "--agent", "idle", "--attempts", "2", "--retries", "0"]
+    wish += ["--local-images", str(images), *ids(QUICK[0])]
+    assert swe_argo("run", *wish).returncode == 0
+    shutil.rmtree(Path(store, "runs", "r", "units", QUICK[0], "2"))
+    (next(images.glob("*gridprint-1*")) / "testbed" / ".git" / "HEAD").write_bytes(b"garbage")
+    again = swe_argo("run", *wish)
+    assert again.returncode == 3, again.stdout + again.stderr
+    assert summary(store, "r").headline.graded == 1
+
+
 def test_what_the_world_failed_is_reported_by_class_and_done_by_the_next_run(tmp_path: Path) -> None:
     """An image that vanishes between plan and sandbox: configuration, so failed at once, and never 'unresolved'."""
     images, store = tmp_path / "images", str(tmp_path / "store")

@@ -4,10 +4,11 @@ import io
 from importlib import metadata
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.record import key
+from steps.contracts.data import GradeRecord, Plan, RunFile
+from steps.contracts.record import Record, key
 from steps.reports.summary import Summary
 from steps.reports.write import report
 from steps.store import Store, open_store
@@ -47,6 +48,17 @@ def test_a_run_says_which_model_was_asked_and_how_many_have_no_verdict(tmp_path:
     assert line.endswith("  3 without a verdict")
 
 
+def test_a_later_attempt_without_a_verdict_is_told_and_is_no_success(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"), create=True)
+    plan = Synthetic(run_id="twice", instances=2, attempts=2, mix={"resolved": 1}).write(store)
+    store.delete_many([key(GradeRecord, "twice", plan.units[-1].instance_id, 2)])
+    done = swe_argo("report", "twice", "--store", store.url)
+    assert (done.returncode, done.stderr) == (3, "")
+    (line,) = listed(store).splitlines()[1:]
+    assert "  2/2  twice  " in line
+    assert line.endswith("  1 without a verdict")
+
+
 def test_files_of_another_version_cost_their_own_line_only(tmp_path: Path) -> None:
     store = a_run(tmp_path)
     Synthetic(run_id="old", instances=2).write(store)
@@ -64,12 +76,15 @@ def test_a_name_that_was_mistyped_is_guessed_and_the_commands_find_the_same_stor
     assert "(did you mean nightly-1?); swe-argo runs --store " in done.stderr
 
 
-def test_a_plan_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "kind"), [(["show"], Plan), (["export", "--format", "preds"], Plan), (["regrade"], RunFile)]
+)
+def test_a_run_that_cannot_be_read_is_one_line(tmp_path: Path, words: list[str], kind: type[Record]) -> None:
     store = a_run(tmp_path)
-    store.put(key(Plan, LONG), b"{}")
-    done = swe_argo("show", LONG, "--store", store.url)
+    store.put(key(kind, LONG), b"{}")
+    done = swe_argo(*words, LONG, "--store", store.url)
     assert (done.returncode, done.stderr.count("\n")) == (64, 1)
-    assert "plan.json is broken, or of another version of swe-argo" in done.stderr
+    assert f"{kind.file} is broken, or of another version of swe-argo" in done.stderr
 
 
 def test_the_version_is_told() -> None:

@@ -14,20 +14,24 @@ import pytest
 from rich.console import Console
 
 from steps.contracts.data import (
+    Failure,
+    FailureClass,
     GradeRecord,
     History,
     Instance,
     Machine,
     Outcome,
     Patch,
+    Plan,
     SolveRecord,
     TestLog,
 )
-from steps.contracts.record import Place, key
+from steps.contracts.record import Place, Record, key
 from steps.contracts.trajectory import Replayed, Result, ResultExtra, StopReason, Trajectory, Turn
 from steps.errors import ConfigError
 from steps.reports.summary import Summary
 from steps.store import Store, open_store
+from steps.store.runs import record_of
 from tests.steps.agents.solved import Call, grade, metrics, trajectory
 from tests.steps.test_export import IDS, fill
 from tests.workflows.command import swe_argo
@@ -105,6 +109,32 @@ def test_of_a_unit_that_failed_the_newest_try_is_shown(store: Store) -> None:
     assert "execute_bash $ new\n" in text
     assert "$ old" not in text
     assert "stopped: interrupted\n" in text
+
+
+def test_failed_tries_are_told_oldest_first_whatever_they_are_called(store: Store) -> None:
+    for name, second in (("b-pod", 1), ("a-pod", 2), ("c-pod", 2)):
+        failure = Failure(
+            step="solve",
+            instance_id=IDS[2],
+            attempt=1,
+            failure_class=FailureClass.SANDBOX_LOST,
+            reason=f"{name} was lost",
+            exit_code=75,
+            occurred_at=f"2099-01-01T00:00:0{second}+00:00",
+        )
+        store.put(key(Failure, "night", IDS[2], 1, name), failure.to_bytes())
+        partial(store, name, trajectory([("execute_bash", {"cmd": f"echo {name}"}, "")]))
+    text = shown(store, IDS[2])
+    assert re.findall(r"(.-pod) was lost", text) == ["b-pod", "a-pod", "c-pod"]
+    assert "execute_bash $ echo c-pod\n" in text
+
+
+@pytest.mark.parametrize("kind", [GradeRecord, SolveRecord])
+def test_a_record_of_another_version_costs_its_own_line_only(store: Store, kind: type[Record]) -> None:
+    store.put(key(kind, "night", IDS[0], 1), b"{}")
+    text = shown(store)
+    assert f"{kind.file} cannot be read: " in text
+    assert "execute_bash $ seq 1 40" in text
 
 
 def test_nothing_that_a_terminal_acts_on_gets_there(store: Store) -> None:
@@ -253,7 +283,7 @@ def test_a_recorded_observation_stands_beside_the_one_that_differs(store: Store)
 
 
 def test_the_replays_of_a_run_are_told_together(store: Store) -> None:
-    plan = look._plan(store, "night")
+    plan = record_of(store, Plan, "night")
     assert list(showing.replays(store, plan)) == []
     store.put(key(SolveRecord, "night", IDS[0], 1), solved(IDS[0], Replayed(observations=2, same_patch=True)))
     store.put(key(SolveRecord, "night", IDS[1], 1), solved(IDS[1], Replayed(observations=2, differing=[1])))

@@ -50,6 +50,8 @@ def test_a_wrong_entry_is_named(text: str, said: str, tmp_path: Path) -> None:
 def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no file none\.json"):
         factors.read("none.json", KNOWN)
+    with pytest.raises(ConfigError, match=r"'~nobody-at-all/f\.json' is no path"):
+        factors.read("~nobody-at-all/f.json", KNOWN)
     with pytest.raises(ConfigError, match="is a folder"):
         factors.read(str(tmp_path), KNOWN)
     (tmp_path / "f.json").write_bytes(b"\xff")

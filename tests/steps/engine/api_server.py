@@ -146,7 +146,10 @@ class _Handler(BaseHTTPRequestHandler):
             if self.headers["Content-Type"] != "application/merge-patch+json" or name not in self.api.objects[kind]:
                 self._answer(415 if name in self.api.objects[kind] else 404, _status(415, "not so"))
                 return
-            self.api.stopped(name, body["spec"]["shutdown"])
+            if "spec" in body:
+                self.api.stopped(name, body["spec"]["shutdown"])
+            else:
+                self.api.objects[kind][name].setdefault("status", {}).update(body["status"])
             self._answer(200, self.api.objects[kind][name])
 
     def do_DELETE(self) -> None:

@@ -36,8 +36,8 @@ def test_the_message_says_what_changed_then_the_score_then_what_was_lost() -> No
         "lab/model-1 on SWE-bench/SWE-bench_Verified (test); 1 without a verdict",
         "*Changed since before, before any score*\n• Tests' network: open before, none now.",
         "2 of 3 (66.7 %) before, 1 of 3 (33.3 %) now: 1 gained, 1 lost. 1 gained and 1 lost of 2 instances with a "
-        "verdict in both, each on the same patch in both runs: not the agent moved them but images, machines or tests "
-        "(McNemar's exact test, p = 1).",
+        "verdict in both, each on the same patch in both runs: it was not the agent that moved them, but images, "
+        "machines or tests (McNemar's exact test, p = 1).",
         "*Lost, 1*\n• `a` resolved before, unresolved now; same patch: `t_1` and 1 more",
         "*Gained, 1*\n• `b`",
         "*Without a verdict, 1*\n• `c` resolved before, infrastructure now; image_pull: the registry does not answer",

@@ -50,7 +50,7 @@ def theirs(store: Store, folder: Path, attempt: int, monkeypatch: pytest.MonkeyP
 
 
 def ours(store: Store, attempt: int = 1) -> bytes:
-    return official_summary(read_run(store, "synthetic").attempt(attempt), MODEL)
+    return official_summary(read_run(store, "synthetic").attempt(attempt))
 
 
 @pytest.mark.parametrize("attempt", [1, 2])

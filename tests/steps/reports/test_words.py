@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from steps.reports.words import count, duration, listing, money, percent, size, tokens, utc
+from steps.reports.words import count, duration, listing, money, percent, size, tokens, unit_name, utc
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,7 @@ def test_counts_sizes_and_lists() -> None:
     assert count(2, "repository", "repositories") == "2 repositories"
     assert [listing(list("abc"[:n])) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
     assert [size(n) for n in (12, 14_300, 2_100_000)] == ["12 B", "14 kB", "2.1 MB"]
+
+
+def test_a_unit_is_called_by_its_attempt_where_it_is_not_the_first() -> None:
+    assert [unit_name("a__b-1", attempt) for attempt in (1, 2)] == ["a__b-1", "a__b-1 #2"]

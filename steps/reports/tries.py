@@ -1,0 +1,23 @@
+"""The failed tries of one unit, for whoever looks at that unit alone."""
+
+from __future__ import annotations
+
+from steps.contracts.data import Failure
+from steps.contracts.record import Place
+from steps.store import Store
+
+
+def failures(store: Store, run: str, instance: str, attempt: int) -> dict[str, Failure]:
+    """Folder of a failed try -> why it failed, oldest first; one that cannot be read is left out.
+
+    Names of tries say nothing of their order: engines choose them. Raises InfraError.
+    """
+    folder = Place.UNIT.format(run=run, instance=instance, attempt=attempt)
+    names = [name for name in store.keys(f"{folder}/tries/") if name.endswith(f"/{Failure.file}")]
+    found = {}
+    for name, data in store.get_many(names).items():
+        try:
+            found[name.removesuffix(f"/{Failure.file}")] = Failure.from_bytes(data)
+        except ValueError:  # pydantic's too
+            continue
+    return dict(sorted(found.items(), key=lambda tried: tried[1].occurred_at))

@@ -1,0 +1,44 @@
+"""A run in its store by name, and what is said of one that is not there, or has no report yet."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from typing import TypeVar
+
+from steps.contracts.record import Record, key
+from steps.contracts.run import RunSpec
+from steps.errors import ConfigError
+from steps.store.protocol import Store
+
+R = TypeVar("R", bound=Record)
+
+
+def record_of(store: Store, kind: type[R], run: str) -> R:
+    """A record that every run has. Raises ConfigError where there is no such run, or the file cannot be read."""
+    name = key(kind, run)
+    try:
+        return kind.from_bytes(store.get(name))
+    except FileNotFoundError:
+        raise no_run(store, run) from None
+    except ValueError:  # pydantic's too
+        raise ConfigError(f"{store.locate(name)} is broken, or of another version of swe-argo", field="run") from None
+
+
+def no_run(store: Store, run: str) -> ConfigError:
+    """There is no such run."""
+    spelt = {name.lower(): name for name in store.folders("runs/")}
+    near = difflib.get_close_matches(run.lower(), spelt, 2, 0.75)
+    hint = f" (did you mean {' or '.join(spelt[name] for name in near)}?)" if near else ""
+    told = f"there is no run {run!r} in {store.url}{hint}; swe-argo runs{store_flag(store)} lists them"
+    return ConfigError(told, field="run")
+
+
+def no_report(store: Store, run: str) -> ConfigError:
+    """The run is there, but nothing was reported of it yet."""
+    return ConfigError(f"run {run!r} has no report yet: swe-argo report {run}{store_flag(store)}", field="run")
+
+
+def store_flag(store: Store) -> str:
+    """What a command that is proposed needs to find the same store."""
+    return "" if store.url == RunSpec().store else f" --store {shlex.quote(store.url)}"
