@@ -33,6 +33,7 @@ _DEFAULT = RunSpec()
 _AGENTS = list(get_args(AgentSpec.model_fields["name"].annotation))
 TOLD = ("retries", "fail-fast")
 """What a wish says to the engine. ``plan`` reads the wish, wherever it is written, and tells."""
+LOG_LEVELS = ["DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL"]
 
 
 def arguments() -> list[Parameter]:
@@ -57,6 +58,12 @@ def arguments() -> list[Parameter]:
         ),
         _asked("compare-with", "", "Compare with an earlier run: its id, or `last` for the last one of the same wish."),
         _asked("priority", "0", "The larger, the sooner its shards begin, where several runs wait."),
+        _asked(
+            "log-level",
+            "INFO",
+            "What steps print. DEBUG: a line for each model call and each command, too.",
+            LOG_LEVELS,
+        ),
         setting("resource-factor", "Factor on what every sandbox may take; running out doubles it, up to 8."),
     ]
 
@@ -171,6 +178,8 @@ spec:
         value: "{{{{inputs.parameters.retries}}}}"
       - name: fail-fast
         value: "{{{{inputs.parameters.fail-fast}}}}"
+      - name: log-level
+        value: "{{{{workflow.parameters.log-level}}}}"
 """
     return Resource(
         name="child",

@@ -18,7 +18,7 @@ of no use, for it reads the list that `plan` wrote."""
 
 
 def shard() -> WorkflowTemplate:
-    """The WorkflowTemplate ``swe-argo-shard``. Parameters: run-id, shard (five digits), retries, fail-fast."""
+    """The WorkflowTemplate ``swe-argo-shard``. Parameters: the run, a number of five digits, what holds for steps."""
     given = {name: f"{{{{item.{name}}}}}" for name in ("id", "attempt", "begins")}
     place = m.SemaphoreRef(config_map_key_ref=m.ConfigMapKeySelector(name=LIMITS, key="shards"))
     with WorkflowTemplate(
@@ -28,6 +28,7 @@ def shard() -> WorkflowTemplate:
             Parameter(name="run-id", description="The run."),
             Parameter(name="shard", description="Number of the part, five digits."),
             Parameter(name="fail-fast", value="false", description="End the run at the first unit out of retries."),
+            Parameter(name="log-level", value="INFO", description="What steps print."),
             *settings(),
         ],
         synchronization=m.Synchronization(semaphores=[place]),

@@ -36,7 +36,15 @@ RETRIED = " || ".join(
 request (64) and our own bugs (70) never are. 64 is argoexec's own code too: then the status is Error."""
 
 FACTOR = "{{=lastRetry.exitCode == '76' ? 2.0 ** asFloat(retries) : 1.0}}"
-"""A sandbox that ran out gets twice as much for each try before; what each begins with stands in its Instance."""
+"""A sandbox that ran out gets twice as much for each try before; what each begins with stands in its Instance.
+
+To double for those tries alone that ran out, as on one machine, is beyond an expression: of all tries before, Argo 4.1
+tells their number (retries) and how the last one ended (lastRetry), and nothing of the others (executeTemplate in
+workflow/controller/operator.go). So a try that was lost otherwise doubles too when a later one runs out, and what comes
+right after it begins with its own again; as does a pod that is not made at once, for want of quota or by the
+controller's resourceRateLimit: by then Argo takes it for the last try itself. What earlier tries left would tell, but
+one more input file a pod is 66 kB in the object of a shard, which then is above the 1 MiB that Argo keeps uncompressed.
+"""
 
 
 def retry(
@@ -224,6 +232,7 @@ def _environment() -> list[m.EnvVar]:
 
     said = {
         "SWE_ARGO_REASON": "/dev/termination-log",
+        "LOG_LEVEL": "{{workflow.parameters.log-level}}",
         "AWS_REGION": "{{workflow.parameters.region}}",
         "AWS_ENDPOINT_URL_S3": "{{workflow.parameters.s3-endpoint}}",
         "HF_ENDPOINT": "{{workflow.parameters.hf-endpoint}}",

@@ -13,6 +13,7 @@ from steps.contracts.trajectory import Recording
 from steps.datasets import predictions, retrieval
 from steps.errors import ConfigError
 from steps.store import Store
+from steps.store.runs import record_of
 
 
 @dataclass
@@ -82,10 +83,7 @@ def _nothing(instance_id: str, attempt: int) -> GradeRecord:
 
 def _from_run(spec: RunSpec, store: Store, ids: list[str]) -> Prepared:
     source = spec.agent.earlier_run or ""
-    try:
-        run = RunFile.from_bytes(store.get(key(RunFile, source)))
-    except FileNotFoundError:
-        raise ConfigError(f"there is no run {source!r} in {store.url}", field="agent.predictions") from None
+    run = record_of(store, RunFile, source)
     prepared = Prepared(spec.agent.model or run.model)
     for instance_id in ids:
         for attempt in range(1, spec.attempts + 1):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from steps.contracts.run import FROM_RUN, How, RunSpec
+from steps.datasets.records import local_path
 from steps.errors import ConfigError
 
 
@@ -28,7 +28,7 @@ def input_hashes(spec: RunSpec) -> dict[str, str]:
         if value.startswith(FROM_RUN):
             hashes[name] = value
             continue
-        path = Path(value).expanduser()
+        path = local_path(value, name)
         if not path.exists():
             raise ConfigError(f"there is no file {value}", field=name)
         digest = hashlib.sha256()

@@ -11,6 +11,7 @@ from steps.agents.formats import Recorded, preds, read_row
 from steps.agents.tools import KINDS
 from steps.contracts.data import Patch
 from steps.contracts.trajectory import Recording
+from steps.datasets.names import some
 from steps.errors import ConfigError
 
 FIELD = "agent.trajectories"
@@ -18,7 +19,6 @@ _KNOWN = (
     "trajectory.json of swe-argo, .traj.json of mini-swe-agent, .jsonl of R2E-Gym, output.jsonl of OpenHands, "
     "predictions (.jsonl or .json)"
 )
-_SHOWN = 20
 
 
 @dataclass
@@ -49,11 +49,11 @@ def read(path: str, ids: Collection[str], known: Collection[str] | None = None) 
     legal = {instance_id.lower() for instance_id in known or ()}
     unknown = [shown for name, shown in pile.others.items() if known is not None and name not in legal]
     if unknown:
-        raise ConfigError(f"{path}: no such instances in the dataset: {_few(unknown)}", field=FIELD)
+        raise ConfigError(f"{path}: no such instances in the dataset: {some(unknown)}", field=FIELD)
     missing = [instance_id for name, instance_id in pile.wanted.items() if name not in pile.found]
     if missing:
         raise ConfigError(
-            f"{len(missing)} of {len(pile.wanted)} instances have no recording in {path}: {_few(missing)}", field=FIELD
+            f"{len(missing)} of {len(pile.wanted)} instances have no recording in {path}: {some(missing)}", field=FIELD
         )
     by_id = {}
     for name, instance_id in pile.wanted.items():
@@ -109,7 +109,7 @@ class _Pile:
         if self.others:
             yield f"{path} has recordings of {len(self.others)} instances that are not selected"
         if len(self.models) > 1:
-            yield f"{path} names several models, the first counts: {_few(self.models)}"
+            yield f"{path} names several models, the first counts: {some(self.models)}"
 
 
 def _rows(root: Path) -> Iterator[tuple[str, Recorded]]:
@@ -175,11 +175,6 @@ def _check_tools(place: str, recorded: Recorded) -> None:
     unknown = dict.fromkeys(action.tool for action in recorded.actions if action.tool not in KINDS)
     if unknown:
         raise ConfigError(
-            f"{place} uses tools that cannot be performed again: {_few(unknown)}; known are {', '.join(KINDS)}",
+            f"{place} uses tools that cannot be performed again: {some(unknown)}; known are {', '.join(KINDS)}",
             field=FIELD,
         )
-
-
-def _few(names: Collection[str]) -> str:
-    shown = list(names)[:_SHOWN]
-    return ", ".join(shown) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection
+from itertools import islice
 
 MINI = "mini"
 
@@ -57,9 +58,9 @@ def did_you_mean(name: str, known: list[str] | None = None) -> str:
     return f" (did you mean {' or '.join(dict.fromkeys(found))}?)" if found else ""
 
 
-def some(ids: Sequence[str]) -> str:
+def some(ids: Collection[str]) -> str:
     """The first ones, and how many more there are."""
-    return ", ".join(ids[:_SHOWN]) + (f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else "")
+    return ", ".join(islice(ids, _SHOWN)) + (f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else "")
 
 
 def guess_answers(name: str, columns: set[str]) -> str:

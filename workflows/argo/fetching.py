@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from steps.errors import ConfigError
+from steps.store.runs import no_run
 from workflows.argo.bucket import Bucket, Listed
 
 TOGETHER = 16
@@ -23,7 +24,7 @@ def fetch(bucket: Bucket, run: str, folder: Path, console: Console) -> int:
     """
     there = bucket.listed(f"runs/{run}/")
     if not there:
-        raise ConfigError(f"there is no run {run!r} in {bucket.url}; swe-argo runs --store {bucket.url} lists them")
+        raise no_run(bucket, run)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with console.status("comparing"):

@@ -91,9 +91,10 @@ def _runs(engine: Engine, console: Console) -> None:
     for column in ("run", "phase", "resolved", "without verdict"):
         table.add_column(column, justify="right" if column in ("resolved", "without verdict") else "left")
     for name in sorted(names, reverse=True)[:SHOWN]:
-        rate = scores[name].headline if name in scores else None
-        resolved = f"{rate.resolved}/{rate.total}" if rate else ""
-        table.add_row(name, phases.get(name, ""), resolved, str(rate.total - rate.graded or "") if rate else "")
+        score = scores.get(name)
+        resolved = f"{score.headline.resolved}/{score.headline.total}" if score else ""
+        missing = str(len(score.without_verdict) or "") if score else ""
+        table.add_row(name, phases.get(name, ""), resolved, missing)
     console.print(table)
 
 

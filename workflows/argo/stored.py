@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 
 from steps.contracts.data import RunFile
-from steps.contracts.record import key
 from steps.contracts.run import RunSpec, SandboxSpec
 from steps.errors import ConfigError
+from steps.store.runs import record_of
 from workflows.argo import chart as charts
 from workflows.argo.bucket import Bucket, open_bucket
 from workflows.argo.engine import Engine, engine
@@ -16,11 +16,7 @@ from workflows.argo.engine import Engine, engine
 def wish_of(engine: Engine, run: str) -> RunSpec:
     """The wish that a run was begun with. Raises ConfigError where the bucket holds none."""
     chart = charts.read(engine)
-    url = charts.store(chart, None)
-    try:
-        return RunFile.from_bytes(open_bucket(url, chart).get(key(RunFile, run))).spec
-    except FileNotFoundError:
-        raise ConfigError(f"there is no run {run!r} in {url}; swe-argo runs --store {url} lists them") from None
+    return record_of(open_bucket(charts.store(chart, None), chart), RunFile, run).spec
 
 
 def bucket(store: str | None, namespace: str | None, kube_context: str | None) -> Bucket:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steps.contracts.run import MODEL_AGENTS, RunSpec
+from steps.settings import settings
 from workflows.argo import chart as charts
 from workflows.argo import checks, inputs
 from workflows.argo.engine import Engine, Plain
@@ -93,6 +94,7 @@ def workflow(spec: RunSpec, *, priority: int = 0, compare_with: str = "") -> Pla
         "attempts": spec.attempts,
         "backend": spec.sandbox.backend,
         "fail-fast": str(spec.fail_fast).lower(),
+        "log-level": settings().log_level,
         "spec": json.dumps(wish, separators=(",", ":")),
         "compare-with": compare_with,
         "priority": priority,

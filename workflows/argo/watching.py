@@ -155,8 +155,7 @@ def told(chart: Chart | None, run_id: str, console: Console) -> int:
     """The end of the report, and the exit code that it stands for. Raises as the store does, and FileNotFoundError."""
     bucket = open_bucket(charts.store(chart, None), chart)
     Summary.from_bytes(bucket.get(key(Summary, run_id)))
-    rate = tell(bucket, run_id, console).headline
-    return EXIT_OK if rate.graded == rate.total else EXIT_INCOMPLETE
+    return EXIT_OK if tell(bucket, run_id, console).complete else EXIT_INCOMPLETE
 
 
 def _failed(message: str) -> InfraError:

@@ -10,6 +10,7 @@ import pytest
 
 from steps.contracts.run import RunSpec
 from steps.errors import ConfigError
+from steps.settings import settings
 from steps.store import open_store
 from steps.wish import checked, of_text
 from tests.workflows.argo.test_submission import parameters, wish
@@ -58,6 +59,18 @@ def test_retries_and_resources_are_the_namespaces_unless_a_person_says_them() ->
     for said in (quiet, loud):
         assert "retries" not in json.loads(said["spec"])
         assert "resource_factor" not in json.loads(said["spec"])["sandbox"]
+
+
+def test_what_steps_print_is_what_the_variable_of_the_person_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOG_LEVEL", raising=False)
+    settings.cache_clear()
+    assert parameters(workflow(wish()))["log-level"] == "INFO"
+    monkeypatch.setenv("LOG_LEVEL", "debug")
+    settings.cache_clear()
+    said = parameters(workflow(wish()))
+    settings.cache_clear()
+    assert said["log-level"] == "DEBUG"
+    assert "log" not in json.loads(said["spec"])
 
 
 def test_a_group_of_models_travels_without_its_name_and_its_key(

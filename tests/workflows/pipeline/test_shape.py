@@ -223,56 +223,6 @@ def test_there_is_a_report_however_the_shards_end_and_something_clears_up_in_any
     )
 
 
-def test_what_the_wish_says_to_the_engine_reaches_it_by_way_of_plan(made: Made) -> None:
-    """Wherever it is written: in the parameters, or in ``spec``, which wins."""
-    told = ("retries", "fail-fast")
-
-    def faults(made: Made) -> Iterator[str]:
-        args = made.template("plan")["container"]["args"]
-        files = {each["name"]: each["valueFrom"] for each in made.template("plan")["outputs"]["parameters"]}
-        shards = {each["name"]: each["value"] for each in made.task("evaluate", "shards")["arguments"]["parameters"]}
-        child = yaml.safe_load(
-            made.template("child")["resource"]["manifest"].replace("{{=asInt(workflow", "x{{(workflow")
-        )
-        given = {each["name"]: each["value"] for each in child["spec"]["arguments"]["parameters"]}
-        for name in told:
-            field = name.replace("-", "_")
-            if f"--default={field}={{{{workflow.parameters.{name}}}}}" not in args or f"--tell={field}" not in args:
-                yield f"plan is not asked for {name}"
-            if files.get(name, {}).get("path") != f"/out/{field}":
-                yield f"plan's {name} is not read: {files.get(name)}"
-            if shards.get(name) != f"{{{{tasks.plan.outputs.parameters.{name}}}}}":
-                yield f"shards are not told {name}"
-            if given.get(name) != f"{{{{inputs.parameters.{name}}}}}":
-                yield f"a shard is not handed {name}"
-        factor = "--default=sandbox.resource_factor={{workflow.parameters.resource-factor}}"
-        if factor not in args:
-            yield "plan does not know the factor of the namespace"
-        for name in ("solve", "grade"):
-            if "resource-factor']" in " ".join(made.template(name)["container"]["args"]):
-                yield f"{name} takes the factor twice: its Instance has it"
-        for name in ("max_cost_usd", "llm.config"):
-            if f"--unknown={name}" not in args:
-                yield f"{name} is taken, and nobody heeds it"
-
-    def args(made: Made) -> list[str]:
-        return list(made.template("plan")["container"]["args"])
-
-    def without(word: str) -> Change:
-        return lambda m: m.template("plan")["container"].update(args=[each for each in args(m) if word not in each])
-
-    holds(
-        made,
-        faults,
-        without("--default=retries"),
-        without("--tell=fail_fast"),
-        without("resource_factor"),
-        without("--unknown"),
-        lambda m: m.task("evaluate", "shards")["arguments"]["parameters"].pop(),
-        lambda m: m.template("plan")["outputs"]["parameters"].pop(1),
-    )
-
-
 def test_the_nightly_run_is_complete(made: Made) -> None:
     wanted = {"schedules", "timezone", "concurrencyPolicy", "startingDeadlineSeconds", "stopStrategy", "suspend"}
 

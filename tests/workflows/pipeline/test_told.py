@@ -1,10 +1,16 @@
-"""What ``plan`` tells the engine of a wish, and what of one it refuses because no pod could heed it."""
+"""What a wish says to the engine and not to a step: it gets there, or is refused because no pod could heed it."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import yaml
+
+from steps.settings import LOG_LEVELS
+from tests.workflows.pipeline.rendered import EVALUATE, Change, Made, holds
 
 
 def plan(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -46,6 +52,80 @@ def test_what_no_pod_could_heed_is_refused_by_its_name(tmp_path: Path) -> None:
     for wish, name in (("max_cost_usd = 2.0", "max_cost_usd"), ('[llm]\nconfig = "llm.a"', "llm.config")):
         done = plan(tmp_path, *unknown, "--default=agent.name=gold", f"--wish={wish}")
         assert done.returncode == 64, done.stderr
-        assert f"{name}: a command line heeds this, and no pod" in done.stderr
+        assert f"{name}: only swe-argo run heeds this, the pipeline does not" in done.stderr
     assert not (tmp_path / "store").exists()
     assert plan(tmp_path, *unknown).returncode == 0
+
+
+def test_what_the_wish_says_to_the_engine_reaches_it_by_way_of_plan(made: Made) -> None:
+    """Wherever it is written: in the parameters, or in ``spec``, which wins."""
+    told = ("retries", "fail-fast")
+
+    def faults(made: Made) -> Iterator[str]:
+        args = made.template("plan")["container"]["args"]
+        files = {each["name"]: each["valueFrom"] for each in made.template("plan")["outputs"]["parameters"]}
+        shards = {each["name"]: each["value"] for each in made.task("evaluate", "shards")["arguments"]["parameters"]}
+        child = yaml.safe_load(
+            made.template("child")["resource"]["manifest"].replace("{{=asInt(workflow", "x{{(workflow")
+        )
+        given = {each["name"]: each["value"] for each in child["spec"]["arguments"]["parameters"]}
+        for name in told:
+            field = name.replace("-", "_")
+            if f"--default={field}={{{{workflow.parameters.{name}}}}}" not in args or f"--tell={field}" not in args:
+                yield f"plan is not asked for {name}"
+            if files.get(name, {}).get("path") != f"/out/{field}":
+                yield f"plan's {name} is not read: {files.get(name)}"
+            if shards.get(name) != f"{{{{tasks.plan.outputs.parameters.{name}}}}}":
+                yield f"shards are not told {name}"
+            if given.get(name) != f"{{{{inputs.parameters.{name}}}}}":
+                yield f"a shard is not handed {name}"
+        factor = "--default=sandbox.resource_factor={{workflow.parameters.resource-factor}}"
+        if factor not in args:
+            yield "plan does not know the factor of the namespace"
+        for name in ("solve", "grade"):
+            if "resource-factor']" in " ".join(made.template(name)["container"]["args"]):
+                yield f"{name} takes the factor twice: its Instance has it"
+        for name in ("max_cost_usd", "llm.config"):
+            if f"--unknown={name}" not in args:
+                yield f"{name} is taken, and nobody heeds it"
+
+    def args(made: Made) -> list[str]:
+        return list(made.template("plan")["container"]["args"])
+
+    def without(word: str) -> Change:
+        return lambda m: m.template("plan")["container"].update(args=[each for each in args(m) if word not in each])
+
+    holds(
+        made,
+        faults,
+        without("--default=retries"),
+        without("--tell=fail_fast"),
+        without("resource_factor"),
+        without("--unknown"),
+        lambda m: m.task("evaluate", "shards")["arguments"]["parameters"].pop(),
+        lambda m: m.template("plan")["outputs"]["parameters"].pop(1),
+    )
+
+
+def test_what_steps_print_is_asked_for_once_and_holds_for_all_of_them(made: Made) -> None:
+    def faults(made: Made) -> Iterator[str]:
+        asked = {each["name"]: each for each in made.spec(EVALUATE)["arguments"]["parameters"]}["log-level"]
+        if (asked.get("value"), asked.get("enum")) != ("INFO", list(LOG_LEVELS)):
+            yield f"{asked}: what the steps know is something else"
+        if 'name: log-level\n        value: "{{workflow.parameters.log-level}}"' not in text(made):
+            yield "shards are not told"
+        for where, each in made.containers():
+            variables = {variable["name"]: variable.get("value") for variable in each["container"]["env"]}
+            if variables.get("LOG_LEVEL") != "{{workflow.parameters.log-level}}":
+                yield f"{where} is not told"
+
+    def text(made: Made) -> str:
+        return str(made.template("child")["resource"]["manifest"])
+
+    holds(
+        made,
+        faults,
+        lambda m: m.spec(EVALUATE)["arguments"]["parameters"][15]["enum"].pop(),
+        lambda m: m.template("child")["resource"].update(manifest=text(m).replace("log-level}}", "retries}}")),
+        lambda m: m.template("grade")["container"].update(env=[]),
+    )
