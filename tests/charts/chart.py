@@ -21,10 +21,10 @@ KUBERNETES = "1.34"
 
 
 def helm() -> str:
-    """The program: on the PATH, or beside the test cluster's. Skips where there is none."""
-    cluster = os.environ.get("SWE_ARGO_TEST_CLUSTER")
-    beside = str(Path(cluster).resolve().parent / "bin") if cluster else ""
-    found = shutil.which("helm") or shutil.which("helm", path=beside)
+    """The program: on the PATH, or among those that ``cluster/local/cluster`` built. Skips where there is none."""
+    default = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "swe-argo-cluster"
+    built = Path(os.environ.get("SWE_ARGO_CLUSTER") or default) / "bin"
+    found = shutil.which("helm") or shutil.which("helm", path=built)
     if not found:
         pytest.skip("needs helm: cluster/local/cluster build helm, or helm.sh")
     return found
