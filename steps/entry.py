@@ -23,7 +23,8 @@ from typing import NoReturn, TypeVar, cast
 from pydantic import ValidationError
 
 from steps.contracts.chain import OUTCOME, TRY, Step
-from steps.contracts.data import Failure, FailureClass, Instance, RunFile
+from steps.contracts.data import Instance, RunFile
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import Raw, Record
 from steps.contracts.run import MAX_RESOURCE_FACTOR
 from steps.contracts.trajectory import Trajectory, Usage, usage_in

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.record import Raw, Record
 
 EXIT_OK = 0

@@ -10,10 +10,11 @@ from typing import get_args
 
 from steps.agents.formats.done import Done
 from steps.agents.formats.writing import WITHOUT_TRAJECTORY, Format, Sheets, written
-from steps.contracts.data import GradeRecord, Instance, Patch, Plan, RunFile, TestLog, Unit
+from steps.contracts.data import Instance, Patch, Plan, RunFile, Unit
 from steps.contracts.record import key
 from steps.contracts.run import SOLVING_AGENTS
 from steps.contracts.trajectory import Trajectory
+from steps.contracts.verdict import GradeRecord, TestLog
 from steps.entry import run_program
 from steps.errors import ConfigError
 from steps.reports.tries import failures

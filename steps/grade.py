@@ -8,20 +8,9 @@ import time
 from collections.abc import Iterator
 
 from steps.contracts.chain import GRADE
-from steps.contracts.data import (
-    Answer,
-    EvalScript,
-    GradeRecord,
-    Instance,
-    InstanceLog,
-    Machine,
-    Outcome,
-    Patch,
-    Report,
-    RunFile,
-    TestLog,
-)
+from steps.contracts.data import Answer, Instance, Machine, Patch, RunFile
 from steps.contracts.record import Raw, Record
+from steps.contracts.verdict import EvalScript, GradeRecord, InstanceLog, Outcome, Report, TestLog
 from steps.entry import Context, Inputs, run_step, sandbox
 from steps.grading import official
 from steps.grading.run import Run, official_folder, run_tests

@@ -14,7 +14,6 @@ from steps.contracts.chain import GRADE, SOLVE
 from steps.contracts.data import (
     Answer,
     DatasetLock,
-    GradeRecord,
     Instance,
     Patch,
     Plan,
@@ -26,6 +25,7 @@ from steps.contracts.data import (
 )
 from steps.contracts.record import key
 from steps.contracts.run import SOLVING_AGENTS, RunSpec
+from steps.contracts.verdict import GradeRecord
 from steps.datasets import factors, load, mini, rows, select
 from steps.datasets.bring import brought
 from steps.entry import run_program, write_word

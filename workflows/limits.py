@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from steps.contracts.data import Failure, FailureClass, RunFile, SolveRecord
+from steps.contracts.data import RunFile, SolveRecord
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
 from steps.contracts.run import RunSpec
 from steps.contracts.trajectory import Usage

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Literal
 
 from steps.contracts.chain import GRADE, SOLVE, Step
-from steps.contracts.data import Failure, FailureClass, GradeRecord, Plan, Stage, Unit
+from steps.contracts.data import Plan, Stage, Unit
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
 from steps.contracts.run import MODEL_AGENTS, RunSpec
 from steps.contracts.trajectory import Usage
+from steps.contracts.verdict import GradeRecord
 from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_OK, EXIT_RESOURCE, ConfigError
 from steps.settings import settings
 from steps.store import Store, open_store

@@ -13,9 +13,10 @@ from typing import TypeVar
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.data import GradeRecord, InstanceLog, Patch, Plan, SolveRecord, TestLog
+from steps.contracts.data import Patch, Plan, SolveRecord
 from steps.contracts.record import Place, Record, key
 from steps.contracts.trajectory import Trajectory
+from steps.contracts.verdict import GradeRecord, InstanceLog, TestLog
 from steps.datasets.names import did_you_mean
 from steps.errors import ConfigError
 from steps.reports.labels import STANDINGS, in_order

@@ -27,10 +27,12 @@ from tenacity import (
 )
 
 from steps.contracts.chain import TRY, Kind, Step
-from steps.contracts.data import Failure, FailureClass, GradeRecord, SolveRecord, StepLog, Unit
+from steps.contracts.data import SolveRecord, Unit
+from steps.contracts.failure import Failure, FailureClass, StepLog
 from steps.contracts.record import Place, key
 from steps.contracts.run import RunSpec
 from steps.contracts.trajectory import Trajectory, Usage, usage_in
+from steps.contracts.verdict import GradeRecord
 from steps.errors import EXIT_INFRA, EXIT_OK, InfraError
 from steps.sandbox import strays
 from steps.store import Store

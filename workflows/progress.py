@@ -12,8 +12,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from steps.contracts.data import Outcome, Stage, Unit
+from steps.contracts.data import Stage, Unit
 from steps.contracts.trajectory import Usage
+from steps.contracts.verdict import Outcome
 from steps.reports.labels import STANDINGS
 from steps.reports.words import count, duration, money, tokens, unit_name
 from workflows.local import Event

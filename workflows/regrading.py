@@ -5,9 +5,10 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.data import GradeRecord, Plan, RunFile
+from steps.contracts.data import Plan, RunFile
 from steps.contracts.record import key
 from steps.contracts.run import FROM_RUN
+from steps.contracts.verdict import GradeRecord
 from steps.reports.labels import STANDINGS
 from steps.store import Store, open_store
 from steps.store.runs import record_of, store_flag

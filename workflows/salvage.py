@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from steps.contracts.chain import SOLVE, TRY
-from steps.contracts.data import Failure, FailureClass, RunFile
+from steps.contracts.data import RunFile
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import Place, key
 from steps.contracts.trajectory import Trajectory
 from steps.errors import EXIT_INFRA

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import InfraError
 from steps.sandbox.protocol import ExecResult, Sandbox
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from steps.contracts.data import GradeRecord, Integrity, Outcome, Patch, RunFile
+from steps.contracts.data import Patch, RunFile
 from steps.contracts.record import key
 from steps.contracts.run import RunSpec
 from steps.contracts.trajectory import Recording
+from steps.contracts.verdict import GradeRecord, Integrity, Outcome
 from steps.datasets import predictions, retrieval
 from steps.errors import ConfigError
 from steps.store import Store

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.contracts.data import FailureClass, History
+from steps.contracts.data import History
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError, ResourceError
 from steps.sandbox.protocol import ExecResult, Sandbox
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.run import AgentSpec
 from steps.contracts.trajectory import Metrics, StopReason, Usage
 from steps.errors import InfraError

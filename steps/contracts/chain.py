@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.contracts.data import (
-    Answer,
-    EvalScript,
-    GradeRecord,
-    Instance,
-    InstanceLog,
-    Patch,
-    Report,
-    RunFile,
-    SolveRecord,
-    TestLog,
-)
+from steps.contracts.data import Answer, Instance, Patch, RunFile, SolveRecord
 from steps.contracts.record import Raw, Record
 from steps.contracts.trajectory import Recording, Trajectory
+from steps.contracts.verdict import EvalScript, GradeRecord, InstanceLog, Report, TestLog
 
 Kind = type[Record] | type[Raw]
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.datasets import names
 from steps.datasets.files import read_folder
 from steps.datasets.records import Found

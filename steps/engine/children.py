@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from kubernetes.client import ApiClient, ApiException
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError, StepError
 from steps.sandbox.kubernetes.api import Cluster, Patience, call, refused
 from steps.sandbox.kubernetes.plain import Plain, asked, found, path

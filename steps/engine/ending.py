@@ -7,7 +7,7 @@ from functools import partial
 
 from kubernetes.client import ApiException
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.engine.children import PATIENCE, listed, names_only
 from steps.engine.failures import LIST
 from steps.errors import InfraError

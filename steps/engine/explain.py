@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.contracts.data import Failure, FailureClass
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
 from steps.engine.children import failed, parent
 from steps.engine.failures import Closed, closed, lost, unmade

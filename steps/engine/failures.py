@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from steps.contracts.chain import GRADE, SOLVE
-from steps.contracts.data import Failure, FailureClass, Stage
+from steps.contracts.data import Stage
+from steps.contracts.failure import Failure, FailureClass
 from steps.engine.nodes import FAILED, UnitName, begun, nodes, parameter, pod_name, pods, template, unit
 from steps.engine.reasons import Reason, of_workflow, reason, stopped
 from steps.sandbox.kubernetes.plain import Plain, moment

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from steps.contracts.data import Failure, GradeRecord, Plan, RunFile, Shard, Unit
+from steps.contracts.data import Plan, RunFile, Shard, Unit
+from steps.contracts.failure import Failure
 from steps.contracts.record import key
+from steps.contracts.verdict import GradeRecord
 from steps.engine.nodes import UnitName
 from steps.errors import ConfigError
 from steps.store import Store

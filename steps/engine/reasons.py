@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.engine.nodes import FAILED, begun, template
 from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_RESOURCE
 from steps.sandbox.kubernetes.plain import Plain

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.contracts.data import Evidence, Finding, Integrity
+from steps.contracts.verdict import Evidence, Finding, Integrity
 from steps.grading import official
 from steps.grading.channel import Heard
 from steps.grading.closing import closing_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from steps.contracts.data import Finding
+from steps.contracts.verdict import Finding
 from steps.grading import official
 
 # Files that Python, pytest or another runner loads by itself, before or around the tests.

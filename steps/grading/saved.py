@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.data import Evidence, FailureClass, Integrity, Patch, TestLog
+from steps.contracts.data import Patch
+from steps.contracts.failure import FailureClass
+from steps.contracts.verdict import Evidence, Integrity, TestLog
 from steps.errors import ConfigError
 from steps.grading import official
 from steps.grading.integrity import examine

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.data import Evidence, FailureClass, Integrity, Outcome, TestCounts
+from steps.contracts.failure import FailureClass
+from steps.contracts.verdict import Evidence, Integrity, Outcome, TestCounts
 from steps.errors import InfraError, ResourceError
 from steps.grading.integrity import examine
 from steps.grading.official import Graded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.trajectory import StopReason
 from steps.errors import ConfigError, InfraError
 from steps.models.endpoint import Endpoint

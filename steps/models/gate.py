@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.run import LlmSpec
 from steps.errors import InfraError
 from steps.settings import settings

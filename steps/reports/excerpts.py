@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from steps.contracts.data import InstanceLog, Patch, Report, TestLog
+from steps.contracts.data import Patch
 from steps.contracts.trajectory import Trajectory
+from steps.contracts.verdict import InstanceLog, Report, TestLog
 from steps.reports.reading import LINE_WIDTH
 from steps.reports.view import Standing, UnitView
 from steps.reports.visible import NOTHING, Excerpt, cut, head, visible

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from steps.contracts.data import Failure
+from steps.contracts.failure import Failure
 from steps.contracts.record import key
 from steps.contracts.trajectory import Trajectory
 from steps.reports.doubts import remarks

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from steps.contracts.data import EvalScript, InstanceLog, Patch, Report, TestLog
+from steps.contracts.data import Patch
 from steps.contracts.trajectory import Trajectory
+from steps.contracts.verdict import EvalScript, InstanceLog, Report, TestLog
 from steps.reports.summary import Summary
 from steps.reports.view import RunView
 

@@ -8,21 +8,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from steps.contracts.data import (
-    Failure,
-    GradeRecord,
-    Instance,
-    InstanceLog,
-    Patch,
-    Plan,
-    Report,
-    RunFile,
-    SolveRecord,
-    TestLog,
-    Unit,
-)
+from steps.contracts.data import Instance, Patch, Plan, RunFile, SolveRecord, Unit
+from steps.contracts.failure import Failure
 from steps.contracts.record import Record, key
 from steps.contracts.trajectory import Trajectory, usage_in
+from steps.contracts.verdict import GradeRecord, InstanceLog, Report, TestLog
 from steps.errors import ConfigError
 from steps.reports.signatures import classify
 from steps.reports.view import Official, RunView, Try, UnitView

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.contracts.data import Patch, TestLog
+from steps.contracts.data import Patch
 from steps.contracts.trajectory import StopReason
+from steps.contracts.verdict import TestLog
 from steps.reports.excerpts import REASON_WIDTH, TRIES_SHOWN, Shown, diff_runs, linked, share_out, stages_shown
 from steps.reports.labels import STAGES, STANDINGS, Label, stopped
 from steps.reports.view import RunView, Standing, UnitView

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.contracts.data import Failure
+from steps.contracts.failure import Failure
 from steps.contracts.record import Place
 from steps.store import Store
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from steps.contracts.data import Failure, FailureClass, GradeRecord, Outcome, Plan, RunFile, SolveRecord, Stage
+from steps.contracts.data import Plan, RunFile, SolveRecord, Stage
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.trajectory import Usage
+from steps.contracts.verdict import GradeRecord, Outcome
 from steps.reports.visible import NOTHING, Excerpt
 
 

@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import InfraError
 from steps.sandbox.job_script import INLINE_BYTES, frames, mark, poll_script, start_script
 from steps.sandbox.protocol import ExecResult

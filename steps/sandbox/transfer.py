@@ -11,7 +11,7 @@ import shlex
 import uuid
 from typing import TYPE_CHECKING
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import InfraError, ResourceError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from steps.store import open_store
+from tests import solutions
 from tests.argo.conftest import free_port
 from tests.argo.pipeline import S3, Pipeline
 from tests.model_server import ModelServer, Script, model_server
@@ -42,6 +43,18 @@ def counted(server: ModelServer) -> tuple[int, int, int, int]:
     """The same, as the server counted them."""
     counts = server.counts
     return counts.calls, counts.requests, counts.prompt_tokens, counts.completion_tokens
+
+
+def titles(instances: Iterable[str]) -> list[str]:
+    """The first line of each issue, by which a script knows who asks."""
+    return [str(solutions.rows()[each]["problem_statement"]).partition("\n")[0] for each in instances]
+
+
+def printed(pipeline: Pipeline, name: str, step: str) -> str:
+    """What the pods of a step have printed, in all shards of this Workflow."""
+    held = open_store(pipeline.store)
+    names = [each for each in held.keys(f"logs/{name}-s") if f"-{step}-" in each and each.endswith("/main.log")]
+    return b"".join(held.get_many(names).values()).decode(errors="replace")
 
 
 def telling(pipeline: Pipeline, text: str) -> list[str]:

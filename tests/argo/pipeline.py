@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import secrets
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from tests.cluster.ground import SMALL, settles
 from tests.cluster.real import Cluster
 
 S3 = ("10.244.0.1", 9000)
+METRICS = f"http://{S3[0]}:9090/metrics"
 ENDED = ("Succeeded", "Failed", "Error")
 FOUND = "workflows.argoproj.io/workflow"
 STUCK_S = 420
@@ -153,6 +156,16 @@ class Pipeline:
     def events(self) -> str:
         """The last things that happened in the namespace."""
         return "\n".join(self.kubectl("get", "events", "--sort-by=.lastTimestamp").splitlines()[-15:])
+
+    def places(self) -> int:
+        """How many places of the units' semaphore are taken, as Argo's controller counts them."""
+        with urllib.request.urlopen(METRICS, timeout=30) as answer:
+            text = answer.read().decode()
+        line = (
+            rf'^argo_workflows_locks_held{{lock_name="swe-argo-limits/units",namespace="{self.namespace}",.*}} (\d+)$'
+        )
+        found = re.search(line, text, re.MULTILINE)
+        return int(found[1]) if found else 0
 
     def sandboxes(self) -> list[str]:
         """What is left of sandboxes when all that is on its way out is gone."""

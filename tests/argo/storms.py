@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Failure, GradeRecord
+from steps.contracts.failure import Failure
 from steps.contracts.record import key
+from steps.contracts.verdict import GradeRecord
 from steps.store import open_store
 from tests.argo.pipeline import FOUND, Pipeline
 from tests.argo.undisturbed import Told, local, same

@@ -149,10 +149,10 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "an account": ({"serviceAccountName": "swe-argo-runner"}, "and nothing else"),
     "a patch of pods": ({"podSpecPatch": "{}"}, "and nothing else"),
     "a template of its own": ({"templates": [{"name": "a", "suspend": {}}], "entrypoint": "a"}, "and nothing else"),
-    "an image": ({"arguments": {"parameters": [OTHER]}}, "its run-id, shard, retries and fail-fast, and"),
+    "an image": ({"arguments": {"parameters": [OTHER]}}, "its run-id, shard, retries, fail-fast and log-level, and"),
     "files": (
         {"arguments": {"artifacts": [{"name": "a", "raw": {"data": "a"}}]}},
-        "its run-id, shard, retries and fail-fast, and nothing else",
+        "its run-id, shard, retries, fail-fast and log-level, and nothing else",
     ),
 }
 
@@ -182,7 +182,9 @@ def test_who_makes_shards_ends_a_run_and_changes_nothing_else_of_it(release: Rel
     assert "swe-argo/kind=shard only" in children.refused(*stop)
 
 
-def test_the_finalizer_stops_shards_and_nothing_else_of_a_workflow(finalizer: Account) -> None:
+def test_the_finalizer_stops_shards_and_gives_up_places_and_does_nothing_else_to_a_workflow(
+    release: Release, finalizer: Account
+) -> None:
     assert "parent-s00000" in finalizer.may("get", "workflows", "-l", "swe-argo/parent=parent", "-o", "name")
     patch = ["patch", "workflow", "parent-s00000", "--type=merge", "-p"]
     assert "but shutdown" in finalizer.refused(*patch, '{"spec": {"priority": 9}}')
@@ -191,6 +193,17 @@ def test_the_finalizer_stops_shards_and_nothing_else_of_a_workflow(finalizer: Ac
     finalizer.may(*patch, '{"spec": {"shutdown": "Stop"}}')
     stop = ["patch", "workflow", "parent", "--type=merge", "-p", '{"spec": {"shutdown": "Stop"}}']
     assert "stops shards only" in finalizer.refused(*stop)
+    status = {"phase": "Running", "synchronization": {"semaphore": {"holding": []}}}
+    release.kubectl(*stop[:-1], json.dumps({"status": status}))
+    for change in (
+        {"status": {"phase": "Succeeded"}},
+        {"status": {"phase": None}},
+        {"metadata": {"labels": {"swe-argo/run": "other"}}},
+        {"spec": {"priority": 9}},
+    ):
+        assert "no more than status.synchronization" in finalizer.refused(*stop[:-1], json.dumps(change))
+    holding = {"semaphore": {"holding": [{"semaphore": "a", "holders": ["b"]}]}}
+    finalizer.may(*stop[:-1], json.dumps({"status": {"synchronization": holding}}))
     for command in ("delete workflow parent", "get secret keys", "get configmap swe-argo-settings"):
         assert "cannot" in finalizer.refused(*command.split())
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
+from steps.contracts.record import key
+from steps.contracts.verdict import GradeRecord
+from steps.errors import EXIT_RESOURCE
+from steps.store import open_store
 from tests.argo.broken_s3 import Way
 from tests.argo.pipeline import Pipeline
 from tests.argo.storms import Weather, at_work, delete, drain, end, evict, kill_controller
 from tests.cluster.ground import Ground
-from tests.cluster.storms import crash
+from tests.cluster.storms import crash, dataset, eats_memory
+from tests.workflows.command import QUICK, failures, summary
 
 SOLVE = "swe-argo/step=solve"
 
@@ -59,6 +65,24 @@ def test_sandboxes_deleted_crashed_and_evicted_cost_a_try_each(
     classes = {failure.failure_class for failure in weather.failures("r-sandboxes")}
     assert classes <= {FailureClass.SANDBOX_LOST, FailureClass.EVICTED}
     assert len(weather.failures("r-sandboxes")) == 3
+
+
+def test_a_sandbox_that_runs_out_of_memory_gets_twice_as_much_on_top_of_the_factor_asked_for(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    """The tests need more than 1.5 times 64 MiB, and less than 3 times that."""
+    rows = pipeline.upload(Path(dataset(tmp_path, {QUICK[0]: eats_memory(120)})), "hungry.jsonl")
+    wish = {"dataset": rows, "sandbox": {"memory_mb": 64}}
+    name = pipeline.submit("r-hungry", agent="gold", resource_factor=1.5, spec=wish)
+    pipeline.succeeds(name)
+    held = open_store(pipeline.store)
+    (failure,) = failures(held, "r-hungry")
+    assert (failure.failure_class, failure.exit_code) == (FailureClass.OUT_OF_MEMORY, EXIT_RESOURCE), failure.reason
+    graded = GradeRecord.from_bytes(held.get(key(GradeRecord, "r-hungry", QUICK[0], 1)))
+    assert graded.machine is not None
+    assert (graded.machine.memory_mb, graded.machine.resource_factor) == (192, 3.0)
+    assert summary(pipeline.store, "r-hungry").headline.resolved == 1
+    assert pipeline.sandboxes() == []
 
 
 def test_a_controller_killed_under_way_goes_on_where_it_was(pipeline: Pipeline, weather: Weather) -> None:

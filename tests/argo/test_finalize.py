@@ -22,7 +22,7 @@ STOP = '{"spec": {"shutdown": "Stop"}}'
 
 
 def test_a_run_that_is_stopped_at_work_is_ended_swept_and_explained(pipeline: Pipeline) -> None:
-    run = "r-stopped"
+    run = "r-ended"
     # More than one shard, and a semaphore for one: the other waits, which is ended otherwise than what runs.
     name = pipeline.submit(run, agent="idle", attempts=5)
     pipeline.running(f"swe-argo/run={run},swe-argo/step=grade", "main")
@@ -34,9 +34,11 @@ def test_a_run_that_is_stopped_at_work_is_ended_swept_and_explained(pipeline: Pi
     last = pipeline.node(name, f"{name}.onExit")
     assert last["phase"] == "Succeeded", pipeline.told(name)
     phases = {each: pipeline.workflow(each)["status"]["phase"] for each in pipeline.children(name)}
-    assert set(phases.values()) == {"Failed"}, phases
+    # Error, too: Argo 4.1.2 panics (and gets over it) where it stops a fan-out that has not begun all its units.
+    assert set(phases.values()) <= {"Failed", "Error"}, phases
     assert running(pipeline, name) == []
     assert pipeline.sandboxes() == []
+    assert settles(lambda: pipeline.places() == 0, 30), "what nobody works on any more keeps places of those who wait"
 
     store = open_store(pipeline.store)
     told = Summary.from_bytes(store.get(key(Summary, run)))

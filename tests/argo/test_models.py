@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Failure, FailureClass, SolveRecord
+from steps.agents.iterative import HOTTER
+from steps.contracts.data import SolveRecord
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
 from steps.contracts.trajectory import StopReason, Trajectory
 from steps.store import open_store
 from tests import solutions
-from tests.argo.models import KEY, counted, credentials, endpoint, telling, usage
+from tests.argo.models import KEY, counted, credentials, endpoint, printed, telling, titles, usage
 from tests.argo.pipeline import Pipeline
 from tests.argo.storms import at_work, comes, end
 from tests.argo.undisturbed import Told, same
@@ -21,6 +23,8 @@ from tests.model_server.answers import error
 from tests.workflows.command import QUICK, failures, ids, summary, swe_argo
 
 MODEL = "openai/scripted"
+WAYS = [("r2egym", True), ("openhands", False), ("sweagent", False), ("mini-swe-agent", True), ("oneshot", False)]
+"""Every agent that asks a model, in one of its formats."""
 KILL = """for each in /proc/[0-9]*; do
   tr '\\0' ' ' <$each/cmdline | grep -q '^[^ ]*python3 -m steps' && kill -9 ${each#/proc/}
 done; true"""
@@ -46,11 +50,14 @@ def here(folder: Path, run: str, agent: str, script: Script, *flags: str) -> Tol
     return Told.of(str(folder), run)
 
 
-@pytest.mark.parametrize(("agent", "fn_calling"), [("r2egym", True), ("openhands", False)])
+@pytest.mark.parametrize(("agent", "fn_calling"), WAYS, ids=[agent for agent, _ in WAYS])
 def test_a_model_that_knows_the_answers_resolves_them_as_on_this_machine(
     agent: str, fn_calling: bool, tmp_path: Path, pipeline: Pipeline
 ) -> None:
-    """The endpoint is once the Secret's, once the run's; each request is refused once before it is served."""
+    """The endpoint is once the Secret's, once the run's; each request is refused once before it is served.
+
+    Steps tell of each call: the key is not even there.
+    """
     run, word = f"r-{agent}", str(fn_calling).lower()
 
     def script() -> Script:
@@ -58,20 +65,52 @@ def test_a_model_that_knows_the_answers_resolves_them_as_on_this_machine(
 
     with endpoint(script()) as server:
         wish = {"select": {"instance_ids": QUICK}, "agent": {"use_fn_calling": word}}
+        asked = {"agent": agent, "model": MODEL, "max_steps": 30, "log_level": "DEBUG", "spec": wish}
         if fn_calling:
             credentials(pipeline, OPENAI_API_KEY=KEY, LLM_BASE_URL=server.url)
-            name = pipeline.submit(run, agent=agent, model=MODEL, spec=wish)
+            name = pipeline.submit(run, **asked)
         else:
             credentials(pipeline, LLM_API_KEY=KEY)
-            name = pipeline.submit(run, agent=agent, model=MODEL, base_url=server.url, max_steps=30, spec=wish)
+            name = pipeline.submit(run, base_url=server.url, **asked)
         pipeline.succeeds(name)
         assert summary(pipeline.store, run).headline.resolved == len(QUICK), pipeline.told(name)
         assert usage(pipeline.store, run) == counted(server)
         assert server.counts.requests == 2 * server.counts.calls
-    ruler = here(
-        tmp_path, run, agent, script(), "--use-fn-calling", word, *([] if fn_calling else ["--max-steps", "30"])
-    )
+    ruler = here(tmp_path, run, agent, script(), "--use-fn-calling", word, "--max-steps", "30")
     same(Told.of(pipeline.store, run), ruler)
+    assert "DEBUG steps.models" in printed(pipeline, name, "solve")
+    assert pipeline.sandboxes() == []
+
+
+def test_in_iterative_mode_a_further_attempt_in_a_fresh_sandbox_is_the_one_that_is_graded(
+    tmp_path: Path, pipeline: Pipeline
+) -> None:
+    """The first leaves nothing to work on and says no more; what tells the model which one asks is the temperature."""
+    run, wreck = "r-iterative", play(call("execute_bash", cmd="rm -rf /testbed/*"), Answer("I have no idea."))
+
+    def script() -> Script:
+        again = solutions.solving("r2egym")
+        first = by_text(dict.fromkeys(titles(QUICK), wreck), otherwise=play(Answer("Ready.")))
+        return lambda request: (again if request.get("temperature") == HOTTER else first)(request)
+
+    wish = {"iterative": True, "max_malformed": 1, "use_fn_calling": "true"}
+    with endpoint(script()) as server:
+        credentials(pipeline, OPENAI_API_KEY=KEY, LLM_BASE_URL=server.url)
+        spec = {"select": {"instance_ids": QUICK}, "agent": wish}
+        name = pipeline.submit(run, agent="r2egym", model=MODEL, spec=spec)
+        pipeline.succeeds(name)
+        assert summary(pipeline.store, run).headline.resolved == len(QUICK), pipeline.told(name)
+        assert usage(pipeline.store, run) == counted(server)
+    ruler = here(tmp_path, run, "r2egym", script(), *[f"--set=agent.{field}={wish[field]}" for field in wish])
+    same(Told.of(pipeline.store, run), ruler)
+    for store in (pipeline.store, str(tmp_path)):
+        for instance in QUICK:
+            solved = SolveRecord.from_bytes(open_store(store).get(key(SolveRecord, run, instance, 1)))
+            told = [(one.stop_reason, one.temperature, one.accepted, one.chosen) for one in solved.attempts]
+            assert told == [
+                (StopReason.MALFORMED, 0.0, False, False),
+                (StopReason.FINISHED, HOTTER, True, True),
+            ]
     assert pipeline.sandboxes() == []
 
 
@@ -99,10 +138,8 @@ def test_pods_that_end_in_the_midst_of_a_conversation_leave_it_and_all_calls_cou
     deleted, killed = QUICK[:2]
     slow = {each: solutions.answers(each, "r2egym", fn_calling=True) for each in (deleted, killed)}
     scripts = {
-        solutions.rows()[each]["problem_statement"].partition("\n")[0]: play(
-            call("execute_bash", cmd="sleep 20; echo rested"), *answers
-        )
-        for each, answers in slow.items()
+        title: play(call("execute_bash", cmd="sleep 20; echo rested"), *answers)
+        for title, answers in zip(titles(slow), slow.values(), strict=True)
     }
     run, wish = "r-cut-off", {"select": {"instance_ids": [deleted, killed]}, "agent": {"use_fn_calling": "true"}}
     with endpoint(by_text(scripts, otherwise=play(Answer("Ready.")))) as server:
@@ -130,9 +167,8 @@ def test_pods_that_end_in_the_midst_of_a_conversation_leave_it_and_all_calls_cou
 def test_a_run_that_is_to_fail_fast_ends_at_its_first_lost_unit(pipeline: Pipeline) -> None:
     """Its model is out of order for one instance. Others that work then are stopped, and none of them is lost."""
     bad, *good = QUICK
-    titles = {each: solutions.rows()[each]["problem_statement"].partition("\n")[0] for each in QUICK}
-    scripts: dict[str, Script] = {titles[bad]: play(error(503, "no room"))}
-    scripts |= {titles[each]: play(call("execute_bash", cmd="sleep 80")) for each in good}
+    scripts: dict[str, Script] = {title: play(error(503, "no room")) for title in titles([bad])}
+    scripts |= {title: play(call("execute_bash", cmd="sleep 80")) for title in titles(good)}
     wish = {
         "select": {"instance_ids": QUICK},
         "agent": {"use_fn_calling": "true"},
@@ -151,17 +187,20 @@ def test_a_run_that_is_to_fail_fast_ends_at_its_first_lost_unit(pipeline: Pipeli
     assert {lost[each] for each in lost.keys() - {bad}} <= {FailureClass.STOPPED}
     assert {each.instance_id for each in told.without_verdict} == set(QUICK)
     assert pipeline.sandboxes() == []
+    assert pipeline.places() == 0
 
 
-def test_what_a_run_says_of_retries_and_resources_holds_for_its_units(pipeline: Pipeline) -> None:
+def test_what_a_run_says_of_retries_resources_and_words_holds_for_its_units(pipeline: Pipeline) -> None:
     """In place of the namespace's, and the factor once: with what a sandbox may take, not with each step."""
     wish = {"select": {"instance_ids": QUICK[:1]}, "sandbox": {"memory_mb": 128}}
-    name = pipeline.submit("r-said", agent="idle", retries=1, resource_factor=3, spec=wish)
+    name = pipeline.submit("r-said", agent="idle", retries=1, resource_factor=3, log_level="DEBUG", spec=wish)
     pipeline.succeeds(name)
     held = open_store(pipeline.store)
     solved = SolveRecord.from_bytes(held.get(key(SolveRecord, "r-said", QUICK[0], 1)))
     assert (solved.machine.memory_mb, solved.machine.resource_factor) == (3 * 128, 3.0)
     (child,) = pipeline.children(name)
     said = {each["name"]: each.get("value") for each in pipeline.workflow(child)["spec"]["arguments"]["parameters"]}
-    assert (said["retries"], said["fail-fast"]) == ("1", "false")
+    assert (said["retries"], said["fail-fast"], said["log-level"]) == ("1", "false", "DEBUG")
+    for step in ("solve", "grade"):
+        assert "DEBUG steps.sandbox" in printed(pipeline, name, step)
     assert not [each for each in held.keys("runs/r-said/") if Failure.file in each]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import StepError
 from steps.sandbox.kubernetes.exec import Exec
 from tests.cluster.images import load_sandbox_image

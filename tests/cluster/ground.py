@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.data import GradeRecord
 from steps.contracts.record import key
+from steps.contracts.verdict import GradeRecord
 from steps.store import open_store
 from tests.cluster.real import Cluster
 from tests.workflows.command import plan, summary

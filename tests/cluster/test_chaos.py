@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.store import open_store
 from tests.cluster.ground import Ground, figures, leftovers, verdicts
 from tests.cluster.storms import crash, dataset, delete, eats_disk, eats_memory, evict, recordings

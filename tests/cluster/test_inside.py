@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from steps.contracts.chain import GRADE, SOLVE, Step
-from steps.contracts.data import GradeRecord, Outcome, SolveRecord
+from steps.contracts.data import SolveRecord
 from steps.contracts.record import key
 from steps.contracts.run import AgentSpec, RunSpec, SandboxSpec
+from steps.contracts.verdict import GradeRecord, Outcome
 from steps.store import open_store
 from tests.cluster.ground import Ground, settles
 from tests.cluster.inside import load_steps_image, step_pod

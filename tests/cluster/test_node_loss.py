@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.run import SandboxSpec
 from steps.errors import InfraError
 from steps.sandbox.kubernetes.api import Patience

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError
 from steps.sandbox.kubernetes.namespace import NamespaceSettings, read
 from steps.sandbox.protocol import Sandbox

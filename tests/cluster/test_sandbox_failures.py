@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kubernetes.utils.quantity import parse_quantity
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError, ResourceError, StepError
 from steps.sandbox.kubernetes.box import KubernetesSandbox
 from tests.cluster.lab import KubernetesLab, laboratory

@@ -16,7 +16,7 @@ from typing import cast
 import pytest
 
 from steps import entry
-from steps.contracts.data import Failure, FailureClass
+from steps.contracts.failure import Failure, FailureClass
 from steps.errors import InfraError
 from steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.bench.start import INSTANCE, RUN
@@ -25,6 +25,8 @@ STEP = """
 import sys, time
 from steps.contracts.chain import Step
 from steps.contracts.data import *
+from steps.contracts.failure import *
+from steps.contracts.verdict import *
 from steps.contracts.trajectory import *
 from steps.entry import run_step
 from steps.errors import *

@@ -11,21 +11,11 @@ import pytest
 
 from steps.agents import recordings
 from steps.agents.formats.writing import Format
-from steps.contracts.data import (
-    Failure,
-    FailureClass,
-    GradeRecord,
-    Instance,
-    Outcome,
-    Patch,
-    Plan,
-    RunFile,
-    Stage,
-    TestLog,
-    Unit,
-)
+from steps.contracts.data import Instance, Patch, Plan, RunFile, Stage, Unit
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
 from steps.contracts.trajectory import Trajectory
+from steps.contracts.verdict import GradeRecord, Outcome, TestLog
 from steps.datasets import predictions
 from steps.errors import ConfigError
 from steps.export import export

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import Failure, FailureClass, Plan, Shard, Stage, Unit
+from steps.contracts.data import Plan, Shard, Stage, Unit
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
 from steps.reports.summary import Summary
 from steps.reports.write import report

@@ -14,22 +14,10 @@ from typing import Any
 import pytest
 
 from steps.contracts.chain import TRY
-from steps.contracts.data import (
-    Answer,
-    DatasetLock,
-    EvalScript,
-    Failure,
-    FailureClass,
-    GradeRecord,
-    Instance,
-    InstanceLog,
-    Outcome,
-    Patch,
-    Report,
-    RunFile,
-    TestLog,
-)
+from steps.contracts.data import Answer, DatasetLock, Instance, Patch, RunFile
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.run import RunSpec
+from steps.contracts.verdict import EvalScript, GradeRecord, InstanceLog, Outcome, Report, TestLog
 from steps.errors import EXIT_INFRA, EXIT_RESOURCE
 from tests.paths import ROOT
 from tests.steps.grading.conftest import GOLD, IMAGE, Lab, eval_script

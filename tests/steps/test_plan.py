@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import GradeRecord, Plan, RunFile, Shard
+from steps.contracts.data import Plan, RunFile, Shard
 from steps.contracts.record import key
+from steps.contracts.verdict import GradeRecord
 from steps.store import open_store
 from tests.paths import ROOT
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Failure, FailureClass, Patch, SolveRecord
+from steps.contracts.data import Patch, SolveRecord
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.trajectory import StopReason, Trajectory
 from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
 from steps.sandbox.local import bubblewrap

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from steps.agents import prompts
-from steps.contracts.data import Failure, FailureClass, Patch, SolveRecord
+from steps.contracts.data import Patch, SolveRecord
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.run import AgentSpec
 from steps.contracts.trajectory import StopReason, Trajectory, Usage
 from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK

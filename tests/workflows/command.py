@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.data import Failure, Plan
+from steps.contracts.data import Plan
+from steps.contracts.failure import Failure
 from steps.contracts.record import key
 from steps.reports.summary import Summary
 from steps.store import Store, open_store

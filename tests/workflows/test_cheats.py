@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import GradeRecord
 from steps.contracts.record import key
+from steps.contracts.verdict import GradeRecord
 from steps.datasets.load import load
 from steps.store import open_store
 from tests.workflows.command import ids, summary, swe_argo

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import FailureClass, GradeRecord
+from steps.contracts.failure import FailureClass
 from steps.contracts.record import key
+from steps.contracts.verdict import GradeRecord
 from steps.store import open_store
 from tests.docker_engine import Engine, NoEngineError
 from tests.workflows.command import (

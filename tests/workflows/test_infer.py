@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.trajectory import Trajectory
 from steps.store import open_store
 from tests.model_server import Answer, Fault, ModelServer, Script, after, call, model_server, play

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Failure, FailureClass, History, Machine, SolveRecord
+from steps.contracts.data import History, Machine, SolveRecord
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
 from steps.contracts.run import RunSpec
 from steps.contracts.trajectory import StopReason, Usage

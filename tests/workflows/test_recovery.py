@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.settings import settings
 from steps.store import open_store
 from tests.workflows.command import (

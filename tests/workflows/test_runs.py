@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from steps.contracts.data import GradeRecord, Plan, RunFile
+from steps.contracts.data import Plan, RunFile
 from steps.contracts.record import Record, key
+from steps.contracts.verdict import GradeRecord
 from steps.reports.summary import Summary
 from steps.reports.write import report
 from steps.store import Store, open_store

@@ -13,21 +13,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from steps.contracts.data import (
-    Failure,
-    FailureClass,
-    GradeRecord,
-    History,
-    Instance,
-    Machine,
-    Outcome,
-    Patch,
-    Plan,
-    SolveRecord,
-    TestLog,
-)
+from steps.contracts.data import History, Instance, Machine, Patch, Plan, SolveRecord
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import Place, Record, key
 from steps.contracts.trajectory import Replayed, Result, ResultExtra, StopReason, Trajectory, Turn
+from steps.contracts.verdict import GradeRecord, Outcome, TestLog
 from steps.errors import ConfigError
 from steps.reports.summary import Summary
 from steps.store import Store, open_store

@@ -15,7 +15,7 @@ from hera.workflows import WorkflowsService
 from hera.workflows import models as m
 from requests import RequestException
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError, InfraError
 from steps.settings import settings

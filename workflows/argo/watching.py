@@ -159,7 +159,7 @@ def told(chart: Chart | None, run_id: str, console: Console) -> int:
 
 
 def _failed(message: str) -> InfraError:
-    from steps.contracts.data import FailureClass
+    from steps.contracts.failure import FailureClass
 
     return InfraError(FailureClass.STEP_KILLED, message)
 

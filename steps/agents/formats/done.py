@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.data import GradeRecord, Instance, RunFile
+from steps.contracts.data import Instance, RunFile
 from steps.contracts.run import MODEL_AGENTS
 from steps.contracts.trajectory import Result, ToolCall, Trajectory, Turn
+from steps.contracts.verdict import GradeRecord
 
 TEXT_CALL = "<function="
 """How a call begins in text."""

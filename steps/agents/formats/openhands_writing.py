@@ -8,8 +8,9 @@ from typing import Any
 
 from steps.agents.formats.done import Act, Done, acts
 from steps.agents.formats.recorded import Row
-from steps.contracts.data import GradeRecord, Instance, Outcome, RunFile
+from steps.contracts.data import Instance, RunFile
 from steps.contracts.trajectory import StopReason, Turn, Usage
+from steps.contracts.verdict import GradeRecord, Outcome
 from steps.datasets.openhands import OWN
 
 _SHELLS = ("bash", "execute_bash", "execute_command", "run_command", "bash_session", "terminal")

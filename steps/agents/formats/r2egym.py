@@ -10,9 +10,9 @@ from typing import Any
 from steps.agents.formats.done import Act, Done, acts, replaced_within
 from steps.agents.formats.recorded import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
 from steps.agents.tools.sets import REFUSED
-from steps.contracts.data import Outcome
 from steps.contracts.run import STEPPING_AGENTS, AgentSpec
 from steps.contracts.trajectory import Action, StopReason
+from steps.contracts.verdict import Outcome
 
 NAME = "R2E-Gym"
 OWN = "swe_argo"

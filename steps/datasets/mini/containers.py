@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.images import swebench_image
 from steps.datasets.mini.content import content, digest
 from steps.datasets.mini.history import materialise

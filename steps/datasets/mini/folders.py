@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.datasets.mini.content import digest
 from steps.datasets.mini.history import materialise
 from steps.errors import InfraError

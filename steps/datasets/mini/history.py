@@ -12,7 +12,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.datasets.mini.content import Content, content
 from steps.errors import ConfigError, InfraError
 

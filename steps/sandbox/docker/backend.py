@@ -9,7 +9,8 @@ from docker import APIClient
 from docker.errors import APIError, ImageNotFound, NotFound
 from docker.utils import version_lt
 
-from steps.contracts.data import FailureClass, Machine
+from steps.contracts.data import Machine
+from steps.contracts.failure import FailureClass
 from steps.contracts.images import through_registry
 from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError, InfraError, StepError

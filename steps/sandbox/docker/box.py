@@ -11,7 +11,8 @@ import requests
 from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
 
-from steps.contracts.data import FailureClass, Machine
+from steps.contracts.data import Machine
+from steps.contracts.failure import FailureClass
 from steps.errors import InfraError, ResourceError
 from steps.sandbox.docker.engine import Patience, explanation, failed, transient
 from steps.sandbox.jobs import Job, Jobs, Tempo

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from docker import APIClient
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.images import through_registry
 from steps.errors import ConfigError
 from steps.sandbox.docker.engine import client

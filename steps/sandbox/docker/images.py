@@ -10,7 +10,7 @@ import requests
 from docker import APIClient
 from docker.errors import APIError, DockerException, ImageNotFound
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError, ResourceError, StepError
 from steps.sandbox.docker.engine import Patience, explanation, failed
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError
 from steps.sandbox.docker.engine import Patience, call, client, explanation, failed
 from steps.sandbox.strays import is_dead

@@ -12,7 +12,7 @@ from kubernetes.client import ApiClient, ApiException, Configuration
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential, wait_random
 from urllib3.exceptions import HTTPError
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError, StepError
 
 T = TypeVar("T")

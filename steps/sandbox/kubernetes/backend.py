@@ -10,7 +10,8 @@ from typing import Any
 from kubernetes.client import ApiException
 from kubernetes.utils.quantity import parse_quantity
 
-from steps.contracts.data import FailureClass, Machine
+from steps.contracts.data import Machine
+from steps.contracts.failure import FailureClass
 from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError, InfraError, StepError
 from steps.sandbox.kubernetes.api import Cluster, Patience, refused

@@ -7,7 +7,8 @@ from typing import Any
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
-from steps.contracts.data import FailureClass, Machine
+from steps.contracts.data import Machine
+from steps.contracts.failure import FailureClass
 from steps.errors import InfraError, ResourceError, StepError
 from steps.sandbox.jobs import Job, Jobs, Tempo
 from steps.sandbox.kubernetes.api import Patience, refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError
 from steps.sandbox.kubernetes.box import KubernetesSandbox
 

@@ -17,7 +17,7 @@ from functools import partial
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError, StepError
 from steps.sandbox.kubernetes.api import Cluster, Patience, call, refused
 from steps.sandbox.kubernetes.plain import REQUEST_S, Plain, asked, found, moment, path, timestamp

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError, ResourceError, StepError
 from steps.sandbox.kubernetes.pod_status import condition, container, failure, named, node, said, told
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from steps.contracts.data import FailureClass, Machine
+from steps.contracts.data import Machine
+from steps.contracts.failure import FailureClass
 from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError, InfraError, ResourceError
 from steps.sandbox.local import bubblewrap

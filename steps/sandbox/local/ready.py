@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.local import bubblewrap

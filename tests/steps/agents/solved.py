@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from steps.agents.formats.done import Done
-from steps.contracts.data import DatasetLock, GradeRecord, Instance, Integrity, Outcome, RunFile, TestCounts
+from steps.contracts.data import DatasetLock, Instance, RunFile
 from steps.contracts.run import RunSpec
 from steps.contracts.trajectory import (
     AgentExtra,
@@ -23,6 +23,7 @@ from steps.contracts.trajectory import (
     Turn,
     Usage,
 )
+from steps.contracts.verdict import GradeRecord, Integrity, Outcome, TestCounts
 
 ID = "django__django-11099"
 PATCH = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"

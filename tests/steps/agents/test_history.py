@@ -12,7 +12,7 @@ import pytest
 
 from steps.agents.history import failed, hide
 from steps.agents.patch import begin, extract
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError, ResourceError, StepError
 from steps.sandbox.protocol import ExecResult, Sandbox
 from tests.steps.agents.machine import Box, commit, git

@@ -12,7 +12,8 @@ import pytest
 from steps.agents import loop, prompts
 from steps.agents.journal import Journal
 from steps.agents.task import Task
-from steps.contracts.data import FailureClass, Instance
+from steps.contracts.data import Instance
+from steps.contracts.failure import FailureClass
 from steps.contracts.run import SCAFFOLDS, RunSpec
 from steps.contracts.trajectory import AgentInfo, Result, StopReason, Trajectory
 from steps.errors import ConfigError, InfraError

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from steps.contracts.data import Failure, FailureClass, Stage
+from steps.contracts.data import Stage
+from steps.contracts.failure import Failure, FailureClass
 from steps.engine.failures import closed, failure, lost, unmade
 from steps.engine.nodes import UnitName
 from tests.steps.engine.recorded import node, workflow

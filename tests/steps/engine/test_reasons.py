@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.engine.reasons import Reason, of_workflow, reason
 from tests.steps.engine.recorded import node, workflow
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.data import Evidence, Integrity
+from steps.contracts.verdict import Evidence, Integrity
 from steps.grading import official
 from steps.grading.channel import Heard
 from steps.grading.integrity import examine

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import FailureClass, Outcome
+from steps.contracts.failure import FailureClass
+from steps.contracts.verdict import Outcome
 from steps.errors import InfraError, ResourceError
 from steps.grading import official
 from steps.grading.run import Run, official_folder, run_tests

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.run import LlmSpec
 from steps.contracts.trajectory import StopReason
 from steps.errors import ConfigError

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.trajectory import StopReason
 from steps.errors import ConfigError, InfraError, StepError
 from steps.models.reply import NoReplyError

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import FailureClass, RunFile
+from steps.contracts.data import RunFile
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError
 from steps.models.probe import probe, probed
 from steps.plan import plan

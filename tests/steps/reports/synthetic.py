@@ -8,31 +8,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from steps.contracts.data import (
-    DatasetLock,
-    EvalScript,
-    Evidence,
-    Failure,
-    FailureClass,
-    Finding,
-    GradeRecord,
-    Instance,
-    InstanceLog,
-    Integrity,
-    Outcome,
-    Patch,
-    Plan,
-    Report,
-    RunFile,
-    SolveRecord,
-    Stage,
-    TestCounts,
-    TestLog,
-    Unit,
-)
+from steps.contracts.data import DatasetLock, Instance, Patch, Plan, RunFile, SolveRecord, Stage, Unit
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import Raw, Record, key
 from steps.contracts.run import RunSpec
 from steps.contracts.trajectory import Trajectory, Usage
+from steps.contracts.verdict import (
+    EvalScript,
+    Evidence,
+    Finding,
+    GradeRecord,
+    InstanceLog,
+    Integrity,
+    Outcome,
+    Report,
+    TestCounts,
+    TestLog,
+)
 from steps.store import Store
 from tests.steps.reports.conversations import total, trajectory
 from tests.steps.reports.texts import HISTORY, HOSTILE, REPOS, STOPS, TITLES, USUAL, VERSIONS

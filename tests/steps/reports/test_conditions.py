@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.trajectory import StopReason, Usage
 from steps.reports.conditions import conditions, how
 from steps.reports.doubts import doubts, remarks

@@ -8,7 +8,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from steps.contracts.data import Failure, FailureClass, SolveAttempt, SolveRecord, Unit
+from steps.contracts.data import SolveAttempt, SolveRecord, Unit
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
 from steps.contracts.trajectory import Replayed, StopReason, Trajectory, Usage
 from steps.reports.write import report

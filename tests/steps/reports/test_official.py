@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import GradeRecord, InstanceLog, Outcome, Patch, Report, TestLog
+from steps.contracts.data import Patch
 from steps.contracts.record import key
+from steps.contracts.verdict import GradeRecord, InstanceLog, Outcome, Report, TestLog
 from steps.reports.official import official_name, official_summary
 from steps.reports.reading import read_run
 from steps.store import Store, open_store

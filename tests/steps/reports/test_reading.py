@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Failure, FailureClass, GradeRecord, Patch, Plan, RunFile, SolveRecord, TestLog
+from steps.contracts.data import Patch, Plan, RunFile, SolveRecord
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
+from steps.contracts.verdict import GradeRecord, TestLog
 from steps.errors import ConfigError
 from steps.reports.reading import SHOWN_TESTS, TAIL_LINES, read_run
 from steps.reports.view import Standing

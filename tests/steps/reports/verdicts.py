@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from steps.contracts.data import GradeRecord, Machine, Outcome, Unit
+from steps.contracts.data import Machine, Unit
+from steps.contracts.verdict import GradeRecord, Outcome
 
 
 def machine(unit: Unit, *, network: bool) -> Machine:

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from steps.contracts.data import (
-    DatasetLock,
-    Failure,
-    FailureClass,
-    GradeRecord,
-    Integrity,
-    Machine,
-    Outcome,
-    Plan,
-    RunFile,
-    Stage,
-    Unit,
-)
+from steps.contracts.data import DatasetLock, Machine, Plan, RunFile, Stage, Unit
+from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.run import RunSpec
 from steps.contracts.trajectory import Usage
+from steps.contracts.verdict import GradeRecord, Integrity, Outcome
 from steps.reports.view import RunView, Try, UnitView
 from tests.steps.reports.texts import VERSIONS
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import InfraError
 from steps.sandbox.protocol import ExecResult, Sandbox
 

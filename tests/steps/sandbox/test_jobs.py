@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import InfraError, ResourceError
 from steps.sandbox.jobs import Job, JobResult, Jobs, Tempo
 from steps.sandbox.transfer import read_file, write_file

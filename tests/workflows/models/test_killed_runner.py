@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.store import open_store
 from tests import solutions
 from tests.model_server import Answer, Fault, model_server

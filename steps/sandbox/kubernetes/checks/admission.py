@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kubernetes.client import ApiClient, ApiException
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.images import through_registry
 from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError, StepError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from docker import DockerClient
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.contracts.run import SandboxSpec
 from steps.errors import ConfigError, InfraError, ResourceError
 from steps.sandbox import open_backend

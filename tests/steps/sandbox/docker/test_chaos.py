@@ -16,7 +16,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import InfraError
 from steps.sandbox.docker.backend import DockerBackend
 from steps.sandbox.docker.box import DockerSandbox

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from docker import DockerClient
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError, ResourceError
 from steps.sandbox.docker import disk
 from steps.sandbox.docker.backend import DockerBackend

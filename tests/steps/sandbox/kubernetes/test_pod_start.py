@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError, ResourceError
 from steps.sandbox.kubernetes.pod_start import start_failure
 from tests.steps.sandbox.kubernetes.statuses import condition, disrupted, ended, pod, waiting

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import InfraError, ResourceError, StepError
 from steps.sandbox.kubernetes.pod_status import failure, gone, identity, image_digest, out_of_reach, ready
 from tests.steps.sandbox.kubernetes.statuses import (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import FailureClass
+from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError
 from steps.sandbox.local import bubblewrap
 from steps.sandbox.local.backend import LocalBackend, LocalSandbox

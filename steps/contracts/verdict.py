@@ -1,0 +1,116 @@
+"""What grading leaves of a unit: the official files, byte for byte, and what they do not say."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar, Literal
+
+from steps.contracts.data import Machine
+from steps.contracts.record import Part, Place, Raw, Record
+
+
+class TestLog(Raw):
+    """What the official script printed, stdout and stderr in one stream."""
+
+    __test__ = False  # not a test class, whatever pytest thinks of its name
+    file: ClassVar[str] = "test_output.txt"
+    place: ClassVar[Place] = Place.UNIT
+
+
+class Report(Raw):
+    """The official verdict, as the harness writes it."""
+
+    file: ClassVar[str] = "report.json"
+    place: ClassVar[Place] = Place.UNIT
+
+
+class InstanceLog(Raw):
+    """The log the harness keeps while it grades one instance."""
+
+    file: ClassVar[str] = "run_instance.log"
+    place: ClassVar[Place] = Place.UNIT
+
+
+class EvalScript(Raw):
+    """The official script, as it ran."""
+
+    file: ClassVar[str] = "eval.sh"
+    place: ClassVar[Place] = Place.UNIT
+
+
+class Outcome(StrEnum):
+    """What became of a patch. Each is definitive: a resumed run does not try again."""
+
+    RESOLVED = "resolved"
+    UNRESOLVED = "unresolved"
+    EMPTY_PATCH = "empty_patch"
+    PATCH_FAILED = "patch_does_not_apply"
+    TESTS_TIMED_OUT = "tests_timed_out"
+    LOG_UNREADABLE = "log_not_gradeable"
+    NO_PREDICTION = "no_prediction"
+    """The predictions file has nothing for this instance: written by plan, never run (``incomplete_ids``)."""
+
+
+class Evidence(Part):
+    """The second channel: what is known of the tests beside the log they printed."""
+
+    exit_code: int | None
+    """Of the test command, written outside the log; None where there is none (a saved log, a killed shell)."""
+    logged_exit_codes: list[str]
+    start_markers: int
+    end_markers: int
+
+
+class Finding(Part):
+    """One reason not to believe a log."""
+
+    code: str
+    detail: str
+
+
+class Integrity(Part):
+    """Whether log and verdict agree with everything else that is known. Ours, never the official verdict."""
+
+    verdict: Literal["ok", "suspect"]
+    findings: list[Finding] = []
+
+
+class TestCounts(Part):
+    """Passed and listed tests of one list."""
+
+    __test__ = False
+    passed: int
+    total: int
+
+
+class GradeRecord(Record):
+    """What the official files do not say about a grade."""
+
+    file: ClassVar[str] = "grade.json"
+    place: ClassVar[Place] = Place.UNIT
+    instance_id: str
+    attempt: int
+    outcome: Outcome
+    resolved: bool
+    """The official verdict."""
+    official_failure_reason: str | None = None
+    """infra_failure_reason of the official report, advisory."""
+    fail_to_pass: TestCounts | None = None
+    pass_to_pass: TestCounts | None = None
+    failing_tests: list[str] = []
+    """Listed tests that did not pass, F2P first."""
+    apply_command: str | None = None
+    """Which command of the chain took the patch."""
+    evidence: Evidence | None = None
+    integrity: Integrity
+    machine: Machine | None = None
+    """None where nothing ran (an empty patch)."""
+    seconds: dict[str, float] = {}
+    """Stage -> seconds: create, apply, tests, grade."""
+    patch_sha256: str
+    versions: dict[str, str]
+
+    @property
+    def word(self) -> str:
+        """The outcome."""
+        return self.outcome.value
