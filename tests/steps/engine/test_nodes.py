@@ -25,7 +25,9 @@ def test_a_workflow_that_never_began_has_no_nodes() -> None:
     assert nodes({"metadata": {"name": "new"}}) == {}
 
 
-@pytest.mark.parametrize("packed", [b"\x28\xb5\x2f\xfd0000", b"not gzip", gzip.compress(b"{}")[:-9]])
+@pytest.mark.parametrize(
+    "packed", [b"\x28\xb5\x2f\xfd0000", b"not gzip", gzip.compress(b"{}")[:-9]], ids=["zstd", "text", "cut off"]
+)
 def test_nodes_packed_otherwise_are_said_to_be_unreadable(packed: bytes) -> None:
     whole = {"metadata": {"name": "run-s00001"}, "status": {"compressedNodes": base64.b64encode(packed).decode()}}
     with pytest.raises(InfraError, match="the nodes of Workflow run-s00001 cannot be read"):
