@@ -129,7 +129,7 @@ def test_a_run_begins_no_unit_past_its_money_and_a_larger_sum_does_the_rest(tmp_
         assert done.returncode == 3, done.stdout + done.stderr
         *_, told, further = done.stdout.strip().splitlines()
         assert told == "--max-cost 1 is spent: $1.25; 2 units not begun"
-        assert further.endswith("--max-cost 1 --max-cost 2")
+        assert further.endswith("--max-cost 1 --max-cost 2.5")
         rate = summary(str(tmp_path), "r").headline
         assert (rate.graded, rate.total) == (2, 4)
         asked = server.counts.requests
