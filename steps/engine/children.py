@@ -23,7 +23,7 @@ COMPLETED = "workflows.argoproj.io/completed"
 """Labels that Argo keeps on its Workflows: the phase from the first look on, ``true`` when it is final."""
 
 _NAMES_ONLY = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-MERGE = "application/merge-patch+json"
+_MERGE = "application/merge-patch+json"
 _WHOLE_AT_ONCE = "10"
 """A shard's Workflow may take a megabyte."""
 
@@ -99,9 +99,13 @@ def _unended(cluster: Cluster, run_id: str, parent_name: str) -> dict[str, str]:
 def _shut_down(cluster: Cluster, name: str, phase: str) -> None:
     # One that still waits for its semaphore heeds Terminate alone; a shard has no exit handler that it could skip.
     how = {"spec": {"shutdown": "Stop" if phase == "Running" else "Terminate"}}
-    doing = f"stopping Workflow {name}"
+    change(cluster, name, how, f"stopping Workflow {name}")
+
+
+def change(cluster: Cluster, name: str, how: Plain, doing: str) -> None:
+    """Merge ``how`` into a Workflow; one that is gone by now needs it no more. Raises as stop() does."""
     with cluster.client() as client:
-        client.set_default_header("Content-Type", MERGE)
+        client.set_default_header("Content-Type", _MERGE)
         try:
             call(partial(asked, client, "PATCH", path("workflows", cluster.namespace, name), how), doing, PATIENCE)
         except ApiException as error:

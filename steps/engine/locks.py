@@ -8,14 +8,10 @@ may. Lists of one holder each are walked through whole: as such the run's own Wo
 
 from __future__ import annotations
 
-from functools import partial
-
-from kubernetes.client import ApiException
-
-from steps.engine.children import MERGE, PATIENCE, failed
+from steps.engine.children import change, failed
 from steps.engine.nodes import nodes, template
-from steps.sandbox.kubernetes.api import Cluster, call, refused
-from steps.sandbox.kubernetes.plain import Plain, asked, moment, path
+from steps.sandbox.kubernetes.api import Cluster
+from steps.sandbox.kubernetes.plain import Plain, moment
 
 LOCK = "ConfigMap/swe-argo-limits/units"
 UNIT = "unit"
@@ -35,16 +31,8 @@ def hand_over(cluster: Cluster, run_id: str, parent_name: str) -> list[str]:
         return []
     lock = f"{cluster.namespace}/{LOCK}"
     holding = {"holding": [{"semaphore": lock, "holders": [each]} for each in keys]}
-    doing = f"handing places over to Workflow {parent_name}"
-    with cluster.client() as client:
-        client.set_default_header("Content-Type", MERGE)
-        change = {"status": {"synchronization": {"semaphore": holding}}}
-        where = path("workflows", cluster.namespace, parent_name)
-        try:
-            call(partial(asked, client, "PATCH", where, change), doing, PATIENCE)
-        except ApiException as error:
-            if error.status != 404:
-                raise refused(error, doing, field="--workflow") from error
+    how = {"status": {"synchronization": {"semaphore": holding}}}
+    change(cluster, parent_name, how, f"handing places over to Workflow {parent_name}")
     return [name for name, ids in held.items() if ids]
 
 
