@@ -12,7 +12,7 @@ export PYDANTIC_DISABLE_PLUGINS := __all__
 
 .PHONY: help
 help: ## Show this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The lock's hashes are checked and nothing is resolved, so every machine gets the same versions.
 $(VENV)/.ready: requirements.lock pyproject.toml
@@ -32,7 +32,7 @@ run: $(VENV)/.ready ## Evaluate (the bundled mini dataset unless ARGS="..." says
 
 .PHONY: test
 test: $(VENV)/.ready ## Run all tests that this machine can; the others say what they lack
-	@$(BIN)/pytest -n 4 --dist loadgroup -m "not cluster and not images and not argo and not long" $(ARGS)
+	@$(BIN)/pytest -n 4 --dist loadgroup -m "not cluster and not images and not argo and not long and not live" $(ARGS)
 
 QUICK = contracts datasets reports/figures reports/text grading/patches host argo
 .PHONY: test-quick
@@ -43,6 +43,10 @@ test-quick: $(VENV)/.ready ## Run the tests that need no sandbox and no process:
 test-long: $(VENV)/.ready ## Run the long tests: whole runs in containers, many units at once
 	@$(BIN)/pytest -n 2 --dist loadgroup -m long $(ARGS)
 
+.PHONY: test-e2b
+test-e2b: $(VENV)/.ready ## Run the sandboxes' conformance suite on the E2B account of E2B_API_KEY (some dozen small sandboxes)
+	@$(BIN)/pytest -m live tests/steps/sandbox/e2b $(ARGS)
+
 .PHONY: test-cluster
 test-cluster: $(VENV)/.ready ## Run the Kubernetes tests on a cluster made of this machine, if it can hold one
 	@bash tests/cluster/run $(ARGS)
@@ -50,6 +54,10 @@ test-cluster: $(VENV)/.ready ## Run the Kubernetes tests on a cluster made of th
 .PHONY: test-argo
 test-argo: $(VENV)/.ready ## Run the pipeline's tests on a cluster with Argo Workflows, or on one made of this machine and ARGO_HOME
 	@bash tests/argo/run $(ARGS)
+
+.PHONY: test-ags
+test-ags: $(VENV)/.ready ## Run the sandboxes' tests at Tencent's own service (TENCENTCLOUD_SECRET_ID, ..._KEY, AGS_REGION, SWE_ARGO_TEST_AGS_IMAGE)
+	@$(BIN)/pytest tests/steps/sandbox/ags/test_real_service.py $(ARGS)
 
 .PHONY: templates
 templates: $(VENV)/.ready ## Write templates/argo from workflows/
@@ -121,7 +129,7 @@ bench: $(VENV)/.ready ## Measure speed beside the peers, into bench-results.json
 .PHONY: lock
 lock: $(VENV)/.ready ## Resolve requirements.lock again (needs uv)
 	@uv pip compile pyproject.toml --extra dev --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --upgrade --output-file requirements.lock
-	@uv pip compile pyproject.toml --constraint requirements.lock --no-emit-package pytest --no-emit-package pluggy --no-emit-package iniconfig --extra s3 --extra hub --extra kubernetes --extra models --extra mini-swe-agent --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --output-file images/steps.lock
+	@uv pip compile pyproject.toml --constraint requirements.lock --no-emit-package pytest --no-emit-package pluggy --no-emit-package iniconfig --extra s3 --extra hub --extra kubernetes --extra models --extra mini-swe-agent --extra e2b --extra ags --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --output-file images/steps.lock
 
 .PHONY: ci
 ci: ## What decides whether a change lands

@@ -1,14 +1,14 @@
-"""A run in its store -> its trajectories and patches in the files that other projects' tools read."""
+"""A run in its store -> its trajectories and patches in the files that other projects' tools and trainers read."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 from steps.agents.formats.solved_unit import SolvedUnit
-from steps.agents.formats.writers import WITHOUT_TRAJECTORY, Format, FormatWriters, open_writers
+from steps.agents.formats.writers import WITHOUT_TRAJECTORY, Format, FormatWriters, open_writers, put_when_whole
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.data import Instance, Patch, Plan, RunFile, Unit
 from steps.contracts.programs import Option, Program
@@ -21,9 +21,13 @@ from steps.reports.text.formatting import count, unit_name
 from steps.reports.tries import read_failures
 from steps.store import Store, open_store
 from steps.store.runs import record_of, store_flag
+from steps.training import sample_files
+from steps.training.export_samples import write_samples
 
 FOLDER = "exports"
 """Where exports go by default, as ``exports/<run>/<format>``."""
+ExportFormat = Literal[Format, "samples"]
+"""samples: what was sampled, token by token, for training."""
 AT_ONCE = 8
 """Units in memory: a trajectory may be many megabytes."""
 _SHOWN = 5
@@ -38,16 +42,20 @@ class ExportResult:
     notices: list[str] = field(default_factory=list)
 
 
-def export(store: Store, run_id: str, form: Format, out: Path | None = None, *, force: bool = False) -> ExportResult:
+def export(
+    store: Store, run_id: str, form: ExportFormat, out: Path | None = None, *, force: bool = False
+) -> ExportResult:
     """Write the units of a run that were solved in another project's format, each attempt in a folder of its own where
     there are several (``run_1``, ``run_2``). Nothing is at ``out`` before all of it is.
 
-    ``out``: a folder, ``exports/<run>/<format>`` by default; for r2egym and preds of one attempt also a .jsonl file.
-    What is there is replaced with ``force`` only. Raises ConfigError: no such run, nothing to export, ``out`` taken or
-    not writable; InfraError when the store fails.
+    ``out``: a folder, ``exports/<run>/<format>`` by default; for r2egym and preds of one attempt also a .jsonl file,
+    for samples, which are one file for all attempts, a .parquet file. What is there is replaced with ``force`` only.
+    Raises ConfigError: no such run, nothing to export, ``out`` taken or not writable; InfraError when the store fails.
     """
     run, plan = record_of(store, RunFile, run_id), record_of(store, Plan, run_id)
     target = out or Path(FOLDER) / run_id / form
+    if form == "samples":
+        return _samples(store, run, plan, target.expanduser(), force=force)
     attempts = max((unit.attempt for unit in plan.units), default=1)
     result = ExportResult(target)
     with open_writers(target, form, run, attempts, force=force) as sheets:
@@ -56,6 +64,15 @@ def export(store: Store, run_id: str, form: Format, out: Path | None = None, *, 
             raise ConfigError(_nothing(store, run, form), field="run")
     result.notices += sheets.notices
     return result
+
+
+def _samples(store: Store, run: RunFile, plan: Plan, target: Path, *, force: bool) -> ExportResult:
+    one = target.suffix == ".parquet" and not target.is_dir()
+    with put_when_whole(target, force=force) as part:
+        if not one:
+            part.mkdir()
+        written = write_samples(store, run, plan, part if one else part / sample_files.FILE)
+    return ExportResult(target, written.units, written.notices)
 
 
 def _nothing(store: Store, run: RunFile, form: Format) -> str:
@@ -155,7 +172,7 @@ EXPORT = Program(
     (
         Option("store", "folder or s3://bucket/prefix", required=True),
         Option("run", "run id", required=True),
-        Option("format", "whose files", required=True, choices=get_args(Format)),
+        Option("format", "whose files", required=True, choices=get_args(ExportFormat)),
         Option("out", f"folder or file; by default {FOLDER}/<run>/<format>", Path, metavar="PATH"),
         Option("force", "replace what is there", bool),
     ),

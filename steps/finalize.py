@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -14,8 +14,11 @@ from typing import NoReturn
 from steps.argo import semaphores, shards, step_pods
 from steps.argo.recorded_failures import explain
 from steps.argo.stored_units import StoredUnits, read_stored_units
+from steps.contracts.backends import BACKENDS, backend_named
 from steps.contracts.chain import FINALIZE, PAGE
+from steps.contracts.data import RunFile
 from steps.contracts.failure import FailureClass
+from steps.contracts.ids import store_id
 from steps.contracts.record import key
 from steps.contracts.run_spec import KubernetesSpec
 from steps.entry import Flags, run_program, write_word
@@ -24,6 +27,8 @@ from steps.kube.client import Cluster
 from steps.kube.kubeconfig import find
 from steps.reports.figures.summary import Summary, page_key
 from steps.sandbox.kubernetes.orphans import sweep_run
+from steps.sandbox.orphans import list_run
+from steps.settings import has_variables
 from steps.store import Store, open_store
 
 STOP_S = 180.0
@@ -63,8 +68,16 @@ class Finalize:
         self._log("deleted", step_pods.end_step_pods(self.cluster, self.run_id, patience_s=PODS_S))
 
     def sweep(self) -> None:
-        """Remove the run's sandboxes."""
-        self._log("removed", sweep_run(self.cluster, self.run_id))
+        """Remove the run's sandboxes: pods of this namespace, or what a provider has of them.
+
+        Where its spec cannot be read, whatever a step could have made.
+        """
+        known = self._backend()
+        for backend in BACKENDS.values():
+            if backend.keys and (known == backend.name or (known is None and has_variables(backend.keys))):
+                self.part(partial(self._remove_run, backend.name))
+        if known is None or not backend_named(known).keys:
+            self._log("removed", sweep_run(self.cluster, self.run_id))
 
     def report(self, out: Path | None) -> None:
         """Write what is known of the units, and the report where it does not say so."""
@@ -104,6 +117,21 @@ class Finalize:
         from steps.reports.write import write_report
 
         return write_report(self.store, self.run_id)
+
+    def _backend(self) -> str | None:
+        """Of the run; None where that cannot be known."""
+        try:
+            return RunFile.from_bytes(self.store.get(key(RunFile, self.run_id))).spec.sandbox.backend
+        except (FileNotFoundError, ValueError, StepError):  # the report says what is wrong with the store
+            return None
+
+    def _remove_run(self, backend: str) -> None:
+        orphans = list_run(backend, self.run_id, store_id(self._url))
+        failures = orphans.remove()
+        self._log("removed", [name for name in orphans.names if name not in failures])
+        if failures:
+            name, reason = next(iter(failures.items()))
+            raise InfraError(FailureClass.SANDBOX_LOST, f"{len(failures)} sandboxes are left, {name} for one: {reason}")
 
     def _log(self, action: str, names: list[str]) -> None:
         if names:

@@ -1,19 +1,21 @@
-"""RunFile, Instance, Answer, Patch -> GradeRecord, TestLog, Report, InstanceLog, EvalScript: the official verdict."""
+"""RunFile, Instance, Answer, Patch, (Layer) -> GradeRecord, TestLog, Report, InstanceLog, EvalScript: the verdict."""
 
 from __future__ import annotations
 
 import hashlib
 import platform
 import secrets
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import cast
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.chain import GRADE
-from steps.contracts.data import Answer, Instance, Machine, Patch, RunFile
+from steps.contracts.data import CANARY_ATTEMPT, Answer, Instance, Layer, Machine, Patch, RunFile
 from steps.contracts.record import Raw, Record
 from steps.contracts.verdict import (
     Confirmation,
@@ -26,11 +28,13 @@ from steps.contracts.verdict import (
     TestLog,
 )
 from steps.entry import Inputs, run_step
-from steps.families.family import Grader, load_family
+from steps.families.family import Grader, LayerFamily, load_family
 from steps.grading import official
 from steps.grading.counter_proof import weigh_confirmation
 from steps.grading.procedure import ProcedureRun, official_folder
 from steps.grading.verdict import OK, Verdict, after_doubt
+from steps.layers.listing import record
+from steps.layers.take import take
 from steps.sandbox.protocol import Sandbox
 from steps.sandbox.unit_sandbox import Context, open_sandbox
 
@@ -39,24 +43,31 @@ SANDBOX_MARGIN_S = 2700.0
 
 
 def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
-    """Grade one patch in a fresh sandbox, where its end is doubtful in one more.
+    """Grade one patch (or layer) in a fresh sandbox, where its end is doubtful in one more.
 
-    An empty patch is listed, not run, unless nobody was asked for one (idle).
+    An empty one is listed, not run, unless nobody was asked for one (idle). A reference that is no patch is run in a
+    sandbox of its own first: what it leaves there is graded as what an agent leaves.
     """
     run_file, instance, answer, patch = inputs[RunFile], inputs[Instance], inputs[Answer], inputs[Patch].data
-    untouched = agent_of(run_file.spec.agent).kind is AgentKind.CONTROL and not patch
+    kind, family, problem = agent_of(run_file.spec.agent).kind, load_family(answer.family), ""
+    if family.hands_on == "layer":
+        layer = inputs.get(Layer)
+        patch = layer.data if layer else b""
+        if kind is AgentKind.REFERENCE or context.attempt == CANARY_ATTEMPT:
+            patch, problem = _run_reference(context, run_file, instance, answer)
+    untouched = kind is AgentKind.CONTROL and not patch
     if not patch and not untouched:
-        empty = Verdict(Outcome.EMPTY_PATCH, OK)
+        empty = Verdict(Outcome.EMPTY_PATCH, OK, failure_reason=problem or None)
         yield _record(context, run_file, instance, patch, verdict=empty, run=ProcedureRun.nothing(), machine=None)
         return
-    grader = load_family(answer.family).make_grader(instance, answer)
+    grader = family.make_grader(instance, answer)
     tests = _Tests(context, run_file, instance, grader, None if untouched else patch)
     graded_run = tests.run()
     if (doubt := graded_run.verdict.doubt) is not None:
         again = tests.run(again=True, factor=2.0 if doubt.of_size else 1.0)
         graded_run = replace(again, verdict=after_doubt(doubt, again.verdict))
     proof = None
-    if _to_confirm(run_file, graded_run.verdict):
+    if context.attempt != CANARY_ATTEMPT and _to_confirm(run_file, graded_run.verdict):
         proof = tests.confirm(graded_run.verdict) if doubt is None else _NO_TIME
         graded_run.run.seconds["counter_proof"] = proof.seconds
         graded_run = replace(
@@ -66,8 +77,31 @@ def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
     record = _record(
         context, run_file, instance, patch, verdict=graded_run.verdict, run=graded_run.run, machine=graded_run.machine
     )
-    yield record.model_copy(update={"counter_proof": proof})
+    reason = record.official_failure_reason or (problem if not record.resolved else "") or None
+    yield record.model_copy(update={"counter_proof": proof, "official_failure_reason": reason})
     yield from _files(graded_run.run, graded_run.verdict)
+
+
+def _run_reference(context: Context, run_file: RunFile, instance: Instance, answer: Answer) -> tuple[bytes, str]:
+    """The layer that the reference makes, in a machine with what network the tests have, and what went wrong there."""
+    family = cast(LayerFamily, load_family(answer.family))
+    grading = run_file.spec.grading
+    with open_sandbox(
+        replace(context, try_name=_another(context.try_name)),
+        run_file,
+        instance,
+        step=GRADE.name,
+        network=grading.network,
+        deadline_s=grading.timeout_s + SANDBOX_MARGIN_S,
+    ) as box:
+        family.prepare(box, instance)
+        before = record(box)
+        ended = family.run_reference(box, instance, answer)
+        taken = take(box, before)
+    problem = "; ".join(filter(None, (f"the reference solution {ended}" if ended else "", taken.note)))
+    if problem:
+        sys.stderr.write(f"grade: {problem}\n")
+    return taken.data, problem
 
 
 # A step has time for two runs of the tests.
@@ -98,7 +132,7 @@ class _GradedRun:
 
 @dataclass(frozen=True)
 class _Tests:
-    """One patch and its tests; ``patch`` is None where the untouched repository is graded."""
+    """One patch (or layer) and its tests; ``patch`` is None where the untouched machine is graded."""
 
     context: Context
     run_file: RunFile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from steps.contracts.chain import ENGINE_FIELDS, PLAN, SHARD_COUNT
+from steps.contracts.chain import CANARY_COUNT, ENGINE_FIELDS, PLAN, SHARD_COUNT
 from steps.contracts.data import Plan
 from steps.contracts.run_spec import RunSpec
 from steps.datasets.bucket_inputs import fetch_inputs
@@ -54,7 +54,8 @@ def main(flags: Flags) -> str:
     shards = write_shards(open_store(spec.store), plan_made, size) if size else 0
     if out:
         out.mkdir(parents=True, exist_ok=True)
-        for name, value in {SHARD_COUNT: shards, **{name: getattr(spec, name) for name in ENGINE_FIELDS}}.items():
+        counts = {SHARD_COUNT: shards, CANARY_COUNT: len(plan_made.canary_to_do)}
+        for name, value in {**counts, **{name: getattr(spec, name) for name in ENGINE_FIELDS}}.items():
             (out / name).write_text(json.dumps(value), "utf-8")
     for notice in plan_made.notices:
         sys.stderr.write(f"note: {notice}\n")

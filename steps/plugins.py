@@ -21,16 +21,19 @@ def file_of(reference: str) -> Path | None:
     return Path(place).expanduser() if place.endswith(".py") or "/" in place else None
 
 
-def load(reference: str, field: str) -> Any:
+def load(reference: str, field: str, *, as_of_now: bool = False) -> Any:
     """What a reference names. Raises ConfigError in one line: no such module or file, or none of that name in it."""
-    module, (place, _, name) = load_module(reference, field), reference.rpartition(":")
+    module, (place, _, name) = load_module(reference, field, as_of_now=as_of_now), reference.rpartition(":")
     if not hasattr(module, name):
         raise ConfigError(f"{place} has no {name}", field=field)
     return getattr(module, name)
 
 
-def load_module(reference: str, field: str) -> ModuleType:
-    """The module that a reference names something of. Raises ConfigError in one line: there is none, or it fails."""
+def load_module(reference: str, field: str, *, as_of_now: bool = False) -> ModuleType:
+    """The module that a reference names something of; ``as_of_now``: a file that has changed is imported anew.
+
+    Raises ConfigError in one line: there is none, or it fails.
+    """
     place, _, name = reference.rpartition(":")
     file = file_of(reference)
     if not place or not name.isidentifier():
@@ -38,7 +41,7 @@ def load_module(reference: str, field: str) -> ModuleType:
     if file is not None and not file.is_file():
         raise ConfigError(f"there is no file {file}", field=field)
     try:
-        return import_module(place) if file is None else _imported(file)
+        return import_module(place) if file is None else _imported(file, as_of_now=as_of_now)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and file is None and _is_within(error.name or "", place):
             reason = f"there is no module {error.name} here: install it beside swe-argo, or set PYTHONPATH"
@@ -49,7 +52,7 @@ def load_module(reference: str, field: str) -> ModuleType:
 
 def load_agent(reference: str) -> type[Any]:
     """The class of an agent of one's own. Raises ConfigError where it is not of the protocol (steps.agents.runner)."""
-    found = load(reference, "agent.name")
+    found = load(reference, "agent.name", as_of_now=True)  # in a notebook it is written anew, again and again
     act = getattr(found, "act", None)
     if not inspect.isclass(found) or not callable(act):
         raise ConfigError(f"{reference} is no agent: it must be a class with act(self, task)", field="agent.name")
@@ -66,9 +69,11 @@ def load_agent(reference: str) -> type[Any]:
     return found
 
 
-def _imported(file: Path) -> ModuleType:
-    """The file as a module, once in a process."""
+def _imported(file: Path, *, as_of_now: bool) -> ModuleType:
+    """The file as a module, once in a process, or once as it is now."""
     name = f"swe_argo_file_{abs(hash(file.resolve()))}"
+    if as_of_now:
+        name += f"_{file.stat().st_mtime_ns}_{file.stat().st_size}"
     if name in sys.modules:
         return sys.modules[name]
     spec = spec_from_file_location(name, file)

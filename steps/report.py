@@ -1,6 +1,6 @@
 """Store -> report/: official summaries, predictions, figures, leaderboard bundle, page, and a comparison on request.
 
-Nothing is graded here.
+Nothing is graded here. A run that is a part of a validation has that written, too.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from steps.contracts.chain import PAGE, REPORT
 from steps.entry import Flags, run_program
 from steps.reports.figures.summary import page_key
+from steps.reports.validation.write import write_validation_of
 from steps.reports.write import write_report
 from steps.store import open_store
 
@@ -16,6 +17,7 @@ def main(flags: Flags) -> str:
     """Returns the score in a word."""
     store, out = open_store(flags["store"]), flags["out"]
     summary = write_report(store, flags["run"], flags["against"] or None)
+    write_validation_of(store, flags["run"])
     if out:
         out.mkdir(parents=True, exist_ok=True)
         (out / PAGE).write_bytes(store.get(page_key(flags["run"])))

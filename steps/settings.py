@@ -32,6 +32,8 @@ class Settings(BaseSettings):
     """Hub that dataset ids are loaded from."""
     mini_base_image: str = Field("python:3.11-slim", validation_alias="SWE_ARGO_MINI_BASE")
     """Base of the mini images for backend docker: python3 with pytest, git and patch, or with apt and pip."""
+    harbor_registry: Path | None = Field(None, validation_alias="SWE_ARGO_HARBOR_REGISTRY")
+    """registry.json, or the folder it lies in, of --dataset harbor:<entry>."""
     revision: str | None = Field(None, validation_alias="SWE_ARGO_REVISION")
     """Commit of this project that an image was built from, where there is no checkout."""
     pod_name: str | None = Field(None, validation_alias="POD_NAME")
@@ -63,8 +65,49 @@ class Settings(BaseSettings):
     """Secret of the cluster that the keys of this process come from, by name."""
     model_gate: Path | None = Field(None, validation_alias="SWE_ARGO_GATE")
     """Unix socket of the runner that keeps the endpoint's limits over all of its units."""
+    groups: Path | None = Field(None, validation_alias="SWE_ARGO_GROUPS")
+    """Folder of the runner in which attempts at one instance find what the first of them prepared."""
     units: float | None = Field(None, validation_alias="SWE_ARGO_UNITS", gt=0)
     """How many units run at a time, where no such runner is: each keeps its share of the endpoint's limits."""
+
+    tinker_api_key: SecretStr | None = Field(None, validation_alias="TINKER_API_KEY")
+    """Key of the Tinker account that the proxy samples with. A secret."""
+    tinker_base_url: str | None = Field(None, validation_alias="TINKER_BASE_URL")
+    """Address of a service that speaks Tinker's protocol; Tinker's own by default."""
+    proxy_admin_key: SecretStr | None = Field(None, validation_alias="SWE_ARGO_PROXY_ADMIN_KEY")
+    """Key by which the proxy's weights may be changed; the key of its callers is LLM_API_KEY. A secret."""
+
+    e2b_api_key: SecretStr | None = Field(None, validation_alias="E2B_API_KEY")
+    """Key of the E2B account whose sandboxes are used. A secret."""
+    e2b_domain: str | None = Field(None, validation_alias="E2B_DOMAIN")
+    """Domain of a self-hosted or compatible service; E2B's own by default."""
+    e2b_api_url: str | None = Field(None, validation_alias="E2B_API_URL")
+    """Its control plane, where that is not api.<domain>."""
+    e2b_connection_timeout_s: float = Field(60.0, validation_alias="E2B_CONNECTION_TIMEOUT", gt=0)
+    """Seconds that one request to it may take."""
+    registry_username: str | None = Field(None, validation_alias="SWE_ARGO_REGISTRY_USERNAME")
+    """User of the registry that templates are built from, where it is private."""
+    registry_password: SecretStr | None = Field(None, validation_alias="SWE_ARGO_REGISTRY_PASSWORD")
+    """Password or token for it, handed to the service that builds. A secret."""
+
+    tencentcloud_secret_id: SecretStr | None = Field(None, validation_alias="TENCENTCLOUD_SECRET_ID")
+    """Keys of the Tencent Cloud account whose sandboxes (AGS) are used. Secrets."""
+    tencentcloud_secret_key: SecretStr | None = Field(None, validation_alias="TENCENTCLOUD_SECRET_KEY")
+    """The other half."""
+    tencentcloud_token: SecretStr | None = Field(None, validation_alias="TENCENTCLOUD_TOKEN")
+    """With keys that hold for a time only."""
+    tencentcloud_role_arn: str | None = Field(None, validation_alias="TENCENTCLOUD_ROLE_ARN")
+    """Role by which AGS pulls images of the account's registries."""
+    ags_region: str = Field("ap-guangzhou", validation_alias="AGS_REGION")
+    """Where its sandboxes are."""
+    ags_domain: str = Field("tencentags.com", validation_alias="AGS_DOMAIN")
+    """What stands behind <sandbox>.<region>. in the address of a sandbox."""
+    ags_endpoint: str | None = Field(None, validation_alias="AGS_ENDPOINT")
+    """Its control plane, where that is not ags.tencentcloudapi.com."""
+    ags_sandbox_url: str | None = Field(None, validation_alias="AGS_SANDBOX_URL")
+    """One address of all its sandboxes, where a proxy stands before them."""
+    ags_envd_image: str | None = Field(None, validation_alias="AGS_ENVD_IMAGE")
+    """Image that holds /usr/bin/envd, for the tools that are made there."""
 
     argo_server: str | None = Field(None, validation_alias="ARGO_SERVER")
     """host:port of an argo-server to go through; the Kubernetes API by default."""
@@ -86,6 +129,27 @@ class Settings(BaseSettings):
         if level not in LOG_LEVELS:
             raise ValueError(f"{value!r} is none of {', '.join(LOG_LEVELS)}")
         return level
+
+    @field_validator(
+        "llm_api_key",
+        "tinker_api_key",
+        "e2b_api_key",
+        "tencentcloud_secret_id",
+        "tencentcloud_secret_key",
+        "tencentcloud_token",
+        "argo_token",
+        mode="before",
+    )
+    @classmethod
+    def _fit_for_a_header(cls, value: object) -> object:
+        """Without the newline that a file or a Secret ends with: clients show a header they refuse, key and all."""
+        if not isinstance(value, str):
+            return value
+        if not (key := value.strip()):
+            return None
+        if not key.isascii() or not key.isprintable():
+            raise ValueError("it has characters that no key has: copy it again")
+        return key
 
     @property
     def local_images(self) -> Path:
@@ -111,6 +175,11 @@ def settings() -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(first["msg"].removeprefix("Value error, "), field=str(first["loc"][0])) from None
+
+
+def has_variables(names: Iterable[str]) -> bool:
+    """Whether all of these are set."""
+    return all(os.environ.get(name, "").strip() for name in names)
 
 
 def variables(names: Iterable[str], prefix: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""RunFile, Instance, (Recording) -> Trajectory, Patch, SolveRecord: an agent works on one issue in its own sandbox."""
+"""RunFile, Instance, (Recording) -> Trajectory, Patch, (Layer), SolveRecord: an agent works in its own sandbox."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def solve(context: Context, inputs: Inputs) -> Iterable[Record | Raw]:
         raise ConfigError(f"there is no recording of {instance.instance_id}", field="agent.trajectories")
     solving = Solving(context, run, instance, recording)
     try:
-        return solving.outputs()
+        return list(solving.outputs())
     except StepError as error:
         if solving.journal is not None:
             error.leaves = (*error.leaves, solving.journal.trajectory(StopReason.INTERRUPTED))

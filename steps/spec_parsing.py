@@ -72,7 +72,7 @@ def agent_name(tables: Tables) -> str:
     follow(copy)
     agent = copy.get("agent", {})
     name = agent.get("name", RunSpec().agent.name) if isinstance(agent, dict) else ""
-    return str(AGENT_ALIASES.get(name, name))
+    return AGENT_ALIASES.get(name, name) if isinstance(name, str) else ""
 
 
 def put_item(tables: Tables, item: str) -> None:

@@ -83,6 +83,21 @@ def smallest_layer(marker: str = "") -> bytes:
     return _tar(files, {"marker": marker})
 
 
+def busybox_image(client: DockerClient, busybox: Path) -> str:
+    """The name of an image in which everything but bash is busybox, as in images of alpine."""
+    name = f"swe-argo-test-busybox:{hashlib.sha256(_stamp(busybox).encode()).hexdigest()[:16]}"
+    try:
+        client.images.get(name)
+    except ImageNotFound:
+        applets = subprocess.run([str(busybox), "--list"], capture_output=True, text=True, check=True).stdout.split()
+        bash = _programs("bash")
+        files = {"/usr/bin/bash": bash[0]} | {str(library): library for library in _libraries([*bash, busybox])}
+        files |= {f"/usr/bin/{applet}": busybox for applet in applets}
+        repository, _, tag = name.partition(":")
+        client.api.import_image_from_data(_tar(files), repository=repository, tag=tag, changes=SETTINGS)
+    return name
+
+
 def _programs(names: str) -> list[Path]:
     return [Path(path) for path in map(shutil.which, names.split()) if path]
 

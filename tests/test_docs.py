@@ -28,7 +28,7 @@ PAGES = sorted(
 )
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
-TARGET = re.compile(r"`(?:\$ )?make ([a-z][a-z -]*)")
+TARGET = re.compile(r"`(?:\$ )?make ([a-z][a-z0-9 -]*)")
 
 
 @cache
@@ -83,13 +83,13 @@ def test_every_command_line_names_a_command_and_its_flags(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_make_target_exists(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     text = page.read_text()
     spoken = [word for words in TARGET.findall(text) for word in words.split()]
     blocks = "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
     spoken += [
         word
-        for words in re.findall(r"^(?:\$ )?make ((?:[a-z][a-z-]*[ \n])+)", blocks, re.MULTILINE)
+        for words in re.findall(r"^(?:\$ )?make ((?:[a-z][a-z0-9-]*[ \n])+)", blocks, re.MULTILINE)
         for word in words.split()
     ]
     assert set(spoken) - targets == set()

@@ -12,7 +12,7 @@ from steps.contracts.run_spec import RunSpec
 
 _FIELDS = {option.name: option.field for option in PLAN.options if option.field}
 _DEFAULT = RunSpec()
-_BACKENDS = tuple(backend.name for backend in BACKENDS.values() if backend.on_cluster)
+_BACKENDS = tuple(backend.name for backend in BACKENDS.values() if backend.serves_pods)
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,15 @@ RUN_PARAMETERS = (
         "log-level", "What steps print. DEBUG: a line for each model call and each command, too.", "INFO", LOG_LEVELS
     ),
     PipelineParameter(
+        "validated", "Only what a validation.json (s3://...) calls valid; `last`: the store's that knows most of it."
+    ),
+    PipelineParameter(
+        "stop-on-canary",
+        "Begin nothing where reference patches, graded first, fail on these machines.",
+        "false",
+        ("false", "true"),
+    ),
+    PipelineParameter(
         "resource-factor", "Factor on what every sandbox may take; running out doubles it, up to 8.", is_setting=True
     ),
 )
@@ -86,6 +95,7 @@ NAMESPACE_PARAMETERS = tuple(
         "s3-endpoint": "An S3 server other than Amazon's.",
         "s3-secret": "Secret with the keys of the bucket.",
         "credentials": "Secret with the keys of models and hubs.",
+        "sandbox-credentials": "Secret with the keys of the provider of sandboxes.",
         "hf-endpoint": "Hub that dataset ids are loaded from.",
         "webhook-secret": "Secret with the address that hears of a comparison.",
         "report-url": "Address under which people open what is in the bucket.",

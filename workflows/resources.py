@@ -64,8 +64,9 @@ MAX_TESTS_S = 1800
 """The longest tests may run there: the official limit."""
 PIPELINE_LIMITS = {"agent.timeout_s": MAX_AGENT_S, "grading.timeout_s": MAX_TESTS_S}
 """The same, by the fields of the spec."""
-LOCAL = ("max_cost_usd", "give_up_after", "llm.config")
-"""Fields of the spec that no pod can keep: none knows what the others cost or came to, or a person's config.toml."""
+LOCAL = ("max_cost_usd", "give_up_after", "llm.config", "sandbox.e2b.templates", "sandbox.ags.mapping")
+"""Fields of the spec that no pod can keep: none knows what the others cost or came to, or a file of a person's
+machine."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ PODS = {
     "list": Pod("10m", "16Mi", "128Mi", 1800),
     "solve": Pod("100m", "192Mi", "2Gi", 5400),
     "grade": Pod("100m", "192Mi", "2Gi", 6000),
+    "canary": Pod("50m", "128Mi", "1Gi", 600),
     "report": Pod("250m", "512Mi", "4Gi", 1800),
     "compare": Pod("50m", "128Mi", "1Gi", 600),
     "finalize": Pod("100m", "256Mi", "4Gi", 1200),
@@ -95,7 +97,7 @@ WAITER = Pod("10m", "64Mi", "256Mi", 0)
 PENDING = "15m"
 """How long a pod may wait for a node and its image."""
 
-SHARD_UNITS = 50
+SHARD_UNITS = 47
 """Units of a shard: with all their tries used up, its Workflow stays below 1 MiB before compression."""
 WINDOW = 10
 """Units of a shard that are begun at a time."""

@@ -10,6 +10,7 @@ from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.failure import FailureClass
 from steps.contracts.trajectory import Metrics, StopReason, Usage
 from steps.errors import InfraError
+from steps.models.images import text_of
 from steps.models.reply import Message
 
 EXCUSED_S = 300.0
@@ -100,5 +101,5 @@ class Limits:
 
 def _estimate(message: Message) -> float:
     calls = message.get("tool_calls") or []
-    texts = [message.get("content") or "", *(str(call.get("function")) for call in calls)]
+    texts = [text_of(message.get("content")), *(str(call.get("function")) for call in calls)]
     return sum(map(len, map(str, texts))) / CHARACTERS_A_TOKEN

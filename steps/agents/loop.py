@@ -16,6 +16,7 @@ from steps.agents.tools.result import ToolObservation
 from steps.agents.tools.session import Session
 from steps.agents.tools.toolsets import toolset
 from steps.contracts.trajectory import Result, ResultExtra, StopReason, ToolCall
+from steps.models.images import describe_images, with_images
 from steps.models.reply import Message, Reply
 
 
@@ -34,7 +35,7 @@ class _Loop:
     def __init__(self, task: Task) -> None:
         self.task, self.journal = task, task.journal
         self.scaffold = SCAFFOLDS[task.spec.name]
-        own = toolset(self.scaffold.name, task.spec.scaffold_fidelity)
+        own = toolset(self.scaffold.name, task.spec.scaffold_fidelity, task.instance.workdir)
         self.tools, self.system = scaffold_text.word_tool_texts(own, task.words)
         self.finish = next(tool.name for tool in self.tools.tools if tool.ends)
         self.format = call_format(task.fn_calling, self.scaffold.rules)
@@ -71,14 +72,16 @@ class _Loop:
         """Say what the agent is and what it is to do."""
         task = self.task
         described = self.format.instructions(self.tools)
-        system = templates.system_prompt(self.scaffold.name, self.finish, described, self.system)
+        system = templates.system_prompt(self.scaffold.name, self.finish, described, self.system, task.instance.workdir)
         instruction = templates.render(task.instruction, task.instance) + self._count()
         definitions = [tool.definition for tool in self.tools.tools]
         self.journal.agent = self.journal.agent.model_copy(update={"tool_definitions": definitions})
-        for message in ({"role": "system", "content": system}, {"role": "user", "content": instruction}):
+        images = task.instance.images if task.spec.issue_images else []
+        content = with_images(instruction, images) if images else instruction
+        for message in ({"role": "system", "content": system}, {"role": "user", "content": content}):
             self._hear(message)
         self.journal.add_message("system", system)
-        self.journal.add_message("user", instruction)
+        self.journal.add_message("user", instruction + describe_images(images))
 
     def _shorten(self) -> bool:
         """Leave the older half of the turns out of the conversation; False where there is nothing to leave out."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from steps.agents.runner import check
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
-from steps.contracts.data import Patch, RunFile
+from steps.contracts.data import Layer, Patch, RunFile
 from steps.contracts.record import key
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import Recording
 from steps.contracts.verdict import GradeRecord, Integrity, Outcome
 from steps.datasets import predictions
 from steps.errors import ConfigError
+from steps.families import rows
 from steps.families.swebench import retrieval
 from steps.store import Store
 from steps.store.runs import record_of
@@ -37,9 +39,12 @@ def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], known: li
     """
     ids = [row["instance_id"] for row in chosen]
     agent = agent_of(spec.agent)
+    _refuse_patches(spec, chosen)
     match agent.kind:
         case AgentKind.REFERENCE:
             patches = {row["instance_id"]: row["patch"] for row in chosen}
+            if not any(patches.values()) and all(rows.family_of(row).hands_on == "patch" for row in chosen):
+                raise ConfigError(f"none of its {len(ids):,} instances has a reference patch", field="dataset")
             return _hand_on(spec, Prepared(spec.agent.model or agent.name), patches, ids)
         case AgentKind.GIVEN if spec.agent.earlier_run is not None:
             return _from_run(spec, store, ids)
@@ -52,11 +57,23 @@ def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], known: li
             prepared = Prepared(spec.agent.model or read.model, notices=list(read.notices))
             return _hand_on(spec, prepared, read.patches, ids)
         case AgentKind.REPLAY:
-            return _recorded(spec, ids, known)
+            return _recorded(spec, chosen, known)
     check(agent)
     styled = agent.takes_prompt_style
     notices = retrieval.notices(spec.dataset, spec.agent.prompt_style, chosen) if styled else []
     return Prepared(spec.agent.model or agent.name, notices=notices)
+
+
+def _refuse_patches(spec: RunSpec, chosen: list[dict[str, Any]]) -> None:
+    """Raises ConfigError where patches are handed on and a row's family takes other things."""
+    agent = agent_of(spec.agent)
+    gives_patches = agent.takes_prompt_style or (agent.kind is AgentKind.GIVEN and spec.agent.earlier_run is None)
+    other = next((row for row in chosen if rows.family_of(row).hands_on != "patch"), None) if gives_patches else None
+    if other is not None:
+        raise ConfigError(
+            f"agent {agent.name} hands on patches, and {other['instance_id']} is judged by the files of its machine",
+            field="agent.name",
+        )
 
 
 def _hand_on(spec: RunSpec, prepared: Prepared, patches: dict[str, Any], ids: Iterable[str]) -> Prepared:
@@ -94,17 +111,22 @@ def _from_run(spec: RunSpec, store: Store, ids: list[str]) -> Prepared:
                 prepared.files[key(Patch, *new)] = store.get(old)
             except FileNotFoundError:
                 prepared.files[key(GradeRecord, *new)] = _nothing(instance_id, attempt).to_bytes()
+                continue
+            with suppress(FileNotFoundError):
+                layer = store.get(key(Layer, source, instance_id, attempt))
+                prepared.files[key(Layer, *new)] = layer
     return prepared
 
 
-def _recorded(spec: RunSpec, ids: list[str], known: list[str]) -> Prepared:
+def _recorded(spec: RunSpec, chosen: list[dict[str, Any]], known: list[str]) -> Prepared:
     if not spec.agent.trajectories:
         raise ConfigError("agent 'replay' needs recorded trajectories: --trajectories PATH", field="agent.trajectories")
     from steps.agents.replay import recordings
 
-    read = recordings.read(spec.agent.trajectories, ids, known)
+    workdirs = {row["instance_id"]: rows.workdir_of(row) for row in chosen}
+    read = recordings.read(spec.agent.trajectories, workdirs, known)
     prepared = Prepared(spec.agent.model or read.model or "replay", notices=list(read.notices))
-    for instance_id in ids:
+    for instance_id in workdirs:
         for attempt in range(1, spec.attempts + 1):
             name = key(Recording, spec.run_id or "", instance_id, attempt)
             prepared.files[name] = read.by_id[instance_id].to_bytes()

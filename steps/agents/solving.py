@@ -10,19 +10,19 @@ from dataclasses import dataclass
 
 from steps.agents import iterative
 from steps.agents.critic import AttemptResult
-from steps.agents.history import hide_history
+from steps.agents.handing_on import HandedOn, WorkStart, begin, describe_start, start_of
 from steps.agents.iterative import Attempt
 from steps.agents.journal import Journal
-from steps.agents.patch import ExtractedPatch, extract, record_start
 from steps.agents.runner import act
 from steps.agents.task import NoModel, Task
 from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.chain import SOLVE
-from steps.contracts.data import History, Instance, Machine, Patch, RunFile, SolveRecord
+from steps.contracts.data import History, Instance, Layer, Machine, Patch, RunFile, SolveRecord
 from steps.contracts.trajectory import AgentExtra, AgentInfo, Recording, Replayed, StopReason, Trajectory
 from steps.families.family import load_family
 from steps.models.reply import Model
+from steps.sandbox.groups import GroupMember, join_group
 from steps.sandbox.protocol import Sandbox
 from steps.sandbox.unit_sandbox import Context, open_sandbox
 from steps.sandbox.untrusted import SandboxBroken, as_untrusted
@@ -35,7 +35,8 @@ AROUND_S = 3600.0
 class FinishedAttempt(Attempt):
     """An attempt that is over, and what is recorded of it beside."""
 
-    history: History
+    taken: HandedOn
+    history: History | None
     machine: Machine
     note: str
     replayed: Replayed | None
@@ -46,8 +47,8 @@ class Solving:
 
     def __init__(self, context: Context, run: RunFile, instance: Instance, recording: Recording | None) -> None:
         self.context, self.run, self.instance, self.recording = context, run, instance, recording
-        self.spec = run.spec.agent
-        self.agent = agent_of(self.spec)
+        self.agent = agent_of(run.spec.agent)
+        self.spec = _with_task_limit(run.spec.agent, self.agent.defaults.timeout_s, instance)
         self.seconds: dict[str, float] = defaultdict(float)
         self.attempts: list[FinishedAttempt] = []
         self.journal: Journal | None = None
@@ -61,7 +62,7 @@ class Solving:
 
         return resolve_endpoint(self.run.spec).display_url
 
-    def outputs(self) -> tuple[Trajectory, Patch, SolveRecord]:
+    def outputs(self) -> Iterator[Trajectory | Patch | Layer | SolveRecord]:
         """Attempt it, again while the critic refuses, and give the best."""
         while self._attempt() and iterative.needs_another_attempt(self.spec, self.attempts, self._left_s):
             pass
@@ -76,12 +77,18 @@ class Solving:
             machine=done.machine,
             seconds={stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             usage=iterative.total_usage(self.attempts),
-            patch_bytes=len(done.left.patch),
+            patch_bytes=len(done.taken.patch),
+            layer_bytes=len(done.taken.layer),
+            layer=done.taken.summary,
             patch_note=done.note,
             attempts=iterative.describe_attempts(self.spec, self.attempts, best),
             replayed=done.replayed,
         )
-        return iterative.merge_trajectories(self.attempts, best), Patch(done.left.patch), record
+        yield iterative.merge_trajectories(self.attempts, best)
+        yield Patch(done.taken.patch)
+        if load_family(self.instance.family).hands_on == "layer":
+            yield Layer(done.taken.layer)
+        yield record
 
     @property
     def _left_s(self) -> float:
@@ -92,21 +99,23 @@ class Solving:
         """One attempt in a sandbox of its own; False where making that took all the time that was left."""
         number = len(self.attempts) + 1
         began = time.monotonic()
-        with open_sandbox(
-            self.context,
-            self.run,
-            self.instance,
-            step=SOLVE.name,
-            network=self.run.spec.sandbox.solve_network,
-            deadline_s=self.spec.timeout_s + AROUND_S,
-            isolated=self.agent.runs_commands,
-            number=number,
-        ) as box:
+        with (
+            join_group(self.run, self.instance) as member,
+            open_sandbox(
+                self.context,
+                self.run,
+                self.instance,
+                step=SOLVE.name,
+                network=self.run.spec.sandbox.solve_network,
+                deadline_s=self.spec.timeout_s + AROUND_S,
+                isolated=self.agent.runs_commands,
+                number=number,
+                member=member,
+            ) as box,
+        ):
             self.seconds["create"] += time.monotonic() - began
             with self._stage("prepare"):
-                load_family(self.instance.family).prepare(box, self.instance)
-                history = hide_history(box)
-                start = record_start(box, history.head)
+                start = self._prepare(box, member)
             if self._end is None:
                 self._end = time.monotonic() + self.spec.timeout_s
             spec = iterative.remaining_limits(self.spec, self.attempts, self._left_s)
@@ -119,24 +128,36 @@ class Solving:
                 acted = self._act_in(box, spec, self.journal, temperature)
             trajectory = self.journal.alone(acted.reason, self.seconds["agent"] - before)
             with self._stage("patch"):
-                taken = extract(self._untrusted(box), start) if acted.patch is None else ExtractedPatch(acted.patch)
+                taken = start.take(self._untrusted(box)) if acted.patch is None else HandedOn(acted.patch)
         replayed = None
         if self.recording is not None and self.agent.kind is AgentKind.REPLAY:
             from steps.agents.replay import agent
 
-            replayed = agent.compare_with_recording(self.recording, self.journal, taken.data)
+            replayed = agent.compare_with_recording(self.recording, self.journal, taken.patch)
         self.attempts.append(
             FinishedAttempt(
-                left=AttemptResult(acted.reason, taken.data),
+                left=AttemptResult(acted.reason, taken.answer),
+                taken=taken,
                 trajectory=trajectory,
                 temperature=temperature if self.agent.asks_model else None,
-                history=history,
+                history=start.history,
                 machine=box.machine,
                 note="; ".join(filter(None, (acted.note, taken.note))),
                 replayed=replayed,
             )
         )
         return True
+
+    def _prepare(self, box: Sandbox, member: GroupMember) -> WorkStart:
+        """The machine as the agent is to find it: as a copy of one that is so, or made so."""
+        if member.snapshot is not None:
+            return start_of(member.start)
+        family = load_family(self.instance.family)
+        family.prepare(box, self.instance)
+        start = begin(box, family.hands_on)
+        if member.prepares:
+            member.keep(describe_start(start))
+        return start
 
     def _journal(self, temperature: float | None) -> Journal:
         run = self.run
@@ -194,6 +215,14 @@ class Solving:
             yield
         finally:
             self.seconds[name] += time.monotonic() - began
+
+
+def _with_task_limit(spec: AgentSpec, default_s: float, instance: Instance) -> AgentSpec:
+    """The spec with the task's own limit of time, where that is shorter and nobody chose another."""
+    limit_s = instance.machine.agent_timeout_s if instance.machine else None
+    if limit_s is None or limit_s >= spec.timeout_s or spec.timeout_s != default_s:
+        return spec
+    return spec.model_copy(update={"timeout_s": limit_s})
 
 
 @dataclass(frozen=True)

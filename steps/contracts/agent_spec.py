@@ -73,6 +73,9 @@ class AgentSpec(Table):
     not to be its own: docs/scaffolds.md."""
     hints: Annotated[bool, Flag("--hints/--no-hints")] = False
     """Show the agent the issue's discussion too; the report says so."""
+    issue_images: Annotated[bool, Flag("--issue-images/--no-issue-images")] = False
+    """Show the model the issue's images too (SWE-bench Multimodal): their addresses, behind the first instruction, for
+    the endpoint to fetch. Of our agents r2egym, openhands and sweagent can; the report says so."""
     prompt_style: Annotated[Literal["style-2", "style-2-edits-only", "style-3"], Flag("--prompt-style")] = "style-3"
     """Layout of oneshot's prompt, as SWE-bench published it. style-2-edits-only shows which lines the reference patch
     touches; the report says so."""
@@ -97,7 +100,7 @@ class AgentSpec(Table):
     def _resolve_name(cls, value: object) -> object:
         """An agent of ours, perhaps by the name that another tool has for it."""
         name = AGENT_ALIASES.get(value, value) if isinstance(value, str) else value
-        if name in AGENTS or is_own(name):
+        if isinstance(name, str) and (name in AGENTS or is_own(name)):
             return name
         raise unknown_choice(AGENTS)
 
@@ -128,6 +131,14 @@ class AgentSpec(Table):
         told = info.data.get("max_steps")
         if value is not None and told is not None and value < told:
             raise ValueError(f"should be at least agent.max_steps, at which an agent is told to finish: {told}")
+        return value
+
+    @field_validator("issue_images")
+    @classmethod
+    def _shown_by_scaffolds(cls, value: bool, info: ValidationInfo) -> bool:
+        agent = AGENTS.get(info.data.get("name", ""))
+        if value and agent is not None and not agent.is_scaffold:
+            raise ValueError(f"agent {info.data['name']} shows no images: r2egym, openhands and sweagent do")
         return value
 
     @field_validator("use_fn_calling", mode="before")

@@ -94,6 +94,11 @@ class Agent:
         return self.runs is not None
 
     @property
+    def takes_time(self) -> bool:
+        """Whether it works at all: one that neither asks a model nor runs anything is done as soon as it begins."""
+        return self.solves and (self.asks_model or self.runs_commands)
+
+    @property
     def is_scaffold(self) -> bool:
         """Whether it is data over the one loop: it has words that can be others, and is told before it is ended."""
         return self.runs == _LOOP

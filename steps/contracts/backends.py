@@ -21,13 +21,27 @@ class SandboxBackend:
     diagnosis, orphans (docs/add-a-backend.md). ``module:connect`` of one's own."""
     on_cluster: bool = False
     """Whether its sandboxes run on the machines of a cluster, within the limits of a namespace, and not on this one."""
+    keys: tuple[str, ...] = ()
+    """Of a provider's backend: the variables of the environment that hold the account's keys. Its sandboxes are at the
+    provider, and whoever has these can make them, from this machine or from a pod."""
     mini_images: MiniImages | None = None
+    snapshots: bool = False
+    """Whether it makes sandboxes from the state of another (steps.sandbox.protocol.Snapshots)."""
+
+    @property
+    def serves_pods(self) -> bool:
+        """Whether the pod of a step can make its sandboxes, and not only this machine."""
+        return self.on_cluster or bool(self.keys)
 
 
 _TABLE = (
     SandboxBackend("local", "steps.sandbox.local", mini_images="folders"),
     SandboxBackend("docker", "steps.sandbox.docker", mini_images="containers"),
     SandboxBackend("kubernetes", "steps.sandbox.kubernetes", on_cluster=True),
+    SandboxBackend("e2b", "steps.sandbox.e2b", keys=("E2B_API_KEY",), snapshots=True),
+    SandboxBackend(
+        "ags", "steps.sandbox.ags", keys=("TENCENTCLOUD_SECRET_ID", "TENCENTCLOUD_SECRET_KEY"), snapshots=True
+    ),
 )
 BACKENDS: Mapping[str, SandboxBackend] = MappingProxyType({backend.name: backend for backend in _TABLE})
 """Name -> backend."""

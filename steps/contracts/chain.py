@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.contracts.data import Answer, Instance, Patch, Plan, RunFile, SolveRecord
+from steps.contracts.data import Answer, Instance, Layer, Patch, Plan, RunFile, SolveRecord
 from steps.contracts.programs import Option, Program
 from steps.contracts.record import Raw, Record
 from steps.contracts.spec_fields import fields
@@ -25,6 +25,12 @@ ENGINE_FIELDS = ("retries", "fail_fast")
 """Fields of the spec that an engine heeds and no step: plan, which reads the spec, writes each to a file, as JSON."""
 SHARD_COUNT = "shards"
 """File among plan's outputs: into how many parts it cut the plan."""
+
+
+CANARY_COUNT = "canary"
+"""The same: how many units of the canary it has to grade first, in the part of the name ``CANARY_SHARD``."""
+CANARY_SHARD = "check"
+"""As long as the numbers of shards: names of Workflows have no room for more."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +71,17 @@ STEP_OPTIONS = (
 )
 
 
-SOLVE = Step("solve", takes=(RunFile, Instance), may_take=(Recording,), gives=(SolveRecord, Trajectory, Patch))
+SOLVE = Step(
+    "solve",
+    takes=(RunFile, Instance),
+    may_take=(Recording,),
+    gives=(SolveRecord, Trajectory, Patch),
+    may_give=(Layer,),
+)
 GRADE = Step(
     "grade",
     takes=(RunFile, Instance, Answer, Patch),
+    may_take=(Layer,),
     gives=(GradeRecord,),
     may_give=(TestLog, Report, InstanceLog, EvalScript),
 )
@@ -82,8 +95,18 @@ def _out(files: tuple[str, ...]) -> Option:
 
 
 _PARAMETERS = (
-    *("dataset", "split", "select.k", "agent.name", "agent.model", "llm.base_url", "llm.temperature"),
+    *(
+        "dataset",
+        "split",
+        "select.k",
+        "select.validated",
+        "agent.name",
+        "agent.model",
+        "llm.base_url",
+        "llm.temperature",
+    ),
     *("agent.max_steps", "attempts", "sandbox.backend", "fail_fast", "sandbox.resource_factor", "retries"),
+    "stop_on_canary",
 )
 """Fields of the spec that plan takes by flags of their own, because a person on Argo chooses them in a form."""
 
@@ -97,7 +120,7 @@ def _field_options() -> tuple[Option, ...]:
     )
 
 
-_PLANNED = (OUTCOME, SHARD_COUNT, *ENGINE_FIELDS)
+_PLANNED = (OUTCOME, SHARD_COUNT, CANARY_COUNT, *ENGINE_FIELDS)
 PLAN = Program(
     "plan",
     f"a RunSpec -> {RunFile.file}, {Plan.file}, {Instance.file}, {Answer.file} in its store; "
@@ -129,6 +152,12 @@ REPORT = Program(
         _out((OUTCOME, PAGE)),
     ),
     writes=(OUTCOME, PAGE),
+)
+CANARY = Program(
+    "canary",
+    "a run's canary, graded -> whether its machines are to be believed; 64 where they are not and the run stops there",
+    (_STORE, _RUN, _out((OUTCOME,))),
+    writes=(OUTCOME,),
 )
 COMPARE = Program(
     "compare",

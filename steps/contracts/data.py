@@ -9,9 +9,12 @@ from typing import ClassVar, Literal, Self
 from pydantic import ConfigDict
 
 from steps.contracts.families import SWEBENCH
-from steps.contracts.record import Part, Place, Raw, Record
+from steps.contracts.record import AnyText, Part, Place, Raw, Record
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import Replayed, StopReason, Usage
+
+WORKDIR = "/testbed"
+"""Where images have the repository, unless their family says otherwise."""
 
 # -- plan ------------------------------------------------------------------------------------------------------------
 
@@ -25,6 +28,16 @@ class DatasetLock(Part):
     rows: int
     sha256: str
     """Over the selected rows, canonical JSON, in order of their ids."""
+
+
+class UsedValidation(Part):
+    """A validation that chose a run's instances."""
+
+    validation_id: str
+    unfit: dict[str, str]
+    """Selected instance that it does not call valid -> its class there, or ``not_validated``."""
+    kept: bool
+    """Whether these are run all the same."""
 
 
 class RunFile(Record):
@@ -50,6 +63,10 @@ class RunFile(Record):
     """Text of the file with the scaffold's words; empty where they are its own."""
     fn_calling: bool | None = None
     """Whether tools are called by the endpoint's function calling, or in text; None where no tool is called."""
+    validation: UsedValidation | None = None
+    """None where the spec names none."""
+    not_gradeable: dict[str, str] = {}
+    """Selected instance that was left out, for it cannot be graded -> why."""
     planning: Usage = Usage()
     """What plan's own small calls of the model took, each time that it planned."""
 
@@ -67,6 +84,10 @@ class Stage(StrEnum):
     SOLVE = "solve"
     GRADE = "grade"
     NONE = "none"
+
+
+CANARY_ATTEMPT = 0
+"""Number of the units that grade an instance's own reference patch before a run's attempts, from 1, begin."""
 
 
 class Unit(Part):
@@ -88,6 +109,8 @@ class Plan(Record):
     units: list[Unit]
     notices: list[str] = []
     """What a person should know before the run: a slice that was cut, images that take disk, ..."""
+    canary: list[Unit] = []
+    """Reference patches that are graded first, on the run's own machines; no units of the run."""
     unpredicted: int = 0
     """Units that nothing is done for: no prediction, no patch of the earlier run."""
 
@@ -104,6 +127,11 @@ class Plan(Record):
     def to_do(self) -> list[Unit]:
         """The units that have something to do."""
         return [unit for unit in self.units if unit.begins is not Stage.NONE]
+
+    @property
+    def canary_to_do(self) -> list[Unit]:
+        """Those of the canary that are not known to be resolved."""
+        return [unit for unit in self.canary if unit.begins is not Stage.NONE]
 
 
 class ShardUnit(Part):
@@ -132,6 +160,19 @@ class Shard(Raw):
         return [ShardUnit.model_validate(item) for item in json.loads(self.data)]
 
 
+class TaskMachine(Part):
+    """What a task says of the machine that it is worked on in, where the person who runs it says nothing else."""
+
+    workdir: str | None = None
+    """Where work begins; None: where the image has it."""
+    variables: dict[str, str] = {}
+    """Of the environment of all commands."""
+    cpus: float | None = None
+    memory_mb: int | None = None
+    disk_mb: int | None = None
+    agent_timeout_s: float | None = None
+
+
 class FileContext(Part):
     """A file that a prompt shows."""
 
@@ -158,6 +199,8 @@ class Instance(Record):
     problem_statement: str
     hints_text: str | None = None
     """Only with --hints."""
+    images: list[str] = []
+    """Addresses of the issue's images, http(s): or data:."""
     context: list[FileContext] | None = None
     """For agent oneshot: the files that a retrieval column names, in its order."""
     resource_factor: float = 1.0
@@ -165,6 +208,9 @@ class Instance(Record):
     created_at: str = ""
     difficulty: str | None = None
     family: str = SWEBENCH
+    workdir: str = WORKDIR
+    """Where its image has the repository."""
+    machine: TaskMachine | None = None
 
 
 class Answer(Record):
@@ -175,6 +221,8 @@ class Answer(Record):
     place: ClassVar[Place] = Place.INSTANCE
     instance_id: str
     family: str = SWEBENCH
+    row_sha256: str = ""
+    """Of its normalised row: what a validation was made of. Empty in runs that were planned before there was any."""
 
 
 # -- solve -----------------------------------------------------------------------------------------------------------
@@ -200,6 +248,15 @@ class Patch(Raw):
         return self.data.decode("utf-8", "surrogateescape")
 
 
+class Layer(Raw):
+    """What an agent changed in its machine, as steps.layers.archive writes it: of families whose answer is no patch.
+
+    Empty where nothing changed, so that no earlier try's is taken for this one's."""
+
+    file: ClassVar[str] = "layer.tgz"
+    place: ClassVar[Place] = Place.UNIT
+
+
 class Machine(Part):
     """The sandbox a stage ran in."""
 
@@ -207,11 +264,15 @@ class Machine(Part):
     image: str
     image_digest: str | None
     isolation: str
-    """container, bubblewrap, or none."""
+    """container, microvm, bubblewrap, or none."""
     network: bool
     cpus: float | None = None
     memory_mb: int | None = None
     resource_factor: float = 1.0
+    workdir: str = WORKDIR
+    """Where it has the repository, and commands begin."""
+    usd_per_hour: float | None = None
+    """What its provider takes while it runs; None where nobody does, or its price is not known."""
 
 
 class History(Part):
@@ -225,6 +286,27 @@ class History(Part):
     unreachable_after: int
     verified: bool
     """No ref, reflog entry, stash, remote, alternate or object remains that HEAD does not reach."""
+
+
+class LayerChange(Part):
+    """A file or folder that a layer has or removes."""
+
+    path: AnyText
+    """Absolute; bytes that are no text as surrogates of PEP 383."""
+    change: Literal["new", "changed", "deleted"]
+    size: int = 0
+    """Bytes of a file."""
+
+
+class LayerSummary(Part):
+    """What a layer changes."""
+
+    new: int
+    changed: int
+    deleted: int
+    """Files and folders; what was in a folder that is deleted counts with it."""
+    first: list[LayerChange]
+    """In order of their paths, as many as people read."""
 
 
 class SolveAttempt(Part):
@@ -249,14 +331,19 @@ class SolveRecord(Record):
     attempt: int
     agent: str
     stop_reason: StopReason
-    history: History
+    history: History | None
+    """None where there is no repository to hide any of: the family hands on files of the whole machine."""
     machine: Machine
     seconds: dict[str, float]
     """Stage -> seconds: create, prepare, agent, patch."""
     usage: Usage = Usage()
     patch_bytes: int
+    layer_bytes: int = 0
+    layer: LayerSummary | None = None
+    """None where there is none, or an older version took it."""
     patch_note: str = ""
-    """Why the patch is empty where that is not for want of changes: the agent deleted the repository, and the like."""
+    """Why the patch (or layer) is empty where that is not for want of changes: the agent deleted the repository, and
+    the like."""
     attempts: list[SolveAttempt] = []
     """In iterative mode: all of them, in order. ``usage`` is their sum."""
     replayed: Replayed | None = None

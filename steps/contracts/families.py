@@ -10,12 +10,13 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
     {
         "r2e": "steps.families.r2e.family",
         "swesmith": "steps.families.swesmith.family",
+        "rebench": "steps.families.rebench.family",
         "swegym": "steps.families.swegym.family",
+        "harbor": "steps.families.harbor.family",
         SWEBENCH: "steps.families.swebench.family",
     }
 )
-"""Name -> module whose ``FAMILY`` is a ``steps.families.family.Family``. The first that recognizes a row has it; where
-none does, SWE-bench, the last, says what the row lacks."""
+"""Name -> module whose ``FAMILY`` is a ``steps.families.family.Family``. The first that recognizes a row has it."""
 
 
 def is_own_family(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -31,6 +32,11 @@ def is_model_name(text: str) -> bool:
     """Whether a model's name can stand in reports and in the names of their files."""
     fine = text.isprintable() and "\\" not in text and bool(text) and text == text.strip()
     return fine and text[0] not in ".-" and len(text.encode()) <= MODEL_BYTES
+
+
+def store_id(url: str) -> str:
+    """Tells the stores apart in which runs of one name may be: for who labels what is made for a run."""
+    return hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:12]
 
 
 def model_token(model: str) -> str:

@@ -19,6 +19,7 @@ class Place(StrEnum):
     UNIT = "runs/{run}/units/{instance}/{attempt}"
     TRY = "runs/{run}/units/{instance}/{attempt}/tries/{name}"
     REPORT = "runs/{run}/report"
+    VALIDATION = "validations/{name}/{run}"
 
 
 class Record(BaseModel):

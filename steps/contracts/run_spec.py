@@ -14,6 +14,8 @@ from steps.contracts.spec_table import File, Flag, How, Table, unknown_choice
 
 OFFICIAL_TIMEOUT_S = 1800
 """Seconds that the SWE-bench harness gives the tests of an instance."""
+LAST_VALIDATION = "last"
+"""For ``select.validated``: the newest of the dataset in the store."""
 MAX_RESOURCE_FACTOR = 8.0
 """Retries double what a sandbox that ran out may take up to this (OpenHands: min(base * 2^failures, 8))."""
 
@@ -37,6 +39,13 @@ class SelectSpec(Table):
     """Take at most this many of the selected instances."""
     shuffle_seed: Annotated[int | None, Flag("--shuffle-seed", "--seed")] = None
     """Shuffle the selected instances with this seed before start_idx and k; without it the dataset's order holds."""
+    validated: Annotated[str | None, Flag("--validated"), File(or_name=True)] = None
+    """Of what is selected so, only what this validation.json of swe-argo validate calls valid; last: of those
+    of the dataset in the store the one that knows most of them, the newest of several."""
+    keep_invalid: Annotated[bool, Flag("--keep-invalid/--leave-out-invalid")] = False
+    """With --validated: leave nothing out, only name what is not valid."""
+    skip_not_gradeable: Annotated[bool, Flag("--skip-not-gradeable/--refuse-not-gradeable")] = False
+    """Leave out what cannot be graded, and say so; by default such instances are refused before anything runs."""
 
 
 class LlmSpec(Table):
@@ -116,6 +125,49 @@ class KubernetesSpec(Table):
     """Only nodes with this label, as key=value (repeatable); the namespace's selector by default (kubernetes)."""
 
 
+class E2BSpec(Table):
+    """What only backend e2b reads."""
+
+    templates: Annotated[str | None, Flag("--e2b-templates"), File(), How()] = None
+    """JSON file of {image: template} for backend e2b; an image that is not in it has a template named after it."""
+    build_templates: Annotated[bool, Flag("--e2b-build-templates/--no-e2b-build-templates"), How()] = True
+    """Build the templates that a run lacks before it begins; else it is refused, and says what builds them (e2b)."""
+    creations_per_second: Annotated[float, Flag("--e2b-creations-per-second"), How(), Field(gt=0)] = 1.0
+    """Sandboxes made a second, over all processes of this machine: 1 on the plan Hobby, 5 on Pro (e2b)."""
+    sandboxes: Annotated[int, Flag("--e2b-sandboxes"), How(), Field(ge=1)] = 20
+    """Sandboxes that the account runs at a time: 20 on the plan Hobby, 100 on Pro (e2b)."""
+    longest_life_s: Annotated[float, Flag("--e2b-longest-life"), How(), Field(gt=0)] = 3600.0
+    """Seconds that a sandbox may live: 3600 on the plan Hobby, 86400 on Pro (e2b)."""
+    vcpu_usd_per_hour: Annotated[float, Flag("--e2b-vcpu-price"), How(), Field(ge=0)] = 0.0504
+    """Dollars that a vCPU costs an hour while its sandbox runs; https://e2b.dev/pricing has it (e2b)."""
+    gib_usd_per_hour: Annotated[float, Flag("--e2b-gib-price"), How(), Field(ge=0)] = 0.0162
+    """Dollars that a GiB of memory costs an hour; as above (e2b)."""
+
+
+class AGSSpec(Table):
+    """What only backend ags reads."""
+
+    mapping: Annotated[str | None, Flag("--ags-mapping"), File(), How()] = None
+    """JSON file of {image: {tcr_image: ...}}, as swe-argo ags sync writes it; other images are pulled as they are named
+    (ags)."""
+    registry_type: Annotated[
+        Literal["enterprise", "personal", "custom", "system"], Flag("--ags-registry-type"), How()
+    ] = "personal"
+    """The kind of registry of images for which the mapping says none: enterprise or personal of TCR, custom, system
+    (ags)."""
+    tool_per_image: Annotated[bool, Flag("--ags-tool-per-image/--ags-shared-tool"), How()] = False
+    """Make sandboxes from a tool of their image, by its name or its tags; else all from one tool, which is given the
+    image (ags)."""
+    tool_prefix: Annotated[
+        str, Flag("--ags-tool-prefix"), How(), Field(min_length=1, max_length=24, pattern="^[A-Za-z0-9_-]+$")
+    ] = "swe-argo"
+    """What the names of the tools begin with (ags)."""
+    longest_life_s: Annotated[float, Flag("--ags-longest-life"), How(), Field(gt=0)] = 3600.0
+    """Seconds that a sandbox of the account may live (ags)."""
+    usd_per_hour: Annotated[float | None, Flag("--ags-price"), How(), Field(ge=0)] = None
+    """Dollars that a sandbox costs an hour, of your bill; without it plan and report tell no cost (ags)."""
+
+
 FLAT_FIELDS = {
     "local_images": ("local", "images"),
     "keep_images": ("docker", "keep_images"),
@@ -143,7 +195,8 @@ class SandboxSpec(Table):
 
     backend: Annotated[str, Flag("--backend")] = "local"
     """local: folders here, isolated by bubblewrap. docker: one container a sandbox. kubernetes: one pod a sandbox.
-    package.module:connect or path/to/file.py:connect: one of your own, docs/add-a-backend.md."""
+    e2b: one microVM at E2B a sandbox. ags: one at Tencent Cloud Agent Sandbox. package.module:connect or
+    path/to/file.py:connect: one of your own, docs/add-a-backend.md."""
     cpus: Annotated[float | None, Flag("--cpus"), Field(gt=0)] = None
     """CPU limit of a sandbox; none by default in docker, as in the official harness; the namespace's in kubernetes."""
     memory_mb: Annotated[int | None, Flag("--memory-mb"), Field(ge=64)] = None
@@ -164,9 +217,14 @@ class SandboxSpec(Table):
     """Multiplies the limits of every sandbox; retries after running out double it, up to 8 or to itself."""
     resource_factors: Annotated[str | None, Flag("--resource-factors"), File(), How()] = None
     """JSON file of {instance_id: factor}: other factors for some instances."""
+    group_from_snapshot: Annotated[bool, Flag("--group-from-snapshot/--no-group-from-snapshot"), How()] = False
+    """Attempts at one instance begin from one prepared sandbox, its history hidden: a group costs one preparation (e2b,
+    ags; elsewhere each attempt prepares its own, and plan says so)."""
     local: LocalSpec = LocalSpec()
     docker: DockerSpec = DockerSpec()
     kubernetes: KubernetesSpec = KubernetesSpec()
+    e2b: E2BSpec = E2BSpec()
+    ags: AGSSpec = AGSSpec()
 
     @model_validator(mode="before")
     @classmethod
@@ -200,14 +258,15 @@ class RunSpec(Table):
     run_id: Annotated[str | None, Flag("--run-id", "--run_id", "--exp_name")] = None
     """The run's name; the same name again resumes it. By default made from agent, dataset and time."""
     dataset: Annotated[str, Flag("--dataset", "-d"), File(or_name=True)] = "mini"
-    """mini, an alias (verified, lite, full, multilingual, multimodal), a hub id, a file of rows, or a task repo."""
+    """mini (mini-r2e, ...: docs/add-a-family.md), an alias (verified, lite, full, multilingual, multimodal), a hub id,
+    a file of rows, or a task repo."""
     split: Annotated[str, Flag("--split", "-s")] = "test"
     """Split of the dataset."""
     revision: Annotated[str | None, Flag("--revision")] = None
     """Commit, tag or branch of a hub dataset; the resolved commit is recorded."""
     family: Annotated[str | None, Flag("--family")] = None
-    """Family of the rows, by default known by their columns: swebench, r2e, swesmith, swegym, or package.module:NAME or
-    path/to/file.py:NAME of one of your own, docs/add-a-family.md."""
+    """Family of the rows, by default known by their columns (docs/add-a-family.md has them all). package.module:NAME or
+    path/to/file.py:NAME: one of your own."""
     answers: Annotated[str | None, Flag("--answers"), File(or_name=True)] = None
     """A swebench 5 dataset to join classic rows with by id (they lack image, eval_script, log_parser, eval_type)."""
     attempts: Annotated[int, Flag("--attempts", "-n", "--n-runs"), Field(ge=1, le=100)] = 1
@@ -216,7 +275,7 @@ class RunSpec(Table):
         int | None, Flag("--workers", "-j", "--max-workers", "--num-workers", "--eval-num-workers"), How(), Field(ge=1)
     ] = None
     """Units that run at a time; by default three quarters of the cores, at least one, at most 24. With a model four for
-    each core, at most 24, of which as many as without are graded at a time; 16 on kubernetes."""
+    each core, at most 24, of which as many as without are graded at a time; 16 on kubernetes and e2b."""
     retries: Annotated[int, Flag("--retries"), How(), Field(ge=0)] = 3
     """Further tries of a step after a failure of the infrastructure."""
     fail_fast: Annotated[bool, Flag("--fail-fast/--no-fail-fast"), How()] = False
@@ -224,6 +283,11 @@ class RunSpec(Table):
     give_up_after: Annotated[int, Flag("--give-up-after"), How(), Field(ge=0)] = 10
     """Begin no further unit where the first so many have all ended without a verdict, for one and the same class of
     failure: the rest would, too. 0: never."""
+    canary: Annotated[int | None, Flag("--canary"), How(), Field(ge=0)] = None
+    """Grade the reference patches of so many of the instances first: where one fails, the machines are not to be
+    believed. By default 3 on a cluster, where 50 units or more are to do; 0: none."""
+    stop_on_canary: Annotated[bool, Flag("--stop-on-canary/--no-stop-on-canary"), How()] = False
+    """Begin nothing else where the canary fails; by default the run goes on, and says so on top."""
     save_error_logs: Annotated[bool, Flag("--save-error-logs/--no-save-error-logs"), How()] = True
     """Keep what the step of a failed try printed."""
     save_checkpoints: Annotated[bool, Flag("--save-checkpoints/--no-save-checkpoints"), How()] = True

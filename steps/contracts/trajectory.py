@@ -123,6 +123,8 @@ class MetricsExtra(Part):
     seconds: float = 0.0
     finish_reason: str | None = None
     request_id: str | None = None
+    fingerprint: str | None = None
+    """Which weights answered, where the endpoint tells (system_fingerprint)."""
     requests: int = 1
     """1, and one for each that failed before the answer came."""
     shared_prompt_ids: int | None = None

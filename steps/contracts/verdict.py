@@ -49,6 +49,8 @@ class Outcome(StrEnum):
     PATCH_FAILED = "patch_does_not_apply"
     TESTS_TIMED_OUT = "tests_timed_out"
     LOG_UNREADABLE = "log_not_gradeable"
+    NO_REWARD = "no_reward"
+    """The verifier of a task ended without a number: its own failure, or brought about by what it was to judge."""
     NO_PREDICTION = "no_prediction"
     """The predictions file has nothing for this instance: written by plan, never run (``incomplete_ids``)."""
 
@@ -128,7 +130,8 @@ class GradeRecord(Record):
     reward: float = 0.0
     """What the family's rule gives: 1 or 0 where it only knows resolved and not."""
     official_failure_reason: str | None = None
-    """infra_failure_reason of the official report, advisory."""
+    """infra_failure_reason of the official report, advisory; of other families why the log holds no results, and of a
+    reference that is run what went wrong there."""
     fail_to_pass: TestCounts | None = None
     pass_to_pass: TestCounts | None = None
     expected_tests: TestCounts | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,15 +18,19 @@ from steps.settings import settings
 
 _FIELD = "dataset"
 _TIMEOUT_S = 60.0
+_CONFIGS = re.compile(r"\bconfigs: \[(.*?)\]|BuilderConfig .* not found. Available: \[(.*?)\]")
 
 
 def read_hub(hub_id: str, split: str, revision: str | None) -> tuple[Iterable[SourcedValue], str]:
     """The rows of ``split`` and the commit they are of: ``revision`` (a commit, tag or branch), by default main.
 
+    ``hub_id`` is ``<owner>/<name>``, with ``:<config>`` behind it for a dataset of several configurations.
+
     Only the files of that split are downloaded, into the library's own cache. With HF_HUB_OFFLINE set the hub is not
     asked, and the cached files of that commit are read. Raises ConfigError where the dataset, revision or split does
     not exist or may not be read, InfraError (storage) where the hub cannot be reached.
     """
+    hub_id, _, config = hub_id.partition(":")
     endpoint = settings().hf_endpoint.rstrip("/")
     datasets, huggingface_hub = _libraries(endpoint)
     with _explained(hub_id, revision, endpoint):
@@ -33,8 +38,8 @@ def read_hub(hub_id: str, split: str, revision: str | None) -> tuple[Iterable[So
             return _cached(huggingface_hub, hub_id, split, revision)
         api = huggingface_hub.HfApi(endpoint=endpoint)
         commit = str(api.dataset_info(hub_id, revision=revision, timeout=_TIMEOUT_S).sha)
-        files = _files_of_split(_builder(datasets, hub_id, commit), hub_id, split, commit)
-        builder = _builder(datasets, hub_id, commit, data_files={split: files})
+        files = _files_of_split(_builder(datasets, hub_id, commit, name=config or None), hub_id, split, commit)
+        builder = _builder(datasets, hub_id, commit, name=config or None, data_files={split: files})
         # The card's row counts are of all splits; each file's integrity is the hub's own ETag and size.
         builder.download_and_prepare(verification_mode="no_checks")
         table = builder.as_dataset(split=split).with_format("arrow")[:]
@@ -114,11 +119,16 @@ def _explained(hub_id: str, revision: str | None, endpoint: str) -> Iterator[Non
     except errors.HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         message = f"the hub answered {status} for {hub_id}: {_line(error)}"
+        if status == 401:
+            raise ConfigError(f"{message}: HF_TOKEN is not valid {where}", field=_FIELD) from error
         if status in (408, 429) or status >= 500 or status == 0:
             raise _dataset_failure(f"{message} ({endpoint})", error) from error
         raise ConfigError(f"{message}. Is HF_ENDPOINT={endpoint} a hub, and HF_TOKEN right?", field=_FIELD) from error
     except (OSError, errors.HTTPError, DatasetsError, ValueError) as error:  # type: ignore[attr-defined]
         _refuse_cache(error)
+        if configs := _CONFIGS.search(str(error)):
+            reason = f"{hub_id} {where} has the configurations {configs[1] or configs[2]}: name one, {hub_id}:CONFIG"
+            raise ConfigError(reason, field=_FIELD) from error
         if _is_about_data(error):
             raise ConfigError(f"{hub_id} {where} cannot be read: {_line(error)}", field=_FIELD) from error
         raise _dataset_failure(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from steps.contracts.families import SWEBENCH
-from steps.datasets import classic_rows, names
+from steps.datasets import classic_rows, names, task_folders, task_images
 from steps.datasets.files import SUFFIXES, read_file, read_folder
 from steps.datasets.hub import read_hub
 from steps.datasets.records import SourcedValue, local_path
@@ -16,6 +16,7 @@ from steps.datasets.task_repo import is_task_repo, read_task_repo
 from steps.errors import ConfigError
 from steps.families.family import Row
 from steps.families.rows import normalise
+from steps.settings import settings
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class LoadedSplit:
     rows: list[Row]
     notices: list[str]
     by_id: list[Row] = field(default_factory=list)
+    environments: dict[str, Path] = field(default_factory=dict)
+    """Image -> the folder that it is built from, of tasks that are folders."""
 
 
 def load(
@@ -67,11 +70,13 @@ def _load(name: str, split: str, revision: str | None, family: str | None = None
     path = local_path(name, "dataset")
     if path.suffix.lower() in SUFFIXES:
         values = read_file(path)
-    elif name.strip().lower() == names.MINI:
-        from steps.datasets.mini import TASK_REPO
+    elif names.is_bundled(name):
+        from steps.datasets import mini
 
-        source = names.MINI
-        values, by_id = read_task_repo(Path(TASK_REPO), split)
+        source = name.strip().lower()
+        values, by_id = mini.read_rows(source, split)
+    elif name.startswith(task_folders.PREFIX):
+        values = _harbor(name)
     elif name.strip() and path.is_dir() and not _is_alias(name):
         values, by_id = _folder(path, split)
     elif (hub_id := names.hub_id(name)) is not None and not name.startswith("."):
@@ -85,12 +90,15 @@ def _load(name: str, split: str, revision: str | None, family: str | None = None
         )
     if revision is not None and commit is None:
         raise ConfigError(f"only a dataset of a hub has revisions, {source} has none", field="revision")
-    rows = [normalise(value, where, family) for where, value in values]
+    rows, environments = [], dict[str, Path]()
+    for where, value in values:
+        rows.append(normalise(value, where, family))
+        environments |= task_images.environment_of(rows[-1], where)
     rest = [normalise(value, where, family) for where, value in by_id]
     if not rows:
         raise ConfigError(f"{source} has no rows in split {split!r}", field="dataset")
     _refuse_duplicates([*rows, *rest], source)
-    return LoadedSplit(source, split, commit, rows, [], rest)
+    return LoadedSplit(source, split, commit, rows, [], rest, environments)
 
 
 def _is_alias(name: str) -> bool:
@@ -101,7 +109,17 @@ def _is_alias(name: str) -> bool:
 def _folder(path: Path, split: str) -> tuple[Iterable[SourcedValue], list[SourcedValue]]:
     if is_task_repo(path):
         return read_task_repo(path, split)
+    if task_folders.is_task_folder(path):
+        return task_folders.read_task_folder(path), []
     return read_folder(path, split), []
+
+
+def _harbor(name: str) -> list[SourcedValue]:
+    if name == task_folders.BUNDLED:
+        from steps.datasets.mini import HARBOR_TASKS
+
+        return task_folders.read_task_folder(HARBOR_TASKS)
+    return task_folders.read_registry(name, settings().harbor_registry)
 
 
 def _answers(name: str, split: str) -> tuple[list[Row], str]:

@@ -8,6 +8,14 @@ from collections.abc import Collection
 from itertools import islice
 
 MINI = "mini"
+BUNDLED = {
+    MINI: "swebench",
+    "mini-r2e": "r2e",
+    "mini-swesmith": "swesmith",
+    "mini-swegym": "swegym",
+    "mini-rebench": "rebench",
+}
+"""Datasets that come with this project -> the family of their tasks."""
 
 FULL = "SWE-bench/SWE-bench"
 VERIFIED = "SWE-bench/SWE-bench_Verified"
@@ -40,6 +48,9 @@ _ALIASES = {
     "R2E-Gym/SWE-Bench-Verified": (),
     "R2E-Gym/SWE-Bench-Lite": (),
     "MariusHobbhahn/swe-bench-verified-mini": (),
+    "nebius/SWE-rebench": (),
+    "nebius/SWE-rebench-V2": (),
+    "nebius/SWE-rebench-leaderboard": (),
 }
 CLASSIC = {
     "R2E-Gym/SWE-Bench-Verified": VERIFIED,
@@ -49,22 +60,38 @@ CLASSIC = {
 """Datasets of classic rows -> the swebench 5 dataset that has all of their instances."""
 _HUB_IDS = {name.lower(): hub_id for hub_id, aliases in _ALIASES.items() for name in (hub_id, *aliases)}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+_CONFIG = re.compile(r"[\w.-]{1,95}", re.ASCII)
 
 _SHOWN = 20
 FORMS = (
-    "mini, full, verified, lite, multilingual, multimodal, a hub id (owner/name), a .parquet, .json or .jsonl file, "
-    "a folder with <split>.parquet, a save_to_disk folder, or a swebench 5 task repo"
+    f"{', '.join(BUNDLED)}, "
+    "full, verified, lite, multilingual, multimodal, a hub id (owner/name, or owner/name:config), "
+    "a .parquet, .json or .jsonl file, a folder with <split>.parquet, a save_to_disk folder, or a swebench 5 task repo"
 )
 
 
+def is_bundled(name: str) -> bool:
+    """Whether a dataset, in any case, comes with this project."""
+    return name.strip().lower() in BUNDLED
+
+
 def hub_id(name: str) -> str | None:
-    """The hub id that ``name`` stands for, known names in any case; None when it can be none."""
-    return _HUB_IDS.get(name.strip().lower()) or (name if _HUB_ID.fullmatch(name) else None)
+    """The hub id that ``name`` stands for, known names in any case, with ``:<config>`` behind it where that is given;
+    None when it can be none."""
+    base, colon, config = name.partition(":")
+    if colon and not _CONFIG.fullmatch(config):
+        return None
+    found = _HUB_IDS.get(base.strip().lower()) or (base if _HUB_ID.fullmatch(base) else None)
+    return None if found is None else found + colon + config
 
 
 def did_you_mean(name: str, choices: list[str] | None = None) -> str:
     """`` (did you mean X?)`` for a name close to a known one (by default a dataset's), else nothing."""
-    spelt = {each.lower(): each for each in choices} if choices is not None else {**_HUB_IDS, MINI: MINI}
+    spelt = (
+        {each.lower(): each for each in choices}
+        if choices is not None
+        else {**_HUB_IDS, **{each: each for each in BUNDLED}}
+    )
     close = difflib.get_close_matches(name.strip().lower(), spelt, n=2, cutoff=0.75)
     matches = [spelt[each] if choices is not None or "/" in each else each for each in close]
     return f" (did you mean {' or '.join(dict.fromkeys(matches))}?)" if matches else ""

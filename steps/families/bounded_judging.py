@@ -1,6 +1,6 @@
-"""A family's rule over a log of any size, in bounded memory and with a bounded answer.
+"""A family's rule over a log of any size, in bounded memory and time and with a bounded answer.
 
-What tests print is foreign: a log may name millions of them.
+What tests print is foreign: a log may name millions of them, and a line of blanks takes some parsers hours.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from typing import Any, cast
 
 from steps.families.family import load_family
 from steps.families.family_verdict import FamilyVerdict
-from steps.grading.bounded import SMALL_BYTES, run_in_bounds, serve_in_bounds
+from steps.grading.bounded import run_in_bounds, serve_in_bounds
 
 MOST = 20_000
 """Names of tests that are kept of what a rule says; the largest suite of SWE-smith's profiles has fewer."""
 
 
+HERE_BYTES = 4 << 10
+"""A log that no parser needs more than a moment for, whatever is in it."""
+
+
 def judge_bounded(family: str, source: dict[str, Any], log: bytes) -> FamilyVerdict:
     """The verdict on a log. Raises MemoryError where it cannot be had in bounds."""
-    if len(log) <= SMALL_BYTES:
+    if len(log) <= HERE_BYTES:
         return _judge((family, source, log))
     return cast(FamilyVerdict, run_in_bounds("steps.families.bounded_judging", (family, source, log)))
 

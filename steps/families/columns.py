@@ -3,55 +3,113 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from steps.contracts.ids import is_safe_id
 from steps.errors import ConfigError
 
+IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(?::[A-Za-z0-9_][A-Za-z0-9_.-]*)?(?:@sha256:[0-9a-f]{64})?")
+"""A name of an image, with or without tag and digest."""
 SourceRow = Mapping[str, Any]
 """A row as its dataset has it: column -> value. JSON columns are text or what the text stands for."""
 
 
-def bad_column(instance: str, column: str, problem: str) -> ConfigError:
-    """The error of a row that cannot be used, in one line."""
-    return ConfigError(f"{instance}: {column} {problem}", field="dataset")
+@dataclass(frozen=True)
+class RowColumns:
+    """Which columns tell that a row is of a family."""
+
+    needed: tuple[str, ...]
+    without: tuple[str, ...] = ()
+    """Columns that rows of others have."""
+
+    def match(self, row: SourceRow) -> bool:
+        """Whether a row has them."""
+        return all(column in row for column in self.needed) and not any(column in row for column in self.without)
+
+    def describe(self) -> str:
+        """In words."""
+        absent = f", without {' and '.join(self.without)}" if self.without else ""
+        return ", ".join(self.needed) + absent
 
 
-def read_text(row: SourceRow, column: str, instance: str) -> str:
-    """A column of text. Raises ConfigError where it is missing or something else."""
-    if column not in row:
-        raise bad_column(instance, column, "is missing")
-    value = row[column]
+def bad_row(where: str, problem: str) -> ConfigError:
+    """The error of a row, under the dataset; ``where``: its place, or its instance."""
+    return ConfigError(f"{where}: {problem}", field="dataset")
+
+
+def bad_column(where: str, column: str, problem: str) -> ConfigError:
+    """The error of a column that cannot be used, in one line."""
+    return bad_row(where, f"{column} {problem}")
+
+
+def describe_kind(value: object) -> str:
+    """What a JSON value is, in words."""
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)
+
+
+def read_text(row: SourceRow, column: str, where: str) -> str:
+    """A column of text. Raises ConfigError where it is missing, no text, or none that is Unicode."""
+    value = _read(row, column, where)
+    if isinstance(value, date):  # a timestamp of YAML or parquet
+        return value.isoformat()
     if not isinstance(value, str):
-        raise bad_column(instance, column, f"is {type(value).__name__}, not text")
+        quotes = "" if value is None else ": put it in quotes"
+        raise bad_column(where, column, f"is {describe_kind(value)}, not text{quotes}")
+    check_unicode(value, column, where)
     return value
 
 
-def read_id(row: SourceRow) -> str:
-    """``instance_id``. Raises ConfigError where it cannot be a file name."""
-    value = read_text(row, "instance_id", "a row")
+def check_unicode(text: str, column: str, where: str) -> None:
+    """Raises ConfigError for half of a surrogate pair."""
+    try:
+        text.isascii() or text.encode()
+    except UnicodeEncodeError as error:
+        raise bad_column(where, column, f"is not UTF-8 text (character {error.start + 1})") from None
+
+
+def read_id(row: SourceRow, where: str = "a row") -> str:
+    """``instance_id``. Raises ConfigError where it is none that can be a file name."""
+    value = row.get("instance_id")
+    if value is None:
+        raise bad_row(where, "has no column instance_id")
+    if not isinstance(value, str):
+        raise bad_column(where, "instance_id", f"is {describe_kind(value)}, not text")
     if not is_safe_id(value):
-        raise bad_column(repr(value), "instance_id", "is no name of letters, digits, '.', '_' and '-', at most 128")
+        rule = "letters, digits, '.', '_' and '-', at most 128, no '..'"
+        raise bad_column(where, "instance_id", f"{value!r} cannot be a file name: {rule}")
     return value
 
 
-def read_json(row: SourceRow, column: str, instance: str) -> Any:
-    """A column of JSON, as text or as a value already. Raises ConfigError."""
-    if column not in row:
-        raise bad_column(instance, column, "is missing")
-    value = row[column]
+def read_json(row: SourceRow, column: str, where: str, kind: str = "") -> Any:
+    """A column of JSON, as text or as a value already; ``kind``: of what, in messages. Raises ConfigError."""
+    value = _read(row, column, where)
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
+        value = json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise bad_column(instance, column, f"is no JSON: {error}") from None
-
-
-def read_names(row: SourceRow, column: str, instance: str) -> list[str]:
-    """A list of texts, as JSON or as a value already. Raises ConfigError."""
-    value = read_json(row, column, instance)
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise bad_column(instance, column, "is no list of texts")
+        raise bad_column(where, column, f"is not {kind or 'JSON'}: {error}") from None
     return value
+
+
+def read_names(row: SourceRow, column: str, where: str) -> list[str]:
+    """A list of texts, as JSON or as a value already. Raises ConfigError."""
+    value = read_json(row, column, where, "a JSON list")
+    if not isinstance(value, list):
+        raise bad_column(where, column, f"is not a JSON list: it is {describe_kind(value)}")
+    strange = next((name for name in value if not isinstance(name, str)), None)
+    if strange is not None or None in value:
+        raise bad_column(where, column, f"holds {describe_kind(strange)}, not only texts")
+    check_unicode("\n".join(value), column, where)
+    return value
+
+
+def _read(row: SourceRow, column: str, where: str) -> Any:
+    if column not in row:
+        raise bad_row(where, f"has no column {column}")
+    return row[column]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from steps.contracts.data import Answer, Instance
 from steps.contracts.families import FAMILIES, is_own_family
 from steps.contracts.verdict import CounterProof
 from steps.errors import ConfigError
-from steps.families.columns import SourceRow
+from steps.families.columns import RowColumns, SourceRow
 from steps.grading.procedure import ProcedureRun
 from steps.grading.verdict import Verdict
 from steps.plugins import load
@@ -19,15 +19,23 @@ from steps.sandbox.protocol import Sandbox
 
 Row = dict[str, Any]
 """A row in one shape: instance_id, repo, version, base_commit, image, problem_statement, hints_text, created_at and
-patch (the reference) are str; what else it has is its family's, which FAMILY_COLUMN names where it is not SWE-bench."""
+patch (the reference) are str, and so is workdir of a family whose images have the repository elsewhere; what else it
+has is its family's, which FAMILY_COLUMN names where it is not SWE-bench."""
 FAMILY_COLUMN = "<family>"
 """No column of a dataset is called so."""
 
+MACHINE_COLUMN = "<machine>"
+"""Of rows whose task says what its machine is: the fields of ``TaskMachine``."""
+
 FIELD = "family"
+HandsOn = Literal["patch", "layer"]
 
 
 class Grader(Protocol):
-    """Grades patches of one instance. ``browsers``: whether its tests start any, which takes more of a sandbox."""
+    """Grades what was handed on for one instance: ``patch`` is the layer where its family hands on layers.
+
+    ``browsers``: whether its tests start any, which takes more of a sandbox.
+    """
 
     browsers: bool
 
@@ -57,8 +65,16 @@ class Grader(Protocol):
 class Family(Protocol):
     """A family of tasks. None of it does any work when it is imported."""
 
+    @property
+    def columns(self) -> RowColumns:
+        """What its rows are known by."""
+
+    @property
+    def hands_on(self) -> HandsOn:
+        """What a solve gives to be graded: the patch of the repository, or all files that it changed."""
+
     def recognizes(self, row: SourceRow) -> bool:
-        """Whether a row as its dataset has it is the family's, by its columns."""
+        """Whether a row as its dataset has it is the family's, by its columns and no more than a look into them."""
 
     def normalise(self, row: Row, where: str) -> Row:
         """The row in one shape; ``where`` names its place in messages. Raises ConfigError naming the column."""
@@ -72,11 +88,23 @@ class Family(Protocol):
     def prepare(self, box: Sandbox, instance: Instance) -> None:
         """Put a fresh sandbox into the state that an agent is to find: nothing of the answer in it, HEAD the start.
 
-        Called before the history is hidden, where an agent is to work. Raises InfraError, ResourceError.
+        Called before the history is hidden (or files are listed), where an agent is to work. Raises InfraError,
+        ResourceError.
         """
 
     def make_grader(self, instance: Instance, answer: Answer) -> Grader:
         """The grader of one instance. Raises ConfigError where its answer lacks something."""
+
+
+class LayerFamily(Family, Protocol):
+    """A family that hands on layers. Its reference is no patch: it is run in a machine of its own, as an agent is."""
+
+    def has_reference(self, row: Row) -> bool:
+        """Whether a normalised row has one."""
+
+    def run_reference(self, box: Sandbox, instance: Instance, answer: Answer) -> str:
+        """Solve the task as its reference does, in a prepared machine; what is to be said of it, empty where it ended
+        well. Raises InfraError, ResourceError."""
 
 
 def load_family(name: str) -> Family:

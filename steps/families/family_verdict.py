@@ -41,6 +41,8 @@ class FamilyVerdict:
 
     reports_failure: bool | None = None
     """Whether any test of the log, listed or not, is reported as failed; by default by ``statuses``."""
+    exit_code_tells: bool = True
+    """Whether the exit code is a runner's, which ends with 0 where nothing failed."""
     partial_reward: float | None = None
     """Where the rule knows more than resolved and not."""
 

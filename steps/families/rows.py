@@ -5,12 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
-from steps.contracts.data import Answer, Instance
+from steps.contracts.data import WORKDIR, Answer, Instance, TaskMachine
 from steps.contracts.families import FAMILIES, SWEBENCH
-from steps.families.family import FAMILY_COLUMN, Family, Row, load_family
+from steps.families.columns import bad_row, describe_kind
+from steps.families.family import FAMILY_COLUMN, MACHINE_COLUMN, Family, Row, load_family
 from steps.families.swebench import retrieval
-from steps.families.swebench.columns import bad_row, describe_kind
+
+_IMAGES = ("http://", "https://", "data:image/")
+_MOST = 40
+"""Columns of a row that a message names."""
 
 
 def normalise(source_value: object, where: str, family: str | None = None) -> Row:
@@ -21,9 +26,20 @@ def normalise(source_value: object, where: str, family: str | None = None) -> Ro
     if not isinstance(source_value, Mapping):
         raise bad_row(where, f"is {describe_kind(source_value)}, not an object")
     row = {str(column): value for column, value in source_value.items()}
-    name = family or next((name for name in FAMILIES if load_family(name).recognizes(row)), SWEBENCH)
+    name = family or _recognize(row, where)
     row = load_family(name).normalise(row, where)
     return row if name == SWEBENCH else {**row, FAMILY_COLUMN: name}
+
+
+def _recognize(row: Mapping[str, object], where: str) -> str:
+    """The family of a row. Raises ConfigError where it is of none."""
+    for name in FAMILIES:
+        if load_family(name).recognizes(row):
+            return name
+    known = "; ".join(f"{name} needs {load_family(name).columns.describe()}" for name in FAMILIES)
+    columns = ", ".join(ascii(column)[1:-1][:80] for column in islice(row, _MOST))
+    columns += " and more" if len(row) > _MOST else ""
+    raise bad_row(where, f"is of no known family: it has {columns or 'no columns'}; {known}")
 
 
 def family_name(row: Row) -> str:
@@ -38,12 +54,18 @@ def family_of(row: Row) -> Family:
 
 def to_answer(row: Row) -> Answer:
     """What only grade may know."""
-    return family_of(row).to_answer(row).model_copy(update={"family": family_name(row)})
+    update = {"family": family_name(row), "row_sha256": digest_rows([row])}
+    return family_of(row).to_answer(row).model_copy(update=update)
 
 
 def why_not_gradeable(row: Row) -> str | None:
     """Why a row cannot be graded, or None where it can: what ``plan`` says before anything runs."""
     return family_of(row).why_not_gradeable(row)
+
+
+def machines_of(rows: Iterable[Row]) -> dict[str, TaskMachine]:
+    """Image -> what its task says of the machine, of the rows whose task says anything."""
+    return {row["image"]: TaskMachine.model_validate(stated) for row in rows if (stated := row.get(MACHINE_COLUMN))}
 
 
 def to_instance(row: Row, hints: bool, style: retrieval.Style | None = None) -> Instance:
@@ -58,11 +80,26 @@ def to_instance(row: Row, hints: bool, style: retrieval.Style | None = None) -> 
         image=row["image"],
         problem_statement=row["problem_statement"],
         hints_text=row["hints_text"] if hints else None,
+        images=_issue_images(row),
         context=retrieval.file_context(row, style) if style else None,
         created_at=row["created_at"],
         family=family_name(row),
+        workdir=workdir_of(row),
+        machine=row.get(MACHINE_COLUMN),
         difficulty=difficulty if isinstance(difficulty, str) else None,
     )
+
+
+def workdir_of(row: Row) -> str:
+    """Where the image of a normalised row has the repository."""
+    return WORKDIR if family_name(row) == SWEBENCH else row.get("workdir") or WORKDIR
+
+
+def _issue_images(row: Row) -> list[str]:
+    """Those of the issue itself: what else SWE-bench Multimodal names is of the answer."""
+    assets = row.get("image_assets") if family_name(row) == SWEBENCH else None
+    urls = (assets.get("problem_statement") or []) if isinstance(assets, dict) else []
+    return [url for url in urls if isinstance(url, str) and url.startswith(_IMAGES)]
 
 
 def digest_rows(rows: Iterable[Row]) -> str:

@@ -17,6 +17,7 @@ from steps.grading.patches.suite import Suite
 from steps.grading.procedure import ProcedureRun, run_tests
 from steps.grading.test_machinery import examine_patch
 from steps.grading.verdict import Verdict, weigh_broken_sandbox
+from steps.sandbox.apply_commands import APPLY_COMMANDS
 from steps.sandbox.protocol import Sandbox
 
 
@@ -42,6 +43,7 @@ class ScriptGrader:
     script: str
     timeout_s: int
     suite: Suite
+    apply_commands: tuple[str, ...] = APPLY_COMMANDS
     browsers: bool = False
 
     def run(
@@ -57,6 +59,7 @@ class ScriptGrader:
             folder=folder,
             machine_name=machine_name,
             enlarged=enlarged,
+            apply_commands=self.apply_commands,
         )
 
     def judge(self, run: ProcedureRun, patch: bytes) -> Verdict:
@@ -89,14 +92,24 @@ class ScriptGrader:
         return weigh_broken_sandbox(run, verdict)
 
     def _judge_log(self, run: ProcedureRun) -> FamilyVerdict:
-        """The rule's word; on a log that cannot be read in the memory there is, on its beginning."""
+        """The rule's word; on a log that cannot be read in the memory and time there is, on its beginning.
+
+        Where that cannot be read either, the log holds no results: it is what the patch made of it.
+        """
         assert run.log is not None
         try:
             return judge_bounded(self.family, self.source, run.log)
         except MemoryError as error:
-            run.journal.error(f"{len(run.log)} bytes of test output are {error}; {SMALL_BYTES} of them are kept")
+            reason = f"{len(run.log)} bytes of test output are {error}"
+        if len(run.log) > SMALL_BYTES:
+            run.journal.error(f"{reason}; {SMALL_BYTES} of them are kept")
             run.log = run.log[:SMALL_BYTES].decode(errors="ignore").encode()
-            return judge_bounded(self.family, self.source, run.log)
+            try:
+                return judge_bounded(self.family, self.source, run.log)
+            except MemoryError as error:
+                reason = f"{SMALL_BYTES} bytes of test output are {error}"
+        run.journal.error(reason)
+        return FamilyVerdict(False, {}, {}, unreadable=reason)
 
     def confirm(
         self,
@@ -129,7 +142,7 @@ def _exit_code_findings(exit_code: int | None, judged: FamilyVerdict) -> list[Fi
     if exit_code is None:
         return [Finding(code="exit_code_unconfirmed", detail="the shell that ran the tests did not see them end")]
     failed = judged.reports_failure
-    if judged.statuses and failed != (exit_code != 0):
+    if judged.exit_code_tells and judged.statuses and failed != (exit_code != 0):
         reported = "some tests" if failed else "no test"
         detail = f"the test command ended with {exit_code}, {reported} reported as failed"
         return [Finding(code="exit_code_mismatch", detail=detail)]
@@ -147,5 +160,7 @@ def _report(instance_id: str, judged: FamilyVerdict) -> bytes:
         test: {"reported": difference.reported, "expected": difference.expected}
         for test, difference in judged.differences.items()
     }
-    report = {"resolved": judged.resolved, "reward": judged.reward, "statuses": judged.statuses}
+    report: dict[str, Any] = {"resolved": judged.resolved, "reward": judged.reward, "statuses": judged.statuses}
+    if judged.lists:
+        report["tests_status"] = {name: outcome._asdict() for name, outcome in judged.lists.items()}
     return json.dumps({instance_id: report | {"differences": differences}}, indent=4).encode()

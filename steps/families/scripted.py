@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from steps.contracts.data import Answer, Instance
 from steps.errors import ConfigError
-from steps.families.columns import SourceRow, read_json
-from steps.families.family import Row
+from steps.families.columns import RowColumns, SourceRow, read_json
+from steps.families.family import HandsOn, Row
 from steps.families.family_verdict import FamilyVerdict
 from steps.families.machine_setup import commit_changes, require_isolation, run_setup
 from steps.families.script_grader import ScriptGrader
 from steps.grading.patches.suite import Suite
+from steps.sandbox.apply_commands import APPLY_COMMANDS
 from steps.sandbox.protocol import Sandbox
 
 _UNUSABLE = "<unusable>"
@@ -31,13 +32,16 @@ class ScriptedFamily:
     """See ``Family``. The functions take a source row and raise ConfigError; the scripts are bash."""
 
     name: str
-    recognizes: Callable[[SourceRow], bool]
+    hands_on: ClassVar[HandsOn] = "patch"
+    columns: RowColumns
+    """What its rows are known by."""
     facts: Mapping[str, Callable[[SourceRow], str]]
-    """The common columns of ``Row``: instance_id, repo, image, problem_statement and patch; others may be left out."""
+    """The common columns of ``Row``: instance_id, repo, image, problem_statement and patch; others may be left
+    out, and workdir where it is /testbed."""
     answer_columns: tuple[str, ...]
     """What grading reads of a row."""
-    agent_script: Callable[[str], str] | None
-    """Instance id -> what brings a fresh machine to where an agent begins."""
+    agent_script: Callable[[Instance], str] | None
+    """What brings a fresh machine to where an agent begins."""
     grading_script: Callable[[SourceRow], str] | None
     """Brings a fresh machine to where a patch is applied."""
     test_script: Callable[[SourceRow], str]
@@ -46,10 +50,14 @@ class ScriptedFamily:
     """Of the tests, where nobody says otherwise; at most 1800."""
     judge: Callable[[str, SourceRow], FamilyVerdict]
     suite: Callable[[SourceRow], Suite]
+    accepts: Callable[[SourceRow], bool] = lambda _row: True
+    """Whether a row with its columns is the family's, where others have the same ones."""
     json_columns: tuple[str, ...] = ()
     """Columns that are JSON, as text or as values: equal rows from any file are equal."""
     check: Callable[[SourceRow], object] = lambda _row: None
     """Raises where a row cannot be graded, beside what the facts raise."""
+    apply_commands: Callable[[SourceRow], tuple[str, ...]] = lambda _row: APPLY_COMMANDS
+    """What puts a patch into the repository: the first that takes it does."""
     commits_changes: bool = False
     """Whether its images have changed files of the repository, which are no part of a patch."""
     setup_failures: Mapping[int, str] = field(default_factory=dict)
@@ -58,6 +66,10 @@ class ScriptedFamily:
     """The same where the machine has no network; with one it is the network that failed."""
     outside: str = ""
     """What it puts outside of the repository, where only an isolated sandbox has a place."""
+
+    def recognizes(self, row: SourceRow) -> bool:
+        """See ``Family.recognizes``."""
+        return self.columns.match(row) and self.accepts(row)
 
     def normalise(self, row: Row, where: str) -> Row:
         """See ``Family.normalise``. A row that only cannot be graded is kept: others of its dataset can be."""
@@ -70,7 +82,7 @@ class ScriptedFamily:
             try:
                 normalised[column] = read(row)
             except ConfigError as error:
-                if column in ("instance_id", "repo", "image"):
+                if column == "instance_id":
                     reason = error.reason.removeprefix("dataset: ")
                     raise ConfigError(f"{where}: {reason}", field="dataset") from error
                 normalised |= {column: "", _UNUSABLE: normalised.get(_UNUSABLE) or _reason(error)}
@@ -92,7 +104,7 @@ class ScriptedFamily:
 
     def prepare(self, box: Sandbox, instance: Instance) -> None:
         """See ``Family.prepare``."""
-        self._set_up(box, None if self.agent_script is None else self.agent_script(instance.instance_id))
+        self._set_up(box, None if self.agent_script is None else self.agent_script(instance))
 
     def make_grader(self, instance: Instance, answer: Answer) -> ScriptGrader:
         """See ``Family.make_grader``."""
@@ -106,6 +118,7 @@ class ScriptedFamily:
             script=self.test_script(source),
             timeout_s=self.timeout_s(source),
             suite=self.suite(source),
+            apply_commands=self.apply_commands(source),
         )
 
     def _set_up(self, box: Sandbox, script: str | None) -> None:

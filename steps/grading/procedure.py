@@ -15,6 +15,7 @@ from steps.grading.apply import apply_patch, git_diff
 from steps.grading.assets import add_restore_commands, stage_assets
 from steps.grading.exit_code_channel import EVAL_FILE, ChannelReport, ExitCodeChannel
 from steps.grading.instance_log import InstanceLogWriter
+from steps.sandbox.apply_commands import APPLY_COMMANDS
 from steps.sandbox.protocol import Sandbox
 from steps.sandbox.untrusted import SandboxBroken, as_untrusted
 
@@ -59,6 +60,7 @@ def run_tests(
     folder: str,
     machine_name: str = "sandbox",
     enlarged: bool = False,
+    apply_commands: tuple[str, ...] = APPLY_COMMANDS,
 ) -> ProcedureRun:
     """Apply ``patch`` (None: grade the untouched repository), run the official script, keep what it printed.
 
@@ -75,7 +77,8 @@ def run_tests(
     if patch is not None:
         box.write(official.harness_constants().CONTAINER_PATCH_FILE, patch)
     try:
-        _run(as_untrusted(box, enlarged=enlarged), spec, patch, run, timeout_s=timeout_s, folder=folder)
+        inner = as_untrusted(box, enlarged=enlarged)
+        _run(inner, spec, patch, run, timeout_s=timeout_s, folder=folder, apply_commands=apply_commands)
     except SandboxBroken as error:
         run.broken = error
     except OSError as error:  # a folder where a file of ours was to be, and the like
@@ -85,7 +88,16 @@ def run_tests(
     return run
 
 
-def _run(box: Sandbox, spec: Any, patch: bytes | None, run: ProcedureRun, *, timeout_s: int, folder: str) -> None:
+def _run(
+    box: Sandbox,
+    spec: Any,
+    patch: bytes | None,
+    run: ProcedureRun,
+    *,
+    timeout_s: int,
+    folder: str,
+    apply_commands: tuple[str, ...],
+) -> None:
     began = time.monotonic()
     name, journal = spec.instance_id, run.journal
     try:
@@ -93,7 +105,7 @@ def _run(box: Sandbox, spec: Any, patch: bytes | None, run: ProcedureRun, *, tim
             journal.info(f"Skipping model patch for {name} (--no-patch mode)")
         else:
             journal.info(f"Intermediate patch for {name} written to {folder}/patch.diff, now applying to container...")
-            applied = apply_patch(box, journal)
+            applied = apply_patch(box, journal, apply_commands)
             run.apply_command = applied.command
             if applied.command is None:
                 _log_error(

@@ -11,6 +11,7 @@ from steps.contracts.trajectory import Metrics, StopReason, Usage
 from steps.errors import ConfigError, InfraError, one_line
 from steps.models.client import Client, open_model
 from steps.models.connection import UNREACHED
+from steps.models.images import PIXEL, with_images
 from steps.models.rate_limits import Unlimited
 from steps.models.reply import Message, NoReplyError, Reply, ToolDefinition
 
@@ -79,6 +80,8 @@ def probe(spec: RunSpec, *, tools: bool, fn_calling: bool | None = None) -> Endp
         works = None if with_calls is False else asking.with_tool(with_calls)
         if works is None:
             asking.without_tools()
+        if spec.agent.issue_images:
+            asking.with_image()
         asking.price()
         return EndpointFacts(
             bool(works) if tools else None, [*asking.notices, *asking.describe_findings()], model.usage
@@ -120,6 +123,15 @@ class _Probe:
     def without_tools(self) -> None:
         """Whether it answers at all."""
         self._ask(WITHOUT, None)
+
+    def with_image(self) -> None:
+        """Refuse issues' images where the endpoint takes none."""
+        content = with_images(str(WITHOUT[0]["content"]), [PIXEL])
+        try:
+            self._ask([{"role": "user", "content": content}], None)
+        except ConfigError as error:
+            reason = f"{self._model.endpoint} takes no images for {self._model.name}: {one_line(error.detail, 200)}"
+            raise ConfigError(reason, field="agent.issue_images", detail=error.detail) from None
 
     def price(self) -> None:
         """Refuse a limit in money where nothing tells what a call costs; tell of half a price."""

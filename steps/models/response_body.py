@@ -59,6 +59,7 @@ def metrics_of(response: ModelResponse, llm: LlmSpec, requests: int) -> Metrics:
             request_id=_word(
                 response.headers.get("x-request-id") or response.headers.get("request-id") or body.get("id")
             ),
+            fingerprint=_word(body.get("system_fingerprint")),
             requests=requests,
         ),
     )

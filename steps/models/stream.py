@@ -68,7 +68,7 @@ class Assembly:
             raise ValueError("an event is no object")  # noqa: TRY004 - as json.loads says it of what is no JSON
         if chunk.get("error"):
             return chunk
-        for name in ("id", "model", "usage", "prompt_token_ids"):
+        for name in ("id", "model", "system_fingerprint", "usage", "prompt_token_ids"):
             if chunk.get(name) is not None:
                 self._body[name] = chunk[name]
         for choice in chunk.get("choices") or []:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from steps.agents import run_identity
 from steps.contracts.data import RunFile
 from steps.contracts.ids import FILE_BYTES, MODEL_RULE, is_model_name, model_token
 from steps.contracts.run_spec import RunSpec
 from steps.errors import ConfigError
-from steps.families import rows
 
 
 def refuse_changes(before: RunFile, spec: RunSpec, hashes: dict[str, str]) -> None:
@@ -29,18 +26,6 @@ def refuse_changed_rows(before: RunFile, name: str, sha256: str) -> None:
     if before.dataset.sha256 != sha256:
         raise ConfigError(
             f"the rows of {name} changed since run {before.run_id!r} began; use another run id", field="dataset"
-        )
-
-
-def refuse_ungradeable(selected: list[dict[str, Any]]) -> None:
-    """Raises ConfigError where no harness grades one of the rows."""
-    reasons = {row["instance_id"]: reason for row in selected if (reason := rows.why_not_gradeable(row))}
-    if reasons:
-        first, reason = next(iter(reasons.items()))
-        raise ConfigError(
-            f"{len(reasons)} of {len(selected)} instances cannot be graded yet, {first} for one: {reason}; "
-            f"leave them out: --exclude {' --exclude '.join(reasons)}",
-            field="dataset",
         )
 
 

@@ -8,17 +8,20 @@ from typing import Any
 
 from steps.agents import limit_notices, prepared, run_identity
 from steps.agents.prompts import run_prompts
-from steps.contracts.data import DatasetLock, Plan, RunFile, Stage
+from steps.contracts.data import Plan, RunFile, Stage
 from steps.contracts.progress_lines import doing
 from steps.contracts.record import key
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.verdict import GradeRecord
-from steps.datasets import load, resource_factors, selection
-from steps.families import rows
+from steps.datasets import resource_factors
 from steps.models import probe
-from steps.planning.refuse import refuse_changed_rows, refuse_changes, refuse_model, refuse_ungradeable
+from steps.planning.canary import plan_canary
+from steps.planning.dataset import SelectedDataset, read_dataset
+from steps.planning.refuse import refuse_changes, refuse_model
+from steps.planning.sandbox_cost import cost_notices
 from steps.planning.sandboxes import prepare_sandboxes
 from steps.planning.units import plan_units
+from steps.reports.known import known_doubts
 from steps.store import Store
 from steps.store.runs import record_of
 from steps.versions import versions
@@ -35,17 +38,8 @@ class Resolution:
     """Instance id -> its resource factor, where it is another than the spec's."""
     files: dict[str, bytes]
     """Store key -> bytes of what the agent hands on before any unit runs and the store lacks."""
-
-
-@dataclass(frozen=True)
-class _Dataset:
-    """``rows`` are those selected, ``known_ids`` all that there are."""
-
-    name: str
-    lock: DatasetLock
-    rows: list[dict[str, Any]]
-    known_ids: list[str]
-    notices: list[str]
+    outdated: list[str]
+    """Store keys of verdicts of the canary that are sought anew."""
 
 
 def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
@@ -58,7 +52,7 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
     hashes = run_identity.input_hashes(here)
     if before:
         refuse_changes(before, spec, hashes)
-    dataset = _read_dataset(spec, here, before)
+    dataset = read_dataset(spec, here, before, store)
     doing(f"reading what agent {spec.agent.name} is given for {len(dataset.rows):,} instances")
     given = prepared.prepare(here, store, dataset.rows, dataset.known_ids)
     refuse_model(spec, given.model)
@@ -66,12 +60,14 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
     instruction, instruction_notices = run_prompts.read_instruction(here.agent, dataset.rows, before)
     words, words_notices = run_prompts.read_scaffold_words(here.agent)
     factors = resource_factors.read(here.sandbox.resource_factors, dataset.known_ids)
-    sandboxes = prepare_sandboxes(spec, dataset.name, dataset.rows)
+    sandboxes = prepare_sandboxes(spec, dataset.name, dataset.rows, dataset.environments)
     stored_keys = set(store.keys(f"runs/{run_id}/units/")) if before else set()
     units = plan_units(spec, run_id, dataset.rows, stored_keys | set(given.files))
     solves = any(unit.begins is Stage.SOLVE for unit in units)
     if spec.agent.model and solves:
         doing(f"asking {spec.agent.model} a harmless question")
+    to_do = sum(unit.begins is not Stage.NONE for unit in units)
+    canary = plan_canary(spec, dataset.rows, to_do, store, _doubtful(spec, store, dataset))
     model = probe.probe_for_run(spec, solves=solves, before=before)
     absent = sum(name.endswith(f"/{GradeRecord.file}") for name in given.files)
     notices = [
@@ -81,8 +77,10 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
         *instruction_notices,
         *words_notices,
         *sandboxes.notices,
+        *cost_notices(spec, dataset.lock.name, units, sandboxes.usd_per_hour, store),
         *resource_factors.notices(spec.sandbox, factors.values()),
         *model.notices,
+        *canary.notices,
         *([_absence_notice(absent, len(units), spec.attempts)] if absent else []),
     ]
     run = RunFile(
@@ -98,33 +96,25 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
         words=words,
         fn_calling=model.fn_calling,
         planning=model.usage,
+        validation=dataset.validation,
+        not_gradeable=dataset.not_gradeable,
     )
     return Resolution(
         run,
-        Plan(run_id=run_id, units=units, notices=notices, unpredicted=absent),
+        Plan(run_id=run_id, units=units, notices=notices, canary=canary.units, unpredicted=absent),
         dataset.rows,
         factors,
-        {name: data for name, data in given.files.items() if name not in stored_keys},
+        {name: data for name, data in given.files.items() if name not in stored_keys} | canary.files,
+        canary.outdated,
     )
 
 
-def _read_dataset(spec: RunSpec, here: RunSpec, before: RunFile | None) -> _Dataset:
-    doing(f"reading dataset {spec.dataset}")
-    revision = spec.revision or (before.dataset.revision if before else None)
-    loaded = load.load(here.dataset, spec.split, revision=revision, answers=here.answers, family=spec.family)
-    selected, notices = selection.select(loaded.rows, here.select, loaded.by_id)
-    refuse_ungradeable(selected)
-    lock = DatasetLock(
-        name=loaded.name if here.dataset == spec.dataset else spec.dataset,
-        split=loaded.split,
-        revision=loaded.revision,
-        rows=len(selected),
-        sha256=rows.digest_rows(selected),
-    )
-    if before:
-        refuse_changed_rows(before, lock.name, lock.sha256)
-    known_ids = [row["instance_id"] for row in (*loaded.rows, *loaded.by_id)]
-    return _Dataset(loaded.name, lock, selected, known_ids, [*loaded.notices, *notices])
+def _doubtful(spec: RunSpec, store: Store, dataset: SelectedDataset) -> set[str]:
+    """Instances that say nothing of a machine: unfit by the run's validation or the newest, or with tests that flip."""
+    if spec.canary == 0:
+        return set()
+    known = known_doubts(store, dataset.lock.name)
+    return {*(dataset.validation.unfit if dataset.validation else ()), *known.unfit, *known.flips}
 
 
 def _absence_notice(absent: int, units: int, attempts: int) -> str:

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.progress_lines import counted, doing
 from steps.contracts.run_spec import RunSpec
-from steps.datasets import mini
+from steps.datasets import mini, names, task_images
+from steps.families.rows import machines_of
+from steps.planning.selection_words import selection_words
 from steps.sandbox import mini_images, readiness
+from steps.sandbox.group_folders import group_notices
 from steps.settings import settings
 
 
-def prepare_sandboxes(spec: RunSpec, dataset: str, selected: list[dict[str, Any]]) -> readiness.ReadinessResult:
-    """Make the images that come with this project, then ask the backend whether the run can have its sandboxes."""
+def prepare_sandboxes(
+    spec: RunSpec, dataset: str, selected: list[dict[str, Any]], environments: Mapping[str, Path]
+) -> readiness.ReadinessResult:
+    """Make the images that come with this project, then ask the backend whether the run can have its sandboxes.
+
+    ``environments``: image -> what it is built from, of tasks that are folders; made here unless a registry has them.
+    """
     images = {row["instance_id"]: row["image"] for row in selected}
-    form = mini_images(spec.sandbox.backend) if dataset == "mini" else None
+    form = mini_images(spec.sandbox.backend) if names.is_bundled(dataset) else None
     if form == "folders" and spec.sandbox.local.images is None:
         for item in counted(images.items(), "making repositories"):
-            mini.prepare(settings().local_images, dict([item]))
+            mini.prepare(settings().local_images, dict([item]), dataset)
     elif form == "containers":
         from steps.sandbox.docker import engine
 
         client = engine.connect_engine()
-        for name in counted(images, "building images"):
-            mini.build(client, [name], settings().mini_base_image)
+        for item in counted(images.items(), "building images"):
+            mini.build(client, dict([item]), settings().mini_base_image, dataset)
+    built = {image: folder for image, folder in environments.items() if image in images.values()}
+    if built and not spec.sandbox.registry:
+        _make_task_images(spec, built)
     doing(f"asking backend {spec.sandbox.backend} for sandboxes of {len(images):,} images")
     agent = agent_of(spec.agent)
     sandbox_needs = readiness.SandboxNeeds(
@@ -32,6 +46,21 @@ def prepare_sandboxes(spec: RunSpec, dataset: str, selected: list[dict[str, Any]
         acts=agent.runs_commands,
         solves=agent.solves,
         grading_network=spec.grading.network,
-        timeout_s=max(spec.grading.timeout_s, spec.agent.timeout_s),
+        timeout_s=max(spec.grading.timeout_s, spec.agent.timeout_s if agent.takes_time else 0.0),
+        machines=machines_of(selected),
+        selection=selection_words(spec),
     )
-    return readiness.ready(spec.sandbox, sandbox_needs)
+    result = readiness.ready(spec.sandbox, sandbox_needs)
+    return replace(result, notices=[*result.notices, *group_notices(spec.sandbox, spec.attempts)])
+
+
+def _make_task_images(spec: RunSpec, environments: Mapping[str, Path]) -> None:
+    form = mini_images(spec.sandbox.backend)
+    if form == "folders" and spec.sandbox.local.images is None:
+        task_images.make_folders(settings().local_images, environments)
+    elif form == "containers":
+        from steps.sandbox.docker import engine
+
+        client = engine.connect_engine()
+        for item in counted(environments.items(), "building images"):
+            task_images.build(client, dict([item]), settings().mini_base_image)

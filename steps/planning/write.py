@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from steps.contracts.agent_spec import agent_of
+from steps.contracts.chain import CANARY_SHARD
 from steps.contracts.data import Plan, RunFile, Shard
 from steps.contracts.progress_lines import doing
 from steps.contracts.record import key
@@ -16,6 +17,7 @@ def write(store: Store, resolution: Resolution) -> None:
     run, plan = resolution.run, resolution.plan
     doing(f"writing the plan of {len(plan.units):,} units to {store.url}")
     store.put_many({key(RunFile, run.run_id): run.to_bytes()} | _row_files(resolution))
+    store.delete_many(resolution.outdated)
     store.put_many(resolution.files)
     store.put(key(Plan, run.run_id), plan.to_bytes())
 
@@ -37,9 +39,10 @@ def write_shards(store: Store, plan_made: Plan, size: int) -> int:
     """Write the units that have something to do as parts of ``size``; those of an earlier plan go."""
     todo = plan_made.to_do
     parts = [Shard.of(todo[start : start + size]) for start in range(0, len(todo), size)]
-    shard_files = {
-        key(Shard, plan_made.run_id, name=f"{number:05d}"): part.to_bytes() for number, part in enumerate(parts)
-    }
+    named = {f"{number:05d}": part for number, part in enumerate(parts)}
+    if plan_made.canary_to_do:
+        named[CANARY_SHARD] = Shard.of(plan_made.canary_to_do)
+    shard_files = {key(Shard, plan_made.run_id, name=name): part.to_bytes() for name, part in named.items()}
     folder = Shard.place.value.format(run=plan_made.run_id)
     store.delete_many(set(store.keys(f"{folder}/")) - set(shard_files))
     store.put_many(shard_files)

@@ -33,6 +33,9 @@ STANDINGS: dict[str, StandingLabel] = {
     Standing.LOG_UNREADABLE: StandingLabel(
         "Log not gradeable", "not gradeable", "the log ends in no verdict", "unreadable"
     ),
+    Standing.NO_REWARD: StandingLabel(
+        "No reward", "no reward", "the task's verifier wrote no number, twice", "unreadable"
+    ),
     Standing.NO_PREDICTION: StandingLabel(
         "No prediction", "no prediction", "the predictions leave this instance out", "absent"
     ),

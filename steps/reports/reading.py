@@ -15,6 +15,7 @@ from steps.contracts.record import Record, key
 from steps.contracts.trajectory import Trajectory, usage_in
 from steps.contracts.verdict import GradeRecord, InstanceLog, Report, TestLog
 from steps.errors import ConfigError
+from steps.reports.canary import read_canary
 from steps.reports.signatures import classify
 from steps.reports.stored_run import FailedTry, OfficialResult, StoredRun, StoredUnit
 from steps.reports.text.visible import log_tail, make_visible
@@ -36,9 +37,9 @@ def read_run(store: Store, run_id: str) -> StoredRun:
     return _StoreReader(store, run_id, _RECORDS).read()
 
 
-def read_verdicts(store: Store, run_id: str) -> StoredRun:
+def read_verdicts(store: Store, run_id: str, *, most_tests: int = SHOWN_TESTS) -> StoredRun:
     """The run without what only its own report shows: issues, patches, official files and logs. Raises as read_run."""
-    return _StoreReader(store, run_id, (GradeRecord.file, SolveRecord.file)).read()
+    return _StoreReader(store, run_id, (GradeRecord.file, SolveRecord.file), most_tests=most_tests).read()
 
 
 def read_unit(
@@ -106,7 +107,8 @@ class _StoreReader:
             self._logs(unsettled)
         if self.whole:
             self._wasted(stored_units)
-        return StoredRun(run=run, plan=plan, units=stored_units, unreadable=list(self.unreadable))
+        canary = read_canary(self.store, plan) if plan else None
+        return StoredRun(run=run, plan=plan, units=stored_units, unreadable=list(self.unreadable), canary=canary)
 
     def read_unit(self, unit: Unit) -> StoredUnit:
         self._index(f"{unit.instance_id}/{unit.attempt}/")

@@ -22,6 +22,7 @@ class Standing(StrEnum):
     PATCH_FAILED = Outcome.PATCH_FAILED
     TESTS_TIMED_OUT = Outcome.TESTS_TIMED_OUT
     LOG_UNREADABLE = Outcome.LOG_UNREADABLE
+    NO_REWARD = Outcome.NO_REWARD
     NO_PREDICTION = Outcome.NO_PREDICTION
     FAILED = "failed"
     """No verdict: the world, the request or this project failed."""
@@ -42,6 +43,18 @@ class FailedTry:
     """Its folder's."""
     files: tuple[str, ...] = ()
     """Names in that folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFlip:
+    """A test that did not come out alike each time that the same patch was graded."""
+
+    test: str
+    seen: int
+    """Gradings of patches that were graded more than once."""
+    flipped: int
+    """Of these, those that came out as fewer did."""
+    last_seen: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +87,8 @@ class StoredUnit:
     grade: GradeRecord | None = None
     """With at most SHOWN_TESTS failing tests; failing_tests counts them all."""
     failing_tests: int = 0
+    flips: list[KnownFlip] = field(default_factory=list)
+    """Of its failing tests, those that the store has seen flip."""
     solve: SolveRecord | None = None
     patch: bytes | None = None
     official: OfficialResult = NO_REPORT
@@ -157,10 +172,39 @@ class StoredUnit:
         """Seconds in all stages and in failed tries; queues between steps are not in it."""
         return sum(self.seconds.values()) + sum(failed_try.failure.seconds for failed_try in self.tries)
 
+    @property
+    def sandboxes_usd(self) -> float | None:
+        """What the sandboxes of the tries that succeeded cost, from when they were there; None where nobody was paid.
+
+        Of failed tries nobody knows for how long they had one.
+        """
+        costs = [
+            machine.usd_per_hour * sum(record.seconds.get(stage, 0.0) for stage in stages) / 3600
+            for record, stages in ((self.solve, _SOLVING), (self.grade, _GRADING))
+            if record is not None and (machine := record.machine) is not None and machine.usd_per_hour is not None
+        ]
+        return sum(costs) if costs else None
+
+
+_SOLVING = ("prepare", "agent", "patch")
+_GRADING = ("apply", "tests", "counter_proof")
+"""The stages in which a sandbox is there: not those of waiting for one, or of reading a log."""
+
 
 def add_usage(parts: list[Usage]) -> Usage:
     """The sum; the cost is None where no call has a known price."""
     return sum(parts, Usage())
+
+
+@dataclass(frozen=True)
+class CanaryResult:
+    """The reference patches that a run had graded first."""
+
+    resolved: list[str]
+    failed: dict[str, str]
+    """Instance -> outcome: there the machines, or the images, are not what the dataset takes."""
+    without_verdict: dict[str, str]
+    """Instance -> why; says nothing of the machines."""
 
 
 @dataclass(slots=True)
@@ -174,6 +218,7 @@ class StoredRun:
     """In the order of the plan."""
     unreadable: list[str]
     """Keys whose content could not be understood."""
+    canary: CanaryResult | None = None
 
     def attempt(self, number: int) -> list[StoredUnit]:
         """The units of one attempt."""

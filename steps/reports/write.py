@@ -13,7 +13,9 @@ from steps.reports.comparison.compare import compare
 from steps.reports.comparison.record import Comparison
 from steps.reports.figures.compute import summarise
 from steps.reports.figures.summary import Summary
-from steps.reports.figures.units_table import units_table
+from steps.reports.figures.units_table import UNITS_FILE, units_file
+from steps.reports.flakes.ledger import mark_flips, record_flips
+from steps.reports.known import known_doubts
 from steps.reports.leaderboard import bundle_copies, bundle_files
 from steps.reports.official.predictions import predictions
 from steps.reports.official.run_summary import official_name, official_summary
@@ -47,6 +49,7 @@ def write_report(store: Store, run_id: str, against: str | None = None) -> Summa
     """
     doing("reading the run's units")
     run = read_run(store, run_id)
+    mark_flips(run.units, record_flips(store, run))
     write_instances(store, run)
     doing("counting and drawing")
     summary = summarise(run)
@@ -57,7 +60,7 @@ def write_report(store: Store, run_id: str, against: str | None = None) -> Summa
     files = {
         **{official_name(model, run_id, n): official_summary(run.attempt(n)) for n in run.attempts},
         "preds.jsonl": lines,
-        "units.parquet": units_table(run),
+        UNITS_FILE: units_file(run),
         PAGE: render_page(run, summary, comparison.compared, comparison.why_not),
         **bundle_files(summary, lines),
     }
@@ -88,7 +91,8 @@ def _compare_with(store: Store, run: StoredRun, against: str | None) -> Comparis
     if earlier_id == run_id:
         return ComparisonResult(why_not="a run is not compared with itself")
     try:
-        return ComparisonResult(compare(read_verdicts(store, earlier_id), run))
+        doubts = known_doubts(store, run.run.dataset.name)
+        return ComparisonResult(compare(read_verdicts(store, earlier_id), run, doubts.describe))
     except ConfigError as error:  # a name that was mistyped, a run that was removed: known when all the work is done
         return ComparisonResult(why_not=error.reason)
 

@@ -17,9 +17,11 @@ RESET = "git checkout -- . ; git clean -fd"
 """A failed command (``--reject`` above all) leaves parts behind."""
 
 
-def try_commands(run: Callable[[str], ExecResult], patch_file: str) -> Iterator[tuple[str, ExecResult]]:
+def try_commands(
+    run: Callable[[str], ExecResult], patch_file: str, commands: tuple[str, ...] = APPLY_COMMANDS
+) -> Iterator[tuple[str, ExecResult]]:
     """Each command and how it ended, the tree reset before each further one, until one takes the patch (exit 0)."""
-    for number, command in enumerate(APPLY_COMMANDS):
+    for number, command in enumerate(commands):
         if number:
             run(RESET)
         result = run(f"{command} {patch_file}")

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
-from steps.contracts.data import Machine
+from steps.contracts.data import WORKDIR, Machine
 from steps.contracts.failure import FailureClass
 from steps.errors import InfraError, ResourceError, StepError
 from steps.sandbox.job_watch import PollTimes
 from steps.sandbox.jobs import Job, Jobs
 from steps.sandbox.polled_job import PolledJob
-from steps.sandbox.protocol import WORKDIR, ExecResult, JobProgress, StartedJob
+from steps.sandbox.protocol import ExecResult, JobProgress, StartedJob
+from steps.sandbox.short_exec import StreamExec
 from steps.sandbox.transfer import read_file, write_file
 
 
@@ -40,12 +41,17 @@ T_co = TypeVar("T_co", bound=Transport, covariant=True)
 
 
 class JobSandbox(Generic[T_co]):
-    """A running machine behind a transport. Its methods raise what the transport does, beside what ``Sandbox`` says."""
+    """A running machine behind a transport. Its methods raise what the transport does, beside what ``Sandbox`` says.
 
-    def __init__(self, machine: Machine, transport: T_co) -> None:
+    ``stream_exec``: where a script's output comes while it runs, a short command has fewer processes.
+    """
+
+    def __init__(self, machine: Machine, transport: T_co, stream_exec: StreamExec | None = None) -> None:
         self.machine = machine
         self.transport = transport
-        self._jobs = Jobs(transport.short_exec, root=transport.jobs_root, tempo=transport.poll_times)
+        self._jobs = Jobs(
+            transport.short_exec, root=transport.jobs_root, tempo=transport.poll_times, stream_exec=stream_exec
+        )
 
     def exec(
         self,

@@ -48,9 +48,63 @@ def start_script(
     known: removed when this one has ended, but for their locks, which a start of theirs still on its way must find.
     ``input_open``: the command leads a session of its own, has a FIFO as its input, and no timeout.
     """
+    put, lead = _leader(
+        _DETACHED, stem, command, timeout_s=timeout_s, cwd=cwd, env=env, merge=merge, most_bytes=most_bytes,
+        forget=forget, input_open=input_open,
+    )  # fmt: skip
+    files = _prepare_files(stem, merge=merge, input_open=input_open)
+    return f"{files}{put and put + ' '}setsid sh -c {shlex.quote(lead)} >/dev/null 2>&1 </dev/null &\n"
+
+
+def stream_script(
+    stem: str,
+    command: bytes,
+    *,
+    timeout_s: float,
+    cwd: str,
+    env: dict[str, str],
+    merge: bool,
+    most_bytes: int,
+    forget: list[str],
+) -> str:
+    """The same job, for who can read a script's output while it runs: this script is the leader itself.
+
+    What the command prints comes on the script's own streams too, and behind stdout's mark ``exit code, late, processes
+    that the memory limit killed`` and a newline. It must lead a session of its own. Who lost its output, or will not
+    wait for more of it, gives ``start_script`` for the same stem, and polls.
+    """
+    put, lead = _leader(
+        _STREAMED, stem, command, timeout_s=timeout_s, cwd=cwd, env=env, merge=merge, most_bytes=most_bytes,
+        forget=forget, input_open=False,
+    )  # fmt: skip
+    return f"{_prepare_files(stem, merge=merge, input_open=False)}{put and put + '; export __cmd'}\n{lead}"
+
+
+def _prepare_files(stem: str, *, merge: bool, input_open: bool) -> str:
+    fifos = "$d.bell $d.fout" + ("" if merge else " $d.ferr") + (" $d.in" if input_open else "")
+    return (
+        f"d={stem}; {{ mkfifo {fifos} || {{ mkdir -p {stem.rpartition('/')[0]}; mkfifo {fifos}; }}; }} 2>/dev/null\n"
+        ": >>$d.out; : >>$d.err\n"
+    )
+
+
+def _leader(
+    way: dict[str, str],
+    stem: str,
+    command: bytes,
+    *,
+    timeout_s: float,
+    cwd: str,
+    env: dict[str, str],
+    merge: bool,
+    most_bytes: int,
+    forget: list[str],
+    input_open: bool,
+) -> tuple[str, str]:
+    """What sets the variable that holds a short command, and the script of who leads the job."""
     put, take, word = "", "", '-c "$c"'
     if len(command) <= INLINE_BYTES:
-        put, take = f"__cmd={in_pieces(command)} ", "c=$__cmd; unset __cmd; "
+        put, take = f"__cmd={in_pieces(command)}", "c=$__cmd; unset __cmd; "
     elif len(command) <= ARGUMENT_BYTES:
         take = f"c=$(cat {stem}.cmd); "
     else:
@@ -71,18 +125,14 @@ def start_script(
             kill=KILL_AFTER_S,
             most_s=_NEVER_S,
         ),
-        blocks=(most_bytes >> 9) + 16,
+        copy=way["copy"].format(blocks=(most_bytes >> 9) + 16),
         hundredths=int((_NEVER_S if input_open else timeout_s) * 100),
         forget=f"rm -f {' '.join(f'{each}.[!l]*' for each in forget)}" if forget else "",
-        copy="" if merge else _COPY_ERR,
-        mark=mark(stem).decode(),
+        copy_err="" if merge else _COPY_ERR,
+        end=way["end"].format(mark=mark(stem).decode()),
         mark_err="" if merge else f"printf %s '{mark(stem).decode()}' >&9\n",
     )
-    fifos = "$d.bell $d.fout" + ("" if merge else " $d.ferr") + (" $d.in" if input_open else "")
-    return (
-        f"d={stem}; {{ mkfifo {fifos} || {{ mkdir -p {stem.rpartition('/')[0]}; mkfifo {fifos}; }}; }} 2>/dev/null\n"
-        f": >>$d.out; : >>$d.err\n{put}setsid sh -c {shlex.quote(lead)} >/dev/null 2>&1 </dev/null &\n"
-    )
+    return put, lead
 
 
 def poll_script(
@@ -171,9 +221,9 @@ command echo $$ >$d.lock || exit 0
 set +C
 now() {{ read -r up rest </proc/uptime; now=$((${{up%.*}}*100+1${{up#*.}}-100)); }}
 exec 7<>$d.bell 8<>$d.fout
-copy() {{ exec 7<&- 8<&- 9<&-; (ulimit -f {blocks}; exec cat) || exec cat >/dev/null; }}
-copy <$d.fout >$d.out & keep=" $$ $! " copies="$! "
-{copy}now; began=$now
+copy() {{ exec 7<&- 8<&- 9<&-; {copy}; }}
+copy $d.out <$d.fout & keep=" $$ $! " copies="$! "
+{copy_err}now; began=$now
 {work}late=no; now
 case $rc in 124|137|143) [ $((now-began)) -lt {hundredths} ] || late=yes; esac
 [ $late = no ] || for p in /proc/[0-9]*; do
@@ -182,10 +232,24 @@ set -- ${{s##*) }}
 [ "$4" != $$ ] || case "$keep" in *" ${{p#/proc/}} "*) ;; *)
 case " $copies" in *" $2 "*) ;; *) kill -9 ${{p#/proc/}};; esac;; esac
 done
-printf %s '{mark}' >&8
+{end}
 {mark_err}echo $rc $late >$d.rc
 echo .... >&7
 {forget}"""
+
+_DETACHED = {
+    "copy": "exec >$1; (ulimit -f {blocks}; exec cat) || exec cat >/dev/null",
+    "end": "printf %s '{mark}' >&8",
+}
+
+# Nothing that befalls one of tee's two outputs ends the other: neither the limit of the file, nor that nobody listens.
+_STREAMED = {
+    "copy": """trap "" XFSZ PIPE; ulimit -f {blocks}; exec tee $1 2>/dev/null""",
+    "end": """oom=0
+for f in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do [ -r $f ] || continue
+while read -r k v; do [ "$k" = oom_kill ] && oom=$v; done <$f; done
+printf '%s %s %s %s\\n' '{mark}' $rc $late $oom >&8""",
+}
 
 _WORK = """(cd {cwd} || {{ echo "no such working directory: "{cwd} >&{err}; exit 126; }}
 exec timeout -k {kill} {t} sh -c {run} >$d.fout 2>$d.{fifo} </dev/null 7<&- 8<&- 9<&-)
@@ -202,7 +266,7 @@ wait $pid; rc=$?
 [ -z "$shut" ] || [ $rc != 138 ] || {{ wait $pid; rc=$?; }}
 """
 
-_COPY_ERR = """exec 9<>$d.ferr; copy <$d.ferr >$d.err & keep="$keep$! " copies="$copies$! "
+_COPY_ERR = """exec 9<>$d.ferr; copy $d.err <$d.ferr >&2 & keep="$keep$! " copies="$copies$! "
 """
 
 _LIVES = """lives() { read -r s </proc/$1/stat || return; case "${s##*) }" in [ZX]*) return 1; esac; }"""

@@ -9,19 +9,25 @@ from __future__ import annotations
 import math
 import time
 import uuid
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import TypedDict
 
 from steps.contracts.failure import FailureClass
 from steps.errors import InfraError, StepError
-from steps.sandbox.job_script import INLINE_BYTES, mark, start_script
+from steps.sandbox.job_script import INLINE_BYTES, mark, start_script, stream_script
 from steps.sandbox.job_watch import JobWatch, PollResult, PollTimes
 from steps.sandbox.protocol import ExecResult
-from steps.sandbox.short_exec import ShortExec
+from steps.sandbox.short_exec import ShortExec, StreamExec
 from steps.sandbox.transfer import write_file
 
 FLUSH_S = 3.0
 """How long an ended job's output may take to reach its file before whoever copied it is taken for dead."""
 
+LISTEN_S = 20.0
+"""How long a command's own stream is listened to; after that it is polled, since streams are lost with connections."""
+_BEHIND_BYTES = 100
 _LATE_S = 60.0
 """How much later than its timeout a job may end."""
 _FETCH_S = 900.0
@@ -69,6 +75,15 @@ class JobResult:
         )
 
 
+class _ScriptOptions(TypedDict):
+    timeout_s: float
+    cwd: str
+    env: dict[str, str]
+    merge: bool
+    most_bytes: int
+    forget: list[str]
+
+
 class _Stream:
     """What has arrived of one stream, and whether that is all of it."""
 
@@ -77,14 +92,25 @@ class _Stream:
         self.limit = limit
         self.end = end
         self.complete = False
+        self.behind = bytearray()
+        """What came behind the end."""
 
     def take(self, piece: bytes) -> None:
+        if self.complete:
+            self.behind += piece[: _BEHIND_BYTES - len(self.behind)]
+            return
         searched = max(0, len(self.data) - len(self.end))
         self.data += piece
         at = self.data.find(self.end, searched)
         if at >= 0:
+            self.behind += self.data[at + len(self.end) :][:_BEHIND_BYTES]
             del self.data[at:]
         self.complete = at >= 0 or len(self.data) >= self.limit + len(self.end)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is more of it than is wanted: what comes behind is no end."""
+        return len(self.data) >= self.limit + len(self.end)
 
     @property
     def at(self) -> int | None:
@@ -98,8 +124,16 @@ class _Stream:
 class Jobs:
     """Runs commands in one sandbox. ``root`` is a folder there that neither tests nor diffs look at. Thread-safe."""
 
-    def __init__(self, short_exec: ShortExec, *, root: str, tempo: PollTimes | None = None) -> None:
+    def __init__(
+        self,
+        short_exec: ShortExec,
+        *,
+        root: str,
+        tempo: PollTimes | None = None,
+        stream_exec: StreamExec | None = None,
+    ) -> None:
         self.short_exec = short_exec
+        self._stream_exec = stream_exec
         self._root = root
         self._tempo = tempo or PollTimes()
         self._known: list[str] = []
@@ -134,7 +168,8 @@ class Jobs:
         )
         stem = self._stem()
         job = Job(command, 0.0, cwd, env, merge=True, max_output_bytes=most_bytes)
-        return stem, JobWatch(self.short_exec, stem, self._script(stem, job, input_open=True), times)
+        text, options = self._prepare(stem, job)
+        return stem, JobWatch(self.short_exec, stem, start_script(stem, text, **options, input_open=True), times)
 
     def forget(self, stem: str) -> None:
         """The job has ended, and all it printed that is wanted is here: its files can be removed."""
@@ -142,8 +177,14 @@ class Jobs:
 
     def _watched(self, job: Job, stem: str, streams: tuple[_Stream, _Stream]) -> JobResult:
         began = time.monotonic()
-        watch = JobWatch(self.short_exec, stem, self._script(stem, job), self._tempo)
         streams[1].complete = job.merge
+        command, options = self._prepare(stem, job)
+        if self._stream_exec is not None:
+            script = stream_script(stem, command, **options)
+            if (end := _listen(self._stream_exec(script), streams)) is not None:
+                self.forget(stem)
+                return _result(end, streams, time.monotonic() - began)
+        watch = JobWatch(self.short_exec, stem, start_script(stem, command, **options), self._tempo)
         wait_s, ended_at = math.inf, 0.0
         while True:
             poll = watch.look((streams[0].at, streams[1].at), wait_s=wait_s)
@@ -169,22 +210,51 @@ class Jobs:
     def _stem(self) -> str:
         return f"{self._root}/{uuid.uuid4().hex}"
 
-    def _script(self, stem: str, job: Job, *, input_open: bool = False) -> str:
+    def _prepare(self, stem: str, job: Job) -> tuple[bytes, _ScriptOptions]:
+        """The command, in the machine already where it is long, and what else the scripts of its start are made of."""
         command = job.command.encode(errors="surrogateescape")
         if len(command) > INLINE_BYTES:
             write_file(self.short_exec, f"{stem}.cmd", command)
         forget, self._known = self._known, []
-        return start_script(
-            stem,
-            command,
-            timeout_s=job.timeout_s,
-            cwd=job.cwd,
-            env=job.env,
-            merge=job.merge,
-            most_bytes=job.max_output_bytes,
-            forget=forget,
-            input_open=input_open,
-        )
+        return command, {
+            "timeout_s": job.timeout_s,
+            "cwd": job.cwd,
+            "env": job.env,
+            "merge": job.merge,
+            "most_bytes": job.max_output_bytes,
+            "forget": forget,
+        }
+
+
+def _listen(pieces: Generator[tuple[int, bytes], None, None], streams: tuple[_Stream, _Stream]) -> PollResult | None:
+    """Take what a job prints, and its end; None where that is still to come, or does not come this way."""
+    until = time.monotonic() + LISTEN_S
+    with closing(pieces):
+        for number, piece in pieces:
+            streams[number].take(piece)
+            if streams[0].complete and streams[1].complete and (end := _end_behind(streams[0].behind)):
+                return end
+            if time.monotonic() > until or any(stream.is_full for stream in streams):
+                break
+    for stream in streams:
+        stream.behind.clear()
+    return None
+
+
+def _end_behind(line: bytearray) -> PollResult | None:
+    """What a leader tells behind the output; None where no leader of ours wrote that."""
+    words = line.decode("ascii", "replace").split()
+    if not line.endswith(b"\n") or len(words) != 3 or not (words[0].isdigit() and words[2].isdigit()):
+        return None
+    return PollResult(
+        claimed=True,
+        pid=True,
+        alive=False,
+        rc=int(words[0]),
+        late=words[1] == "yes",
+        oom_kills=int(words[2]),
+        pieces=(b"", b""),
+    )
 
 
 def _result(poll: PollResult, streams: tuple[_Stream, _Stream], seconds: float) -> JobResult:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from steps.contracts.backends import is_own_backend
+from steps.contracts.backends import backend_named, is_own_backend
 from steps.contracts.run_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox import load_part
@@ -37,6 +37,16 @@ def list_orphans(backend: str, spec: SandboxSpec) -> Orphans:
             raise
         return Orphans()
     return cast(Orphans, ask(spec)) if ask else Orphans()
+
+
+def list_run(backend: str, run_id: str, store_id: str | None = None) -> Orphans:
+    """The sandboxes of a run that is over at the provider of a backend, whoever made them.
+
+    ``store_id``: of the store that keeps the run; those of all stores by default. None of a backend without a provider.
+    Raises ConfigError without keys, InfraError where the provider does not answer.
+    """
+    ask = load_part(backend, "orphans", "list_run") if backend_named(backend).keys else None
+    return cast(Orphans, ask(run_id, store_id)) if ask else Orphans()
 
 
 def list_remaining(names: Iterable[str], removed: Collection[str]) -> dict[str, str]:

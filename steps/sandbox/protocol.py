@@ -1,14 +1,12 @@
-"""What a sandbox is: a running machine with a repository at /testbed, and the backend that makes and removes it."""
+"""What a sandbox is: a running machine with a repository, and the backend that makes and removes it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from steps.contracts.data import Machine
+from steps.contracts.data import WORKDIR, Machine
 from steps.errors import StepError
-
-WORKDIR = "/testbed"
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,12 @@ class SandboxRequest:
     browsers: bool = False
     """The tests start a browser, whose own sandbox needs CAP_SYS_ADMIN in a container (swebench run_evaluation.py)."""
     resource_factor: float = 1.0
+    workdir: str = WORKDIR
+    """Where the image has the repository."""
+    snapshot: str | None = None
+    """Of a backend with ``Snapshots``: begin from this one, not from the image."""
+    store_id: str = ""
+    """Of the store that keeps the run (steps.contracts.ids): a provider's account may serve runs of several."""
 
 
 FLOOD_BYTES = 256 << 20
@@ -159,3 +163,14 @@ class Backend(Protocol):
 
     def destroy(self, sandbox: Sandbox) -> None:
         """Remove it and everything in it. Twice is once."""
+
+
+@runtime_checkable
+class Snapshots(Protocol):
+    """A backend that can keep a machine's state and make others from it (``SandboxRequest.snapshot``)."""
+
+    def snapshot(self, sandbox: Sandbox, name: str) -> str:
+        """Keep its state under a new name; the id of what is kept. It goes on. Raises InfraError, ConfigError."""
+
+    def remove_snapshot(self, snapshot: str) -> None:
+        """By id, or by name where no id is known. Twice is once. Raises InfraError, ConfigError."""

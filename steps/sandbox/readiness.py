@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+from steps.contracts.data import TaskMachine
 from steps.contracts.run_spec import SandboxSpec
 from steps.sandbox import load_part
+from steps.settings import settings
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,15 @@ class SandboxNeeds:
     """There is an agent's sandbox, beside the one that tests run in."""
     grading_network: bool
     timeout_s: float
-    """The longest that one command may take."""
+    """The longest that agent, where one solves, or tests may take."""
+    machines: Mapping[str, TaskMachine] = field(default_factory=dict)
+    """Image -> what its task says of the machine, where it says anything."""
+    selection: str = ""
+    """Words of a command line that choose these images, for a command that is proposed."""
+
+    def machine_of(self, image: str) -> TaskMachine:
+        """What its task says."""
+        return self.machines.get(image, TaskMachine())
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,19 @@ class ReadinessResult:
 
     notices: list[str] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
+    usd_per_hour: float | None = None
+    """What a sandbox costs while it runs, on average over the images; None where nobody takes money for it."""
+
+
+def places_notice(most: int, where: str) -> list[str]:
+    """That more units may run at a time in this namespace than the account of a provider may have sandboxes."""
+    units = settings().units
+    if units is None or units <= most:
+        return []
+    return [
+        f"{units:g} units run at a time in this namespace, but the account has room for {most} sandboxes at {where}: "
+        f"the others are refused and tried again; helm upgrade ... --set limits.units={most}"
+    ]
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:

@@ -6,15 +6,18 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from steps.contracts.data import Instance, RunFile
+from steps.contracts.data import Instance, RunFile, TaskMachine
+from steps.contracts.ids import store_id
 from steps.contracts.run_spec import MAX_RESOURCE_FACTOR
-from steps.errors import StepError
+from steps.errors import ConfigError, StepError
 from steps.sandbox import open_backend
 from steps.sandbox.command_log import with_command_log
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from steps.sandbox.groups import GroupMember
+from steps.sandbox.protocol import Backend, Sandbox, SandboxRequest
+from steps.sandbox.wrapper import at_folder, with_variables
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,17 @@ def open_sandbox(
     isolated: bool = False,
     browsers: bool = False,
     number: int = 1,
+    member: GroupMember | None = None,
 ) -> Iterator[Sandbox]:
-    """A fresh sandbox of the run's backend for this try, its ``number``-th, destroyed at the end whatever happens."""
-    spec = run.spec.sandbox
+    """A fresh sandbox of the run's backend for this try, its ``number``-th, destroyed at the end whatever happens.
+
+    ``member``: it may begin from a snapshot, and others from one of it.
+    """
+    spec, needs = run.spec.sandbox, instance.machine or TaskMachine()
     backend = open_backend(spec)
-    box = backend.create(
+    box = _create(
+        backend,
+        member or GroupMember(),
         SandboxRequest(
             name=_machine_name(run.run_id, instance.instance_id, context, step, number),
             image=instance.image,
@@ -56,18 +65,20 @@ def open_sandbox(
                 "attempt": str(context.attempt),
                 "role": step,
             },
-            cpus=spec.cpus,
-            memory_mb=spec.memory_mb,
-            disk_mb=spec.disk_mb,
+            cpus=spec.cpus or needs.cpus,
+            memory_mb=spec.memory_mb or needs.memory_mb,
+            disk_mb=spec.disk_mb or needs.disk_mb,
             platform=spec.platform,
             registry=spec.registry,
             isolated=isolated and not spec.allow_host,
             browsers=browsers,
             resource_factor=_factor(instance.resource_factor, context.resource_factor),
-        )
+            workdir=instance.workdir,
+            store_id=store_id(run.spec.store),
+        ),
     )
     try:
-        yield with_command_log(box)
+        yield with_variables(with_command_log(at_folder(box, instance.workdir)), needs.variables)
     finally:
         # A machine that cannot be removed has a deadline of its own, and swe-argo clean finds it. It takes back neither
         # work that is done nor the reason why work was not done.
@@ -75,6 +86,18 @@ def open_sandbox(
             backend.destroy(box)
         except StepError as error:
             sys.stderr.write(f"{step}: left behind: {error.reason}\n")
+
+
+def _create(backend: Backend, member: GroupMember, request: SandboxRequest) -> Sandbox:
+    try:
+        box = backend.create(replace(request, snapshot=member.snapshot))
+    except ConfigError:
+        if member.snapshot is None:
+            raise
+        member.begin_from_image()  # the snapshot is gone; what is wrong otherwise shows again
+        box = backend.create(request)
+    member.has(backend, box)
+    return box
 
 
 def _factor(base: float, retried: float) -> float:

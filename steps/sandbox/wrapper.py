@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NotRequired, Required, TypedDict, TypeVar, Unpack
 
-from steps.contracts.data import Machine
+from steps.contracts.data import WORKDIR, Machine
 from steps.errors import ConfigError, StepError
 from steps.sandbox.protocol import ExecResult, JobProgress, JobStarter, Sandbox, StartedJob
 
@@ -75,6 +75,25 @@ class SandboxWrapper:
         return act()
 
 
+def with_variables(box: Sandbox, variables: Mapping[str, str]) -> Sandbox:
+    """The sandbox itself, or one whose commands have further variables unless they have them of their own."""
+    return _SandboxWithVariables(box, variables) if variables else box
+
+
+class _SandboxWithVariables(SandboxWrapper):
+    def __init__(self, inner: Sandbox, variables: Mapping[str, str]) -> None:
+        super().__init__(inner)
+        self._variables = dict(variables)
+
+    def exec(self, command: str, **options: Unpack[ExecOptions]) -> ExecResult:
+        options["env"] = self._variables | (options.get("env") or {})
+        return super().exec(command, **options)
+
+    def start(self, command: str, **options: Unpack[StartOptions]) -> StartedJob:
+        options["env"] = self._variables | (options.get("env") or {})
+        return super().start(command, **options)
+
+
 class _WrappedJob:
     """A started job whose calls are made as its sandbox' are."""
 
@@ -93,3 +112,26 @@ class _WrappedJob:
 
     def interrupt(self) -> None:
         self._box.around(self._inner.interrupt)
+
+
+def at_folder(box: Sandbox, workdir: str) -> Sandbox:
+    """The sandbox whose commands begin in ``workdir``, on any backend: itself, where that is where they begin."""
+    return box if workdir == WORKDIR else _SandboxAtFolder(box, workdir)
+
+
+class _SandboxAtFolder(SandboxWrapper):
+    def __init__(self, inner: Sandbox, workdir: str) -> None:
+        super().__init__(inner)
+        self._workdir = workdir
+
+    @property
+    def machine(self) -> Machine:
+        return self.inner.machine.model_copy(update={"workdir": self._workdir})
+
+    def exec(self, command: str, **options: Unpack[ExecOptions]) -> ExecResult:
+        options.setdefault("cwd", self._workdir)
+        return super().exec(command, **options)
+
+    def start(self, command: str, **options: Unpack[StartOptions]) -> StartedJob:
+        options.setdefault("cwd", self._workdir)
+        return super().start(command, **options)

@@ -16,6 +16,8 @@ from tests.cluster.real_cluster import Cluster
 
 __all__ = ["cluster", "mini_images"]
 
+PROVIDER = "sandbox-provider"
+"""Secret with the keys of the provider of sandboxes, in those tests that have one."""
 PORTS = range(9060, 9090)
 """Of this machine's ports, among those that pods of cluster/local reach."""
 
@@ -76,8 +78,9 @@ def pipeline(argo_cluster: Cluster, mini_images: None, s3_way: Way) -> Iterator[
         for name, value in variables.items():
             patch.setenv(name, value)
         settings.cache_clear()
-        # Steps reach the models of these tests, too.
-        way = [f"network.allow[0].cidr={S3[0]}/32", f"network.allow[0].ports={{{PORTS[0]}-{PORTS[-1]}}}"]
+        # Steps reach the models and the provider of sandboxes of these tests, too.
+        boxes = f"sandbox.credentials.existingSecret={PROVIDER}"
+        way = [boxes, f"network.allow[0].cidr={S3[0]}/32", f"network.allow[0].ports={{{PORTS[0]}-{PORTS[-1]}}}"]
         with installed(argo_cluster, s3_way.url, *(word for each in way for word in ("--set", each))) as made:
             yield made
     settings.cache_clear()

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from importlib.metadata import distribution, version
 from pathlib import Path
 
+import certifi
+
 from cluster.local.mkimage import Image, write_images
 from tests.base_image import SETTINGS, _add_bytes, _as_root, _canonical, _everything, _libraries, _tar
 from tests.cluster.real_cluster import Cluster
@@ -18,7 +20,7 @@ from tests.paths import ROOT
 
 REPOSITORY, TAG = "localhost/swe-argo-test-pipeline", hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
 """A tag for each checkout: tests of several may share a node."""
-PACKAGES = ("kubernetes", "websocket-client", "boto3", "jinja2", "pyarrow", "openai", "mini-swe-agent")
+PACKAGES = ("kubernetes", "websocket-client", "boto3", "jinja2", "pyarrow", "openai", "mini-swe-agent", "e2b")
 """What the extras of pyproject.toml that run on a cluster ask for, but for hubs: ``mini`` comes with the steps."""
 OF_MINI_SWE_AGENT = ("python-dotenv", "platformdirs", "rich")
 """What of its own requirements its agent needs; the rest is for models and screens of its own."""
@@ -60,6 +62,8 @@ def _packages() -> Iterator[tuple[str, Path]]:
             if ".." not in file.parts and _wanted(str(file)) and path.is_file():
                 yield f"app/packages/{file}", path
                 binaries += [path] if ".so" in path.suffixes else []
+    # As in every image of Debian's Python: a client of E2B is not even made without.
+    yield "etc/ssl/certs/ca-certificates.crt", Path(certifi.where())
     for library in _libraries(binaries):
         if "site-packages" not in str(library):
             yield _canonical(str(library)), library.resolve()  # by the name it is asked for

@@ -24,6 +24,8 @@ LIMITS = {
     "counter_proof_grade_ratio": 2.1,  # one more grading of a resolved unit, and the writing of its tests
     "docker_unit_to_harness_cpu": 1.3,
     "plan_500_verified_s": 3.0,
+    "rows_5000_s": 5.0,
+    "rows_5000_gib": 1.0,
     "report_2294_units_s": 10.0,
     "report_2294_units_gib": 1.0,
     "report_html_mb": 5.0,
@@ -37,6 +39,9 @@ LIMITS = {
     "trajectory_100_turns_mb": 3.0,
     "model_calls_bare_to_run": 1.111,  # nine tenths of its calls a second
     "run_64_units_gib": 4.0,
+    "proxy_call_cpu_ms": 3.0,
+    "proxy_calls_lost_in_1000_swaps": 0.0,
+    "e2b_exec_to_sdk_p50": 1.3,
     "exec_ratio_to_bare_p50": 1.3,
     "exec_p95_ratio": 2.0,
     "exec_ratio_to_kubectl_p50": 1.0,
@@ -54,9 +59,21 @@ LIMITS = {
 
 
 NAMES = (
-    *("start", "plan", "grading", "counter_proof", "report", "runner", "turns", "model_start", "model_calls"),
-    *("agent_loop", "shell_commands"),
+    *(
+        "start",
+        "plan",
+        "dataset_rows",
+        "grading",
+        "counter_proof",
+        "report",
+        "runner",
+        "turns",
+        "model_start",
+        "model_calls",
+    ),
+    *("agent_loop", "shell_commands", "proxy"),
     "docker_unit",
+    "e2b_exec",
     *("kubernetes_exec", "kubernetes_sandbox"),
     *("pipeline_render", "pipeline_submit", "pipeline_schedule", "pipeline_scale"),
 )

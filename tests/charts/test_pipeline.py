@@ -163,6 +163,7 @@ def test_the_nightly_asks_for_what_the_values_say() -> None:
         "attempts": "2",
         "spec": '[select]\nrepos = ["django/django"]\n',
         "compare-with": "",
+        "stop-on-canary": "true",
     }
     known = {each["name"] for each in FILES["swe-argo-evaluate"]["spec"]["arguments"]["parameters"]}
     assert set(asked) <= known
@@ -224,4 +225,4 @@ def test_a_cluster_without_argo_is_told_so_and_how_to_go_on(tmp_path: Path) -> N
 
 def test_every_case_of_the_pipeline_is_tried() -> None:
     on = {case.stem.removesuffix("-values") for case in CASES if render(case=case).all("WorkflowTemplate")}
-    assert on == {"s3-server", "eks", "nightly", "pipeline-namespace-only"}
+    assert on == {"s3-server", "eks", "nightly", "pipeline-namespace-only", "provider"}

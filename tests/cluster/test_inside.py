@@ -75,6 +75,7 @@ def test_a_steps_pod_grades_with_its_own_account(installed: InstalledChart, tmp_
 
 def test_a_steps_pod_solves_with_its_own_account(installed: InstalledChart, tmp_path: Path, image: str) -> None:
     record = SolveRecord.from_bytes(ended(installed, start(installed, tmp_path, image, SOLVE)).encode())
+    assert record.history is not None
     assert record.history.verified
     assert record.patch_bytes == 0
 

@@ -7,7 +7,7 @@ import tomllib
 
 from tests.paths import ROOT
 
-EXTRAS = ("s3", "hub", "kubernetes", "models", "mini-swe-agent")
+EXTRAS = ("s3", "hub", "kubernetes", "models", "mini-swe-agent", "e2b", "ags")
 
 
 COMMAND_LINE = {"pytest"}

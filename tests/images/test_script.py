@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from steps.contracts.images import swebench_image, through_registry
+from steps.datasets import load
+from steps.datasets.mini import HARBOR_TASKS
 from steps.datasets.mini.content import instance_ids
 from tests.images.script import images_build
 from tests.paths import ROOT
@@ -22,6 +24,14 @@ def test_the_images_have_the_names_that_runs_through_the_registry_ask_for() -> N
 def test_some_images_can_be_named() -> None:
     done = images_build("names", "mini__slugkit-1", "mini__plainconf-2")
     assert done.stdout.splitlines() == [swebench_image("mini__slugkit-1"), swebench_image("mini__plainconf-2")]
+
+
+def test_tasks_that_are_folders_have_the_names_that_their_rows_ask_for() -> None:
+    images = [row["image"] for row in load.load("harbor:mini", "test").rows]
+    assert images_build("names", "harbor:mini").stdout.splitlines() == images
+    assert images_build("names", str(HARBOR_TASKS / "greeting")).stdout.splitlines() == images[:1]
+    done = images_build("names", "harbor:mini", IMAGE_REGISTRY="registry.example.com/team")
+    assert done.stdout.splitlines() == [through_registry(image, "registry.example.com/team") for image in images]
 
 
 @pytest.mark.parametrize(

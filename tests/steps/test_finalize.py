@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,17 @@ class World:
     api: Api
     store: Store
     folder: Path
+    variables: dict[str, str] = field(default_factory=dict)
+    """Of the pod, beside what every pod has."""
 
     def finalize(self, *more: str) -> subprocess.CompletedProcess[str]:
         """The step, as Argo starts it."""
         words = ["--store", self.store.url, "--run", RUN, "--workflow", PARENT, "--out", str(self.folder / "out")]
         env = {"PATH": "/usr/bin:/bin", "KUBECONFIG": str(self.api.kubeconfig(self.folder)), "HOME": str(self.folder)}
         command = [sys.executable, "-m", "steps.finalize", *words, *more]
-        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(
+            command, cwd=ROOT, env={**env, **self.variables}, capture_output=True, text=True, timeout=120, check=False
+        )
 
     def out(self, name: str) -> str:
         return (self.folder / "out" / name).read_text("utf-8")

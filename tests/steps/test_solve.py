@@ -33,6 +33,7 @@ def test_an_idle_agent_leaves_an_empty_patch(tmp_path: Path) -> None:
     record: SolveRecord = desk.get(SolveRecord)
     assert (record.instance_id, record.attempt, record.agent) == ("o__r-1", 2, "idle")
     assert record.stop_reason is StopReason.FINISHED
+    assert record.history is not None
     assert record.history.verified
     assert record.history.head == git(desk.repo, "rev-parse", "HEAD")
     assert record.history.refs_removed == 1

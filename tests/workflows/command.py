@@ -23,7 +23,7 @@ QUICK = ["mini__gridprint-1", "mini__ledgerlet-1", "mini__slugkit-1", "mini__slu
 
 
 def swe_argo(
-    *words: str, cwd: Path | None = None, env: dict[str, str] | None = None
+    *words: str, cwd: Path | None = None, env: dict[str, str] | None = None, timeout_s: float = 240
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
     return subprocess.run(
@@ -32,7 +32,7 @@ def swe_argo(
         text=True,
         check=False,
         cwd=cwd,
-        timeout=240,
+        timeout=timeout_s,
         env=os.environ | (env or {}),
     )
 

@@ -49,7 +49,13 @@ CASES: dict[str, tuple[Files, str]] = {
     "rows of no parquet": (_write("rows.parquet", "no", "--dataset", "FILE"), "rows.parquet"),
     "classic rows": (_write("rows.jsonl", json.dumps(ROW | {"FAIL_TO_PASS": "[]", "PASS_TO_PASS": "[]", "patch": "",
                             "test_patch": ""}) + "\n", "--dataset", "FILE"), "eval_script"),
-    "odd id": (_write("rows.jsonl", json.dumps(ROW | {"instance_id": "../up"}) + "\n", "--dataset", "FILE"), "../up"),
+    "images for an agent that shows none": (_words("--agent", "gold", "--issue-images"), "agent gold shows no images"),
+    "odd id": (
+        _write("rows.jsonl", json.dumps(ROW | {"instance_id": "../up", "test_patch": ""}) + "\n", "--dataset", "FILE"),
+        "../up",
+    ),
+    "rows of no known family": (
+        _write("rows.jsonl", json.dumps(ROW) + "\n", "--dataset", "FILE"), "no known family: it has instance_id"),
     "no predictions file": (_words("--predictions", "none.jsonl"), "none.jsonl"),
     "no predictions at all": (_words("--agent", "given"), "--predictions"),
     "predictions of no json": (_write("p.jsonl", "{oops\n", "--predictions", "FILE"), "p.jsonl"),

@@ -25,6 +25,7 @@ from steps.store.runs import record_of
 from tests.steps.agents.solved_units import Call, grade, metrics, trajectory
 from tests.steps.test_export import IDS, fill
 from tests.workflows.command import swe_argo
+from workflows.api.run import Run
 from workflows.cli import show
 from workflows.terminal.unit_lines import describe_replays
 
@@ -352,7 +353,7 @@ def test_what_was_not_resolved_is_told_with_its_class_and_the_command_that_shows
     store.put(key(GradeRecord, "night", IDS[0], 1), grade(Outcome.EMPTY_PATCH, IDS[0]).to_bytes())
     partial(store, "t0", trajectory([LONG], reason=StopReason.INTERRUPTED))
     text = io.StringIO()
-    show._not_resolved(store, "night", Console(file=text, width=20))
+    show._not_resolved(store, Run(store, "night"), Console(file=text, width=20))
     assert f"\n{IDS[0]}  no patch" in text.getvalue()
     assert f"\n{IDS[2]}  infrastructure  sandbox_lost: the machine went away\n" in text.getvalue()
     assert f"one of them: swe-argo show night {IDS[0]} --store {store.url}\n" in text.getvalue()

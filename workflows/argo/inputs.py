@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steps.contracts.agent_spec import FROM_RUN
-from steps.contracts.run_spec import RunSpec
+from steps.contracts.run_spec import LAST_VALIDATION, RunSpec
 from steps.contracts.spec_fields import file_fields, replace_values
 from steps.errors import ConfigError
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from workflows.argo.bucket import Bucket
 
 _SUFFIXES = (".parquet", ".json", ".jsonl")
+_TASK_PARTS = {"environment", "tests", "solution"}
+"""Folders of a task in Harbor's form, whose files are all its own."""
 _TOGETHER = 16
 
 
@@ -77,7 +79,7 @@ def _is_file(value: str, path: Path) -> bool:
     if path.suffix.lower() in _SUFFIXES:
         return True
     alias = "/" not in value and names.hub_id(value) is not None
-    return path.is_dir() and not alias and value.strip().lower() != names.MINI
+    return path.is_dir() and not alias and not names.is_bundled(value)
 
 
 def _is_template(value: str, _path: Path) -> bool:
@@ -87,7 +89,16 @@ def _is_template(value: str, _path: Path) -> bool:
     return not templates.is_own(value)
 
 
-_FILE = {"dataset": _is_file, "answers": _is_file, "agent.instruction_template": _is_template}
+def _is_validation(value: str, _path: Path) -> bool:
+    return value != LAST_VALIDATION
+
+
+_FILE = {
+    "dataset": _is_file,
+    "answers": _is_file,
+    "agent.instruction_template": _is_template,
+    "select.validated": _is_validation,
+}
 """What says whether a value that may be a name is a file."""
 
 
@@ -105,10 +116,16 @@ def _input(field: str, path: Path) -> Input:
 
 
 def _within(folder: Path) -> dict[str, Path]:
-    """All files of a folder but what begins with a dot, such as a repository's history: no reader looks there."""
+    """All files of a folder but what begins with a dot, such as a repository's history or a person's .env: no reader
+    looks there, but in the parts of a task."""
     paths = (path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in paths}
-    return {name: path for name, path in names.items() if not any(part.startswith(".") for part in name.split("/"))}
+    return {name: path for name, path in names.items() if not _is_hidden(name.split("/"))}
+
+
+def _is_hidden(parts: list[str]) -> bool:
+    in_task = next((number for number, part in enumerate(parts) if part in _TASK_PARTS), len(parts))
+    return ".git" in parts or any(part.startswith(".") for part in parts[:in_task])
 
 
 def _sha256(path: Path) -> str:

@@ -54,6 +54,8 @@ class RunStatus:
     message: str = ""
     planned: str = ""
     """What ``plan`` said that there is to do."""
+    canary: str = ""
+    """What its canary says of the machines; empty where it has none, or none yet."""
     result: str = ""
     """What the report came to, in its own words."""
     reported: bool = False
@@ -87,7 +89,7 @@ def read_nodes(workflow: Plain) -> dict[str, Plain]:
 def read_run(workflow: Plain) -> RunStatus:
     """The parent's state."""
     status, by_id = workflow.get("status") or {}, read_nodes(workflow)
-    steps = {name: _step(by_id, name) for name in ("plan", "report", "finalize")}
+    steps = {name: _step(by_id, name) for name in ("plan", "canary", "report", "finalize")}
     waiting = {parameter(each, "number"): each for each in _of(by_id, "child", "Pod", "Retry")}
     failed_steps = [each for each in (steps["plan"], steps["report"]) if each and each.get("phase") in FAILED]
     phase = status.get("phase") or Phase.PENDING
@@ -98,6 +100,7 @@ def read_run(workflow: Plain) -> RunStatus:
         stage=_stage(phase, steps, message),
         message=message,
         planned=_output(steps["plan"], "outcome"),
+        canary=_canary(steps["canary"], by_id),
         result=_output(steps["finalize"], "outcome") or _output(steps["report"], "outcome"),
         # The exit handler reports too, but for a run whose plan was refused there is nothing that it could say.
         reported=_well(steps["plan"]) and (_well(steps["report"]) or _well(steps["finalize"])),
@@ -155,6 +158,13 @@ def _stage(phase: str, steps: dict[str, Plain | None], message: str) -> str:
         if steps[name]:
             return words
     return "working" if _well(steps["plan"]) else "planning"
+
+
+def _canary(step: Plain | None, by_id: dict[str, Plain]) -> str:
+    """Its sentence; where the run stops there, its step failed with it."""
+    if step is None or step.get("phase") in NOT_RUN:
+        return ""
+    return _reason(step, by_id) if step.get("phase") in FAILED else _output(step, "outcome")
 
 
 def _well(step: Plain | None) -> bool:

@@ -34,7 +34,7 @@ def render_screen(run_id: str, run: RunStatus, shards: list[ShardView], away: st
     busy = sorted(shards, key=lambda each: (each.has_ended, each.number))
     for each in busy[:ROWS]:
         table.add_row(*_row(each))
-    parts: list[Text | Table] = [head, table]
+    parts: list[Text | Table] = [head, *([Text(run.canary, style=_canary_style(run))] if run.canary else []), table]
     if len(busy) > ROWS:
         parts.append(Text(f"and {len(busy) - ROWS} more shards", style="dim"))
     parts.append(Text("all: ").append_text(_outcomes(*count_outcomes(shards))))
@@ -42,6 +42,10 @@ def render_screen(run_id: str, run: RunStatus, shards: list[ShardView], away: st
     if away:
         parts.append(Text(f"API away since {away}; what is shown is from then", style="red"))
     return Group(*parts)
+
+
+def _canary_style(run: RunStatus) -> str:
+    return "red" if "not to be believed" in run.canary else "dim"
 
 
 def status_line(run: RunStatus, shards: list[ShardView]) -> str:
@@ -57,6 +61,7 @@ def status_line(run: RunStatus, shards: list[ShardView]) -> str:
         _outcomes(outcomes, failures).plain if done_units else "",
         f"retries {retries}" if (retries := sum(each.retries for each in shards)) else "",
         "; ".join(describe_waits(run, shards)),
+        run.canary.rstrip("."),
     ]
     return ", ".join(part for part in parts if part)
 

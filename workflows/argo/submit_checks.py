@@ -46,7 +46,7 @@ def fit_to_pipeline(spec: RunSpec) -> RunSpec:
     """The spec as the cluster can do it: the pipeline's own backend where it names none. Raises ConfigError."""
     if "backend" not in spec.sandbox.model_fields_set:
         spec = replace_values(spec, {"sandbox.backend": FIELD_PARAMETERS["sandbox.backend"].default})
-    if not backend_named(spec.sandbox.backend).on_cluster:
+    if not backend_named(spec.sandbox.backend).serves_pods:
         raise ConfigError(
             f"backend {spec.sandbox.backend} is this machine's: leave it out, or use swe-argo run",
             field="sandbox.backend",
@@ -61,6 +61,18 @@ def fit_to_pipeline(spec: RunSpec) -> RunSpec:
         raise ConfigError(
             "a file of this machine is not in the image of the steps: name package.module:NAME of an image of your own",
             field="family",
+        )
+    if spec.sandbox.e2b.templates:
+        raise ConfigError(
+            "only swe-argo run reads this file: the pipeline makes a sandbox from the template that is named after its "
+            "image (docs/e2b.md)",
+            field="sandbox.e2b.templates",
+        )
+    if spec.sandbox.ags.mapping:
+        raise ConfigError(
+            "only swe-argo run reads this file: the pipeline has --ags-tool-per-image, whose tools name their images "
+            "(docs/ags.md)",
+            field="sandbox.ags.mapping",
         )
     spec = fit_to_limits(spec, PIPELINE_LIMITS)
     if spec.max_cost_usd is not None:
@@ -131,6 +143,7 @@ def _secrets(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool) -
         return []
     if chart.s3_secret and engine.see("secrets", chart.s3_secret) is None:
         raise _no_secret(engine, "aws.s3.existingSecret", chart.s3_secret, "the bucket is reached with")
+    _sandbox_keys(engine, spec, chart)
     if not agent_of(spec.agent).asks_model:
         return []
     use = f"agent {spec.agent.name} gets its keys from"
@@ -151,6 +164,23 @@ def _secrets(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool) -
         if spec.llm.base_url is None and "LLM_BASE_URL" not in (secret.get("data") or {}):
             raise ConfigError(f"{where}, which {use}, holds neither {' nor '.join(KEYS)}")
     return [f"the key of {spec.llm.config} stays here: {where} must hold it, as {' or '.join(KEYS)}"] if key else []
+
+
+def _sandbox_keys(engine: Engine, spec: RunSpec, chart: Chart) -> None:
+    """Raises ConfigError where no step could make a sandbox at the backend's provider."""
+    backend = backend_named(spec.sandbox.backend)
+    if not backend.keys:
+        return
+    name, value = chart.sandbox_credentials, "sandbox.credentials.existingSecret"
+    use = f"backend {backend.name} gets its keys from"
+    if not name:
+        raise ConfigError(f"the chart names no Secret which {use}: helm upgrade ... --set {value}=NAME")
+    secret = engine.see("secrets", name)
+    if secret is None:
+        raise _no_secret(engine, value, name, use, backend.keys[0])
+    missing = [] if isinstance(secret, Invisible) else [k for k in backend.keys if k not in (secret.get("data") or {})]
+    if missing:
+        raise ConfigError(f"Secret {name}, which {use}, does not hold {' and '.join(missing)}")
 
 
 def _no_secret(engine: Engine, value: str, name: str, use: str, literal: str = "NAME") -> ConfigError:

@@ -11,10 +11,9 @@ from datetime import datetime
 from rich.console import Console
 from rich.live import Live
 
-from steps.contracts.record import key
 from steps.contracts.workflow_marks import ENDED, Phase, runs_of, shards_of
 from steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError, InfraError, StepError
-from steps.reports.figures.summary import Summary
+from workflows.api.run import Run
 from workflows.argo import chart as charts
 from workflows.argo import run_status
 from workflows.argo.bucket import open_bucket
@@ -152,10 +151,9 @@ def _failed_fast(view: RunStatus, failures: Counter[str]) -> bool:
 
 
 def print_end(chart: Chart | None, run_id: str, console: Console) -> int:
-    """The end of the report, and the exit code that it stands for. Raises as the store does, and FileNotFoundError."""
+    """The end of the report, and the exit code that it stands for. Raises ConfigError, InfraError."""
     bucket = open_bucket(charts.store_address(chart, None), chart)
-    Summary.from_bytes(bucket.get(key(Summary, run_id)))
-    return EXIT_OK if print_run_end(bucket, run_id, console).complete else EXIT_INCOMPLETE
+    return EXIT_OK if print_run_end(Run(bucket, run_id), console).complete else EXIT_INCOMPLETE
 
 
 def _failed(message: str) -> InfraError:

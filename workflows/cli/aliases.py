@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from steps.contracts.spec_fields import fields
 from steps.errors import ConfigError
-from workflows.cli.variables import FALSE, TRUE
+from workflows.api.variables import FALSE, TRUE
 
 WITHOUT_EFFECT = {
     "--use_existing": "the same --run-id goes on with what is there, another one begins anew",
@@ -15,6 +15,8 @@ WITHOUT_EFFECT = {
     "--prepull_images": "images are pulled ahead, within --disk-budget-gb",
 }
 """Flags of R2E-Gym for what is always so."""
+WITHOUT_SPEC = ("proxy",)
+"""Commands that have flags of their own alone: --context is tokens there."""
 
 
 def our_names(arguments: list[str], note: Callable[[str], None] = lambda _: None) -> list[str]:
@@ -22,6 +24,8 @@ def our_names(arguments: list[str], note: Callable[[str], None] = lambda _: None
 
     ``note`` is told of each that changes nothing. Raises ConfigError for one that cannot be had.
     """
+    if arguments and arguments[0] in WITHOUT_SPEC:
+        return arguments
     ours, switches = _ours(), _switches()
     words: list[str] = []
     rest = deque(arguments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,6 +72,34 @@ def submit(
     spec = request.spec
     with _engine(spec.sandbox.kubernetes.namespace, spec.sandbox.kubernetes.context) as engine:
         _submit(engine, spec, priority, compare_with, stay=watch, dry=dry_run, key=bool(request.env))
+
+
+def submit_validation(runs: Mapping[str, RunSpec], name: str, *, stay: bool, dry: bool) -> int:
+    """Submit the two runs of a validation; ``stay``: watch them to their ends, and say what they come to.
+
+    Returns 0, or as ``watch`` the worst of both. Raises ConfigError, InfraError.
+    """
+    kubernetes = next(iter(runs.values())).sandbox.kubernetes
+    with _engine(kubernetes.namespace, kubernetes.context) as engine:
+        for spec in runs.values():
+            _submit(engine, spec, 0, "", stay=False, dry=dry)
+        if not stay or dry:
+            return 0
+        codes = []
+        for spec in runs.values():
+            try:
+                _watch(engine, spec.run_id or "")
+            except typer.Exit as end:
+                codes.append(end.exit_code)
+            if codes[-1] == INTERRUPTED:
+                return INTERRUPTED
+        from workflows.argo import chart as charts
+        from workflows.argo.bucket import open_bucket
+        from workflows.cli.validate import print_validation
+
+        chart = charts.read(engine)
+        print_validation(open_bucket(charts.store_address(chart, None), chart), name, console)
+        return max(codes)
 
 
 def resume(

@@ -7,12 +7,13 @@ from pathlib import Path
 from rich.console import Console
 
 from steps import export as exports
-from steps.agents.formats.writers import Format
 from steps.reports.text.formatting import count
 from steps.store import open_store
 
 
-def export(store: str, run: str, form: Format, out: Path | None, console: Console, *, force: bool) -> None:
+def export(
+    store: str, run: str, form: exports.ExportFormat, out: Path | None, console: Console, *, force: bool
+) -> None:
     """Write them, and say where. Raises ConfigError and InfraError."""
     with console.status(f"exporting {run}"):
         result = exports.export(open_store(store), run, form, out, force=force)

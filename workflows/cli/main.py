@@ -15,14 +15,16 @@ import typer
 from rich.console import Console
 
 import steps
-from steps.contracts.run_spec import RunSpec, SandboxSpec
+from steps import proxy
+from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.spec_fields import SpecField
 from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INCOMPLETE, EXIT_OK, ConfigError, StepError
 from steps.settings import settings
 from steps.spec_parsing import checked
 from steps.store import open_store
-from workflows.cli import argo_commands, spec_sources
+from workflows.cli import ags_commands, argo_commands, programs, spec_sources, template_commands
 from workflows.cli.aliases import our_names
-from workflows.local.runner import StepFailedError, make_report
+from workflows.cli.flags import DEFAULT_STORE, StoreFlag
 from workflows.terminal.progress import ActivityLine
 
 app = typer.Typer(
@@ -33,16 +35,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 console = Console()
-StoreFlag = Annotated[
-    str,
-    typer.Option(
-        "--store",
-        "-o",
-        help="Folder or s3://bucket/prefix that holds all runs.",
-        envvar=["SWE_ARGO_STORE", "EVAL_OUTPUT_PATH"],
-    ),
-]
-DEFAULT_STORE = RunSpec().store
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run of the store, as runs lists them.")]
 Namespace = Annotated[str | None, typer.Option(help="Namespace to ask, beside this machine.")]
 OwnBackend = Annotated[
@@ -52,17 +44,17 @@ OwnBackend = Annotated[
 KubeContext = Annotated[str | None, typer.Option(help="Context of the kubeconfig, by default the current one.")]
 
 
-def _with_spec(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command every field of RunSpec as an option; it gets them as one dict."""
+def _with_spec(command: Callable[..., None], has: Callable[[SpecField], bool] = lambda _: True) -> Callable[..., None]:
+    """Give a command every field of RunSpec that it has as an option; it gets them as one dict."""
     own = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
 
     def called(**values: Any) -> None:
         mine = {parameter.name: values.pop(parameter.name) for parameter in own}
         command(**mine, flags=values)
 
-    signature = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own
-    ] + spec_sources.parameters()
+    signature = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + spec_sources.parameters(
+        has
+    )
     called.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in signature}
     called.__name__, called.__doc__ = command.__name__, command.__doc__
@@ -114,14 +106,52 @@ def run(
     raise typer.Exit(session.run(request.spec, console, again, request.env))
 
 
+def validate(  # noqa: PLR0917 - every parameter is a flag
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="What --dataset of run takes.")],
+    gold_runs: Annotated[
+        int, typer.Option("--gold-runs", min=1, max=100, help="Times that each reference patch is graded.")
+    ] = 3,
+    argo: Annotated[bool, typer.Option("--argo", help="On the cluster, by Argo: submit both runs.")] = False,
+    watch: argo_commands.Watch = False,
+    dry_run: argo_commands.Dry = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set any field: --set sandbox.cpus=2.")
+    ] = None,
+    flags: dict[str, Any] | None = None,
+) -> None:
+    """Say which instances of a dataset are fit to measure with on these machines.
+
+    The reference patches are graded several times (run ID.gold) and the untouched repositories once (ID.idle). The same
+    --run-id again does only what is missing.
+
+    Exit code 0: every instance is known, fit or not; 3: some are not; otherwise as of run.
+    """
+    from workflows.cli import validate
+
+    spec = validate.read_spec(dataset, flags or {}, set_ or [])
+    if argo:
+        runs = validate.runs_of(spec, gold_runs)
+        raise typer.Exit(argo_commands.submit_validation(runs, str(spec.run_id), stay=watch, dry=dry_run))
+    if watch or dry_run:
+        raise ConfigError("--watch and --dry-run are of --argo", field="validate")
+    named = [] if (flags or {}).get("run_id") else ["--run-id", str(spec.run_id)]
+    again = shlex.join(["swe-argo", *sys.argv[1:], *named])
+    raise typer.Exit(validate.validate(spec, gold_runs, console, again))
+
+
+app.command()(_with_spec(validate, spec_sources.is_of_dataset))
+
+
 @app.command()
 def report(run_id: Run, store: StoreFlag = DEFAULT_STORE) -> None:
     """Write the report of a run again, from what its store holds."""
+    from workflows.api.run import Run
     from workflows.terminal.run_end import print_run_end
 
+    stored = Run(open_store(store), run_id)
     with ActivityLine(console, "writing the report") as doing:
-        make_report(store, run_id, doing.now)
-    summary = print_run_end(open_store(store), run_id, console)
+        stored.write_report(doing.now)
+    summary = print_run_end(stored, console)
     raise typer.Exit(EXIT_OK if summary.complete else EXIT_INCOMPLETE)
 
 
@@ -218,8 +248,12 @@ def show(  # noqa: PLR0917 - every parameter is a flag
 def export(
     run_id: Run,
     form: Annotated[
-        Literal["r2egym", "openhands", "sweagent", "mini", "atif", "preds"],
-        typer.Option("--format", "-f", help="Whose files to write; preds: patches alone, as swebench reads them."),
+        Literal["r2egym", "openhands", "sweagent", "mini", "atif", "preds", "samples"],
+        typer.Option(
+            "--format",
+            "-f",
+            help="Whose files to write; preds: patches alone, as swebench reads them; samples: tokens, for training.",
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="PATH", help="Folder or file; by default exports/RUN/FORMAT.")
@@ -255,19 +289,32 @@ def chart() -> None:
 
 
 @app.command()
-def clean(
+def clean(  # noqa: PLR0917 - every parameter is a flag
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them; without it they are only listed.")] = False,
     namespace: Namespace = None,
     kube_context: KubeContext = None,
     backend: OwnBackend = None,
+    run_id: Annotated[
+        str | None,
+        typer.Option("--run-id", metavar="RUN", help="Those at a provider of this run, too, which must be over."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", "-o", help="Where that run is kept: runs of its name in other stores are left alone."),
+    ] = None,
 ) -> None:
     """Find sandboxes that nobody owns any more, and remove them."""
     from workflows.cli import orphans
 
-    orphans.clean(yes, console, _sandboxes(namespace, kube_context, backend))
+    orphans.clean(yes, console, _sandboxes(namespace, kube_context, backend), run_id, store)
 
 
 argo_commands.add(app, _with_spec)
+template_commands.add(app, _with_spec)
+ags_commands.add(app, _with_spec)
+programs.add_program(
+    app, proxy.PROXY, proxy.main, "Serve a model of Tinker as an OpenAI-compatible endpoint that tells its tokens."
+)
 
 
 def main() -> None:
@@ -276,7 +323,7 @@ def main() -> None:
     try:
         settings()
         code = app(our_names(sys.argv[1:], _note) or ["--help"], standalone_mode=False)
-    except (ConfigError, StepError, StepFailedError) as error:
+    except StepError as error:
         code = _say(str(error), error.exit_code)
         _tell_notes(error)
         sys.exit(code)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
 from rich.text import Text
 
@@ -9,6 +11,7 @@ from steps.contracts.agent_spec import FROM_RUN, agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.data import Plan, RunFile
 from steps.contracts.record import key
+from steps.contracts.run_spec import SelectSpec
 from steps.contracts.verdict import GradeRecord
 from steps.reports.labels import STANDINGS
 from steps.store import Store, open_store
@@ -29,7 +32,11 @@ def regrade(run_id: str, store_url: str, workers: int | None, console: Console) 
     if agent_of(agent).kind is not AgentKind.CONTROL:  # its patches are empty, and it is graded all the same
         changes = {"name": "given", "predictions": f"{FROM_RUN}{run_id}", "trajectories": None, "model": old.model}
         agent = agent.model_copy(update=changes)
-    update = {"run_id": name, "agent": agent, "store": store_url, "revision": old.dataset.revision}
+    update: dict[str, Any] = {"run_id": name, "agent": agent, "store": store_url, "revision": old.dataset.revision}
+    if old.validation is not None or old.not_gradeable:
+        # Of the same instances, whatever a newer validation says, or became of the one it was chosen by.
+        planned = (unit.instance_id for unit in record_of(store, Plan, run_id).units)
+        update["select"] = SelectSpec(instance_ids=list(dict.fromkeys(planned)))
     if workers:
         update["workers"] = workers
     again = f"swe-argo regrade {run_id}{store_flag(store)}" + (f" --workers {workers}" if workers else "")

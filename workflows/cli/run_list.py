@@ -6,29 +6,27 @@ from rich.console import Console
 from rich.text import Text
 
 from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import RunFile
-from steps.contracts.record import key
-from steps.reports.figures.summary import Summary
+from steps.errors import ConfigError
 from steps.reports.text.visible import make_visible
 from steps.store import Store
 from steps.store.runs import store_flag
+from workflows.api.run import Run
+from workflows.api.store import RunStore
 from workflows.terminal.columns import columns
 
 
 def print_runs(store: Store, console: Console) -> None:
     """A line a run, newest last."""
-    names = store.folders("runs/")
-    if not names:
+    runs = RunStore(store).runs()
+    if not runs:
         message = f"{store.url} holds no run yet; begin one with: swe-argo run{store_flag(store)}"
         console.print(Text(message), soft_wrap=True)
         return
-    contents = store.get_many(name for run in names for name in (key(RunFile, run), key(Summary, run)))
     rows = []
-    for run in names:
-        if key(RunFile, run) in contents:
-            begin, *about = _about(contents[key(RunFile, run)])
-            resolved, missing = _score(contents.get(key(Summary, run)))
-            rows.append([begin, resolved, run, *about, missing])
+    for run in runs:
+        begin, *about = _about(run)
+        resolved, missing = _score(run)
+        rows.append([begin, resolved, run.run_id, *about, missing])
     title, *lines = columns(
         [["begun (UTC)", "resolved", "run", "agent and model", "dataset"], *sorted(rows)], right=(1,)
     )
@@ -37,22 +35,22 @@ def print_runs(store: Store, console: Console) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _about(data: bytes) -> tuple[str, str, str]:
+def _about(run: Run) -> tuple[str, str, str]:
     try:
-        file = RunFile.from_bytes(data)
-    except ValueError:  # of another version, or broken: the others are listed all the same
+        file = run.file
+    except ConfigError:  # of another version, or broken: the others are listed all the same
         return "?", "run.json cannot be read", ""
     agent, model = agent_of(file.spec.agent).name, make_visible(file.model)
     who = agent if model == agent else f"{agent}, {model}"
     return file.created_at[:16].replace("T", " "), who, make_visible(file.dataset.name)
 
 
-def _score(data: bytes | None) -> tuple[str, str]:
-    if data is None:
+def _score(run: Run) -> tuple[str, str]:
+    if not run.has_report:
         return "no report", ""
     try:
-        summary = Summary.from_bytes(data)
-    except ValueError:
+        summary = run.summary
+    except ConfigError:
         return "unreadable", ""
     rate, missing = summary.headline, len(summary.without_verdict)
     return f"{rate.resolved}/{rate.total}", f"{missing:,} without a verdict" if missing else ""

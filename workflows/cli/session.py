@@ -1,4 +1,4 @@
-"""One run at a terminal: plan it, watch it, stop it cleanly, report it, and say how it ended."""
+"""One run at a terminal: watch it, stop it cleanly, and say how it ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
 
@@ -15,21 +14,16 @@ from rich.console import Console
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
-from steps.contracts.backends import is_own_backend
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.failure import FailureClass
-from steps.contracts.record import key
+from steps.contracts.data import Plan
 from steps.contracts.run_spec import RunSpec
-from steps.errors import EXIT_INCOMPLETE, EXIT_INFRA, EXIT_OK, InfraError, StepError
+from steps.errors import EXIT_INCOMPLETE, EXIT_INFRA, EXIT_OK, StepError
+from steps.reports.canary import describe_canary
+from steps.reports.stored_run import CanaryResult
 from steps.reports.text.formatting import count
-from steps.sandbox import load_backend
 from steps.store import open_store
-from steps.store.runs import store_flag
-from workflows.local import recovery, runner
-from workflows.local.machines import remove_leftovers
-from workflows.local.run_limits import StopReached
-from workflows.local.run_lock import RunLock, hold_run
-from workflows.local.runner import LocalRunner
+from workflows.api.run import Run
+from workflows.local.evaluation import Evaluation
+from workflows.local.runner import Show, Watch, worker_count
 from workflows.terminal.progress import ActivityLine, Progress
 from workflows.terminal.run_end import EXIT_FAILED, print_run_end
 from workflows.terminal.unit_lines import describe_replays
@@ -42,54 +36,29 @@ def run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | No
 
     ``again``: the command that goes on with a run, told when it ends early. ``env``: for the environment of the steps.
     0: every unit has a verdict. 3: some have none. 4: it ended as failed (fail_fast). 130: stopped by Ctrl-C. Raises
-    StepError and StepFailedError.
+    StepError.
     An end by an exception that leaves something to do has the command that does it as its note.
     """
     try:
-        return _run(spec, console, again, env)
+        with _ending(_interrupt):
+            return _run(spec, console, again, env)
     except KeyboardInterrupt:
         console.print(f"stopped; to go on: {again}", highlight=False, soft_wrap=True, markup=False)
         raise
-    except (StepError, runner.StepFailedError) as error:
+    except StepError as error:
         if error.exit_code == EXIT_INFRA and not hasattr(error, "__notes__"):
             error.add_note(f"to go on: {again}")
         raise
 
 
 def _run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | None = None) -> int:
-    run_id = spec.run_id or ""
-    if is_own_backend(spec.sandbox.backend):
-        load_backend(spec.sandbox.backend)  # this process needs it, too: refused before plan writes anything
-    with _ending(_interrupt), hold_run(open_store(spec.store, create=True), run_id) as hold:
-        with ActivityLine(console, f"planning {run_id}") as doing:
-            plan = runner.make_plan(spec, {**(env or {}), "SWE_ARGO_HOLD": hold.token}, doing.now)
-        store = open_store(spec.store)
-        for notice in plan.notices:
-            console.print(f"note: {notice}", style="dim", highlight=False, soft_wrap=True)
-        todo = len(plan.to_do)
-        workers = min(runner.worker_count(spec), max(todo, 1))
-        console.print(
-            f"{run_id}: {plan.word}" + (f", {workers} at a time" if todo > 1 else "") + _bounds(spec, todo),
-            highlight=False,
-            soft_wrap=True,
-        )
-        with ActivityLine(console, "putting away what earlier runs left"):
-            recovery.keep_tries(store, run_id)
-            notes = remove_leftovers()
-        for note in notes:
-            console.print(f"note: {note}", style="dim", highlight=False, soft_wrap=True, markup=False)
-        end = _work(spec, plan, console, env or {}, hold)
-        if not store.get_many([name := key(RunFile, run_id)]):
-            raise InfraError(FailureClass.STORAGE, f"the store lost {store.locate(name)}")
-        with ActivityLine(console, "writing the report") as doing:
-            try:
-                runner.make_report(spec.store, run_id, doing.now)
-            except runner.StepFailedError as error:
-                error.add_note(f"its units are done; for the report: swe-argo report {run_id}{store_flag(store)}")
-                raise
-        summary = print_run_end(store, run_id, console)
-        for line in describe_replays(store, plan) if agent_of(spec.agent).kind is AgentKind.REPLAY else ():
-            console.print(line, soft_wrap=True)
+    watching = _TerminalObserver(spec, console)
+    watching.evaluation = Evaluation(spec, watching, env)
+    end = watching.evaluation.run()
+    store = open_store(spec.store)
+    summary = print_run_end(Run(store, end.plan.run_id), console)
+    for line in describe_replays(store, end.plan) if agent_of(spec.agent).kind is AgentKind.REPLAY else ():
+        console.print(line, soft_wrap=True)
     if end.limit and not summary.complete:
         unstarted = f"; {count(end.not_begun, 'unit')} not begun" if end.not_begun else ""
         console.print(f"{end.limit.reason}{unstarted}", highlight=False, soft_wrap=True, markup=False)
@@ -104,6 +73,56 @@ def _run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | N
     return EXIT_OK if summary.complete else EXIT_INCOMPLETE
 
 
+class _TerminalObserver:
+    """Prints what a run tells."""
+
+    evaluation: Evaluation
+
+    def __init__(self, spec: RunSpec, console: Console) -> None:
+        self._spec = spec
+        self._console = console
+        self._interrupted = False
+
+    @contextmanager
+    def activity(self, title: str) -> Iterator[Show]:
+        with ActivityLine(self._console, title) as doing:
+            yield doing.now
+
+    def note(self, text: str) -> None:
+        self._console.print(f"note: {text}", style="dim", highlight=False, soft_wrap=True, markup=False)
+
+    def lose(self) -> None:
+        self._console.print("another runner has taken over this run: stopping", style="yellow")
+
+    def begin(self, plan: Plan) -> None:
+        todo = len(plan.to_do)
+        workers = min(worker_count(self._spec), max(todo, 1))
+        self._console.print(
+            f"{plan.run_id}: {plan.word}" + (f", {workers} at a time" if todo > 1 else "") + _bounds(self._spec, todo),
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    @contextmanager
+    def work(self, plan: Plan, *, canary: bool) -> Iterator[Watch]:
+        if canary:
+            patches = count(len(plan.units), "reference patch", "reference patches")
+            self._console.print(f"canary: {patches} first", style="dim")
+        with Progress(self._console, plan.units, plan.run_id) as progress, _ending(self._stop):
+            yield progress
+
+    def judge_canary(self, result: CanaryResult) -> None:
+        style = "red" if result.failed else "dim"
+        self._console.print(describe_canary(result), style=style, highlight=False, soft_wrap=True, markup=False)
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        again, self._interrupted = self._interrupted, True
+        if not again:
+            self._console.print("stopping: what runs is being put away (once more to drop it)", style="yellow")
+        # In a thread: the handler may have interrupted whoever holds the runner's lock.
+        threading.Thread(target=self.evaluation.stop, kwargs={"at_once": again}, daemon=True).start()
+
+
 def _bounds(spec: RunSpec, todo: int) -> str:
     """What holds the calls of a model back, so that nobody takes waiting for hanging."""
     at_a_time, a_minute = spec.llm.concurrency, spec.llm.requests_per_minute
@@ -111,40 +130,6 @@ def _bounds(spec: RunSpec, todo: int) -> str:
     words += [f"{a_minute:g} a minute"] if a_minute else []
     asks = agent_of(spec.agent).asks_model
     return f", calls of the model {' and '.join(words)}" if todo and words and asks else ""
-
-
-@dataclass(frozen=True)
-class _SessionEnd:
-    """How the work of a session came to its end: ``stopped`` by a person, ``limit`` by a limit."""
-
-    stopped: bool
-    limit: StopReached | None
-    not_begun: int
-
-
-def _work(spec: RunSpec, plan: Plan, console: Console, env: Mapping[str, str], hold: RunLock) -> _SessionEnd:
-    """Work through the plan."""
-    stop = threading.Event()
-    with Progress(console, plan.units, plan.run_id) as progress:
-        runner = LocalRunner(plan, hold.store, progress, spec, env)
-
-        def interrupt(_number: int, _frame: FrameType | None) -> None:
-            again = stop.is_set()
-            stop.set()
-            if not again:
-                console.print("stopping: what runs is being put away (once more to drop it)", style="yellow")
-            # In a thread: the handler may have interrupted whoever holds the runner's lock.
-            threading.Thread(target=runner.stop, kwargs={"at_once": again}, daemon=True).start()
-
-        def lose() -> None:
-            stop.set()
-            console.print("another runner has taken over this run: stopping", style="yellow")
-            runner.stop()
-
-        hold.on_loss = lose
-        with _ending(interrupt):
-            runner.work()
-    return _SessionEnd(stop.is_set(), runner.limit_reached, runner.not_begun)
 
 
 @contextmanager

@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.data import Plan, Unit
+from steps.contracts.data import RunFile, Unit
 from steps.contracts.record import Place, key
 from steps.contracts.verdict import GradeRecord
-from steps.datasets.names import did_you_mean
 from steps.errors import ConfigError
-from steps.reports.figures.summary import Summary
+from steps.reports.flakes.ledger import mark_flips, read_flips
 from steps.reports.labels import STANDINGS
-from steps.reports.reading import SHOWN_TESTS, first_line, read_unit, read_verdicts
+from steps.reports.reading import SHOWN_TESTS, first_line, read_unit
 from steps.reports.stored_run import Standing, StoredUnit
-from steps.reports.text.formatting import count, unit_name
+from steps.reports.text.formatting import unit_name
 from steps.reports.text.visible import WHOLE, cut_line, make_visible
 from steps.reports.unit.conversation import read_conversation
 from steps.reports.unit.view import standing_note, view_unit
 from steps.store import Store
-from steps.store.runs import no_report, record_of, store_flag
+from steps.store.runs import record_of, store_flag
+from workflows.api.run import Run
 from workflows.terminal.columns import columns
 from workflows.terminal.run_end import print_run_end
 from workflows.terminal.unit_lines import LINE_WIDTH, describe_replays, unit_lines
@@ -51,38 +51,30 @@ def show(store: Store, run: str, instance: str | None, console: Console, how: Sh
 
     Raises ConfigError.
     """
-    plan = record_of(store, Plan, run)
+    stored = Run(store, run)
     if instance is None:
         if how.as_json:
             raise ConfigError("--json prints the trajectory of one instance: name it", field="instance")
         if how.attempt != 1:
             raise ConfigError("--attempt is of one instance: name it", field="instance")
-        _show_run(store, plan, console)
+        _show_run(store, stored, console)
         return
-    attempt = how.attempt
-    units = {unit.attempt: unit for unit in plan.units if unit.instance_id == instance}
-    if not units:
-        close = did_you_mean(instance, sorted({unit.instance_id for unit in plan.units}))
-        raise ConfigError(f"run {run!r} has no instance {instance!r}{close}", field="instance")
-    if attempt not in units:
-        raise ConfigError(
-            f"{instance!r} has {count(len(units), 'attempt')} in run {run!r}, not {attempt}", field="--attempt"
-        )
-    _show_unit(store, run, units[attempt], console, how)
+    _show_unit(store, run, stored.planned_unit(instance, how.attempt), console, how)
 
 
-def _show_run(store: Store, plan: Plan, console: Console) -> None:
-    _reported(store, plan.run_id)
-    print_run_end(store, plan.run_id, console)
+def _show_run(store: Store, run: Run, console: Console) -> None:
+    plan = run.plan
+    print_run_end(run, console)
     for line in describe_replays(store, plan):
         console.print(line, soft_wrap=True)
-    _not_resolved(store, plan.run_id, console)
+    _not_resolved(store, run, console)
 
 
 def _show_unit(store: Store, run: str, planned: Unit, console: Console, how: ShowOptions) -> None:
     instance, attempt = planned.instance_id, planned.attempt
     width, most_tests = (WHOLE, WHOLE) if how.full else (LINE_WIDTH, SHOWN_TESTS)
     unit, unreadable = read_unit(store, run, planned, line_width=width, most_tests=most_tests)
+    mark_flips([unit], read_flips(store, record_of(store, RunFile, run).dataset.name))
     name = unit.newest_trajectory
     folder = Place.UNIT.format(run=run, instance=instance, attempt=attempt)
     data = store.get(f"{folder}/{name}") if name else b""
@@ -124,9 +116,9 @@ def paged(console: Console) -> Iterator[None]:
         subprocess.run([less, "-FRX"], input=text.encode("utf-8", "replace"), check=False)
 
 
-def _not_resolved(store: Store, run: str, console: Console) -> None:
+def _not_resolved(store: Store, run: Run, console: Console) -> None:
     """The first units that were not resolved, in the order of the plan, and how each can be looked at."""
-    units = [unit for unit in read_verdicts(store, run).units if unit.standing is not Standing.RESOLVED]
+    units = [unit for unit in run.read().units if unit.standing is not Standing.RESOLVED]
     if not units:
         return
     rows = [(unit_name(unit.instance_id, unit.attempt), unit) for unit in units[:SHOWN]]
@@ -135,22 +127,10 @@ def _not_resolved(store: Store, run: str, console: Console) -> None:
     if len(units) > SHOWN:
         console.print(f"and {len(units) - SHOWN:,} more; the report has them all", highlight=False)
     attempt = f" --attempt {units[0].attempt}" if units[0].attempt > 1 else ""
-    command = f"swe-argo show {run} {units[0].instance_id}{attempt}{store_flag(store)}"
+    command = f"swe-argo show {run.run_id} {units[0].instance_id}{attempt}{store_flag(store)}"
     console.print(Text(f"one of them: {command}", style="dim"), soft_wrap=True)
 
 
 def _why(unit: StoredUnit) -> str:
     note = standing_note(unit)
     return cut_line(make_visible(f"{note}: {unit.failure.reason}"), REASON_WIDTH) if unit.failure else note
-
-
-def _reported(store: Store, run: str) -> None:
-    data = store.get_many([key(Summary, run)]).get(key(Summary, run))
-    if data is None:
-        raise no_report(store, run)
-    try:
-        Summary.from_bytes(data)
-    except ValueError:
-        again = f"swe-argo report {run}{store_flag(store)}"
-        message = f"the report of {run!r} is broken, or of another version of swe-argo: {again} writes it again"
-        raise ConfigError(message, field="run") from None

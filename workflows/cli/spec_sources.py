@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Union, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
 
-from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import Defaults
-from steps.contracts.ids import is_run_id
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.spec_fields import SpecField, fields
-from steps.spec_parsing import Tables, agent_name, checked, has, laid_over, of_file, put, put_item
-from workflows.cli import variables
+from steps.spec_parsing import of_file, put, put_item
+from workflows.api.request import RunRequest, complete
 
 FIRST = "Begin with"
 PANELS = {
@@ -35,14 +31,15 @@ _FIRST = (
     "sandbox.backend", "run_id", "workers",
 )  # fmt: skip
 """What somebody who is new needs, in this order."""
-KEY = "LLM_API_KEY"
-"""The variable by which steps are handed the key of a group."""
 
 
-def parameters() -> list[inspect.Parameter]:
-    """One command-line option a field, its help the field's docstring; unset is None, so that a file's value holds."""
-    by_name = {each.name: each for each in fields()}
-    first = [by_name.pop(name) for name in _FIRST]
+def parameters(has: Callable[[SpecField], bool] = lambda _: True) -> list[inspect.Parameter]:
+    """One command-line option a field, its help the field's docstring; unset is None, so that a file's value holds.
+
+    ``has``: which fields the command has.
+    """
+    by_name = {each.name: each for each in fields() if has(each)}
+    first = [by_name.pop(name) for name in _FIRST if name in by_name]
     grouped = sorted(by_name.values(), key=lambda each: list(PANELS).index(_table(each)))
     return [
         inspect.Parameter(
@@ -53,6 +50,19 @@ def parameters() -> list[inspect.Parameter]:
         )
         for each in (*first, *grouped)
     ]
+
+
+_OF_AGENTS = frozenset(
+    {
+        *("dataset", "attempts", "max_cost_usd", "canary", "stop_on_canary"),
+        *("grading.counter_proof", "select.skip_not_gradeable"),
+    }
+)
+
+
+def is_of_dataset(field: SpecField) -> bool:
+    """Whether a field is a flag of ``validate``, which asks nothing of an agent."""
+    return field.path[0] not in ("agent", "llm") and field.name not in _OF_AGENTS
 
 
 def _table(each: SpecField) -> str:
@@ -87,17 +97,6 @@ def _type(info: FieldInfo) -> Any:
     return Optional[kind]  # noqa: UP045 - built from a value, not written down
 
 
-@dataclass(frozen=True)
-class RunRequest:
-    """A spec, whole and checked, and what goes beside it."""
-
-    spec: RunSpec
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """For the environment of the steps, and nowhere else: the key of a group of models."""
-    notes: tuple[str, ...] = ()
-    """What a person should know of where it came from."""
-
-
 def read(file: Path | None, flags: dict[str, Any], sets: list[str]) -> RunSpec:
     """The spec alone, without what goes with it."""
     return read_request(file, flags, sets).spec
@@ -112,35 +111,9 @@ def read_request(file: Path | None, flags: dict[str, Any], sets: list[str]) -> R
             put(tables, each.path, _listed(value) if isinstance(value, list) else value)
     for item in sets:
         put_item(tables, item)
-    tables, env, notes = _with_group(tables)
-    notes += variables.lay_under(tables)
-    if not has(tables, ("agent", "name")) and has(tables, ("agent", "model")) and agent_name(tables) == "r2egym":
-        notes.append("a model and no --agent: r2egym works with it")
-    spec = checked(tables, str(file) if file else "flags")
-    named_spec = spec if spec.run_id else spec.model_copy(update={"run_id": _name(spec)})
-    return RunRequest(named_spec, env, tuple(notes))
+    return complete(tables, str(file) if file else "flags")
 
 
 def _listed(values: list[str]) -> list[str]:
     """Repeated flags, and lists with commas."""
     return [word.strip() for value in values for word in value.split(",") if word.strip()]
-
-
-def _with_group(tables: Tables) -> tuple[Tables, dict[str, str], list[str]]:
-    """The spec over the group of models that it names, the group's key, and what of the group has no effect."""
-    llm = tables.get("llm")
-    if not isinstance(llm, dict) or llm.get("config") is None:
-        return tables, {}, []
-    from steps.models.config_groups import read_group
-
-    group = read_group(str(llm.get("config_file", RunSpec().llm.config_file)), str(llm["config"]))
-    key = {KEY: group.key.get_secret_value()} if group.key else {}
-    return laid_over(group.fields, tables), key, list(group.notes)
-
-
-def _name(spec: RunSpec) -> str:
-    """agent-dataset-time, made legal."""
-    dataset = Path(spec.dataset).name.split(".")[0]
-    name = f"{agent_of(spec.agent).name}-{dataset}-{datetime.now(UTC):%Y%m%d-%H%M%S}".lower()
-    name = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)[-63:].strip("-")
-    return name if is_run_id(name) else f"run-{datetime.now(UTC):%Y%m%d-%H%M%S}"

@@ -31,16 +31,16 @@ def default_workers(backend: str = "local", *, asks_model: bool = False) -> int:
     """How many units run at a time.
 
     On this machine's own cores as many as may be graded there; of units that mostly wait for a model four for each
-    core, at most MOST. On a cluster the steps here only wait.
+    core, at most MOST. On a cluster and at a provider the steps here only wait.
     """
-    if asks_model and not backend_named(backend).on_cluster:
+    if asks_model and not backend_named(backend).serves_pods:
         return min(4 * (os.cpu_count() or 1), MOST)
     return default_graders(backend)
 
 
 def default_graders(backend: str = "local") -> int:
     """How many units are graded at a time: tests that share their cores with too many others time out."""
-    return 16 if backend_named(backend).on_cluster else max(1, min(int(0.75 * (os.cpu_count() or 1)), MOST))
+    return 16 if backend_named(backend).serves_pods else max(1, min(int(0.75 * (os.cpu_count() or 1)), MOST))
 
 
 def remove_leftovers() -> list[str]:

@@ -24,8 +24,9 @@ from steps.contracts.record import key
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import Usage
 from steps.contracts.verdict import GradeRecord
-from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_OK, EXIT_RESOURCE
+from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK, EXIT_RESOURCE, ConfigError, InfraError, StepError
 from steps.sandbox.care import Care, care_for
+from steps.sandbox.group_folders import groups_of
 from steps.store import Store, open_store
 from workflows.local.machines import SteadyCare, default_graders, default_workers, recover
 from workflows.local.model_gate import gate
@@ -63,40 +64,46 @@ _MACHINE_LOST = (
 """After these a machine may be left, or no machine may be had for a while."""
 
 
-class StepFailedError(Exception):
-    """A step of the whole run (plan, report) failed; ``message`` is what it said, for a person."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
-
 Show = Callable[[str], None]
 """Is called with each line that says what is being done."""
 
+WatchProcess = Callable[["subprocess.Popen[bytes]"], None]
+"""Is called with a process that was begun, which may be killed."""
 
-def make_plan(spec: RunSpec, env: Mapping[str, str] | None = None, show: Show | None = None) -> Plan:
-    """Run the plan step, ``env`` in its environment, and read what it wrote. Raises StepFailedError."""
+
+def make_plan(
+    spec: RunSpec, env: Mapping[str, str] | None = None, show: Show | None = None, watch: WatchProcess | None = None
+) -> Plan:
+    """Run the plan step, ``env`` in its environment, and read what it wrote. ``watch`` is handed its process.
+
+    Raises StepError, as plan did.
+    """
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(spec.model_dump_json())
         file.flush()
-        _program(PLAN, {"spec": file.name}, env=env, show=show)
+        _program(PLAN, {"spec": file.name}, env=env, show=show, watch=watch)
     return Plan.from_bytes(open_store(spec.store).get(key(Plan, spec.run_id or "")))
 
 
 def make_report(store_url: str, run_id: str, show: Show | None = None) -> None:
-    """Run the report step. Raises StepFailedError."""
+    """Run the report step. Raises StepError, as report did."""
     _program(REPORT, {"store": store_url, "run": run_id}, show=show)
 
 
 def _program(
-    program: Program, values: Mapping[str, object], env: Mapping[str, str] | None = None, show: Show | None = None
+    program: Program,
+    values: Mapping[str, object],
+    env: Mapping[str, str] | None = None,
+    show: Show | None = None,
+    watch: WatchProcess | None = None,
 ) -> None:
     command = [sys.executable, "-m", f"steps.{program.name}", *program.command_line(values)]
     environment = {**os.environ, **(env or {}), "PYTHONUTF8": "1"}
     with tempfile.TemporaryFile() as log:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment) as process:
             try:
+                if watch:
+                    watch(process)
                 for line in process.stdout or ():
                     (show or str)(line.decode(errors="replace").rstrip())
                 process.wait()
@@ -108,13 +115,17 @@ def _program(
             raise _failed(program.name, process.returncode, log.read().decode(errors="replace").strip())
 
 
-def _failed(name: str, code: int, output: str) -> StepFailedError:
-    if code in (EXIT_CONFIG, EXIT_INFRA, EXIT_BUG):
-        return StepFailedError(output or f"{name} ended with exit code {code}", code)
+def _failed(name: str, code: int, output: str) -> StepError:
+    """What a step of the whole run (plan, report) said when it failed, as the error that it was there."""
+    message = output or f"{name} ended with exit code {code}"
+    if code == EXIT_CONFIG:
+        return ConfigError(message)
+    if code == EXIT_INFRA:
+        return InfraError(FailureClass.ENGINE, message)
     number = -code if code < 0 else code - 128
     if number in list(signal.Signals):  # nobody's bug: told to end, or the machine was out of memory
-        return StepFailedError(f"{name} was killed by {signal.Signals(number).name}; run it again", EXIT_INFRA)
-    return StepFailedError(output or f"{name} ended with exit code {code}", EXIT_BUG)
+        return InfraError(FailureClass.STEP_KILLED, f"{name} was killed by {signal.Signals(number).name}; run it again")
+    return StepError(FailureClass.BUG, message)
 
 
 class LocalRunner:
@@ -157,9 +168,14 @@ class LocalRunner:
         for unit in self._units:
             self._waiting.put(unit)
         count = min(worker_count(self._spec), len(self._units))
-        with care_for(self._spec.sandbox, self._plan) as own_care, gate(self._spec) as door:
+        sandbox = self._spec.sandbox
+        with (
+            care_for(sandbox, self._plan) as own_care,
+            groups_of(sandbox, self._plan) as groups,
+            gate(self._spec) as door,
+        ):
             care = SteadyCare(own_care)
-            self._processes.env = lambda: {**self._env, **care.env, **door}
+            self._processes.env = lambda: {**self._env, **care.env, **groups, **door}
             threads = [threading.Thread(target=self._worker, args=(care,), daemon=True) for _ in range(count)]
             for thread in threads:
                 thread.start()
@@ -266,6 +282,6 @@ def worker_count(spec: RunSpec) -> int:
 
 def grader_count(spec: RunSpec) -> int:
     """How many of them may be graded at a time: where units wait for a model, workers are those that wait."""
-    if spec.workers and (not agent_of(spec.agent).asks_model or backend_named(spec.sandbox.backend).on_cluster):
+    if spec.workers and (not agent_of(spec.agent).asks_model or backend_named(spec.sandbox.backend).serves_pods):
         return spec.workers
     return default_graders(spec.sandbox.backend)

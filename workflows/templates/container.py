@@ -98,7 +98,7 @@ def unit_step(step: Step, *, secrets: Sequence[str] = (), asks: bool = False) ->
         ],
         outputs=[*artifacts, try_files],
         secrets=secrets,
-        variables=[_from_limits("SWE_ARGO_UNITS", "units")] if asks else [],
+        variables=[from_limits("SWE_ARGO_UNITS", "units")] if asks else [],
         patch="step-pod",
         label_run="{{workflow.parameters.run-id}}",
     )
@@ -260,7 +260,8 @@ def webhook() -> list[m.EnvVar]:
     ]
 
 
-def _from_limits(name: str, key: str) -> m.EnvVar:
+def from_limits(name: str, key: str) -> m.EnvVar:
+    """A variable that is one of the namespace's limits."""
     source = m.ConfigMapKeySelector(name=LIMITS, key=key, optional=True)
     return m.EnvVar(name=name, value_from=m.EnvVarSource(config_map_key_ref=source))
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 from hera.workflows import DAG, Artifact, Container, Parameter, Resource, Task, WorkflowTemplate
 from hera.workflows import models as m
 
-from steps.contracts.chain import COMPARE, ENGINE_FIELDS, FINALIZE, PAGE, PLAN, REPORT, SHARD_COUNT
+from steps.contracts.chain import (
+    CANARY,
+    CANARY_COUNT,
+    CANARY_SHARD,
+    COMPARE,
+    ENGINE_FIELDS,
+    FINALIZE,
+    PAGE,
+    PLAN,
+    REPORT,
+    SHARD_COUNT,
+)
 from steps.contracts.record import Place
 from steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, RUN, SHARD
 from workflows.object_names import EVALUATE
@@ -27,6 +38,7 @@ from workflows.templates.container import (
     STAYS,
     STORE,
     by_key,
+    from_limits,
     kebab,
     labels,
     parameter,
@@ -45,8 +57,9 @@ _RUN = f"{{{{={RUN_ID}}}}}"
 _OF_RUN = {"store": STORE, "run": _RUN, "out": OUT}
 _FROM_PLAN = [kebab(name) for name in ENGINE_FIELDS]
 """What plan read for the engine, as parameters."""
-_PRIORITY = f"2 * asInt(workflow.parameters.priority) + (inputs.parameters.number == '{shard.FIRST}' ? 1 : 0)"
-"""Of a shard: the first one of a run comes before the others of all runs that are as urgent."""
+_HAS_CANARY = f"{{{{tasks.plan.outputs.parameters.{CANARY_COUNT}}}}} != 0"
+_PRIORITY = f"2 * asInt(workflow.parameters.priority) + (inputs.parameters.number in {list(shard.FIRST)} ? 1 : 0)"
+"""Of a shard: the first ones of a run come before the others of all runs that are as urgent."""
 
 
 def evaluate() -> WorkflowTemplate:
@@ -64,9 +77,18 @@ def evaluate() -> WorkflowTemplate:
         with DAG(name="evaluate", fail_fast=False, parallelism=SHARDS):
             Task(name="plan", template="plan")
             Task(
-                name="shards",
+                name="canary-units",
                 template="child",
                 depends="plan",
+                when=_HAS_CANARY,
+                arguments={"number": CANARY_SHARD, **{name: _spec_value(name) for name in _FROM_PLAN}},
+            )
+            ended = " || ".join(f"canary-units.{end}" for end in ("Succeeded", "Failed", "Errored", "Skipped"))
+            Task(name="canary", template="canary", depends=f"plan && ({ended})", when=_HAS_CANARY)
+            Task(
+                name="shards",
+                template="child",
+                depends="plan && (canary.Succeeded || canary.Skipped)",
                 with_sequence=m.Sequence(
                     count=m.IntOrString(root="{{tasks.plan.outputs.parameters.shards}}"), format="%05d"
                 ),
@@ -75,10 +97,18 @@ def evaluate() -> WorkflowTemplate:
             Task(
                 name="report",
                 template="report",
-                depends="plan.Succeeded && (shards.Succeeded || shards.Failed || shards.Errored || shards.Skipped)",
+                depends="plan.Succeeded && (shards.Succeeded || shards.Failed || shards.Errored || shards.Skipped "
+                "|| shards.Omitted)",
             )
             Task(name="compare", template="compare", depends="report", when=f"{is_comparing} == true")
-        for each in (_plan, _child, _report, _compare, _finalize):  # made within the template, they are its own
+        for each in (
+            _plan,
+            _child,
+            _canary,
+            _report,
+            _compare,
+            _finalize,
+        ):  # made within the template, they are its own
             each()
     return template
 
@@ -102,12 +132,13 @@ def _plan() -> Container:
         ),
         account="swe-argo-runner",
         token=True,
-        secrets=["credentials"],
+        secrets=["credentials", "sandbox-credentials"],
+        variables=[from_limits("SWE_ARGO_UNITS", "units")],
         label_run=_RUN,
         pause=PLAN_PAUSE,
         outputs=[
             Parameter(name=kebab(name), value_from=m.ValueFrom(path=f"{OUT}/{name}"))
-            for name in (SHARD_COUNT, *ENGINE_FIELDS)
+            for name in (SHARD_COUNT, CANARY_COUNT, *ENGINE_FIELDS)
         ],
     )
 
@@ -169,6 +200,11 @@ spec:
     )
 
 
+def _canary() -> Container:
+    """Fails where the machines are not to be believed and the run is to stop there: no shard is begun then."""
+    return program(CANARY.name, CANARY.command_line(_OF_RUN), account="swe-argo-steps", label_run=_RUN)
+
+
 def _report() -> Container:
     return program(
         REPORT.name,
@@ -196,6 +232,7 @@ def _finalize() -> Container:
         FINALIZE.command_line(_OF_RUN | {"workflow": "{{workflow.name}}"}),
         account="swe-argo-finalizer",
         token=True,
+        secrets=["sandbox-credentials"],
         label_run=_RUN,
         outputs=[_page(optional=True)],
     )

@@ -27,6 +27,6 @@ def nightly() -> CronWorkflow:
         failed_jobs_history_limit=7,
         stop_strategy=m.StopStrategy(expression="cronworkflow.failed >= 3"),
         workflow_template_ref=m.WorkflowTemplateRef(name=object_names.EVALUATE),
-        arguments={"compare-with": "last"},
+        arguments={"compare-with": "last", "stop-on-canary": "true"},
         workflow_metadata=m.WorkflowMetadata(labels={NIGHTLY: "true"}),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hera.workflows import DAG, Container, Parameter, Task, WorkflowTemplate
 from hera.workflows import models as m
 
+from steps.contracts.chain import CANARY_SHARD
 from steps.contracts.data import Shard
 from workflows.object_names import LIMITS, SHARD
 from workflows.resources import SHARD_S, WINDOW
@@ -12,8 +13,9 @@ from workflows.templates.container import IN, OUT, by_key, key_of, program, sett
 from workflows.templates.unit import unit
 from workflows.templates.workflow import spec
 
-FIRST = "00000"
-PLACE = f"workflow.parameters.shard == '{FIRST}' ? 'runs' : 'shards'"
+FIRST = ("00000", CANARY_SHARD)
+"""Shards that a run begins with."""
+PLACE = f"workflow.parameters.shard in {list(FIRST)} ? 'runs' : 'shards'"
 """The limit that a shard takes a place of, as an expression."""
 DESCRIPTION = """\
 Works through one part of a run's units: `solve`, then `grade`, for each. Made by `swe-argo-evaluate`; by hand it is

@@ -40,8 +40,8 @@ def unit() -> None:
             depends=f"{SOLVE.name}.Succeeded || {SOLVE.name}.Skipped",
             hooks=_last_straw(GRADE.name),
         )
-    unit_step(SOLVE, secrets=["credentials"], asks=True)
-    unit_step(GRADE)
+    unit_step(SOLVE, secrets=["credentials", "sandbox-credentials"], asks=True)
+    unit_step(GRADE, secrets=["sandbox-credentials"])
     _stop()
 
 

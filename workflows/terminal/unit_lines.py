@@ -44,6 +44,13 @@ def unit_lines(unit: StoredUnit, view: UnitView, *, full: bool, judged: bool = T
         yield Text("\npatch", style="bold")
         yield from _folded(view.note, full=full, style="")
         yield from _patch_lines(unit.patch, full=full)
+    elif view.changes or view.note:
+        yield Text(f"\nchanged: {view.changes_note or 'nothing'}", style="bold")
+        yield from _folded(view.note, full=full, style="")
+        shown = view.changes if full else view.changes[:PATCH_LINES]
+        yield from (Text(line, style=_style(line)) for line in shown)
+        if len(shown) < len(view.changes):
+            yield Text(f"… {len(view.changes) - len(shown):,} more lines (--full)", style="dim italic")
     if (log := unit.log_tail).lines:
         omitted = f", {count(log.left_out, 'line')} before it left out" if log.left_out else ""
         yield Text(f"\nend of {unit.log_name}{omitted}", style="bold")

@@ -20,7 +20,7 @@
 {{- $cron := index . 1 -}}
 {{- range list "schedules" "timezone" "suspend" }}{{ $_ := set $cron.spec . (index $values .) }}{{ end -}}
 {{- $wish := dict -}}
-{{- range list "dataset" "split" "k" "agent" "model" "attempts" "backend" "spec" "compareWith" -}}
+{{- range list "dataset" "split" "k" "validated" "agent" "model" "attempts" "backend" "spec" "compareWith" "stopOnCanary" -}}
 {{- $value := index $values . -}}
 {{- if not (kindIs "invalid" $value) }}{{ $_ := set $wish (kebabcase .) (toString $value) }}{{ end -}}
 {{- end -}}

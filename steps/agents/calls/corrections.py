@@ -9,7 +9,7 @@ from steps.agents.tools.tool import Tool
 from steps.agents.tools.toolsets import Toolset
 from steps.models.reply import Reply
 
-_EXAMPLES = {"cmd": "ls -la", "command": "ls -la", "path": "/testbed", "search_term": "def main", "thought": "..."}
+_EXAMPLES = {"cmd": "ls -la", "command": "ls -la", "search_term": "def main", "thought": "..."}
 
 
 def make_correction(problem: Problem, what: str, how: str, reply: Reply) -> Malformed:
@@ -38,7 +38,9 @@ def describe_unknown_tool(name: str, toolset: Toolset) -> str:
 def example_arguments(tool: Tool) -> dict[str, str]:
     """Arguments of a right call of a tool: its required ones."""
     return {
-        parameter.name: parameter.enum[0] if parameter.enum else _EXAMPLES.get(parameter.name, "...")
+        parameter.name: parameter.enum[0]
+        if parameter.enum
+        else parameter.example or _EXAMPLES.get(parameter.name, "...")
         for parameter in tool.parameters
         if parameter.required
     }

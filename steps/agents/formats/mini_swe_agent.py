@@ -148,7 +148,7 @@ def write(done: SolvedUnit) -> bytes:
                 "model_type": "swe-argo",
                 "environment": {
                     "image": done.instance.image,
-                    "cwd": "/testbed",
+                    "cwd": done.instance.workdir,
                     "timeout": spec.agent.command_timeout_s,
                 },
                 "environment_type": f"swe-argo.{spec.sandbox.backend}",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from steps.contracts.data import WORKDIR
 from steps.contracts.trajectory import Action, StopReason
 from steps.datasets.openhands import OWN, read_end
 
@@ -118,9 +120,18 @@ def _workspace(instance_id: str) -> re.Pattern[str]:
     return re.compile(rf"/workspace/(?:{re.escape(repo)}(?:__[\w.]*\w)?|{re.escape(short)})(?![\w-])")
 
 
-def _inward(action: Action, workspace: re.Pattern[str]) -> Action:
+def move_repository(recorded: Recorded, workdir: str) -> Recorded:
+    """A recording of OpenHands' own as if it had been made with the repository at ``workdir``; others are as they were,
+    for their agents saw the instance's own folder."""
+    if workdir == WORKDIR or recorded.format != NAME or recorded.scaffold is not None:
+        return recorded
+    actions = [_inward(action, re.compile(rf"{WORKDIR}(?![\w-])"), workdir) for action in recorded.actions]
+    return replace(recorded, actions=actions)
+
+
+def _inward(action: Action, workspace: re.Pattern[str], workdir: str = WORKDIR) -> Action:
     arguments = {
-        key: workspace.sub("/testbed", value) if isinstance(value, str) else value
+        key: workspace.sub(workdir, value) if isinstance(value, str) else value
         for key, value in action.arguments.items()
     }
     return action.model_copy(update={"arguments": arguments})

@@ -102,19 +102,29 @@ def open_writers(target: Path, form: Format, run: RunFile, attempts: int, *, for
     Raises ConfigError where ``target`` is taken (``force`` replaces it) or cannot be written.
     """
     target = target.expanduser()
-    if not force and (target.is_file() or (target.is_dir() and any(target.iterdir()))):
-        raise ConfigError(f"{target} is there already: --force replaces it, --out names another place", field="--out")
     one = form in _ONE_FILE and target.suffix == ".jsonl" and not target.is_dir()
     if one and attempts > 1:
         raise ConfigError(f"{attempts} attempts are {attempts} files: name a folder, not {target}", field="--out")
-    part = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}.part"
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    with put_when_whole(target, force=force) as part:
         if not one:
             part.mkdir()
         sheets = FormatWriters(part, form, run, attempts)
         yield sheets
         sheets.finish()
+
+
+@contextmanager
+def put_when_whole(target: Path, *, force: bool) -> Iterator[Path]:
+    """A path beside ``target`` for a file or a folder, which takes its place at the end; after an error it is gone.
+
+    Raises ConfigError where ``target`` is taken (``force`` replaces it) or cannot be written.
+    """
+    if not force and (target.is_file() or (target.is_dir() and any(target.iterdir()))):
+        raise ConfigError(f"{target} is there already: --force replaces it, --out names another place", field="--out")
+    part = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}.part"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield part
         _put(part, target)
     except OSError as error:
         raise ConfigError(f"{target} cannot be written: {error.strerror or error}", field="--out") from error

@@ -1,4 +1,4 @@
-"""Commands as mini-swe-agent runs them: each in a new bash at /testbed, with the variables of its configuration."""
+"""Commands as mini-swe-agent runs them: each in a new bash in the repository, with its configuration's variables."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Commands:
 
     def __init__(self, box: Sandbox) -> None:
         self._box = box
+        self.workdir = box.machine.workdir
         self._shell = Shell(box, persistent=False)
         self._export = "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in ENVIRONMENT.items())
 

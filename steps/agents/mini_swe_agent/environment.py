@@ -8,7 +8,6 @@ from typing import Any
 from steps.agents.mini_swe_agent.commands import ENVIRONMENT, Commands, Output, submission_in
 from steps.agents.mini_swe_agent.library import Library
 from steps.agents.mini_swe_agent.turns import Action, Turns
-from steps.sandbox.protocol import WORKDIR
 
 
 class Environment:
@@ -18,11 +17,11 @@ class Environment:
     """
 
     def __init__(self, library: Library, commands: Commands, turns: Turns, time_s: Callable[[], float]) -> None:
-        self.config: dict[str, Any] = {"cwd": WORKDIR, "timeout": int(time_s()), "env": ENVIRONMENT}
+        self.config: dict[str, Any] = {"cwd": commands.workdir, "timeout": int(time_s()), "env": ENVIRONMENT}
         self._library, self._commands, self._turns, self._time_s = library, commands, turns, time_s
 
     def execute(self, action: Action, cwd: str = "") -> Output:  # noqa: ARG002 - its agent names no folder
-        """Run a command at /testbed. Raises Submitted with the submission, where its output says that it is one."""
+        """Run a command in the repository. Raises Submitted with the submission, where its output says so."""
         output = self._commands.run(action["command"], self._time_s())
         self._turns.ran(output)
         submitted = submission_in(output)

@@ -26,8 +26,8 @@ from steps.agents.tools.result import ToolResult
 from steps.agents.tools.tool import Tool
 from steps.agents.tools.toolsets import Toolset
 from steps.contracts.agent_spec import AgentSpec, agent_of
+from steps.contracts.data import WORKDIR
 from steps.errors import ConfigError
-from steps.sandbox.protocol import WORKDIR
 
 FIELD = "agent.scaffold_words"
 KINDS = ("shell", "edit", "search", "note")
@@ -112,9 +112,9 @@ def parse_words(source: str, display_name: str, tools: Toolset) -> Words:
     return Words(_text(content, "system", display_name, ""), content.get("tools", {}), frames)
 
 
-def system_names(finish: str, tools: str) -> dict[str, Any]:
+def system_names(finish: str, tools: str, workdir: str = WORKDIR) -> dict[str, Any]:
     """What the system prompt may name."""
-    return {"finish": finish, "tools": tools, "working_dir": WORKDIR}
+    return {"finish": finish, "tools": tools, "working_dir": workdir}
 
 
 def word_tool_texts(tools: Toolset, source: str) -> tuple[Toolset, str]:

@@ -20,9 +20,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 import steps
 from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.data import Instance
+from steps.contracts.data import WORKDIR, Instance
 from steps.errors import ConfigError
-from steps.sandbox.protocol import WORKDIR
 
 FIELD = "agent.instruction_template"
 RENDER_S = 5
@@ -34,7 +33,7 @@ _GLOBALS = ("range", "namespace")
 _GUARDS = ("defined", "undefined", "default", "d")
 """Tests and filters that may be applied to a name that is undefined."""
 _OPENHANDS_PLACE = re.compile(r"/workspace/\{\{-?\s*(?:workspace_dir_name|instance\.repo)\s*-?\}\}")
-"""Where OpenHands' own templates say the repository is; here it is at /testbed on every image."""
+"""Where OpenHands' own templates say the repository is; here it is where the image has it."""
 
 
 def template_values(instance: Instance) -> dict[str, Any]:
@@ -47,10 +46,10 @@ def template_values(instance: Instance) -> dict[str, Any]:
     return plain | {
         "instance": dict(plain),
         "task": plain["problem_statement"],
-        "working_dir": WORKDIR,
-        "workspace_path": WORKDIR,
-        "actual_workspace_path": WORKDIR,
-        "workspace_dir_name": WORKDIR,
+        "working_dir": instance.workdir,
+        "workspace_path": instance.workdir,
+        "actual_workspace_path": instance.workdir,
+        "workspace_dir_name": instance.workdir,
         "test_instructions": "",
     }
 
@@ -111,14 +110,14 @@ def render(text: str, instance: Instance, *, display_name: str = "the instructio
     return _render(text, display_name, template_values(instance))
 
 
-def system_prompt(scaffold: str, finish: str, tools: str, own: str = "") -> str:
+def system_prompt(scaffold: str, finish: str, tools: str, own: str = "", workdir: str = WORKDIR) -> str:
     """What the scaffold's system prompt says, or the template ``own``. ``finish`` is the tool that ends it, ``tools``
     their description in text.
 
     Without function calling the model knows of its tools from ``tools`` alone; with it that is empty.
     """
     name = f"system_{scaffold}{_SUFFIX}"
-    words = {"finish": finish, "tools": tools, "working_dir": WORKDIR}
+    words = {"finish": finish, "tools": tools, "working_dir": workdir}
     return _render(own or (prompts_folder() / name).read_text("utf-8"), name if not own else "the system prompt", words)
 
 
@@ -175,7 +174,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 def _parse(text: str, display_name: str) -> nodes.Template:
     try:
-        return _environment().parse(_OPENHANDS_PLACE.sub(WORKDIR, text))
+        return _environment().parse(_OPENHANDS_PLACE.sub("{{ working_dir }}", text))
     except TemplateSyntaxError as error:
         raise ConfigError(f"{display_name}, line {error.lineno}: {error.message}", field=FIELD) from None
 

@@ -67,19 +67,21 @@ def _perform(
         if left <= 0:
             return StopReason.TIMEOUT
         done = again(action, min(left, spec.command_timeout_s))
-        _note(journal, number, action, done, compares=recording.scaffold is not None)
+        workdir = sandbox.machine.workdir if recording.scaffold is not None else None
+        _note(journal, number, action, done, workdir)
         if done.observed.ends:
             return over if number == len(recording.actions) else StopReason.FINISHED
     return StopReason.TIMEOUT if clock() > end else over
 
 
-def _note(journal: Journal, number: int, action: Action, done: PerformedAction, *, compares: bool) -> None:
+def _note(journal: Journal, number: int, action: Action, done: PerformedAction, workdir: str | None) -> None:
+    """``workdir``: of the repository; None where observations are not compared."""
     call = ToolCall(tool_call_id=f"call-{number}", function_name=action.tool, arguments=action.arguments)
     observed, then = done.observed, action.observation
     differs = (
-        compares
+        workdir is not None
         and then is not None
-        and not any(observation_diff.is_same_observation(then, now) for now in (observed.text, *done.also))
+        and not any(observation_diff.is_same_observation(then, now, workdir) for now in (observed.text, *done.also))
     )
     extra = ResultExtra(
         exit_code=observed.exit_code,

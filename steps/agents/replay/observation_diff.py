@@ -1,12 +1,14 @@
 """Whether what was seen again is what was seen then, but for what differs from one run of a program to the next.
 
 Not compared: durations, dates and times, process numbers, addresses in memory, names of temporary files, the folder
-that a repository at /testbed really lies in, and how many steps an agent had left.
+that a repository really lies in, and how many steps an agent had left.
 """
 
 from __future__ import annotations
 
 import re
+
+from steps.contracts.data import WORKDIR
 
 _DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
@@ -16,7 +18,6 @@ _VARIES = tuple(
     for pattern, instead in (
         (r"\nSteps Remaining: \d+\s*\Z", ""),
         (r"\n\nAll of your \d+ steps are used up\. Call \w+ now\.\s*\Z", ""),
-        (r"(?:/[\w.+@~-]+)+(?=/testbed(?![\w-]))", ""),
         # Before numbers, which are in them.
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
         (r"\b0x[0-9a-fA-F]{5,}\b", "<address>"),
@@ -41,13 +42,17 @@ _HUNK = re.compile(r"^@@ (.*?) @@.*$", re.MULTILINE)
 """What stands behind the numbers of a hunk git words by its settings."""
 
 
-def is_same_observation(then: str, now: str) -> bool:
-    """Whether two texts are the same but for what varies; white space at the ends of lines does not count."""
-    return then == now or without_volatile_parts(then) == without_volatile_parts(now)
+def is_same_observation(then: str, now: str, workdir: str = WORKDIR) -> bool:
+    """Whether two texts are the same but for what varies; white space at the ends of lines does not count.
+
+    ``workdir``: what the repository's folder is called.
+    """
+    return then == now or without_volatile_parts(then, workdir) == without_volatile_parts(now, workdir)
 
 
-def without_volatile_parts(text: str) -> str:
+def without_volatile_parts(text: str, workdir: str = WORKDIR) -> str:
     """The text with a word in place of whatever varies."""
+    text = re.sub(rf"(?:/[\w.+@~-]+)+(?={re.escape(workdir)}(?![\w-]))", "", text)
     for pattern, instead in _VARIES:
         text = pattern.sub(instead, text)
     return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").split("\n")).strip()

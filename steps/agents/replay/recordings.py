@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from steps.agents.formats import Recorded, preds, read_row
+from steps.agents.formats import Recorded, openhands, preds, read_row
 from steps.agents.tools import KINDS
-from steps.contracts.data import Patch
+from steps.contracts.data import WORKDIR, Patch
 from steps.contracts.trajectory import Recording
 from steps.datasets.names import list_first
 from steps.errors import ConfigError
@@ -30,16 +30,18 @@ class Recordings:
     notices: list[str] = field(default_factory=list)
 
 
-def read(path: str, ids: Collection[str], known: Collection[str] | None = None) -> Recordings:
-    """The recordings of the instances ``ids`` in a file or folder. Of several of one, the first good one counts.
+def read(path: str, instances: Mapping[str, str] | Collection[str], known: Collection[str] | None = None) -> Recordings:
+    """The recordings of ``instances`` in a file or folder. Of several of one, the first good one counts.
 
+    ``instances``: their ids, each with the folder of its repository, by default /testbed for all.
     ``known`` are all ids of the dataset: a recording of any other is an error; without it others are passed over.
     Ids are compared without regard to case, for image names have none. Raises ConfigError: nothing there, a malformed
     row (named), unknown tools, unknown ids (all of them), instances without a recording (all of them).
     """
     if not Path(path).expanduser().exists():
         raise ConfigError(f"there is no file or folder {path}", field=FIELD)
-    pile = _Pile({instance_id.lower(): instance_id for instance_id in ids})
+    workdirs = instances if isinstance(instances, Mapping) else dict.fromkeys(instances, WORKDIR)
+    pile = _Pile({instance_id.lower(): instance_id for instance_id in workdirs})
     rows = 0
     for place, recorded in _rows(Path(path).expanduser()):
         rows += 1
@@ -61,7 +63,7 @@ def read(path: str, ids: Collection[str], known: Collection[str] | None = None) 
     for name, instance_id in pile.wanted.items():
         place, recorded = pile.found[name]
         _check_tools(place, recorded)
-        by_id[instance_id] = _recording(place, recorded)
+        by_id[instance_id] = _recording(place, openhands.move_repository(recorded, workdirs[instance_id]))
     return Recordings(next(iter(pile.models), None), by_id, list(pile.notices(path)))
 
 

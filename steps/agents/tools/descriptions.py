@@ -22,7 +22,10 @@ PYTHON_ONLY = """
 
 COMMAND = Parameter("command", "What to do.", required=True, enum=COMMANDS)
 PATH = Parameter(
-    "path", "Absolute path of the file or directory, like `/testbed/file.py` or `/testbed`.", required=True
+    "path",
+    "Absolute path of the file or directory, like `/testbed/file.py` or `/testbed`.",
+    required=True,
+    example="/testbed",
 )
 EDITING = (
     COMMAND,

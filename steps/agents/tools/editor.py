@@ -80,7 +80,7 @@ class Editor:
             raise RefusedError(f"{path} is a directory: only the `view` command works on directories.") from None
 
     def _path(self, path: str) -> str:
-        whole = absolute_path(path)
+        whole = absolute_path(path, self.files.sandbox.machine.workdir)
         if self.dialect.absolute_only and not path.startswith("/"):
             raise RefusedError(f"`path` must be absolute, beginning with `/`. Did you mean {whole}?")
         return whole

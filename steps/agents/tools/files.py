@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from steps.agents.tools.encodings import Encoding, decode
 from steps.errors import InfraError
-from steps.sandbox.protocol import WORKDIR, Sandbox
+from steps.sandbox.protocol import Sandbox
 
 MAX_BYTES = 10 << 20
 """Of a file that is opened (OpenHands' editor)."""
@@ -155,6 +155,6 @@ class Files:
             raise RefusedError(f"{path} cannot be written: {output or error}") from error
 
 
-def absolute_path(path: str) -> str:
+def absolute_path(path: str, workdir: str) -> str:
     """A path as seen from the repository."""
-    return posixpath.normpath(posixpath.join(WORKDIR, path))
+    return posixpath.normpath(posixpath.join(workdir, path))

@@ -9,7 +9,7 @@ class Kind(StrEnum):
     """What performing a tool's call means."""
 
     SHELL = "shell"
-    """A command in a new shell at /testbed."""
+    """A command in a new shell in the repository."""
     SESSION = "session"
     """A command in a shell that keeps its folder and its exported variables from call to call."""
     EDIT = "edit"

@@ -18,9 +18,9 @@ MOST_FILES = 100
 """With more the agent is asked to narrow its search (R2E-Gym)."""
 
 # `-type f` keeps grep from devices and FIFOs; `-c` prints a count for every file. Odd names: one a line is enough.
-_IN_FOLDER = """cd /testbed; cd -- {path} || exit 2
+_IN_FOLDER = """cd -- {path} || exit 2
 find . -type f -not -path '*/.*' -exec grep -cHF -e {term} -- {{}} + 2>/dev/null | grep -v ':0$' | head -c 1000000"""
-_IN_FILE = "cd /testbed; grep -n -e {term} -- {path}"
+_IN_FILE = "grep -n -e {term} -- {path}"
 
 
 def search(arguments: Arguments, session: Session) -> ToolResult:
@@ -29,8 +29,9 @@ def search(arguments: Arguments, session: Session) -> ToolResult:
     if not term:
         return ToolResult("`search_term` is empty: say what to look for.", 1)
     values = {"term": shlex.quote(term), "path": shlex.quote(path)}
+    workdir = shlex.quote(session.sandbox.machine.workdir)
     script = (
-        f'p={values["path"]}; cd /testbed; if [ -d "$p" ]; then echo folder\n{_IN_FOLDER.format(**values)}\n'
+        f'p={values["path"]}; cd {workdir}; if [ -d "$p" ]; then echo folder\n{_IN_FOLDER.format(**values)}\n'
         f'elif [ -f "$p" ]; then echo file\n{_IN_FILE.format(**values)}\nelse echo nothing; fi'
     )
     result = session.sandbox.exec(script, timeout_s=session.timeout_s, cwd="/", max_output_bytes=4 << 20)

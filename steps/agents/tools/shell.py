@@ -51,6 +51,7 @@ class Shell:
 
     def __init__(self, sandbox: Sandbox, *, persistent: bool) -> None:
         self._sandbox = sandbox
+        self._workdir = sandbox.machine.workdir
         self._persistent = persistent
         name = f".shell-{secrets.token_hex(8)}"
         self._home = f"${{TMPDIR:-/tmp}}/{name}"
@@ -78,7 +79,7 @@ class Shell:
         if patience is None:
             return self._alone(command, timeout_s, apart=apart)
         self._number += 1
-        script = shell_script.going_on(self._one_word(command), self._home, self._note, self._number)
+        script = shell_script.going_on(self._one_word(command), self._home, self._workdir, self._note, self._number)
         job = start_job(self._sandbox, script, ends_bytes=ENDS_BYTES, note=self._note)
         self._running = _Running(job, command, time.monotonic())
         return self._look(timeout_s, patience)
@@ -87,7 +88,7 @@ class Shell:
         """A command that nobody looks at before its end is one of the machine's own: a process costs a millisecond."""
         word = self._one_word(command)
         result = self._sandbox.exec(
-            shell_script.going_on(word, self._home) if self._persistent else shell_script.alone(word),
+            shell_script.going_on(word, self._home, self._workdir) if self._persistent else shell_script.alone(word),
             timeout_s=timeout_s,
             merge=not apart,
             max_output_bytes=ALONE_BYTES,

@@ -28,7 +28,7 @@ _ACTIVATE = '[ -n "$BASH_ENV" ] || [ ! -f "$HOME/.bashrc" ] || . "$HOME/.bashrc"
 # A state is written beside the last one: there is a whole one whenever a command is killed, and no program is needed.
 _GO_ON = (
     f'[ -f "$__home/slot" ] || {{ {_ACTIVATE}}}; '
-    r"""unset BASH_ENV; cd /testbed; shopt -s expand_aliases; """
+    r"""unset BASH_ENV; cd '@workdir@'; shopt -s expand_aliases; """
     r"""__slot=0; [ ! -f "$__home/slot" ] || read -r __slot <"$__home/slot"; """
     r"""[ ! -f "$__home/state.$__slot" ] || . "$__home/state.$__slot" 2>/dev/null || :; """
     r"""__keep() { { __slot=0; [ ! -f "$__home/slot" ] || read -r __slot <"$__home/slot"; __slot=$((1-__slot)); """
@@ -44,11 +44,11 @@ def alone(command: str) -> str:
     return f"{_ACTIVATE}unset BASH_ENV; eval {command}"
 
 
-def going_on(command: str, home: str, note: str = "", number: int = 0) -> str:
-    """A script that runs a command where the last one in the folder ``home`` ended.
+def going_on(command: str, home: str, workdir: str, note: str = "", number: int = 0) -> str:
+    """A script that runs a command where the last one in the folder ``home`` ended, the first one in ``workdir``.
 
     It exits with NO_SESSION if that cannot be made. All is on one line: line numbers in messages are the command's. How
     it leaves the shell is told in the file ``note``, a line each: the ``number``, the folder, its Python.
     """
     enter = f'__home="{home}"; [ -d "$__home" ] || mkdir -p "$__home" || exit {NO_SESSION}; '
-    return f"""{enter}{_GO_ON}'{note}' {number}" EXIT; eval {command}"""
+    return f"""{enter}{_GO_ON.replace("@workdir@", workdir)}'{note}' {number}" EXIT; eval {command}"""

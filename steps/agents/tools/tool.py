@@ -24,6 +24,8 @@ class Parameter:
     type: ParameterType = "string"
     required: bool = False
     enum: tuple[str, ...] = ()
+    example: str = ""
+    """A right value, for whoever gave none."""
     whole_file: bool = False
     """In text format the value's last newline belongs to it."""
 

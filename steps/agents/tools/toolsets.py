@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from steps.agents.tools import descriptions, observations
@@ -23,6 +23,7 @@ from steps.agents.tools.search import search
 from steps.agents.tools.session import Session
 from steps.agents.tools.text import Cut
 from steps.agents.tools.tool import Arguments, Parameter, Tool
+from steps.contracts.data import WORKDIR
 
 Shown = Callable[[Tool, ToolResult, int], Cut]
 """An outcome as a scaffold shows it, cut to that many characters."""
@@ -179,6 +180,22 @@ TOOLSETS: Mapping[str, Toolset] = {name: make("project") for name, make in _MAKE
 _OURS: Mapping[str, Toolset] = {name: make("ours") for name, make in _MAKERS.items()}
 
 
-def toolset(scaffold: str, fidelity: Fidelity = "project") -> Toolset:
-    """The tools of ``r2egym``, ``openhands`` or ``sweagent``. Raises KeyError for any other."""
-    return (TOOLSETS if fidelity == "project" else _OURS)[scaffold]
+def toolset(scaffold: str, fidelity: Fidelity = "project", workdir: str = WORKDIR) -> Toolset:
+    """The tools of ``r2egym``, ``openhands`` or ``sweagent`` for a repository there. Raises KeyError for any other."""
+    tools = (TOOLSETS if fidelity == "project" else _OURS)[scaffold]
+    if workdir == WORKDIR:
+        return tools
+    return replace(tools, tools=tuple(_at_folder(tool, workdir) for tool in tools.tools))
+
+
+def _at_folder(tool: Tool, workdir: str) -> Tool:
+    """The tool in words that name the folder."""
+    parameters = (
+        replace(
+            each,
+            description=each.description.replace(WORKDIR, workdir),
+            example=each.example.replace(WORKDIR, workdir),
+        )
+        for each in tool.parameters
+    )
+    return replace(tool, description=tool.description.replace(WORKDIR, workdir), parameters=tuple(parameters))

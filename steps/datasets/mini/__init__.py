@@ -4,13 +4,15 @@
 ``tasks/<instance_id>`` an instance in the form of swebench/task/repo.py. From the two the repository of an instance is
 made anew, the same commits on every machine: the sources with the instance's own patches taken out. swebench's own
 ``--task-repo`` cannot build the images, as their Dockerfiles want that repository beside them; ``build`` puts it there.
+
+``mini-<family>`` has a few of these issues in the form of another family of tasks (``forms``).
 """
 
 from __future__ import annotations
 
 from steps.datasets.mini.containers import build
-from steps.datasets.mini.content import TASK_REPO, digest
+from steps.datasets.mini.content import HARBOR_TASKS, TASK_REPO
 from steps.datasets.mini.folders import prepare
-from steps.datasets.mini.history import materialise
+from steps.datasets.mini.forms import digest, materialise, read_rows
 
-__all__ = ["TASK_REPO", "build", "digest", "materialise", "prepare"]
+__all__ = ["HARBOR_TASKS", "TASK_REPO", "build", "digest", "materialise", "prepare", "read_rows"]

@@ -5,36 +5,49 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from steps.contracts.images import swebench_image
-from steps.datasets.mini.content import digest, instance_ids
-from steps.datasets.mini.history import materialise
+from steps.datasets.mini.forms import digest, find_workdir, image_by_id, materialise
+from steps.datasets.names import BUNDLED, MINI
 from steps.errors import EXIT_CONFIG, StepError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line for each instance, ``<id> <image> <digest>``; with a folder, first write its repository there."""
     parser = argparse.ArgumentParser(
-        prog="python -m steps.datasets.mini", description="For each mini instance print: id, image, digest."
+        prog="python -m steps.datasets.mini",
+        description="For each instance print: id (behind its dataset where that is not mini), image, digest, workdir.",
     )
     parser.add_argument("--contexts", type=Path, metavar="FOLDER", help="write FOLDER/ID/testbed, its repository, too")
-    parser.add_argument("ids", nargs="*", metavar="ID", help="an instance (default: all)")
+    parser.add_argument(
+        "names", nargs="*", default=[MINI], metavar="NAME", help=f"an instance of mini, or {', '.join(BUNDLED)}"
+    )
     args = parser.parse_args(arguments)
     os.umask(0o022)  # whoever makes an image, any user may read what it holds
     try:
-        for instance_id in args.ids or instance_ids():
-            current = digest(instance_id)
+        for dataset, instance_id, image in dict.fromkeys(_find_images(args.names)):
+            name = instance_id if dataset == MINI else f"{dataset}/{instance_id}"
+            current = digest(instance_id, dataset)
             if args.contexts:
-                materialise(instance_id, args.contexts / instance_id)
-            sys.stdout.write(f"{instance_id} {swebench_image(instance_id)} {current}\n")
+                materialise(instance_id, args.contexts / name, dataset)
+            sys.stdout.write(f"{name} {image} {current} {find_workdir(instance_id, dataset)}\n")
     except StepError as error:
         sys.stderr.write(f"{error.reason}\n")
         sys.exit(error.exit_code)
     except FileExistsError as error:
         sys.stderr.write(f"--contexts: {error.filename} is there already: name an empty folder\n")
         sys.exit(EXIT_CONFIG)
+
+
+def _find_images(names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Dataset, id and image of each instance that is meant. Raises ConfigError for one that there is not."""
+    for name in names:
+        if name in BUNDLED:
+            yield from ((name, instance_id, image) for instance_id, image in image_by_id(name).items())
+        else:
+            digest(name)
+            yield MINI, name, image_by_id(MINI)[name]
 
 
 if __name__ == "__main__":

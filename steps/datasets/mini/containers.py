@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from steps.contracts.data import WORKDIR
 from steps.contracts.failure import FailureClass
-from steps.contracts.images import swebench_image
-from steps.datasets.mini.content import content, digest
-from steps.datasets.mini.history import materialise
+from steps.datasets.mini.content import content
+from steps.datasets.mini.forms import digest, find_issue, find_workdir, materialise
+from steps.datasets.names import MINI
 from steps.errors import ConfigError, InfraError, ResourceError, StepError
 
 if TYPE_CHECKING:
@@ -22,18 +22,18 @@ LABEL = "swe-argo.digest"
 """The label of an image that says from what it was made."""
 
 
-def build(client: docker.DockerClient, ids: Iterable[str], base: str) -> None:
-    """Build the images of the instances on the image ``base`` where they are missing or made from other content.
+def build(client: docker.DockerClient, image_by_id: Mapping[str, str], base: str, dataset: str = MINI) -> None:
+    """Build the images of instances on the image ``base`` where they are missing or made from other content.
 
     Raises ConfigError for an unknown instance or when ``base`` does not exist, InfraError when a build fails.
     """
-    for instance_id in ids:
-        current = digest(instance_id)
-        if _label(client, swebench_image(instance_id)) != current:
-            _build(client, instance_id, base, current)
+    for instance_id, image in image_by_id.items():
+        current = digest(instance_id, dataset)
+        if image_digest(client, image) != current:
+            _build(client, instance_id, dataset, tag=image, base=base, current=current)
 
 
-def _label(client: docker.DockerClient, image: str) -> str | None:
+def image_digest(client: docker.DockerClient, image: str) -> str | None:
     """The digest of the content an image was made from; None when there is no such image."""
     from docker.errors import DockerException, ImageNotFound
 
@@ -47,38 +47,48 @@ def _label(client: docker.DockerClient, image: str) -> str | None:
         raise engine_failure(error, FailureClass.SANDBOX_CREATE, f"looking for {image}") from error
 
 
-def _build(client: docker.DockerClient, instance_id: str, base: str, current: str) -> None:
+def _build(client: docker.DockerClient, instance_id: str, dataset: str, *, tag: str, base: str, current: str) -> None:
+    doing, field = f"building the image of {instance_id} on {base}", "SWE_ARGO_MINI_BASE"
+    with tempfile.TemporaryDirectory(prefix="swe-argo-mini-") as context:
+        materialise(instance_id, Path(context), dataset)
+        recipe = content(find_issue(instance_id, dataset)).dockerfile.read_text(encoding="utf-8")
+        workdir = find_workdir(instance_id, dataset)
+        Path(context, "Dockerfile").write_text(recipe.replace(f" {WORKDIR}\n", f" {workdir}\n"), encoding="utf-8")
+        build_image(client, tag, doing, path=context, base=base, digest=current, field=field)
+
+
+def build_image(
+    client: docker.DockerClient, image: str, doing: str, *, path: str, base: str, digest: str, field: str
+) -> None:
+    """Build an image of the Dockerfile in the folder ``path``, with ``digest`` as its label.
+
+    Raises ConfigError under ``field`` where the base image does not exist, InfraError, ResourceError.
+    """
     from docker.errors import BuildError, DockerException
 
     from steps.sandbox.docker.engine import engine_failure
 
-    doing = f"building the image of {instance_id} on {base}"
     try:
-        with tempfile.TemporaryDirectory(prefix="swe-argo-mini-") as context:
-            materialise(instance_id, Path(context))
-            shutil.copy(content(instance_id).dockerfile, context)
-            client.images.build(
-                path=context,
-                tag=swebench_image(instance_id),
-                buildargs={"BASE": base},
-                labels={LABEL: current},
-                platform="linux/amd64",
-                rm=True,
-                forcerm=True,
-            )
+        client.images.build(
+            path=path,
+            tag=image,
+            buildargs={"BASE": base},
+            labels={LABEL: digest},
+            platform="linux/amd64",
+            rm=True,
+            forcerm=True,
+        )
     except BuildError as error:
-        raise _build_failed(error, doing) from error
+        raise _build_failed(error, doing, field) from error
     except (DockerException, OSError) as error:
         raise engine_failure(error, FailureClass.SANDBOX_CREATE, doing) from error
 
 
-def _build_failed(error: BuildError, doing: str) -> StepError:
+def _build_failed(error: BuildError, doing: str, field: str) -> StepError:
     """A base image that its registry says does not exist is a wrong request; anything else may go well next time."""
     error_text = " ".join(str(error.msg).split())
     if any(phrase in error_text for phrase in ("manifest unknown", "does not exist", ": not found")):
-        return ConfigError(
-            f"{doing}: {error_text}", field="SWE_ARGO_MINI_BASE", failure_class=FailureClass.IMAGE_MISSING
-        )
+        return ConfigError(f"{doing}: {error_text}", field=field, failure_class=FailureClass.IMAGE_MISSING)
     if "no space left on device" in error_text:
         return ResourceError(
             FailureClass.OUT_OF_DISK, f"{doing}: no space left on the Docker engine's disk", detail=error_text

@@ -1,4 +1,4 @@
-"""What an instance is made of: the files of its repository and its two patches."""
+"""What an issue is made of: the files of its repository and its two patches."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from steps.errors import ConfigError
 TASK_REPO = Path(__file__).parent / "data"
 """The folder with sweb.yaml."""
 
+HARBOR_TASKS = TASK_REPO / "harbor"
+"""Folder of tasks in Harbor's form."""
 FORMAT = "1"
 """Raise it when the same files are made into another repository or image than before."""
 
@@ -56,8 +58,8 @@ def content(instance_id: str) -> Content:
     )
 
 
-def digest(instance_id: str) -> str:
-    """``sha256:...`` over all that decides what is in the instance's image, its base apart."""
+def digest_issue(instance_id: str) -> str:
+    """``sha256:...`` over all that decides what is in the issue's image, its base apart."""
     inputs = content(instance_id)
     parts = {"format": FORMAT.encode(), "title": inputs.title.encode()}
     parts |= {f"fixed/{path}": data for path, data in inputs.fixed.items()}

@@ -11,25 +11,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from steps.contracts.failure import FailureClass
-from steps.datasets.mini.content import digest
-from steps.datasets.mini.history import materialise
+from steps.datasets.mini.forms import digest, materialise
+from steps.datasets.names import MINI
 from steps.errors import ConfigError, InfraError
 
 UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR)
 
 
-def prepare(images: Path, image_by_id: dict[str, str]) -> None:
+def prepare(images: Path, image_by_id: dict[str, str], dataset: str = MINI) -> None:
     """Make ``<images>/<image, / as __>/{testbed,digest}`` for each instance whose ``digest`` is not the current one.
 
     Each folder appears whole or not at all, also when several processes prepare the same one at once.
     Raises ConfigError for an unknown instance and for a folder that nobody may write to, InfraError for the rest.
     """
     for instance_id, image in image_by_id.items():
-        current = digest(instance_id)
+        current = digest(instance_id, dataset)
         target = images / image.replace("/", "__")
         try:
             if _digest_of(target) != current:
-                _make(instance_id, target, current)
+                _make(instance_id, dataset, target, current)
         except OSError as error:
             if error.errno in UNWRITABLE:
                 raise ConfigError(
@@ -40,11 +40,11 @@ def prepare(images: Path, image_by_id: dict[str, str]) -> None:
             raise InfraError(FailureClass.STORAGE, f"cannot write the image folder {target}: {error}") from error
 
 
-def _make(instance_id: str, target: Path, current: str) -> None:
+def _make(instance_id: str, dataset: str, target: Path, current: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".making-", dir=target.parent) as scratch:
         new = Path(scratch) / "new"
-        materialise(instance_id, new)
+        materialise(instance_id, new, dataset)
         (new / "digest").write_text(f"{current}\n", encoding="ascii")
         _put(new, target, Path(scratch))
 

@@ -26,16 +26,16 @@ _ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_TERMINAL_PROMPT": "0",
-    "GIT_COMMITTER_NAME": "Mini Maintainer",
-    "GIT_COMMITTER_EMAIL": "maintainer@mini.invalid",
-    "GIT_COMMITTER_DATE": f"{_START_S} +0000",
+    **{f"GIT_{who}_NAME": "Mini Maintainer" for who in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{who}_EMAIL": "maintainer@mini.invalid" for who in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{who}_DATE": f"{_START_S} +0000" for who in ("AUTHOR", "COMMITTER")},
     "LC_ALL": "C",
     "TZ": "UTC",
 }
 _SETTINGS = ("core.autocrlf=false", "core.fileMode=true", "gc.auto=0", "fastimport.unpackLimit=1")
 
 
-def materialise(instance_id: str, folder: Path) -> None:
+def make_repository(instance_id: str, folder: Path) -> None:
     """Write ``<folder>/testbed``: the repository with the bug, without the tests that show it, at the set-up commit.
 
     Raises ConfigError for an unknown instance or where git is missing, InfraError when git fails,
@@ -44,13 +44,13 @@ def materialise(instance_id: str, folder: Path) -> None:
     inputs = content(instance_id)
     testbed = folder / "testbed"
     testbed.mkdir(parents=True)
-    _git(testbed, "init", "-q", "-b", "main", "--template=")
+    run_git(testbed, "init", "-q", "-b", "main", "--template=")
     _write(testbed, inputs.fixed)
-    _git(testbed, "apply", "-R", *(str(patch) for patch in reversed(inputs.patches)))
-    _git(testbed, "fast-import", "--quiet", stdin=_history(inputs, _read(testbed)))
+    run_git(testbed, "apply", "-R", *(str(patch) for patch in reversed(inputs.patches)))
+    run_git(testbed, "fast-import", "--quiet", stdin=_history(inputs, _read(testbed)))
     # By way of the fix, as when an image is made from a clone: HEAD's reflog and ORIG_HEAD hold it afterwards.
-    _git(testbed, "reset", "-q", "--soft", "future")
-    _git(testbed, "reset", "-q", "--hard", "ORIG_HEAD")
+    run_git(testbed, "reset", "-q", "--soft", "future")
+    run_git(testbed, "reset", "-q", "--hard", "ORIG_HEAD")
 
 
 def _history(inputs: Content, base: dict[str, bytes]) -> bytes:
@@ -108,7 +108,8 @@ def _read(root: Path) -> dict[str, bytes]:
     return {name.as_posix(): path.read_bytes() for name, path in relative if name.parts[0] != ".git"}
 
 
-def _git(testbed: Path, *command: str, stdin: bytes = b"") -> None:
+def run_git(testbed: Path, *command: str, stdin: bytes = b"") -> bytes:
+    """What a git command prints; the same commits on every machine. Raises ConfigError, InfraError."""
     git = shutil.which("git")
     if git is None:
         raise ConfigError("the mini dataset needs git, which is not on PATH: install it", field="dataset")
@@ -123,3 +124,4 @@ def _git(testbed: Path, *command: str, stdin: bytes = b"") -> None:
             f"git {command[0]} failed in {testbed}: {detail.splitlines()[-1:]}",
             detail=detail,
         )
+    return run.stdout

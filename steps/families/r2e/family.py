@@ -19,7 +19,7 @@ def _suite(row: SourceRow) -> Suite:
 
 FAMILY = ScriptedFamily(
     name="r2e",
-    recognizes=lambda row: rows.recognizes(row.keys()),
+    columns=rows.COLUMNS,
     facts={
         "instance_id": rows.instance_id,
         "repo": rows.repo,
@@ -30,7 +30,7 @@ FAMILY = ScriptedFamily(
     check=rows.expected_statuses,
     json_columns=("expected_output_json",),
     answer_columns=("repo_name", "commit_hash", "docker_image", "expected_output_json"),
-    agent_script=lambda _instance_id: remove_script(),
+    agent_script=lambda _instance: remove_script(),
     grading_script=prepare_script,
     test_script=lambda _row: run_script(),
     timeout_s=lambda _row: TESTS_TIMEOUT_S,

@@ -9,29 +9,25 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Set
 from pathlib import PurePosixPath
+from typing import Final
 
-from steps.families.columns import SourceRow, bad_column, read_json, read_names, read_text
+from steps.families.columns import RowColumns, SourceRow, bad_column, read_json, read_names, read_text
 
-_COLUMNS = frozenset({"repo_name", "docker_image", "commit_hash", "expected_output_json"})
+COLUMNS: Final = RowColumns(("repo_name", "docker_image", "commit_hash", "expected_output_json"))
+"""R2E-Gym's copies of SWE-bench rows lack the expected map."""
 REPOS = frozenset(
     {
         *("aiohttp", "coveragepy", "datalad", "numpy", "orange3", "pandas"),
-        *("pillow", "pyramid", "scrapy", "sympy", "tornado"),
+        *("mini", "pillow", "pyramid", "scrapy", "sympy", "tornado"),
     }
 )
-"""The repositories that R2E-Gym has a parser for (repo_analysis/execution_log_parser.py)."""
+"""The repositories that R2E-Gym has a parser for (repo_analysis/execution_log_parser.py), and our own."""
 STATUSES = frozenset({"PASSED", "FAILED", "ERROR"})
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _ISSUE = re.compile(r"\[ISSUE\](.*)\[/ISSUE\]", re.DOTALL)
 _IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:-]*:[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _TEST_FOLDERS = frozenset({"test", "tests", "Test", "Tests"})
-
-
-def recognizes(columns: Set[str]) -> bool:
-    """Whether rows with these columns are R2E-Gym's own (its copies of SWE-bench rows lack the expected map)."""
-    return columns >= _COLUMNS
 
 
 def instance_id(row: SourceRow) -> str:

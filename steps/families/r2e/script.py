@@ -94,7 +94,7 @@ def run_script(places: ImagePlaces = IMAGE_PLACES) -> str:
     """
     link = _in(places.testbed, "r2e_tests")
     return _script(
-        f"export PATH={_PATH}",
+        f"export PATH={_PATH}:$PATH",
         f"cd {quote(places.testbed)}",
         f"rm -rf {link}",  # whatever the patch put there
         f"ln -s {_in(places.private, 'r2e_tests')} {link}",

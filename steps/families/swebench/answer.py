@@ -24,4 +24,4 @@ class SweBenchAnswer(Answer):
 
     def row(self) -> dict[str, Any]:
         """The row as ``swebench.harness.utils.make_test_spec`` reads it."""
-        return self.model_dump(exclude={"family"})
+        return self.model_dump(exclude={"family", "row_sha256"})

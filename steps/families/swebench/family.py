@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from steps.contracts.data import Answer, Instance
 from steps.families.columns import SourceRow
-from steps.families.family import Row
+from steps.families.family import HandsOn, Row
 from steps.families.swebench import rows
 from steps.families.swebench.answer import SweBenchAnswer
 from steps.families.swebench.grader import SweBenchGrader
@@ -14,8 +16,11 @@ from steps.sandbox.protocol import Sandbox
 class SweBench:
     """See ``Family``."""
 
+    columns = rows.COLUMNS
+    hands_on: ClassVar[HandsOn] = "patch"
+
     def recognizes(self, row: SourceRow) -> bool:
-        """Its rows, classic ones too."""
+        """Its rows, classic ones too; one that lacks other columns is told so."""
         return "test_patch" in row
 
     def normalise(self, row: Row, where: str) -> Row:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
+from steps.families.columns import (
+    RowColumns,
+    bad_row,
+    check_unicode,
+    describe_kind,
+    read_id,
+    read_json,
+    read_names,
+    read_text,
+)
 from steps.families.family import Row
 from steps.families.swebench import parsers
 from steps.families.swebench.answer import SweBenchAnswer
-from steps.families.swebench.columns import bad_row, check_unicode, describe_kind, read_id, read_tests, read_text
 
 TEST_LISTS: Final = ("FAIL_TO_PASS", "PASS_TO_PASS")
 NEW_COLUMNS: Final = ("image", "eval_script", "log_parser", "eval_type")
 """What swebench 5 added; a row without them is classic."""
 _REQUIRED: Final = ("repo", "base_commit", "patch", "test_patch", "problem_statement", "version")
+COLUMNS: Final = RowColumns(("instance_id", *_REQUIRED, *TEST_LISTS))
 _OPTIONAL: Final = ("hints_text", "created_at", *NEW_COLUMNS)
 
 
@@ -22,18 +31,14 @@ def normalise(row: Row, where: str) -> Row:
     row = dict(row)
     row["instance_id"] = read_id(row, where)
     for column in _REQUIRED:
-        if column not in row:
-            raise bad_row(where, f"has no column {column}")
-        row[column] = read_text(row[column], column, where)
+        row[column] = read_text(row, column, where)
     for column in _OPTIONAL:
-        row[column] = "" if row.get(column) is None else read_text(row[column], column, where)
+        row[column] = "" if row.get(column) is None else read_text(row, column, where)
     for column in TEST_LISTS:
-        if column not in row:
-            raise bad_row(where, f"has no column {column}")
-        row[column] = read_tests(row[column], column, where)
+        row[column] = read_names(row, column, where)
     if isinstance(row.get("difficulty"), str):
         check_unicode(row["difficulty"], "difficulty", where)
-    row["image_assets"] = _assets(row.get("image_assets"), where)
+    row["image_assets"] = _assets(row, where) if row.get("image_assets") else {}
     return row
 
 
@@ -65,12 +70,8 @@ def why_not_gradeable(row: Row) -> str | None:
     return None
 
 
-def _assets(value: object, where: str) -> dict[str, Any]:
-    if isinstance(value, str) and value:
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise bad_row(where, f"image_assets is not a JSON object: {error}") from None
+def _assets(row: Row, where: str) -> dict[str, Any]:
+    value = read_json(row, "image_assets", where, "a JSON object")
     if not value:
         return {}
     if not isinstance(value, dict):

@@ -25,7 +25,8 @@ def _suite(row: SourceRow) -> Suite:
 
 FAMILY = ScriptedFamily(
     name="swegym",
-    recognizes=lambda row: rows.recognizes(row.keys()) and is_repository(str(row["repo"])),
+    columns=rows.COLUMNS,
+    accepts=lambda row: is_repository(str(row["repo"])),
     facts={
         "instance_id": rows.instance_id,
         "repo": rows.repo,

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from typing import Final
 
-from steps.families.columns import SourceRow, bad_column, read_id, read_names, read_text
+from steps.families.columns import RowColumns, SourceRow, bad_column, read_id, read_names, read_text
 from steps.families.listed_tests import LISTS
+from steps.families.test_patches import files_before, files_of, files_to_run
 
-_COLUMNS = frozenset(
-    {"instance_id", "repo", "version", "base_commit", "patch", "test_patch", "problem_statement", *LISTS}
-)
-_OF_OTHERS = frozenset(
-    {
+COLUMNS: Final = RowColumns(
+    ("instance_id", "repo", "version", "base_commit", "patch", "test_patch", "problem_statement", *LISTS),
+    without=(
         *("environment_setup_commit", "eval_script", "log_parser", "eval_type", "image", "image_assets"),
         *("docker_image", "image_name", "install_config", "test_cmd"),
-    }
+    ),
 )
+"""SWE-bench's older ones, without the set-up commit. Rows of SWE-bench Multilingual of before swebench 5 have the same
+columns and no repository in common; whoever takes both asks ``specs.is_repository`` too."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_NO_TESTS = (".json", ".png", "csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml")
-
-
-def recognizes(columns: Set[str]) -> bool:
-    """Whether rows with these columns can be SWE-Gym's: SWE-bench's older ones, without the set-up commit.
-
-    Rows of SWE-bench Multilingual of before swebench 5 have the same columns and no repository in common; whoever
-    takes both asks ``specs.is_repository`` too.
-    """
-    return columns >= _COLUMNS and columns.isdisjoint(_OF_OTHERS)
 
 
 def instance_id(row: SourceRow) -> str:
@@ -90,17 +81,17 @@ def pass_to_pass(row: SourceRow) -> list[str]:
 
 def list_test_files(row: SourceRow) -> list[str]:
     """The files of the test patch, as they are called after it."""
-    return re.findall(r"^diff --git a/.* b/(.*)$", hidden_patch(row), re.MULTILINE)
+    return files_of(hidden_patch(row))
 
 
 def list_files_to_reset(row: SourceRow) -> list[str]:
     """The files of the test patch that the base commit has (swegym/harness/test_spec.py)."""
-    return re.findall(r"^--- a/([^\t\n]*)", hidden_patch(row), re.MULTILINE)
+    return files_before(hidden_patch(row))
 
 
 def list_files_to_run(row: SourceRow) -> list[str]:
     """The files behind the test command (swegym/harness/utils.py, ``get_test_directives``)."""
-    return [file for file in list_test_files(row) if not file.endswith(_NO_TESTS)]
+    return files_to_run(hidden_patch(row))
 
 
 def _patch(row: SourceRow, column: str) -> str:

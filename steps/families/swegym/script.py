@@ -37,6 +37,7 @@ def eval_script(row: SourceRow, testbed: str = TESTBED, *, install: bool = True)
         "set -xo pipefail",
         *_ACTIVATE,
         f"cd {quote(testbed)}",
+        *([spec.before] if spec.before else []),
         f"git config --global --add safe.directory {quote(testbed)}",
         f"cd {quote(testbed)}",
         "git status",

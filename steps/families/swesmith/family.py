@@ -30,7 +30,7 @@ def _suite(row: SourceRow) -> Suite:
 
 FAMILY = ScriptedFamily(
     name="swesmith",
-    recognizes=lambda row: rows.recognizes(row.keys()),
+    columns=rows.COLUMNS,
     facts={
         "instance_id": rows.instance_id,
         "repo": rows.repo,
@@ -42,7 +42,7 @@ FAMILY = ScriptedFamily(
     check=_check,
     json_columns=LISTS,
     answer_columns=("instance_id", "repo", "image_name", "patch", "FAIL_TO_PASS", "PASS_TO_PASS"),
-    agent_script=lambda instance_id: script.agent_script({"instance_id": instance_id}),
+    agent_script=lambda instance: script.agent_script({"instance_id": instance.instance_id}),
     grading_script=script.prepare_script,
     test_script=_test_script,
     timeout_s=lambda row: profile_of(row).timeout_s,

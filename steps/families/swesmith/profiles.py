@@ -99,6 +99,7 @@ _OWN: Final = {
     ),
     replace(_PYTHON, names_test_files=True),
 )
+_OF_BUNDLED: Final = replace(_PYTHON, test_command=f"python -m {_PYTEST}")
 _REFUSED: Final = ("python__mypy.e93f06ce", "tornadoweb__tornado.d5ac65c1", "un33k__python-slugify.872b3750")
 
 
@@ -110,13 +111,15 @@ def profile_of(row: SourceRow) -> SmithProfile:
     key = profile_key(row)
     if key in _OWN:
         return _OWN[key]
+    if key.startswith("mini__"):
+        return _OF_BUNDLED
     if key in _REFUSED:
         raise bad_column(instance_id(row), "repo", f"{key} has a test command and a parser of its own: not supported")
     suffixes = {PurePosixPath(path).suffix for path in _changed_files(bug_patch(row))}
     of_language = [_BY_SUFFIX[suffix] for suffix in sorted(suffixes) if suffix in _BY_SUFFIX]
     if len(of_language) != 1:
         seen = ", ".join(sorted(suffixes)) or "no files"
-        raise bad_column(instance_id(row), "repo", f"{key} is neither Python nor Go (its bug changes {seen})")
+        raise bad_column(instance_id(row), "repo", f"is neither Python nor Go (its bug changes {seen})")
     return of_language[0]
 
 

@@ -7,22 +7,17 @@ the top commit of that branch takes the tests away which the bug fails.
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from typing import Final
 
-from steps.families.columns import SourceRow, bad_column, read_id, read_names, read_text
+from steps.families.columns import IMAGE, RowColumns, SourceRow, bad_column, read_id, read_names, read_text
 from steps.families.listed_tests import LISTS
 from steps.families.swesmith.reverse import reverse_patch
 
-_COLUMNS = frozenset({"instance_id", "repo", "image_name", "patch", *LISTS})
-_OF_OTHERS = frozenset({"test_patch", "version", "eval_script"})
+COLUMNS: Final = RowColumns(
+    ("instance_id", "repo", "image_name", "patch", *LISTS), without=("test_patch", "version", "eval_script")
+)
 _REPO = re.compile(r"(?:swesmith/)?([A-Za-z0-9.-]+?)__([A-Za-z0-9._-]+)\.([0-9a-f]{8})")
 _OWN_IMAGE = re.compile(r"(?:(?:docker\.io/)?(?:jyangballin|swebench)/)?swesmith\.x86_64\.[^/:]+(?::latest)?")
-_IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(?::[A-Za-z0-9_][A-Za-z0-9_.-]*)?(?:@sha256:[0-9a-f]{64})?")
-
-
-def recognizes(columns: Set[str]) -> bool:
-    """Whether rows with these columns are SWE-smith's: lists of tests and an image, but no patch of tests."""
-    return columns >= _COLUMNS and columns.isdisjoint(_OF_OTHERS)
 
 
 def instance_id(row: SourceRow) -> str:
@@ -64,7 +59,7 @@ def image(row: SourceRow) -> str:
         return f"swebench/swesmith.x86_64.{owner}_1776_{repo_name}.{commit}".lower()
     place, at, digest = name.partition("@")
     lower = place.lower() + at + digest
-    if not _IMAGE.fullmatch(lower):
+    if not IMAGE.fullmatch(lower):
         raise bad_column(instance_id(row), "image_name", f"{name!r} is no image")
     return lower
 

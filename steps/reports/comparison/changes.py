@@ -66,9 +66,11 @@ def _digest(unit: StoredUnit, image: str, run: RunFile) -> str | None:
 
 def _dataset(before: RunFile, after: RunFile) -> Iterator[Change]:
     old, new = before.dataset, after.dataset
+    used = [run.validation.validation_id if run.validation else "none" for run in (before, after)]
     for what, was, now in (
         ("Dataset", f"{old.name}, {old.split}", f"{new.name}, {new.split}"),
         ("Revision", old.revision or "none", new.revision or "none"),
+        ("Validation", used[0], used[1]),
         ("Rows", f"{old.rows:,} ({old.sha256[:HASH_SHOWN]})", f"{new.rows:,} ({new.sha256[:HASH_SHOWN]})"),
     ):
         if was != now:

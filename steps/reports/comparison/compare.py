@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from statistics import fmean
 
 from steps.reports.comparison.changes import find_changes, image_changes
@@ -14,8 +15,15 @@ from steps.reports.stored_run import Standing, StoredRun, StoredUnit
 TESTS_KEPT = 20
 
 
-def compare(before: StoredRun, after: StoredRun) -> Comparison:
-    """``before`` is the earlier run. Instances are in the order of the later run's plan."""
+def _nothing_known(_: StoredUnit) -> str:
+    return ""
+
+
+def compare(before: StoredRun, after: StoredRun, doubts: Callable[[StoredUnit], str] = _nothing_known) -> Comparison:
+    """``before`` is the earlier run. Instances are in the order of the later run's plan.
+
+    ``doubts``: what is known against a verdict, in words.
+    """
     old, new = _first(before), _first(after)
     common = [one for one in new if one in old]
     judged = [one for one in common if old[one].grade is not None and new[one].grade is not None]
@@ -38,8 +46,8 @@ def compare(before: StoredRun, after: StoredRun) -> Comparison:
         judged=len(judged),
         both=both,
         neither=len(judged) - both - len(gained) - len(losses),
-        gained=[_changed_outcome(old[one], new[one], old[one]) for one in gained],
-        lost=[_changed_outcome(old[one], new[one], new[one]) for one in losses],
+        gained=[_changed_outcome(old[one], new[one], old[one], doubts) for one in gained],
+        lost=[_changed_outcome(old[one], new[one], new[one], doubts) for one in losses],
         without_verdict=[_unjudged(unit, now) for unit, now in pairs if unit.grade is None or now.grade is None],
         only_before=[one for one in old if one not in new],
         only_after=[one for one in new if one not in old],
@@ -56,7 +64,9 @@ def _resolved(unit: StoredUnit) -> bool:
     return unit.standing is Standing.RESOLVED
 
 
-def _changed_outcome(old: StoredUnit, new: StoredUnit, unresolved: StoredUnit) -> ChangedOutcome:
+def _changed_outcome(
+    old: StoredUnit, new: StoredUnit, unresolved: StoredUnit, doubts: Callable[[StoredUnit], str]
+) -> ChangedOutcome:
     assert old.grade is not None
     assert new.grade is not None
     return ChangedOutcome(
@@ -65,6 +75,7 @@ def _changed_outcome(old: StoredUnit, new: StoredUnit, unresolved: StoredUnit) -
         after=new.standing.value,
         failing_tests=unresolved.grade.failing_tests[:TESTS_KEPT] if unresolved.grade else [],
         failing=unresolved.failing_tests,
+        doubt=doubts(unresolved),
         same_patch=old.grade.patch_sha256 == new.grade.patch_sha256,
     )
 

@@ -38,6 +38,8 @@ class ChangedOutcome(Part):
     """Listed tests that do not pass in the run that does not resolve it, at most 20, fail-to-pass first."""
     failing: int
     """How many there are."""
+    doubt: str = ""
+    """What is known against it: its class in the newest validation, failing tests that flip."""
     same_patch: bool
     """Both runs graded the same bytes: the difference is not the agent's."""
 

@@ -218,7 +218,8 @@ def _means(compared: Comparison) -> str:
 
 def _changed(one: ChangedOutcome, *, tests: bool) -> InstanceLine:
     names = [cut_line(make_visible(name), TEST_WIDTH) for name in one.failing_tests[: TESTS_NAMED if tests else 0]]
-    note = _stand(one.before, one.after, "same patch" if one.same_patch else "")
+    doubt = _reason(one.doubt) if one.doubt else ""
+    note = _stand(one.before, one.after, "; ".join(filter(None, ["same patch" if one.same_patch else "", doubt])))
     return InstanceLine(make_visible(one.instance_id), note, tuple(names), one.failing)
 
 

@@ -8,9 +8,12 @@ from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
 from steps.contracts.trajectory import StopReason
+from steps.reports.canary import describe_canary
 from steps.reports.figures.conditions import describe_conditions, run_conditions, saw_hints
 from steps.reports.figures.confirmations import counter_proofs, format_confirmations
+from steps.reports.figures.flips import doubt_flips
 from steps.reports.labels import ADVICE
+from steps.reports.no_steps import doubt_no_steps
 from steps.reports.stored_run import NO_VERDICT, Standing, StoredRun, StoredUnit, add_usage
 from steps.reports.text.formatting import count, listing, money, percent
 from steps.reports.text.visible import cut_line
@@ -26,11 +29,14 @@ def find_caveats(run: StoredRun) -> list[str]:
     if not run.units:
         return ["Nothing was planned: there is nothing to report."]
     return [
+        *_canary(run),
         *_invalid(run),
         *_no_answers(run),
+        *doubt_no_steps(run.units),
         *_no_verdicts(run),
         *_integrity(run.units),
         *_unconfirmed(run.units),
+        *doubt_flips(run.units),
         *_leaks(run),
         *_departures(run),
         *_unreadable(run),
@@ -45,6 +51,11 @@ def agent_remarks(run: StoredRun) -> list[str]:
 def is_valid(run: StoredRun) -> bool:
     """Whether so many units have a verdict that the score says something of the agent."""
     return _without_verdict(run) <= MOST_WITHOUT_VERDICT * len(run.units)
+
+
+def _canary(run: StoredRun) -> list[str]:
+    canary = run.canary
+    return [describe_canary(canary)] if canary and (canary.failed or canary.without_verdict) else []
 
 
 def _without_verdict(run: StoredRun) -> int:
@@ -141,13 +152,15 @@ def _unconfirmed(units: list[StoredUnit]) -> list[str]:
 def _leaks(run: StoredRun) -> list[str]:
     solved = [unit.solve for unit in run.units if unit.solve is not None]
     sentences = []
-    open_history = sum(not record.history.verified for record in solved)
+    open_history = sum(not record.history.verified for record in solved if record.history)
     if open_history:
         sentences.append(f"{count(open_history, 'unit')} solved in a repository whose later history may be readable.")
     if agent_of(run.run.spec.agent).runs_commands and any(record.machine.network for record in solved):
         sentences.append("The agent could reach the network: it can have read the fix.")
     if saw_hints(run.run.spec.agent):
         sentences.append("The agent was shown the discussion of each issue (hints).")
+    if run.run.spec.agent.issue_images:
+        sentences.append("The model was shown the images of each issue that has any.")
     agent = run.run.spec.agent
     if agent_of(agent).takes_prompt_style and agent.prompt_style == "style-2-edits-only":
         sentences.append("The prompt showed which lines the reference patch touches (style-2-edits-only).")

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable
 
 from steps.contracts.families import SWEBENCH
 from steps.contracts.trajectory import StopReason, Usage
+from steps.reports.canary import describe_canary
 from steps.reports.figures.caveats import find_caveats, is_valid
 from steps.reports.figures.conditions import describe_conditions, run_conditions
 from steps.reports.figures.confirmations import counter_proofs
+from steps.reports.figures.flips import flipping_units
 from steps.reports.figures.stats import attempts_shown, pass_rates, quantile, wilson
 from steps.reports.figures.summary import (
     AttemptFigures,
+    CanaryFigures,
     Cost,
     GroupFigures,
     IntegrityFigures,
@@ -31,7 +34,7 @@ def summarise(run: StoredRun) -> Summary:
     """Every figure of the report. The same store gives the same bytes."""
     units, first = run.units, run.attempt(1)
     run_file = run.run
-    histories = [unit.solve.history.verified for unit in units if unit.solve is not None]
+    histories = [unit.solve.history.verified for unit in units if unit.solve and unit.solve.history]
     return Summary(
         run_id=run_file.run_id,
         model=run_file.model,
@@ -64,6 +67,8 @@ def summarise(run: StoredRun) -> Summary:
         cost=_cost(units, run.run.planning),
         integrity=_integrity(units),
         counter_proof=counter_proofs(units),
+        canary=_canary(run),
+        flipping=flipping_units(units),
         histories_verified=sum(histories) if histories else None,
         histories=len(histories) if histories else None,
         conditions=run_conditions(run),
@@ -178,8 +183,10 @@ def _cost(units: list[StoredUnit], planning: Usage) -> Cost:
     usage = add_usage([planning, *(unit.usage for unit in units)])
     resolved = sum(unit.standing is Standing.RESOLVED for unit in units)
     tokens = usage.prompt_tokens + usage.completion_tokens
+    sandboxes = [cost for unit in units if (cost := unit.sandboxes_usd) is not None]
     return Cost(
         usage=usage,
+        sandboxes_usd=sum(sandboxes) if sandboxes else None,
         planning=planning,
         failed_tries=add_usage([unit.wasted for unit in units]),
         usd_per_resolved=usage.cost_usd / resolved if resolved and usage.cost_usd is not None else None,
@@ -195,6 +202,10 @@ def _integrity(units: list[StoredUnit]) -> IntegrityFigures:
         findings=_sorted_counts(codes),
         units=[f"{unit.instance_id}/{unit.attempt}" for unit in suspect],
     )
+
+
+def _canary(run: StoredRun) -> CanaryFigures | None:
+    return CanaryFigures(**vars(run.canary), word=describe_canary(run.canary)) if run.canary else None
 
 
 def _sorted_counts(names: Iterable[str]) -> dict[str, int]:

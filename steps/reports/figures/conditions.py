@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from urllib.parse import urlsplit
 
 from steps.contracts.agent_spec import AgentSpec, agent_of
@@ -10,7 +11,7 @@ from steps.contracts.data import Machine
 from steps.contracts.run_spec import LlmSpec, SelectSpec
 from steps.reports.figures.summary import Conditions
 from steps.reports.stored_run import StoredRun
-from steps.reports.text.formatting import listing
+from steps.reports.text.formatting import count, listing
 
 _IDS_SHOWN = 3
 _LIMITS = (
@@ -29,7 +30,7 @@ _LIMITS = (
 def run_conditions(run: StoredRun) -> Conditions:
     """What a reader must know to compare the run with another."""
     spec, value = run.run.spec, agent_of(run.run.spec.agent)
-    agent, llm, asks = spec.agent, spec.llm, value.asks_model
+    agent, llm, asks, used = spec.agent, spec.llm, value.asks_model, run.run.validation
     solved = [unit.solve.machine for unit in run.units if unit.solve is not None]
     graded = [unit.grade.machine for unit in run.units if unit.grade is not None and unit.grade.machine is not None]
     return Conditions.model_validate(
@@ -43,6 +44,10 @@ def run_conditions(run: StoredRun) -> Conditions:
             "machines": _machines(solved + graded),
             "selected": len({unit.instance_id for unit in run.units}),
             "selection": _selection(spec.select),
+            "validation": used.validation_id if used else None,
+            "unfit": used.unfit if used else {},
+            "unfit_kept": used is not None and used.kept,
+            "not_gradeable": run.run.not_gradeable,
             "model": (agent.model or run.run.model) if asks else None,
             "endpoint": _endpoint(run) if asks else None,
             "format": run.run.call_format if asks else None,
@@ -67,6 +72,8 @@ def _selection(select: SelectSpec) -> list[str]:
     parts = []
     for name in SelectSpec.model_fields:
         value = getattr(select, name)
+        if name in ("keep_invalid", "skip_not_gradeable"):  # what they do is said in sentences of their own
+            continue
         if value not in (None, 0, []) or (name == "shuffle_seed" and value == 0):
             few = value if not isinstance(value, list) else listing(value) if len(value) <= _IDS_SHOWN else len(value)
             parts.append(f"{name} {few}")
@@ -86,10 +93,23 @@ def describe_conditions(conditions: Conditions) -> list[str]:
         sentences.append(f"Instructed by the template {conditions.instruction_template}, not the agent's own.")
     if conditions.scaffold_words:
         sentences.append(f"Its system prompt, tools and frames in the words of {conditions.scaffold_words}.")
+    if conditions.unfit:
+        classes = Counter(conditions.unfit.values())
+        counts = listing([f"{n:,} {name}" for name, n in classes.most_common()])
+        way = "Run although not valid" if conditions.unfit_kept else "Left out as not valid"
+        sentences.append(f"{way} by {conditions.validation}: {count(len(conditions.unfit), 'instance')} ({counts}).")
+    if conditions.not_gradeable:
+        sentences.append(f"Left out as not gradeable: {_describe_first(conditions.not_gradeable)}.")
     if conditions.limits:
         limits = ", ".join(f"{name} {value}" for name, value in conditions.limits.items())
         sentences.append(f"Limits other than the defaults: {limits}.")
     return sentences
+
+
+def _describe_first(reasons: dict[str, str]) -> str:
+    first, reason = next(iter(reasons.items()))
+    which = f"{first} for one" if len(reasons) > 1 else first
+    return f"{count(len(reasons), 'instance')} ({which}: {reason.removeprefix(f'{first}: ')})"
 
 
 def _machines(machines: list[Machine]) -> list[str]:

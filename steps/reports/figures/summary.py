@@ -76,6 +76,8 @@ class Cost(Part):
     """Of plan's own call, which belongs to no unit."""
     failed_tries: Usage
     """Of failed tries alone."""
+    sandboxes_usd: float | None = None
+    """What a provider takes for the sandboxes of tries that succeeded; None where none does. In no other figure."""
     usd_per_resolved: float | None
     tokens_per_resolved: float | None
 
@@ -117,6 +119,28 @@ class CounterProofFigures(Part):
     unconfirmed: list[Unconfirmed]
 
 
+class FlippingUnit(Part):
+    """A unit of which a failing test is known to flip."""
+
+    instance_id: str
+    attempt: int
+    failing_tests: int
+    flips: dict[str, tuple[int, int]]
+    """Failing test -> times that it was seen, and that it flipped, in all runs of the store."""
+
+
+class CanaryFigures(Part):
+    """The reference patches that were graded before anything else, on the run's own machines."""
+
+    resolved: list[str]
+    failed: dict[str, str]
+    """Instance -> outcome."""
+    without_verdict: dict[str, str]
+    """Instance -> why."""
+    word: str
+    """The same in a sentence."""
+
+
 class StopFigures(Part):
     """A reason why agents stopped."""
 
@@ -153,6 +177,14 @@ class Conditions(Part):
     """Instances."""
     selection: list[str]
     """What they were chosen by, as in ``k 3``; empty where the whole dataset is meant."""
+    validation: str | None = None
+    """The validation that instances were chosen by, where there is one."""
+    unfit: dict[str, str] = {}
+    """Selected instance that it does not call valid -> its class there."""
+    unfit_kept: bool = False
+    """Whether these were run all the same; else the denominator is without them."""
+    not_gradeable: dict[str, str] = {}
+    """Selected instance that cannot be graded -> why; the denominator is without it."""
     model: str | None = None
     """What was asked; None, and so the following, where no model was."""
     endpoint: str | None = None
@@ -220,6 +252,10 @@ class Summary(Record):
     integrity: IntegrityFigures
     counter_proof: CounterProofFigures | None = None
     """None where no unit has a counter-proof: none was requested, or nothing is resolved."""
+    canary: CanaryFigures | None = None
+    """None where the run has none."""
+    flipping: list[FlippingUnit] = []
+    """Units of which a failing test is known to flip."""
     histories_verified: int | None
     """Solved units whose repository was proven to hold nothing newer than its head; None where nothing was solved."""
     histories: int | None

@@ -6,18 +6,30 @@ adds up with the rows to ``cost.usage``.
 
 from __future__ import annotations
 
-from typing import Any
+import io
+from typing import TYPE_CHECKING, Any
 
 from steps.contracts.trajectory import Usage
 from steps.reports.stored_run import StoredRun, StoredUnit
 
-
-def units_table(run: StoredRun) -> bytes:
-    """The parquet file. Seconds are float, bytes and counts are integers, what is not known is null."""
-    import io
-
+if TYPE_CHECKING:
     import pyarrow as pa
+
+UNITS_FILE = "units.parquet"
+
+
+def units_file(run: StoredRun) -> bytes:
+    """The file's content."""
     import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(units_table(run), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def units_table(run: StoredRun) -> pa.Table:
+    """A row a unit. Seconds are float, bytes and counts are integers, what is not known is null."""
+    import pyarrow as pa
 
     text, whole, real, truth = pa.string(), pa.int64(), pa.float64(), pa.bool_()
     schema = pa.schema(
@@ -38,7 +50,7 @@ def units_table(run: StoredRun) -> bytes:
             ("seconds", pa.map_(text, real)),
             ("total_seconds", real),
             *((name, whole) for name in _USED),
-            *((name, real) for name in ("cost_usd", "model_seconds")),
+            *((name, real) for name in ("cost_usd", "model_seconds", "sandboxes_usd")),
             *((f"failed_tries_{name}", whole) for name in _USED),
             *((f"failed_tries_{name}", real) for name in ("cost_usd", "model_seconds")),
             *((name, whole) for name in ("turns", "inner_attempts", "replay_compared", "replay_differing")),
@@ -48,10 +60,7 @@ def units_table(run: StoredRun) -> bytes:
             ("patch_sha256", text),
         ]
     )
-    rows = [_row(run, unit) for unit in run.units]
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink, compression="zstd")
-    return sink.getvalue()
+    return pa.Table.from_pylist([_row(run, unit) for unit in run.units], schema=schema)
 
 
 _COUNTS = (
@@ -88,6 +97,7 @@ def _row(run: StoredRun, unit: StoredUnit) -> dict[str, Any]:
         "total_seconds": unit.total_s,
         **_used(usage, ""),
         **_used(unit.wasted, "failed_tries_"),
+        "sandboxes_usd": unit.sandboxes_usd,
         "turns": unit.turns,
         "official_reason": unit.official.reason[0] if unit.official.reason else None,
         **_solved(unit),
@@ -110,7 +120,7 @@ def _solved(unit: StoredUnit) -> dict[str, Any]:
     return {
         "stop_reason": solve.stop_reason.value,
         "solve_network": solve.machine.network,
-        "history_verified": solve.history.verified,
+        "history_verified": solve.history.verified if solve.history else None,
         "inner_attempts": len(solve.attempts) or 1,
         "replay_compared": solve.replayed.observations if solve.replayed else None,
         "replay_differing": len(solve.replayed.differing) if solve.replayed else None,

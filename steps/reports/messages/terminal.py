@@ -18,7 +18,7 @@ LINES = 12
 
 def summary_lines(summary: Summary, place: str = "") -> list[str]:
     """What ``run`` and ``show`` end with. ``place``: where the report is; it alone may be wider than the terminal."""
-    output = [*_wrapped(_name(summary), 1), *_wrapped(kind_phrase(summary.conditions.kind), 1)]
+    output = [*_distrust(summary), *_wrapped(_name(summary), 1), *_wrapped(kind_phrase(summary.conditions.kind), 1)]
     output += _wrapped(_rate(summary), 2)
     output += _wrapped(_pass_at(summary), 1)
     if summary.mean_reward is not None:
@@ -30,11 +30,18 @@ def summary_lines(summary: Summary, place: str = "") -> list[str]:
     manner = [line for sentence in summary.how for line in _wrapped(sentence, 2, indent="  ")]
     output[1:1] = manner[:1]
     room = LINES - 1 - len(output)
-    doubts = [line for doubt in summary.doubts for line in _wrapped(f"! {doubt}", 2, indent="  ")]
+    others = [doubt for doubt in summary.doubts if not summary.canary or doubt != summary.canary.word]
+    doubts = [line for doubt in others for line in _wrapped(f"! {doubt}", 2, indent="  ")]
     if len(doubts) > room:
         doubts = [*doubts[: room - 1], f"! ... {count(len(summary.doubts), 'doubt')} in the report"]
     output[2:2] = manner[1 : 1 + room - len(doubts)]
     return [*output, *doubts, _last(summary, place)]
+
+
+def _distrust(summary: Summary) -> list[str]:
+    """On top of all else: what the canary says, where it failed."""
+    canary = summary.canary
+    return _wrapped(f"! {canary.word}", 2, indent="  ") if canary and canary.failed else []
 
 
 def _name(summary: Summary) -> str:
@@ -71,6 +78,8 @@ def _cost(summary: Summary) -> str:
         parts.append(f"{tokens(usage.prompt_tokens + usage.completion_tokens)} tokens")
     if usage.cost_usd is not None:
         parts.append(money(usage.cost_usd))
+    if summary.cost.sandboxes_usd is not None:
+        parts.append(f"sandboxes {money(summary.cost.sandboxes_usd)}")
     return ", ".join(parts)
 
 

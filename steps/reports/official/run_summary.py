@@ -5,6 +5,7 @@ Computed from the store, which has no tree of log folders to walk (swebench 5.0.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -21,8 +22,9 @@ def official_name(model: str, run_id: str, attempt: int) -> str:
 def official_summary(units: list[StoredUnit]) -> bytes:
     """The file's content for the units of one attempt.
 
-    A unit is submitted when it has a patch; an error when it was submitted and has no readable ``report.json``. That is
-    the harness's view: an untouched repository (``idle``) is an empty patch here, although ours is graded.
+    A unit is submitted when it has a patch, or a layer; an error when it was submitted and has no readable
+    ``report.json``. That is the harness's view: an untouched repository (``idle``) is an empty patch here, although
+    ours is graded.
     """
     ids: dict[str, set[str]] = {name: set() for name in _LISTS}
     reasons: dict[str, str] = {}
@@ -53,12 +55,18 @@ _LISTS = (
 def _lists_of(unit: StoredUnit) -> set[str]:
     if unit.patch is None:
         return {"incomplete"}
-    if not unit.patch:
+    if not unit.patch and not _has_layer(unit):
         return {"submitted", "empty_patch"}
     if not unit.official.completed:
         return {"submitted", "error"}
     verdict = {True: "resolved", False: "unresolved", None: "error"}[unit.official.resolved]
     return {"submitted", "completed", verdict}
+
+
+def _has_layer(unit: StoredUnit) -> bool:
+    """Whether something was graded that is not the patch."""
+    graded = unit.grade.patch_sha256 if unit.grade else ""
+    return graded not in ("", hashlib.sha256(unit.patch or b"").hexdigest())
 
 
 def _as_written(total: int, ids: dict[str, set[str]], reasons: dict[str, str]) -> dict[str, Any]:

@@ -82,6 +82,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("Hints", "shown" if how.hints else "not shown"),
         ("Network", f"{solving}{'open' if how.grading_network else 'none'} for the tests"),
         ("Graded by", describe_grading(summary)),
+        *([("Canary", summary.canary.word)] if summary.canary else []),
         *([("Counter-proof", confirmations.format_confirmations(proofs))] if proofs else []),
         ("Sandboxes", "; ".join(how.machines) or "none"),
         ("Code", f"swe-argo {versions.get('swe-argo', 'unknown')} {versions.get('code', '')[:12]}".strip()),

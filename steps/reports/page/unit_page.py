@@ -44,13 +44,14 @@ def instance_page(run: StoredRun, unit: StoredUnit, material: UnitPageInputs) ->
     conversation, partial = material.conversation, material.partial
     limit = text_allowance([*_flat(conversation), *(one for other in partial.values() for one in _flat(other))])
     patch = patch_head(unit.patch or b"", PATCH_LINES, PATCH_WIDTH)
+    # Where the spec names the endpoint, the remarks on the run have it.
+    view = view_unit(unit, conversation, partial, limit=limit, endpoint=not run.run.spec.llm.base_url)
     text = (
         page_templates()
         .get_template("instance.html.j2")
         .render(
             unit=unit,
-            # Where the spec names the endpoint, the remarks on the run have it.
-            view=view_unit(unit, conversation, partial, limit=limit, endpoint=not run.run.spec.llm.base_url),
+            view=view,
             run=make_visible(run.run.run_id),
             model=make_visible(run.run.model),
             dataset=make_visible(f"{run.run.dataset.name}, {run.run.dataset.split}"),
@@ -58,7 +59,7 @@ def instance_page(run: StoredRun, unit: StoredUnit, material: UnitPageInputs) ->
             many=len(run.attempts) > 1,
             chart=_chart(conversation) if conversation else None,
             attempts=_attempts(unit.solve.attempts) if unit.solve else [],
-            patch=diff_runs(patch.lines),
+            patch=diff_runs(patch.lines or view.changes),
             patch_note=f"{count(patch.left_out, 'more line')} in {Patch.file}" if patch.left_out else "",
             folder=f"../../units/{unit.instance_id}/{unit.attempt}/",
             files=linked_files(unit),

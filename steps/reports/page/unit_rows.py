@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from steps.contracts.data import Patch
 from steps.contracts.verdict import TestLog
 from steps.reports.figures.confirmations import confirmation_note
+from steps.reports.figures.flips import describe_flips
 from steps.reports.labels import STAGES, STANDINGS, StandingLabel
 from steps.reports.page.excerpts import (
     REASON_WIDTH,
@@ -90,7 +91,9 @@ def _row(unit: StoredUnit, excerpts: UnitExcerpts, anchor: str, repo: int) -> Ro
         cost=_cost(usage.cost_usd, usage.prompt_tokens + usage.completion_tokens),
         findings=[_short(f"{finding.code}: {finding.detail}") for finding in grade.integrity.findings] if grade else [],
         reason=_short(
-            failure.reason if failure else confirmation_note(unit) or (unit.solve.patch_note if unit.solve else "")
+            failure.reason
+            if failure
+            else confirmation_note(unit) or describe_flips(unit) or (unit.solve.patch_note if unit.solve else "")
         ),
         tries=[
             _short(f"{t.failure.step}, {t.failure.failure_class}: {t.failure.reason}")

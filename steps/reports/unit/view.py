@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from steps.contracts.data import Machine
+from steps.contracts.data import LayerSummary, Machine
 from steps.contracts.trajectory import Replayed, StopReason, Usage
 from steps.contracts.verdict import GradeRecord
 from steps.reports.figures import confirmations
+from steps.reports.figures.flips import describe_flips
 from steps.reports.labels import ADVICE, STAGES, STANDINGS, STOPS, StandingLabel, in_order, stop_phrase
+from steps.reports.no_steps import describe_no_steps
 from steps.reports.stored_run import FailedTry, Standing, StoredUnit
 from steps.reports.text.formatting import count, duration, money, tokens, utc
 from steps.reports.text.visible import WHOLE, cut_line, make_plain, make_visible
@@ -85,6 +87,10 @@ class UnitView:
     tests_left_out: int
     note: str
     """What is to be known of the patch."""
+    changes: list[str]
+    """What a layer changes, a path a line as in a diff; empty where there is none."""
+    changes_note: str
+    """How many of what kind."""
     tries: list[TryView]
     """The newest that failed, oldest first."""
     tries_left_out: int
@@ -117,29 +123,48 @@ def view_unit(
     grade, failure = unit.grade, unit.failure
     tests = grade.failing_tests if grade else []
     note = confirmations.confirmation_note(unit)
+    no_steps = describe_no_steps(unit, conversation.answers, conversation.endpoint) if conversation else ""
     findings = [f"{finding.code}: {finding.detail}" for finding in grade.integrity.findings] if grade else []
     proof = confirmations.proof_of(unit)
+    layer = unit.solve.layer if unit.solve else None
+    reason = f"{failure.failure_class.value}: {cut(failure.reason)}" if failure else ""
     return UnitView(
         label=STANDINGS[unit.standing],
-        reason=f"{failure.failure_class.value}: {cut(failure.reason)}" if failure else "",
+        reason=reason,
         advice=ADVICE.get(failure.failure_class, "") if failure else "",
-        doubts=[cut(doubt) for doubt in (note, *findings) if doubt],
+        doubts=[cut(doubt) for doubt in (no_steps, note, describe_flips(unit), *findings) if doubt],
         proof=make_visible(proof.excerpt) if proof else "",
         facts=[(name, make_visible(value)) for name, value in _facts(unit, conversation, endpoint=endpoint)],
         replay=view_replay(unit.solve.replayed) if unit.solve and unit.solve.replayed else None,
         tests=[cut_line(make_visible(name), WHOLE if whole else TEST_WIDTH) for name in tests],
         tests_left_out=unit.failing_tests - len(tests),
         note=make_visible(unit.solve.patch_note) if unit.solve else "",
+        changes=[cut(line) for line in _changes(layer)] if layer else [],
+        changes_note=_count_changes(layer) if layer else "",
         tries=[
             _try(failed_try, partial.get(failed_try.name), limit, f"f{n}-", cut)
             for n, failed_try in enumerate(shown_tries)
         ],
         tries_left_out=len(unit.tries) - len(shown_tries),
         turns=show_turns(conversation, limit) if conversation else [],
-        progress=_progress(conversation) if conversation else "",
+        progress=_progress(conversation, reason) if conversation else "",
         notes=make_plain(conversation.notes[: WHOLE if whole else DETAIL]) if conversation else "",
         others=_others(unit, conversation, limit),
     )
+
+
+def _changes(layer: LayerSummary) -> Iterable[str]:
+    for one in layer.first:
+        sign = {"new": "+", "changed": " ", "deleted": "-"}[one.change]
+        yield f"{sign} {one.path}" + (f"  {one.size:,} B" if one.size else "")
+
+
+def _count_changes(layer: LayerSummary) -> str:
+    """``2 new, 1 changed``, and how many of them are not shown."""
+    counts = {"new": layer.new, "changed": layer.changed, "deleted": layer.deleted}
+    more = sum(counts.values()) - len(layer.first)
+    left_out = f"; {more:,} of them not shown, layer.tgz has them all" if more else ""
+    return ", ".join(f"{number:,} {name}" for name, number in counts.items() if number) + left_out
 
 
 def standing_note(unit: StoredUnit) -> str:
@@ -167,15 +192,12 @@ def view_replay(replayed: Replayed) -> ReplayView:
     )
 
 
-def _progress(conversation: Conversation) -> str:
-    """``out of steps, 6 turns, 1 m 40 s``."""
+def _progress(conversation: Conversation, failure: str = "") -> str:
+    """``out of steps, 6 turns, 1 m 40 s``; of one that failed before its first turn also why."""
     stop = STOPS[conversation.stop].name if conversation.stop in STOPS else make_visible(conversation.stop)[:40]
-    return ", ".join(
-        filter(
-            None,
-            [stop, count(conversation.answers, "turn"), duration(conversation.seconds) if conversation.seconds else ""],
-        )
-    )
+    took = duration(conversation.seconds) if conversation.seconds else ""
+    progress = ", ".join(filter(None, [stop, count(conversation.answers, "turn"), took]))
+    return f"{progress}: {failure}" if failure and not conversation.answers else progress
 
 
 def _cut(text: str) -> str:
@@ -213,7 +235,8 @@ def _facts(unit: StoredUnit, conversation: Conversation | None, *, endpoint: boo
         yield "Time", f"{whole}: {' · '.join(stages)}" if stages else whole
     if solve is not None:
         yield "Sandbox", _describe_machine(solve.machine)
-        yield "History", "nothing newer than HEAD" if solve.history.verified else "NOT proven to be hidden"
+        if solve.history is not None:
+            yield "History", "nothing newer than HEAD" if solve.history.verified else "NOT proven to be hidden"
     if grade is not None and grade.machine is not None:
         yield "Graded in", _describe_machine(grade.machine)
         yield "Image", cut_line(grade.machine.image, TEST_WIDTH)

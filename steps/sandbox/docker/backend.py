@@ -20,7 +20,7 @@ from steps.sandbox.docker.engine import EngineRetries, call_engine, connect_engi
 from steps.sandbox.docker.images import PULL_PATIENCE, digest, ensure_image, fits
 from steps.sandbox.docker.orphans import KIND, LABEL, remove
 from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.protocol import WORKDIR, Sandbox, SandboxRequest
+from steps.sandbox.protocol import Sandbox, SandboxRequest
 
 PIDS = 16384
 """Stops a fork bomb; no test suite comes near."""
@@ -44,7 +44,7 @@ def connect(_spec: SandboxSpec) -> DockerBackend:
 
 
 class DockerBackend:
-    """Makes and removes containers. As the official harness: root, /testbed, no limits unless asked for.
+    """Makes and removes containers. As the official harness: root, in the repository, no limits unless asked for.
 
     The harness adds the capability SYS_ADMIN to every container, for the browsers of Multimodal; here only where they
     are asked for, as it opens mount(2) to whatever runs.
@@ -137,7 +137,7 @@ class DockerBackend:
             "command": [],
             "name": request.name,
             "user": "0",
-            "working_dir": WORKDIR,
+            "working_dir": request.workdir,
             "stop_signal": "SIGKILL",
             "labels": {
                 LABEL: KIND,

@@ -59,7 +59,9 @@ class LocalBackend:
         try:
             with _failing_as("copy the image"):
                 bubblewrap.prepare(root)
-                _copy(image / "testbed", root / "testbed")
+                repository = root / request.workdir.lstrip("/")
+                repository.mkdir(parents=True, exist_ok=True)
+                _copy(image / "testbed", repository)
                 limits = bounds(root, request)
             return self._start(root, request, read_digest(image), limits)
         except BaseException:
@@ -99,11 +101,12 @@ class LocalBackend:
                 request.deadline_s,
                 network=request.network,
                 hidden=[self.images.absolute(), root],
+                workdir=request.workdir,
                 limits=rlimits,
                 shared_memory_bytes=limits.memory_bytes // 2,
             )
         else:
-            translation = PathTranslation(str(root))
+            translation = PathTranslation(str(root), request.workdir)
             command = [sys.executable, "-I", "-S", "-X", "utf8", str(SCRIPT), str(request.deadline_s)]
             command.append(json.dumps(rlimits))
             environment["SWE_ARGO_SANDBOX"] = str(root)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from steps.contracts.data import WORKDIR
 from steps.errors import ConfigError
 from steps.host.folders import temporary_folder
 from steps.sandbox.local.supervisor_client import SCRIPT
@@ -27,7 +28,7 @@ CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "
                 "NET_BIND_SERVICE", "NET_RAW", "SYS_CHROOT", "AUDIT_WRITE")  # fmt: skip
 """Those that root has in a Docker container; never SYS_ADMIN, which could make the read-only mounts writable."""
 PLACES = {
-    **dict.fromkeys(("testbed", "run", "home", "opt", "srv", "mnt", "var/log", "var/lib", "var/cache"), 0o755),
+    **dict.fromkeys(("run", "home", "opt", "srv", "mnt", "var/log", "var/lib", "var/cache"), 0o755),
     **{"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700},
 }
 KERNEL = ("bus", "fs", "irq", "sys", "sysrq-trigger")
@@ -43,6 +44,7 @@ def arguments(
     *,
     network: bool,
     hidden: list[Path],
+    workdir: str = WORKDIR,
     limits: Mapping[str, int] | None = None,
     shared_memory_bytes: int = 64 << 20,
 ) -> list[str]:
@@ -69,7 +71,7 @@ def arguments(
         *(_resolver() if network else ()),
         *_interpreter(hidden),
         *("--ro-bind", str(SCRIPT), SUPERVISOR),
-        *("--chdir", "/testbed"),
+        *("--chdir", workdir),
         *("--", sys.executable, "-I", "-S", "-X", "utf8", SUPERVISOR, str(deadline_s), json.dumps(limits or {})),
     ]
 
@@ -102,7 +104,7 @@ def _probe_namespace() -> str | None:
         return "bubblewrap is not installed: install the package bubblewrap (it brings the command bwrap)"
     with temporary_folder() as folder:
         prepare(folder)
-        command = arguments(folder, 10, network=False, hidden=[])
+        command = arguments(folder, 10, network=False, hidden=[], workdir="/")
         command[command.index("--") + 1 :] = [sys.executable, "-I", "-S", "-c", "pass"]
         try:
             process = subprocess.run(command, env={}, capture_output=True, timeout=20, check=False)

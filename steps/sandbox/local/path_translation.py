@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import re
 
-from steps.sandbox.protocol import WORKDIR
+from steps.contracts.data import WORKDIR
 
 
 class PathTranslation:
-    """What a sandbox calls /testbed lies in the folder ``root``; so does every other file that was written into it.
+    """What a sandbox calls ``workdir`` lies in the folder ``root``; so does every other file that was written into it.
 
     Bytes in, bytes out: into the sandbox with ``inward``, out of it with ``outward``, its exact reverse. A name counts
     as a path where it stands alone: ``a/testbed`` and ``/testbed2`` are something else.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, workdir: str = WORKDIR) -> None:
         self._root = root.encode()
-        self._paths = {WORKDIR.encode()}
+        self._workdir = workdir.encode()
+        self._paths = {self._workdir}
         self._pattern = _pattern(self._paths)
 
     def adopt(self, path: str) -> None:
         """From now on ``path`` lies in the sandbox. Its folder stays the host's."""
         name = path.encode(errors="surrogateescape")
-        if not self._pattern.fullmatch(name) and not name.startswith(WORKDIR.encode() + b"/"):
+        if not self._pattern.fullmatch(name) and not name.startswith(self._workdir + b"/"):
             self._paths.add(name)
             self._pattern = _pattern(self._paths)
 

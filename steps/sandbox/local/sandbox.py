@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from steps.contracts.data import Machine
+from steps.contracts.data import WORKDIR, Machine
 from steps.contracts.failure import FailureClass
 from steps.errors import InfraError, ResourceError, StepError
 from steps.sandbox.local import bubblewrap
@@ -19,7 +19,7 @@ from steps.sandbox.local.path_translation import PathTranslation
 from steps.sandbox.local.resource_limits import ResourceLimits
 from steps.sandbox.local.supervised_job import SupervisedJob
 from steps.sandbox.local.supervisor_client import SupervisorClient
-from steps.sandbox.protocol import WORKDIR, ExecResult, JobProgress, StartedJob
+from steps.sandbox.protocol import ExecResult, JobProgress, StartedJob
 
 _NOTE_BYTES = 64 << 10
 

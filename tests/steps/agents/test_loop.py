@@ -96,6 +96,7 @@ class Work:
         llm: dict[str, Any] | None = None,
         temperature: float | None = None,
         wrong: tuple[type[Exception], ...] = (),
+        about: Instance = INSTANCE,
         **agent: Any,
     ) -> Worked:
         with model_server(script) as server:
@@ -108,7 +109,7 @@ class Work:
             journal = Journal(AgentInfo(name=name, version="1", model_name="m"), "run", "o__r-1", 1, self.file)
             with open_model(chosen_spec, first_wait_s=0.01) as model:
                 task = Task(
-                    instance=INSTANCE,
+                    instance=about,
                     spec=chosen_spec.agent,
                     box=self.box.sandbox,
                     journal=journal,
@@ -141,6 +142,24 @@ def work(box: Box, tmp_path: Path) -> Work:
 
 def said(*does: Does | Answer | Fault, fn_calling: bool = True) -> Script:
     return play(*(one.said(fn_calling) if isinstance(one, Does) else one for one in does))
+
+
+IMAGES = ["https://example.org/a.png", "data:image/png;base64," + "A" * 1000]
+
+
+@pytest.mark.parametrize("name", SCAFFOLDS)
+def test_an_issues_images_stand_behind_the_first_instruction_where_that_is_wished(work: Work, name: str) -> None:
+    seen = INSTANCE.model_copy(update={"images": IMAGES})
+    worked = work(said(finish(name)), name, about=seen, issue_images=True)
+    content = worked.messages[1]["content"]
+    assert [part["type"] for part in content] == ["text", "image_url", "image_url"]
+    assert "a should be 3" in content[0]["text"]
+    assert [part["image_url"]["url"] for part in content[1:]] == IMAGES
+    told = str(worked.journal.turns[1].message)
+    assert "[image: https://example.org/a.png]" in told
+    assert len(told) < len(content[0]["text"]) + 500
+    for about, wished in ((seen, False), (INSTANCE, True)):
+        assert isinstance(work(said(finish(name)), name, about=about, issue_images=wished).messages[1]["content"], str)
 
 
 @FORMATS

@@ -13,11 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from steps.datasets.load import load
+from steps.datasets.mini.forms import read_rows
+from steps.datasets.names import hub_id
 from steps.errors import EXIT_CONFIG, EXIT_INFRA
-from steps.families.rows import digest_rows
+from steps.families.rows import digest_rows, family_name, normalise
 from tests.paths import DATA, ROOT, needs_data
 from tests.steps.datasets.hub_server import Hub, Repo, serving
 from tests.steps.datasets.sample_rows import classic, row
+from tests.steps.families.rebench.make_rows import v1_row, v2_row
+from tests.steps.families.swegym.make_rows import make_row as make_swegym
+from tests.steps.families.swesmith.make_rows import make_row as make_swesmith
 
 pytest.importorskip("datasets", reason="needs the datasets library, the client of hub ids")
 
@@ -239,6 +244,65 @@ def test_classic_rows_of_the_hub_are_joined_with_a_pinned_dataset(hub: Hub, tmp_
     assert known["notices"] == [f"1 classic rows are joined with SWE-bench/SWE-bench_Lite@{NEW}"]
     assert joined["rows"] == 1
     assert joined["notices"] == [f"1 classic rows are joined with SWE-bench/SWE-bench_Lite@{OLD}"]
+
+
+def _configured(*configs: str) -> bytes:
+    """A card of several configurations, each with a split ``train``."""
+    lines = "".join(
+        f"- config_name: {name}\n  data_files:\n  - {{split: train, path: {name}/train-*}}\n" for name in configs
+    )
+    return f"---\nconfigs:\n{lines}---\n# Rows\n".encode()
+
+
+def test_a_dataset_of_several_configurations_is_read_by_the_one_that_is_named(hub: Hub, tmp_path: Path) -> None:
+    files = {f"{name}/train-00000-of-00001.parquet": _parquet(row(f"a__{name}-1")) for name in ("one", "two")}
+    hub.repos["acme/rows"] = Repo({NEW: {"README.md": _configured("one", "two"), **files}}, {"main": NEW})
+    one, none, wrong = _run(
+        hub.endpoint,
+        tmp_path,
+        ("acme/rows:one", "train", {}),
+        ("acme/rows", "train", {}),
+        ("acme/rows:three", "train", {}),
+    )
+    assert (one["rows"], one["name"]) == (1, "acme/rows:one")
+    assert one["digest"] == digest_rows([normalise(row("a__one-1"), "r")])
+    for told in (none, wrong):
+        assert told["exit"] == EXIT_CONFIG
+        assert told["reason"].endswith("has the configurations 'one', 'two': name one, acme/rows:CONFIG")
+
+
+def test_a_token_that_the_hub_refuses_is_named(hub: Hub, tmp_path: Path) -> None:
+    message = "Invalid credentials in Authorization header"
+    hub.repos["SWE-bench/SWE-bench_Lite"].error = (401, "", message)
+    (told,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}), HF_TOKEN="hf_wrong")
+    assert told["exit"] == EXIT_CONFIG
+    assert told["reason"].endswith(f"HF_TOKEN is not valid on {hub.endpoint}")
+    assert "hf_wrong" not in told["reason"]
+
+
+R2E_ROW = read_rows("mini-r2e", "test")[0][0].value
+FAMILY_ROWS = {
+    **dict.fromkeys((f"R2E-Gym/R2E-Gym-{name}" for name in ("Subset", "Lite", "V1")), ("r2e", R2E_ROW)),
+    **dict.fromkeys(("smith", "SWE-bench/SWE-smith-py"), ("swesmith", make_swesmith())),
+    **dict.fromkeys(("SWE-Gym/SWE-Gym", "SWE-Gym/SWE-Gym-Lite"), ("swegym", make_swegym())),
+    **dict.fromkeys(("nebius/SWE-rebench", "nebius/SWE-rebench-leaderboard"), ("rebench", v1_row())),
+    "nebius/SWE-rebench-V2": ("rebench", v2_row()),
+}
+
+
+def test_rows_of_every_family_come_from_its_hub_id(hub: Hub, tmp_path: Path) -> None:
+    """Their only split is ``train``, which the hub says where another one is asked for."""
+    for name, (_, source) in FAMILY_ROWS.items():
+        files = {"README.md": b"# rows", "data/train-00000-of-00001.parquet": _parquet(source)}
+        hub.repos[str(hub_id(name))] = Repo({NEW: files}, {"main": NEW})
+    *loaded, refused = _run(
+        hub.endpoint, tmp_path, *((name.lower(), "train", {}) for name in FAMILY_ROWS), ("smith", "test", {})
+    )
+    assert refused["reason"] == "split: SWE-bench/SWE-smith has no split 'test'; it has train"
+    for told, (family, source) in zip(loaded, FAMILY_ROWS.values(), strict=True):
+        normalised = normalise(source, "r")
+        assert family_name(normalised) == family
+        assert (told["rows"], told["revision"], told["digest"]) == (1, NEW, digest_rows([normalised]))
 
 
 @needs_data

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from steps.contracts.verdict import Outcome
+from steps.families import rows
 from steps.families.bounded_judging import MOST, judge_bounded
 from steps.grading import bounded
+from steps.grading.instance_log import InstanceLogWriter
+from steps.grading.procedure import ProcedureRun
+from tests.steps.families.rebench.make_rows import v2_row, with_config
 
 SOURCE = {
     "repo_name": "pyramid",
@@ -19,7 +26,7 @@ SUMMARY = "= short test summary info =\nPASSED t.py::test_answer\nFAILED t.py::t
 def test_a_long_log_has_the_verdict_that_it_would_have_here(monkeypatch: pytest.MonkeyPatch) -> None:
     log = b"noise of the tests\n" * (bounded.SMALL_BYTES // 18) + SUMMARY.encode()
     there = judge_bounded("r2e", SOURCE, log)
-    monkeypatch.setattr("steps.families.bounded_judging.SMALL_BYTES", 1 << 40)
+    monkeypatch.setattr("steps.families.bounded_judging.HERE_BYTES", 1 << 40)
     assert judge_bounded("r2e", SOURCE, log) == there
     assert there.reward == 1.0
 
@@ -36,3 +43,19 @@ def test_what_does_not_fit_is_an_error_of_memory() -> None:
     log = SUMMARY.encode() + b"".join(b"PASSED ::%032x\n" % number for number in range(1_500_000))
     with pytest.raises(MemoryError, match="384 MiB"):
         judge_bounded("r2e", SOURCE, log)
+
+
+def test_a_log_that_a_parser_takes_for_ever_on_is_the_patchs_loss(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bounded, "TIMEOUT_S", 5.0)
+    row = with_config(v2_row(), log_parser="parse_log_pytest_nebo")
+    normalised = rows.normalise(row, "r")
+    grader = rows.family_of(normalised).make_grader(
+        rows.to_instance(normalised, hints=False), rows.to_answer(normalised)
+    )
+    run = ProcedureRun(InstanceLogWriter(), log_path=str(tmp_path / "log"))
+    run.log = b"PASSED " + b" " * 200_000 + b"x\n"
+    verdict = grader.judge(run, b"")
+    assert verdict.outcome is Outcome.LOG_UNREADABLE
+    assert verdict.failure_reason == f"{len(run.log)} bytes of test output are not graded within 5 s"

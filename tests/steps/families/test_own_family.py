@@ -14,6 +14,7 @@ from tests.workflows.command import summary, swe_argo
 
 FAMILY = """
 from steps.families.family_verdict import FamilyVerdict, StatusDifference
+from steps.families.columns import RowColumns
 from steps.families.scripted import ScriptedFamily
 from steps.grading.patches.suite import Suite
 
@@ -29,7 +30,7 @@ def judge(log, row):
 
 ACME = ScriptedFamily(
     name="acme",
-    recognizes=lambda row: "acme_answer" in row,
+    columns=RowColumns(("acme_answer",)),
     facts={
         "instance_id": lambda row: row["acme_id"],
         "repo": lambda row: "acme/calc",
@@ -93,7 +94,7 @@ def test_a_run_does_not_go_on_by_another_rule(lab: Path) -> None:
 @pytest.mark.parametrize(
     ("family", "reason"),
     [
-        ("r2", "there is no family of tasks 'r2'; there are r2e, swesmith, swegym, swebench"),
+        ("r2", "there is no family of tasks 'r2'; there are r2e, swesmith, rebench, swegym, harbor, swebench"),
         ("acme.py:NONE_SUCH", "has no NONE_SUCH"),
     ],
 )

@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steps.contracts.data import Instance
+from steps.contracts.families import FAMILIES
 from steps.errors import EXIT_CONFIG, ConfigError
 from steps.families import rows
+from steps.families.family import load_family
 from steps.families.swebench import rows as swebench_rows
 from steps.families.swebench.answer import SweBenchAnswer
+from tests.paths import ROOT
 from tests.steps.datasets.sample_rows import PROPERTY, classic, row, without
 
 
@@ -75,8 +78,8 @@ def test_the_given_row_is_left_as_it_was() -> None:
         (row(FAIL_TO_PASS='{"a": 1}'), "FAIL_TO_PASS is not a JSON list: it is an object"),
         (row(PASS_TO_PASS="null"), "PASS_TO_PASS is not a JSON list: it is null"),
         (row(PASS_TO_PASS=None), "PASS_TO_PASS is not a JSON list: it is null"),
-        (row(PASS_TO_PASS=["a", 3]), "PASS_TO_PASS holds a number, not only test names"),
-        (row(PASS_TO_PASS=["a", None]), "PASS_TO_PASS holds null, not only test names"),
+        (row(PASS_TO_PASS=["a", 3]), "PASS_TO_PASS holds a number, not only texts"),
+        (row(PASS_TO_PASS=["a", None]), "PASS_TO_PASS holds null, not only texts"),
         (row(FAIL_TO_PASS="[" * 100_000), "FAIL_TO_PASS is not a JSON list"),
         (without(row(), "FAIL_TO_PASS"), "has no column FAIL_TO_PASS"),
         (without(row(), "base_commit"), "has no column base_commit"),
@@ -109,7 +112,23 @@ def test_rows_of_other_families_are_told_apart() -> None:
     r2e = {"repo_name": "aiohttp", "docker_image": "i", "commit_hash": "x", "expected_output_json": "{}"}
     assert _refusal(r2e) == "a row of aiohttp: commit_hash 'x' is not 40 hex digits"
     smith = without(row(repo="swesmith/acme", image_name="i"), "test_patch", "version", "eval_script")
-    assert "'swesmith/acme' is not swesmith/<owner>__<repo>.<commit>" in _refusal(smith)
+    reason = rows.why_not_gradeable(rows.normalise(smith, "r"))
+    assert "'swesmith/acme' is not swesmith/<owner>__<repo>.<commit>" in (reason or "")
+
+
+def test_a_row_of_no_family_says_what_it_has_and_what_each_family_needs() -> None:
+    refusal = _refusal({"question": "?", "answer\ud800\n": "42"})
+    assert refusal.startswith(r"is of no known family: it has question, answer\ud800\n; r2e needs repo_name, ")
+    for name in FAMILIES:
+        assert f"{name} needs {load_family(name).columns.describe()}" in refusal
+    assert _refusal({}).startswith("is of no known family: it has no columns; ")
+    assert _refusal(dict.fromkeys(map(str, range(99)))).startswith("is of no known family: it has 0, 1, 2, ")
+
+
+def test_the_page_of_families_names_the_columns_that_each_is_known_by() -> None:
+    page = (ROOT / "docs" / "add-a-family.md").read_text().replace("`", "")
+    for name in FAMILIES:
+        assert f"| {name} | {load_family(name).columns.describe()} |" in page
 
 
 def test_an_instance_holds_the_hints_only_where_asked_for_and_nothing_of_the_answer() -> None:
@@ -123,6 +142,17 @@ def test_an_instance_holds_the_hints_only_where_asked_for_and_nothing_of_the_ans
     assert "diff --git" not in text
     assert "test_a.py" not in text
     assert "set -uxo" not in text
+
+
+def test_an_agent_may_know_the_images_of_the_issue_and_no_others() -> None:
+    assets = {
+        "problem_statement": ["https://x/issue.png", "file:///etc/passwd", 3, "data:image/png;base64,AA"],
+        "patch": ["https://x/fix.png"],
+        "test_patch": [{"path": "t.png", "url": "https://x/t.png"}],
+    }
+    instance = rows.to_instance(rows.normalise(row(image_assets=assets), "r"), hints=False)
+    assert instance.images == ["https://x/issue.png", "data:image/png;base64,AA"]
+    assert rows.to_instance(rows.normalise(row(), "r"), hints=False).images == []
 
 
 def test_an_answer_keeps_carriage_returns_of_patches() -> None:

@@ -22,6 +22,7 @@ from tests.model_server.answers import (
     NO_QUOTA,
     TOOLS_REFUSED_VLLM,
     UNAVAILABLE,
+    Request,
     error,
 )
 from tests.steps.models.model_specs import spec
@@ -75,6 +76,28 @@ def test_what_is_wished_is_not_asked(agent: Any, llm: Any, fn_calling: bool, off
         assert probe(spec(server.url, agent=agent, **llm), tools=True).fn_calling is fn_calling
         assert server.counts.requests == 1
         assert ("tools" in server.calls[0].body) is offered
+
+
+def refusing_images(request: Request) -> Answer | Fault:
+    """As an endpoint of a model that sees nothing."""
+    seen = any(isinstance(message["content"], list) for message in request["messages"])
+    return error(400, "m is not a multimodal model", None, "BadRequestError") if seen else Answer("ready")
+
+
+def test_images_are_tried_where_issues_are_to_be_shown_with_theirs() -> None:
+    shown = {"issue_images": True}
+    with model_server(SPEAKS) as server:
+        probe(spec(server.url, agent=shown), tools=True)
+        (text, image) = server.calls[-1].body["messages"][0]["content"]
+    assert text["type"] == "text"
+    assert image["image_url"]["url"].startswith("data:image/png;base64,")
+    with model_server(refusing_images) as server, pytest.raises(ConfigError) as told:
+        probe(spec(server.url, agent=shown), tools=True)
+    assert told.value.field == "agent.issue_images"
+    assert "takes no images for openai/m" in told.value.reason
+    assert "m is not a multimodal model" in told.value.reason
+    with model_server(refusing_images) as server:
+        probe(spec(server.url), tools=True)  # nobody asked for them
 
 
 def test_an_agent_without_tools_has_no_such_question() -> None:

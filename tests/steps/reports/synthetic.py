@@ -53,6 +53,8 @@ class Synthetic:
     others: int = 0
     """Attempts inside each solve that were not chosen."""
     spec: dict[str, Any] = field(default_factory=dict)
+    usd_per_hour: float | None = None
+    """What the sandboxes cost."""
 
     def write(self, store: Store) -> Plan:
         """The whole run, in batches."""
@@ -201,7 +203,7 @@ class Synthetic:
             agent=self.agent,
             stop_reason=rng.choices(list(STOPS), list(STOPS.values()))[0],
             history=HISTORY,
-            machine=machine(unit, network=False),
+            machine=machine(unit, network=False, usd_per_hour=self.usd_per_hour),
             seconds={
                 "create": rng.lognormvariate(1.2, 0.6),
                 "prepare": rng.lognormvariate(0.5, 0.4),
@@ -234,7 +236,7 @@ class Synthetic:
             if ran
             else None,
             integrity=Integrity(verdict="suspect" if suspect else "ok", findings=findings),
-            machine=machine(unit, network=True) if ran else None,
+            machine=machine(unit, network=True, usd_per_hour=self.usd_per_hour) if ran else None,
             seconds={
                 "create": rng.lognormvariate(1.1, 0.5),
                 "apply": rng.uniform(0.1, 0.9),

@@ -8,7 +8,7 @@ from steps.contracts.data import Machine, Unit
 from steps.contracts.verdict import GradeRecord, Outcome
 
 
-def machine(unit: Unit, *, network: bool) -> Machine:
+def machine(unit: Unit, *, network: bool, usd_per_hour: float | None = None) -> Machine:
     """The sandbox a stage of the unit ran in."""
     return Machine(
         backend="docker",
@@ -18,6 +18,7 @@ def machine(unit: Unit, *, network: bool) -> Machine:
         network=network,
         cpus=2.0,
         memory_mb=4096,
+        usd_per_hour=usd_per_hour,
     )
 
 

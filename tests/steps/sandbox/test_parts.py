@@ -12,7 +12,7 @@ from steps.sandbox import load_part
 
 WITHOUT = """
 import sys
-sys.modules[sys.argv[1]] = None
+sys.modules[sys.argv[2]] = None
 from steps.contracts.run_spec import SandboxSpec
 from steps.sandbox import load_backend
 from steps.sandbox.diagnosis import diagnose
@@ -23,16 +23,21 @@ load_backend(sys.argv[1])
 """
 
 
-@pytest.mark.parametrize("name", ["docker", "kubernetes"])
-def test_a_backend_whose_library_is_missing_names_its_extra_and_has_no_orphans(name: str) -> None:
-    done = subprocess.run([sys.executable, "-c", WITHOUT, name], capture_output=True, text=True, check=False)
-    reason = f"'{name}' needs the package {name}: pip install 'swe-argo[{name}]'"
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [("docker", "docker"), ("kubernetes", "kubernetes"), ("e2b", "e2b"), ("ags", "tencentcloud"), ("ags", "e2b")],
+)
+def test_a_backend_whose_library_is_missing_names_its_extra_and_has_no_orphans(name: str, library: str) -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT, name, library], capture_output=True, text=True, check=False)
+    reason = f"'{name}' needs the package {library}: pip install 'swe-argo[{name}]'"
     assert done.stdout.splitlines() == [reason, "[]"], done.stderr
     assert done.stderr.splitlines()[-1] == f"steps.errors.ConfigError: sandbox.backend: {reason}"
 
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_every_backend_of_ours_connects_and_says_whether_it_is_ready_and_works_here(name: str) -> None:
+    for library in {"e2b": ["e2b"], "ags": ["e2b", "tencentcloud"]}.get(name, []):
+        pytest.importorskip(library, reason=f"the extra {name} is not installed")
     parts = (("backend", "connect"), ("readiness", "ready"), ("diagnosis", "diagnose"), ("orphans", "list_orphans"))
     assert all(callable(load_part(name, *part)) for part in parts)
 

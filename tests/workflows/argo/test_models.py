@@ -163,3 +163,29 @@ def test_files_of_a_spec_for_models_are_brought(engine: Engine, world: World, bu
         assert held.get(address.removeprefix(f"{held.url}/"))
     own = asks(run_id="s", agent={"instruction_template": "openhands"})
     assert parameters(send(engine, own).workflow)["spec"].count("inputs/") == 0
+
+
+AT_E2B = {"backend": "e2b"}
+BOXES: list[tuple[str, dict[str, str] | None, str]] = [
+    ("", None, "the chart names no Secret which backend e2b .*sandbox.credentials.existingSecret=NAME"),
+    ("boxes", None, "there is no Secret boxes in namespace evals.*--from-literal=E2B_API_KEY="),
+    ("boxes", {"E2B_DOMAIN": "a"}, "Secret boxes, which backend e2b gets its keys from, does not hold E2B_API_KEY"),
+    ("boxes", {"E2B_API_KEY": "a"}, ""),
+]
+"""Which Secret the chart names, what it holds if it is there, the refusal if any."""
+
+
+@pytest.mark.parametrize("case", BOXES)
+def test_a_secret_without_which_no_sandbox_could_be_made_is_refused(
+    case: tuple[str, dict[str, str] | None, str], engine: Engine, world: World, bucket: str
+) -> None:
+    name, secret, refusal = case
+    world.chart(**{"sandbox-credentials": name or "swe-argo-no-secret"})
+    if secret is not None:
+        world.put("secrets", name, data=secret)
+    if not refusal:
+        assert parameters(send(engine, chosen_spec(sandbox=AT_E2B)).workflow)["backend"] == "e2b"
+        return
+    with pytest.raises(ConfigError, match=refusal):
+        send(engine, chosen_spec(sandbox=AT_E2B))
+    assert world.made() == []

@@ -9,6 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from workflows.argo import run_status
 from workflows.argo.status_display import status_line
 
@@ -99,7 +101,7 @@ def test_a_workflow_that_waits_says_for_what() -> None:
 def test_a_shard_that_was_cleaned_up_keeps_its_size() -> None:
     planned = "120 units to do, 3 done before"
     sizes = [run_status.cleaned_up(f"{number:05}", "Succeeded", planned).done_units for number in range(4)]
-    assert sizes == [50, 50, 20, 0]
+    assert sizes == [47, 47, 26, 0]
 
 
 def test_a_line_tells_it_all() -> None:
@@ -109,3 +111,26 @@ def test_a_line_tells_it_all() -> None:
         "3 x solve is tried again after a failure: solve: IsADirectoryError: [Errno 21] Is a directory: "
         "'/in/recording.json'"
     )
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        (
+            {"phase": "Succeeded", "outputs": {"parameters": [{"name": "outcome", "value": "all is well"}]}},
+            "all is well",
+        ),
+        (
+            {"phase": "Failed", "message": "main: Error (exit code 64): canary: not to be believed"},
+            "not to be believed",
+        ),
+        ({"phase": "Skipped"}, ""),
+    ],
+)
+def test_what_the_canary_says_is_shown(node: dict[str, Any], said: str) -> None:
+    canary = {"id": "w-1", "name": "w.canary", "templateName": "canary", "type": "Pod", **node}
+    view = run_status.read_run({"metadata": {"name": "w"}, "status": {"phase": "Running", "nodes": {"w-1": canary}}})
+    assert said in view.canary
+    assert bool(view.canary) is bool(said)
+    line = status_line(view, [])
+    assert line.endswith(said)

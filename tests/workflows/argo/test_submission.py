@@ -18,6 +18,7 @@ from tests.workflows.argo.world import World
 from workflows.argo.engine import Engine
 from workflows.argo.kube_engine import KubernetesEngine
 from workflows.argo.submission import submit, workflow
+from workflows.cli import validate
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
 
@@ -88,6 +89,9 @@ def test_files_of_this_machine_are_brought_once_and_named_by_what_they_hold(
         (tmp_path / folder / "acts").mkdir(parents=True)
         (tmp_path / folder / "acts" / "a.json").write_text("{}")
         (tmp_path / folder / "acts" / ".git").write_text("no")
+        (tmp_path / folder / "acts" / ".env").write_text("no")
+        (tmp_path / folder / "acts" / "task" / "environment").mkdir(parents=True)
+        (tmp_path / folder / "acts" / "task" / "environment" / ".condarc").write_text("yes")
         (tmp_path / folder / "ids.txt").write_text("a\n")
     specs = [
         chosen_spec(
@@ -100,7 +104,9 @@ def test_files_of_this_machine_are_brought_once_and_named_by_what_they_hold(
     first = json.loads(parameters(send(engine, specs[0]).workflow)["spec"])
     held = open_store(f"s3://{bucket}/team")
     names = held.keys("inputs/")
-    assert sorted(name.split("/", 2)[2] for name in names) == ["acts/a.json", "ids.txt"]
+    assert sorted(name.split("/", 2)[2] for name in names) == [
+        *("acts/a.json", "acts/task/environment/.condarc", "ids.txt")
+    ]
     assert held.get(first["select"]["ids_file"].removeprefix(f"{held.url}/")) == b"a\n"
     world.objects = {where: each for where, each in world.objects.items() if where[0] != "workflows"}
     second = json.loads(parameters(send(engine, specs[1]).workflow)["spec"])
@@ -246,3 +252,13 @@ def test_a_quota_of_sandboxes_alone_counts_no_steps(engine: Engine, world: World
     scope = {"scopeName": "PriorityClass", "operator": "In", "values": ["sandboxes"]}
     world.put("resourcequotas", "q", spec={"hard": {"pods": "1"}, "scopeSelector": {"matchExpressions": [scope]}})
     assert send(engine, chosen_spec()).notes == []
+
+
+def test_a_validation_is_two_runs_of_the_pipeline() -> None:
+    spec = validate.read_spec("verified", {"run_id": "v", "attempts": None, "select_k": 5}, [])
+    said = {name: parameters(workflow(run)) for name, run in validate.runs_of(spec, 4).items()}
+    shown = ("run-id", "dataset", "k", "agent", "attempts", "model")
+    assert {name: [each[field] for field in shown] for name, each in said.items()} == {
+        "gold": ["v.gold", "verified", "5", "gold", "4", ""],
+        "idle": ["v.idle", "verified", "5", "idle", "1", ""],
+    }

@@ -15,6 +15,7 @@ from workflows.argo.submit_checks import fit_to_pipeline
         ({"agent": {"name": "mine/agent.py:Mine"}}, "agent.name"),
         ({"family": "mine/family.py:MINE"}, "family"),
         ({"sandbox": {"backend": "docker"}}, "sandbox.backend"),
+        ({"sandbox": {"backend": "e2b", "e2b": {"templates": "mine.json"}}}, "sandbox.e2b.templates"),
         ({"max_cost_usd": 1.0}, "max_cost_usd"),
         ({"give_up_after": 3}, "give_up_after"),
     ],
@@ -27,3 +28,7 @@ def test_what_only_this_machine_has_or_does_is_refused_by_its_name(fields: dict[
 
 def test_a_family_of_a_package_is_the_step_images_affair() -> None:
     assert fit_to_pipeline(RunSpec(family="mine.families:MINE")).family == "mine.families:MINE"
+
+
+def test_a_backend_whose_sandboxes_are_a_providers_is_as_good_as_pods() -> None:
+    assert fit_to_pipeline(RunSpec.model_validate({"sandbox": {"backend": "e2b"}})).sandbox.backend == "e2b"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from steps.errors import ConfigError
@@ -53,6 +56,23 @@ def test_a_line_of_another_tool_is_one_of_ours(line: str) -> None:
 def test_our_own_line_stays() -> None:
     for line in LINES.values():
         assert shlex.join(our_names(shlex.split(line))) == line
+
+
+def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command of the command line, by its words."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *path, name)
+        else:
+            yield (*path, name), command
+
+
+@pytest.mark.parametrize(("path", "command"), list(commands(typer.main.get_command(app))))
+def test_no_flag_of_a_command_becomes_one_that_it_has_not(path: tuple[str, ...], command: Any) -> None:
+    flags = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts) if flag.startswith("--")}
+    for flag in flags:
+        *words, ours = our_names([*path, flag])
+        assert (tuple(words), ours in flags) == (path, True), f"{flag} -> {ours}"
 
 
 def test_a_flag_that_changes_nothing_is_told() -> None:

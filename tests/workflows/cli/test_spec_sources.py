@@ -82,6 +82,7 @@ def test_set_takes_lists_and_booleans() -> None:
         (["agent.max_steps=0"], "agent.max_steps: input should be greater than or equal to 1, not 0"),
         (["attempts=many"], "attempts: input should be a whole number, not 'many'"),
         (["agent.name=bob"], "agent.name: input should be 'gold', 'given', 'idle', 'replay', 'r2egym'"),
+        (["agent.name.x=1"], "agent.name: input should be"),
         (["run_id=../up"], "'../up' is no run id"),
         (["llm.api_key=sk-1"], "llm.api_key is no field: a key comes from OPENAI_API_KEY"),
         (["agent"], "--set: 'agent' is not NAME=VALUE"),
@@ -172,6 +173,7 @@ def test_every_field_is_documented_and_has_one_flag() -> None:
 def test_how_a_run_is_done_is_not_what_it_is() -> None:
     how = {name for name, info in RunSpec.model_fields.items() if any(isinstance(mark, How) for mark in info.metadata)}
     kept = {"fail_fast", "give_up_after", "save_error_logs", "save_checkpoints", "max_cost_usd"}
+    kept |= {"canary", "stop_on_canary"}
     assert how == {"workers", "retries", "store"} | kept
 
 

@@ -14,7 +14,8 @@ from steps.contracts.spec_fields import fields
 from steps.errors import ConfigError
 from steps.settings import settings
 from tests.paths import ROOT
-from workflows.cli import spec_sources, variables
+from workflows.api import variables
+from workflows.cli import spec_sources
 from workflows.templates.evaluate import evaluate
 
 # variable: (text, field, value), and more than one where a variable has two sides.
@@ -32,6 +33,8 @@ SAID: list[tuple[str, str, str, Any]] = [
     ("RUNTIME", "eventstream", "sandbox.backend", "docker"),
     ("RUNTIME", "kubernetes", "sandbox.backend", "kubernetes"),
     ("RUNTIME", "LOCAL", "sandbox.backend", "local"),
+    ("RUNTIME", "e2b", "sandbox.backend", "e2b"),
+    ("RUNTIME", "ags", "sandbox.backend", "ags"),
     ("ITERATIVE_EVAL_MODE", "true", "agent.iterative", True),
     ("ITERATIVE_EVAL_MODE_MAX_ATTEMPTS", "5", "agent.iterative_max_attempts", 5),
     ("USE_HINT_TEXT", "true", "agent.hints", True),
@@ -103,8 +106,12 @@ def test_ours_wins_where_two_name_the_store(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("RUNTIME", "remote", r"RUNTIME: 'remote' is no place for sandboxes here; docker, kubernetes and local are"),
-        ("RUNTIME", "e2b", "RUNTIME: 'e2b'"),
+        (
+            "RUNTIME",
+            "remote",
+            r"RUNTIME: 'remote' is no place for sandboxes here; ags, docker, e2b, kubernetes and local are",
+        ),
+        ("RUNTIME", "modal", "RUNTIME: 'modal'"),
         ("EVAL_MAX_RETRIES", "many", "EVAL_MAX_RETRIES: 'many' is no whole number"),
         ("EVAL_MAX_RETRIES", "-1", "EVAL_MAX_RETRIES: retries: input should be greater than or equal to 0"),
         ("EVAL_SAVE_CHECKPOINTS", "maybe", "EVAL_SAVE_CHECKPOINTS: 'maybe' is neither true nor false"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.model_server import Answer, model_server, play
-from tests.workflows.command import QUICK, summary
+from tests.model_server import Answer, after, model_server, play
+from tests.model_server.answers import error
+from tests.workflows.command import QUICK, summary, swe_argo
 from tests.workflows.models.run import evaluate
 
 
@@ -26,3 +28,22 @@ def test_a_model_that_never_calls_anything_is_a_doubt(content: str, said: str, t
     assert said in told.doubts[0]
     assert "Try --use-fn-calling false in a new run" in told.doubts[0]
     assert "! In 2 of 2 units the model's answers" in done.stdout
+
+
+def test_an_agent_that_made_no_step_says_why_and_what_to_do(tmp_path: Path) -> None:
+    too_long = error(400, "This model's maximum context length is 10 tokens.", "context_length_exceeded")
+    with model_server(after(1, too_long, play(Answer("The probe is answered.")))) as server:
+        evaluate(server, tmp_path, "r2egym", instances=QUICK[:1])
+    [doubt] = [each for each in summary(str(tmp_path), "run").doubts if "made no step" in each]
+    assert doubt.startswith("In 1 unit the trajectory is empty, the agent made no step (context overflow 1): serve")
+    shown = swe_argo("show", "--store", str(tmp_path), "run", QUICK[0]).stdout
+    assert "The trajectory is empty, the agent made no step (context overflow: the endpoint refused" in shown
+    assert "lower --max-output-tokens" in shown
+
+
+def test_what_an_endpoint_failed_by_stands_beside_a_trajectory_without_steps(tmp_path: Path) -> None:
+    with model_server(after(1, error(500, "out of order"), play(Answer("The probe is answered.")))) as server:
+        evaluate(server, tmp_path, "r2egym", "--num-retries", "0", "--retries", "0", instances=QUICK[:1])
+    shown = swe_argo("show", "--store", str(tmp_path), "run", QUICK[0]).stdout
+    assert re.search(r"stopped: interrupted, 0 turns.*: model: .*failed: 500: out of order", shown)
+    assert "run it again when it is well" in shown

@@ -15,6 +15,7 @@ ACCOUNTS = {
     "child": ("swe-argo-children", None),
     "stop": ("swe-argo-children", None),
     "report": ("swe-argo-steps", False),
+    "canary": ("swe-argo-steps", False),
     "compare": ("swe-argo-steps", False),
     "finalize": ("swe-argo-finalizer", True),
     "list": ("swe-argo-steps", False),

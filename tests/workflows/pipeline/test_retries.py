@@ -19,7 +19,7 @@ from tests.paths import ROOT
 from tests.workflows.pipeline.rendered import Change, Made, committed, holds
 from workflows.resources import OUTAGES
 
-STEPS = ("plan", "list", "solve", "grade", "report", "compare", "finalize")
+STEPS = ("plan", "list", "solve", "grade", "canary", "report", "compare", "finalize")
 CONFIG, BUG = 64, 70
 RETRIES = 2
 

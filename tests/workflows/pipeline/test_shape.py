@@ -160,7 +160,7 @@ def test_a_shard_is_made_under_a_name_that_a_second_try_finds_again(made: Made) 
 
 def test_units_and_shards_are_counted_over_all_runs_and_a_run_is_done_once_at_a_time(made: Made) -> None:
     def faults(made: Made) -> Iterator[str]:
-        of_shard = "{{=workflow.parameters.shard == '00000' ? 'runs' : 'shards'}}"
+        of_shard = "{{=workflow.parameters.shard in ['00000', 'check'] ? 'runs' : 'shards'}}"
         for key, holder in (("units", made.template("unit")), (of_shard, made.spec(SHARD))):
             places = holder.get("synchronization", {}).get("semaphores")
             if places != [{"configMapKeyRef": {"key": key, "name": "swe-argo-limits"}}]:
@@ -191,7 +191,7 @@ def test_there_is_a_report_however_the_shards_end_and_something_clears_up_in_any
         if made.spec(EVALUATE).get("onExit") != "finalize":
             yield "nothing clears up"
         depends = made.task("evaluate", "report").get("depends", "")
-        for end in ("Succeeded", "Failed", "Errored", "Skipped"):
+        for end in ("Succeeded", "Failed", "Errored", "Skipped", "Omitted"):
             if f"shards.{end}" not in depends:
                 yield f"no report where shards are {end}"
         if "plan.Succeeded" not in depends:
@@ -223,6 +223,39 @@ def test_there_is_a_report_however_the_shards_end_and_something_clears_up_in_any
         lambda m: m.task("unit", "solve").pop("hooks"),
         lambda m: m.task("unit", "grade")["hooks"]["exit"].update(expression="tasks.grade.status == 'Failed'"),
         lambda m: m.template("stop")["resource"].pop("failureCondition"),
+    )
+
+
+def test_shards_wait_for_the_canary_and_a_run_that_is_to_stop_there_begins_none(made: Made) -> None:
+    asked = "{{tasks.plan.outputs.parameters.canary}} != 0"
+
+    def faults(made: Made) -> Iterator[str]:
+        units, verdict = made.task("evaluate", "canary-units"), made.task("evaluate", "canary")
+        if (units.get("depends"), units["template"]) != ("plan", "child") or "withSequence" in units:
+            yield "the canary is no part that plan wrote"
+        if {"name": "number", "value": "check"} not in units["arguments"]["parameters"]:
+            yield "it is another part"
+        yield from (f"{each['name']} without a canary" for each in (units, verdict) if each.get("when") != asked)
+        for end in ("Succeeded", "Failed", "Errored", "Skipped"):
+            if f"canary-units.{end}" not in verdict.get("depends", ""):
+                yield f"nobody says what it means that its units are {end}"
+        if made.task("evaluate", "shards").get("depends") != "plan && (canary.Succeeded || canary.Skipped)":
+            yield "shards do not wait for what it says, or begin whatever it says"
+        arguments = {
+            each["name"]: each["value"] for each in made.spec(NIGHTLY)["workflowSpec"]["arguments"]["parameters"]
+        }
+        if arguments.get("stop-on-canary") != "true":
+            yield "the nightly run goes on where its machines are not to be believed"
+
+    holds(
+        made,
+        faults,
+        lambda m: m.task("evaluate", "canary-units").update(depends="canary"),
+        lambda m: m.task("evaluate", "canary-units")["arguments"]["parameters"].pop(0),
+        lambda m: m.task("evaluate", "canary").pop("when"),
+        lambda m: m.task("evaluate", "canary").update(depends="plan && canary-units.Succeeded"),
+        lambda m: m.task("evaluate", "shards").update(depends="plan"),
+        lambda m: m.spec(NIGHTLY)["workflowSpec"].update(arguments={"parameters": []}),
     )
 
 

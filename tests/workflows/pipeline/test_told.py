@@ -105,7 +105,7 @@ def test_what_the_spec_says_to_the_engine_reaches_it_by_way_of_plan(made: Made) 
         without("--resource-factor"),
         without("--refuse"),
         lambda m: m.task("evaluate", "shards")["arguments"]["parameters"].pop(),
-        lambda m: m.template("plan")["outputs"]["parameters"].pop(1),
+        lambda m: m.template("plan")["outputs"]["parameters"].pop(2),
     )
 
 

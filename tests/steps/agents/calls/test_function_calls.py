@@ -196,3 +196,10 @@ def test_the_endpoint_is_told_of_every_tool() -> None:
     assert [each["function"]["name"] for each in definitions] == [tool.name for tool in TOOLS.tools]
     assert CALLS.instructions(TOOLS) == ""
     assert CALLS.name == "function_calling"
+
+
+def test_an_example_of_a_path_is_where_the_repository_lies() -> None:
+    answer = CALLS.parse(reply("", ("str_replace_editor", "{")), toolset("openhands", workdir="/gridprint"))
+    assert isinstance(answer, Malformed)
+    assert '"path": "/gridprint"' in answer.correction
+    assert "/testbed" not in answer.correction

@@ -67,6 +67,12 @@ def test_anything_else_is_a_difference(then: str, now: str) -> None:
     assert not is_same_observation(then, now)
 
 
+def test_the_folder_that_a_repository_lies_in_varies_whatever_it_is_called() -> None:
+    assert is_same_observation("/calc/a.py: 1", "/var/tmp/x/calc/a.py: 1", "/calc")
+    assert not is_same_observation("/calc/a.py: 1", "/var/tmp/x/calc/a.py: 1")
+    assert not is_same_observation("/calc/a.py", "/x/calcium/a.py", "/calc")
+
+
 @PROPERTY
 @given(text=st.text(max_size=200), more=st.text(st.characters(categories=["L"]), min_size=1, max_size=5))
 def test_a_text_is_the_same_as_itself_and_not_as_one_with_more_words(text: str, more: str) -> None:

@@ -167,6 +167,9 @@ def test_openhands_is_read_with_its_workspace_as_testbed(tmp_path: Path) -> None
     ]
     assert read(str(file), [ID]).by_id[ID].actions[1].arguments["path"] == "/testbed/a.py"
     assert read(str(file), [ID]).model == "m/oh"
+    elsewhere = read(str(file), {ID: "/calc"}).by_id[ID].actions
+    assert elsewhere[0].arguments["command"] == "cd /calc && ls"
+    assert elsewhere[1].arguments["path"] == "/calc/a.py"
 
 
 def test_openhands_histories_of_pairs_are_read(tmp_path: Path) -> None:

@@ -17,8 +17,19 @@ ONE = "mini__slugkit-1"
 
 def test_it_names_every_instance_with_its_image_and_digest(capsys: pytest.CaptureFixture[str]) -> None:
     main([])
-    wanted = [[name, swebench_image(name), digest(name)] for name in instance_ids()]
+    wanted = [[name, swebench_image(name), digest(name), "/testbed"] for name in instance_ids()]
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == wanted
+
+
+def test_it_names_the_instances_of_other_families_behind_their_dataset(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["--contexts", str(tmp_path), "mini-r2e", "mini-rebench", ONE, "mini-r2e"])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [name.partition("/")[0] for name, *_ in lines] == ["mini-r2e"] * 2 + ["mini-rebench"] * 2 + [ONE]
+    assert len({image for _, image, *_ in lines}) == len({sha for _, _, sha, _ in lines}) == 5
+    assert [folder for *_, folder in lines] == ["/testbed"] * 2 + ["/gridprint", "/stalecache", "/testbed"]
+    assert all((tmp_path / name / "testbed" / ".git").is_dir() for name, *_ in lines)
 
 
 def test_it_writes_the_repository_of_the_named_instance_for_any_reader(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ def base(docker_client: DockerClient) -> str:
 
 
 def test_an_image_is_built_once_and_holds_the_repository(docker_client: DockerClient, base: str) -> None:
-    build(docker_client, [ONE], base)
+    build(docker_client, {ONE: swebench_image(ONE)}, base)
     image = docker_client.images.get(swebench_image(ONE))
     assert image.labels[LABEL] == digest(ONE)
-    build(docker_client, [ONE], "base.invalid/is-not-needed:1")
+    build(docker_client, {ONE: swebench_image(ONE)}, "base.invalid/is-not-needed:1")
     assert docker_client.images.get(swebench_image(ONE)).id == image.id
     command = (
         "git -C /testbed status --porcelain && cd /testbed && python -m unittest 2>&1 && python -c 'import pytest'"
@@ -46,10 +46,10 @@ def test_an_image_is_built_once_and_holds_the_repository(docker_client: DockerCl
 
 
 def test_an_image_of_other_content_is_built_again(docker_client: DockerClient, base: str) -> None:
-    build(docker_client, [ONE], base)
+    build(docker_client, {ONE: swebench_image(ONE)}, base)
     recipe = f"FROM {swebench_image(ONE)}\nLABEL {LABEL}=sha256:old\n"
     docker_client.images.build(fileobj=io.BytesIO(recipe.encode()), tag=swebench_image(ONE), rm=True)
-    build(docker_client, [ONE], base)
+    build(docker_client, {ONE: swebench_image(ONE)}, base)
     assert docker_client.images.get(swebench_image(ONE)).labels[LABEL] == digest(ONE)
 
 
@@ -58,4 +58,4 @@ def test_a_base_that_cannot_be_had_is_named(docker_client: DockerClient) -> None
     with contextlib.suppress(ImageNotFound):
         docker_client.images.remove(swebench_image(name), force=True)
     with pytest.raises(StepError, match=r"building the image of mini__slotbook-1 on registry\.invalid/no:1"):
-        build(docker_client, [name], "registry.invalid/no:1")
+        build(docker_client, {name: swebench_image(name)}, "registry.invalid/no:1")

@@ -6,10 +6,10 @@ import json
 import sys
 from pathlib import Path
 
+from steps.families.r2e.example import parse_commit
 from steps.families.r2e.script import pytest_command
 from tests.steps.families.chain import BROKEN, FIXED, commit_all, make_testbed, write_rows
 from tests.steps.families.git_trees import run_git
-from tests.steps.families.r2e.test_gold import parse_commit
 
 FIX_COMMIT = "c" * 40
 HIDDEN = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,43 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steps.errors import ConfigError
+from steps.families.r2e.example import parse_commit
 from steps.families.r2e.gold import gold_patch
 from tests.paths import DATA, needs_data
 from tests.steps.families.git_trees import Tree, diff_trees, differing_trees, read_tree, run_git, write_tree
-
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
-_NAME = re.compile(r'diff --git "?a/(.*?)"? "?b/')
-_KIND = {" ": "context", "": "context", "+": "added", "-": "deleted", "\\": "note"}
-
-
-def parse_commit(diff: str) -> dict[str, Any]:
-    """A git diff in the shape of ``parsed_commit_content``, with the empty last line that R2E-Gym's parser adds."""
-    files: list[dict[str, Any]] = []
-    hunk: dict[str, Any] | None = None
-    for line in diff.split("\n"):
-        if name := _NAME.match(line):
-            files.append({"header": {"file": {"path": name[1]}, "misc_line": None}, "index_line": None, "hunks": []})
-            hunk = None
-        elif place := _HUNK.match(line):
-            start, length, new_start, new_length, section = place.groups()
-            old = {"start": int(start), "length": int(length) if length else None}
-            new = {"start": int(new_start), "length": int(new_length) if new_length else None}
-            hunk = {"descriptor": {"old_range": old, "new_range": new, "section": section}}
-            hunk["line_group"] = {"all_lines": []}
-            files[-1]["hunks"].append(hunk)
-        elif hunk is not None:
-            content = line[2:] if line[:1] == "\\" else line[1:]
-            hunk["line_group"]["all_lines"].append({"content": content, "type": _KIND[line[:1]]})
-        elif line.startswith("index "):
-            hashes, _, mode = line.removeprefix("index ").partition(" ")
-            old_hash, new_hash = hashes.split("..")
-            files[-1]["index_line"] = {"old_commit_hash": old_hash, "new_commit_hash": new_hash, "mode": mode}
-        elif line.startswith(("--- ", "+++ ")):
-            files[-1]["minus_file" if line[0] == "-" else "plus_file"] = {"path": line[4:]}
-        elif line:
-            misc = files[-1]["header"]["misc_line"]
-            files[-1]["header"]["misc_line"] = f"{misc}\n{line}" if misc else line
-    return {"file_diffs": files, "old_commit_hash": "<commit_hash>^", "new_commit_hash": "b" * 40}
 
 
 def make_row(commit: Any) -> dict[str, Any]:

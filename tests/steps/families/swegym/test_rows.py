@@ -9,6 +9,7 @@ import pytest
 from steps.errors import ConfigError
 from steps.families.swegym import rows
 from steps.families.swegym.family import FAMILY
+from steps.families.swegym.script import eval_script
 from steps.families.swegym.specs import spec_of
 from tests.paths import needs_data
 from tests.steps.families.swegym.make_rows import make_row, read_rows
@@ -20,11 +21,11 @@ def reason_against(row: dict[str, Any]) -> str | None:
 
 
 def test_rows_are_recognised_by_their_columns_alone() -> None:
-    assert rows.recognizes(make_row().keys())
-    assert not rows.recognizes(make_row(environment_setup_commit="").keys())  # classic rows of SWE-bench
-    assert not rows.recognizes(make_row(image="", eval_script="").keys())  # swebench 5
-    assert not rows.recognizes(make_row(install_config={}).keys())  # SWE-rebench
-    assert not rows.recognizes(make_row().keys() - {"test_patch"})
+    assert rows.COLUMNS.match(make_row())
+    assert not rows.COLUMNS.match(make_row(environment_setup_commit=""))  # classic rows of SWE-bench
+    assert not rows.COLUMNS.match(make_row(image="", eval_script=""))  # swebench 5
+    assert not rows.COLUMNS.match(make_row(install_config={}))  # SWE-rebench
+    assert not rows.COLUMNS.match(dict.fromkeys(make_row().keys() - {"test_patch"}))
 
 
 def test_every_fact_of_a_row() -> None:
@@ -48,14 +49,13 @@ def test_every_fact_of_a_row() -> None:
 @pytest.mark.parametrize(
     ("columns", "word"),
     [
-        ({"instance_id": "a/b"}, "instance_id is no name"),
+        ({"instance_id": "a/b"}, "instance_id 'a/b' cannot be a file name"),
         ({"base_commit": "main"}, "base_commit 'main' is not 40 hex digits"),
         ({"patch": ""}, "patch is no diff of git"),
-        ({"test_patch": None}, "test_patch is NoneType, not text"),
-        ({"FAIL_TO_PASS": "[", "PASS_TO_PASS": []}, "FAIL_TO_PASS is no JSON"),
+        ({"test_patch": None}, "test_patch is null, not text"),
+        ({"FAIL_TO_PASS": "[", "PASS_TO_PASS": []}, "FAIL_TO_PASS is not a JSON list"),
         ({"FAIL_TO_PASS": [], "PASS_TO_PASS": []}, "list no tests"),
-        ({"repo": "pydantic/pydantic"}, "pydantic/pydantic has a parser of its own: not supported (these are: dask/"),
-        ({"repo": "pandas-dev/pandas"}, "pandas-dev/pandas has other commands in other versions: not supported"),
+        ({"repo": "pydantic/pydantic"}, "pydantic/pydantic has a parser of its own: not supported (these are: bokeh/"),
         ({"repo": "caddyserver/caddy"}, "caddyserver/caddy is no repository of SWE-Gym"),
     ],
 )
@@ -69,6 +69,16 @@ def test_a_bad_row_is_named_in_one_line(columns: dict[str, Any], word: str) -> N
     assert "\n" not in error.value.reason
 
 
+def test_commands_differ_by_version_where_they_did() -> None:
+    old, new = (spec_of(make_row(repo="pandas-dev/pandas", version=version)) for version in ("2.1", "2.2"))
+    assert old.install.endswith(new.install)
+    assert "numpy<2" in old.install
+    assert "numpy" not in new.install
+    assert old.test_command == new.test_command == "pytest -rA --tb=long"
+    script = eval_script(make_row(repo="conan-io/conan", version="2.3")).splitlines()
+    assert script.index("export PYTHONPATH=${PYTHONPATH:-}:$(pwd)") < script.index("git status")
+
+
 def test_a_repository_is_found_whatever_the_case_of_its_name() -> None:
     assert spec_of(make_row(repo="Project-MONAI/MONAI")).test_command == "pytest -rA"
     assert reason_against(make_row()) is None
@@ -80,7 +90,7 @@ def test_every_real_row_has_every_fact() -> None:
     real = read_rows()
     assert len(real) == 5
     for name, row in real.items():
-        assert rows.recognizes(row.keys())
+        assert rows.COLUMNS.match(row)
         assert rows.image(row) == f"xingyaoww/sweb.eval.x86_64.{name.replace('__', '_s_')}:latest"
         assert reason_against(row) is None
         named = {test.partition("::")[0] for test in rows.fail_to_pass(row)}

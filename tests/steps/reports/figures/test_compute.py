@@ -11,6 +11,7 @@ from steps.reports.figures.summary import Summary
 from steps.reports.messages.terminal import summary_lines
 from steps.reports.page.report_page import render_page
 from steps.reports.reading import read_run
+from steps.reports.text.formatting import money
 from steps.store import open_store
 from tests.steps.reports.synthetic import Synthetic
 
@@ -76,6 +77,20 @@ def test_a_model_without_a_price_costs_what_nobody_knows(summarised: Any) -> Non
     assert cost.usage.cost_usd is None
     assert cost.usd_per_resolved is None
     assert cost.tokens_per_resolved > 400_000
+
+
+def test_sandboxes_that_are_paid_for_cost_their_price_for_as_long_as_they_were_there(summarised: Any) -> None:
+    summary = summarised(instances=10, mix={"resolved": 1, "unresolved": 1, "failed": 1}, usd_per_hour=0.109)
+    stages = ("solve.prepare", "solve.agent", "solve.patch", "grade.apply", "grade.tests", "grade.counter_proof")
+    seconds = sum(summary.seconds[stage].total for stage in stages if stage in summary.seconds)
+    assert summary.cost.sandboxes_usd == pytest.approx(0.109 * seconds / 3600)
+    assert f"sandboxes {money(summary.cost.sandboxes_usd)}" in " ".join(summary_lines(summary))
+
+
+def test_sandboxes_that_nobody_is_paid_for_have_no_cost(summarised: Any) -> None:
+    summary = summarised(instances=5)
+    assert summary.cost.sandboxes_usd is None
+    assert "sandboxes" not in " ".join(summary_lines(summary))
 
 
 def test_nothing_to_say_against_it_is_an_empty_list(summarised: Any) -> None:
@@ -152,3 +167,20 @@ def test_a_model_that_calls_nothing_is_told_as_that(
         assert told.startswith(f"In {of_ten} of 10 units the model's answers")
         assert 'one began: "I would rather' in told
         assert "Try --use-fn-calling true in a new run" in told
+
+
+def test_units_without_a_step_are_told_with_the_way_out_of_most(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path), create=True)
+    Synthetic(instances=5, agent="r2egym", mix={"unresolved": 1}, suspects=0).write(store)
+    view = read_run(store, "synthetic")
+    stops = [StopReason.TIMEOUT, StopReason.TIMEOUT, StopReason.FINISHED, StopReason.TIMEOUT]
+    for unit, stop, turns in zip(view.units, stops, (0, 0, 0, 7), strict=False):
+        assert unit.solve is not None
+        unit.solve, unit.turns = unit.solve.model_copy(update={"stop_reason": stop}), turns
+        unit.endpoint, unit.patch = "http://127.0.0.1/v1", None
+    [told] = [doubt for doubt in summarise(view).doubts if "no step" in doubt]
+    assert told.startswith("In 3 units the trajectory is empty, the agent made no step (out of time 2 and finished 1)")
+    assert "raise --agent-timeout" in told
+    for unit in view.units:
+        unit.endpoint = ""  # idle and others that ask no model
+    assert not [doubt for doubt in summarise(view).doubts if "no step" in doubt]

@@ -82,7 +82,7 @@ def test_hostile_names_are_no_markup() -> None:
         view(run_file("before"), {"a": "resolved"}),
         view(now, {"a": "unresolved"}, tests={"a": ["<!channel>" + HOSTILE + "`"]}),
     ]
-    sent = build_message(summarise(views[1]), compare(*views))
+    sent = build_message(summarise(views[1]), compare(views[0], views[1]))
     shown = json.dumps(sent)
     assert "<" not in shown.replace("&lt;", "")
     assert "&lt;!channel&gt;" in shown

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -135,7 +136,7 @@ def test_an_untouched_repository_is_graded_here_and_an_empty_patch_there(store: 
             "outcome": Outcome.UNRESOLVED,
             "resolved": False,
             "integrity": {"verdict": "ok"},
-            "patch_sha256": "0" * 64,
+            "patch_sha256": hashlib.sha256(b"").hexdigest(),
             "versions": {},
         }
     )

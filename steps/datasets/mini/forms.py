@@ -1,0 +1,96 @@
+"""``mini-<family>``: issues of ``mini`` as another family of tasks has its own, rows and repositories."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache, partial
+from pathlib import Path
+
+from steps.contracts.data import WORKDIR
+from steps.datasets.mini.content import TASK_REPO, digest_issue
+from steps.datasets.mini.history import make_repository, run_git
+from steps.datasets.names import BUNDLED, MINI
+from steps.datasets.records import SourcedValue
+from steps.datasets.task_repo import read_task_repo
+from steps.errors import ConfigError
+from steps.families.example import load_example
+from steps.families.family import Row
+from steps.families.rows import normalise
+
+FORMAT = "2"
+"""Raise it when the same issue is made into another repository than before."""
+
+# Their tests are of pytest, and their lists hold whole ids: SWE-bench cuts an id at its first blank, others do not.
+_ISSUES = ("mini__gridprint-1", "mini__stalecache-2")
+
+
+def read_rows(dataset: str, split: str) -> tuple[list[SourcedValue], list[SourcedValue]]:
+    """As ``read_task_repo``; of another form than SWE-bench's there is the one split."""
+    rows, others = read_task_repo(TASK_REPO, split)
+    if dataset == MINI:
+        return rows, others
+    return [SourcedValue(f"{dataset}, {name}", row) for name, row in _rows_by_issue(dataset).items()], []
+
+
+def find_issue(instance_id: str, dataset: str) -> str:
+    """The issue of ``mini`` that an instance is about. Raises ConfigError where a dataset has no such instance."""
+    if dataset == MINI:
+        return instance_id
+    issues = {row["instance_id"]: issue for issue, row in _normalised_by_issue(dataset).items()}
+    if instance_id not in issues:
+        raise ConfigError(f"{dataset} has no instance {instance_id!r}; it has {', '.join(issues)}", field="instances")
+    return issues[instance_id]
+
+
+def find_workdir(instance_id: str, dataset: str) -> str:
+    """Where the image has the repository. Raises ConfigError where a dataset has no such instance."""
+    if dataset == MINI:
+        return WORKDIR
+    return str(_normalised_by_issue(dataset)[find_issue(instance_id, dataset)].get("workdir", WORKDIR))
+
+
+def image_by_id(dataset: str) -> dict[str, str]:
+    """The instances of a dataset, and their images by the names that backends know them by."""
+    if dataset == MINI:
+        rows = [normalise(row, where) for where, row in read_rows(MINI, "test")[0]]
+    else:
+        rows = list(_normalised_by_issue(dataset).values())
+    return {row["instance_id"]: row["image"] for row in rows}
+
+
+def digest(instance_id: str, dataset: str = MINI) -> str:
+    """``sha256:...`` over all that decides what is in the instance's image, its base apart."""
+    of_issue = digest_issue(find_issue(instance_id, dataset))
+    if dataset == MINI:
+        return of_issue
+    return f"sha256:{hashlib.sha256(f'{dataset} {FORMAT} {of_issue}'.encode()).hexdigest()}"
+
+
+def materialise(instance_id: str, folder: Path, dataset: str = MINI) -> None:
+    """Write ``<folder>/testbed``: the repository as the instance's image has it.
+
+    Raises ConfigError for an unknown instance or where git is missing, InfraError when git fails,
+    FileExistsError when there is a testbed already.
+    """
+    issue = find_issue(instance_id, dataset)
+    make_repository(issue, folder)
+    if dataset != MINI:
+        testbed = folder / "testbed"
+        load_example(BUNDLED[dataset]).change_image(testbed, _issues()[issue], partial(run_git, testbed))
+
+
+@cache
+def _issues() -> dict[str, Row]:
+    rows, _ = read_task_repo(TASK_REPO, "test")
+    return {str(row["instance_id"]): row for _, row in rows if row["instance_id"] in _ISSUES}
+
+
+def _rows_by_issue(dataset: str) -> dict[str, Row]:
+    make_row = load_example(BUNDLED[dataset]).make_row
+    return {name: make_row(issue) for name, issue in _issues().items()}
+
+
+@cache
+def _normalised_by_issue(dataset: str) -> dict[str, Row]:
+    rows = _rows_by_issue(dataset)
+    return {name: normalise(row, f"{dataset}, {name}", BUNDLED[dataset]) for name, row in rows.items()}

@@ -1,0 +1,98 @@
+"""Harbor's datasets: a folder of task folders, or an entry of a registry whose repositories are on this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from steps.datasets.names import did_you_mean, list_first
+from steps.datasets.records import SourcedValue, read_json
+from steps.errors import ConfigError
+from steps.families.harbor.task_folder import find_tasks, read_task
+
+PREFIX = "harbor:"
+BUNDLED = "harbor:mini"
+REGISTRY = "registry.json"
+_FIELD = "dataset"
+
+
+def is_task_folder(folder: Path) -> bool:
+    """Whether a folder is a task, or holds tasks."""
+    return bool(find_tasks(folder))
+
+
+def read_task_folder(folder: Path) -> list[SourcedValue]:
+    """A row for each task, by name. Raises ConfigError."""
+    return [_read(task) for task in find_tasks(folder)]
+
+
+def read_registry(name: str, registry: Path | None) -> list[SourcedValue]:
+    """The tasks of ``harbor:<entry>`` or ``harbor:<entry>@<version>``, in the entry's order.
+
+    ``registry`` is a registry.json or the folder that holds it. Tasks of other repositories are looked for in folders
+    beside it that are called as those. Raises ConfigError.
+    """
+    if registry is None:
+        raise ConfigError(
+            f"{name}: where is the registry? SWE_ARGO_HARBOR_REGISTRY names a registry.json, or the folder it lies in",
+            field=_FIELD,
+        )
+    file = registry / REGISTRY if registry.is_dir() else registry
+    entry = _entry(name, read_json(file, _FIELD), file)
+    tasks = [_find(task, file.resolve().parent, name) for task in entry.get("tasks", [])]
+    return [_read(folder) for folder in tasks]
+
+
+def _entry(name: str, entries: Any, file: Path) -> dict[str, Any]:
+    wanted, at, version = name.removeprefix(PREFIX).partition("@")
+    entries = entries.get("datasets", []) if isinstance(entries, dict) else entries
+    if not isinstance(entries, list) or not all(isinstance(each, dict) and "name" in each for each in entries):
+        raise ConfigError(f"{file} is no registry: a list of objects with a name", field=_FIELD)
+    named: list[dict[str, Any]] = [each for each in entries if each["name"] == wanted]
+    if not named:
+        names = sorted({str(each["name"]) for each in entries})
+        raise ConfigError(
+            f"{file} has no entry {wanted!r}{did_you_mean(wanted, names)}; it has {list_first(names)}", field=_FIELD
+        )
+    versions = [str(each.get("version", "")) for each in named]
+    if at:
+        if version not in versions:
+            raise ConfigError(f"{wanted} has no version {version!r}; it has {', '.join(versions)}", field=_FIELD)
+        return named[versions.index(version)]
+    # As Harbor: head, else the newest by its numbers.
+    return named[versions.index("head")] if "head" in versions else max(named, key=_version_key)
+
+
+def _version_key(entry: dict[str, Any]) -> list[tuple[int, int | str]]:
+    parts = str(entry.get("version", "")).split(".")
+    return [(1, int(part)) if part.isdecimal() else (0, part) for part in parts]
+
+
+def _find(task: Any, root: Path, name: str) -> Path:
+    path = PurePosixPath(str(task.get("path", "") if isinstance(task, dict) else ""))
+    if not path.parts or path.is_absolute() or ".." in path.parts:
+        raise ConfigError(f"{name}: {json.dumps(task)[:200]} names no path of a task", field=_FIELD)
+    url = str(task.get("git_url") or "")
+    repository = url.rstrip("/").rpartition("/")[2].removesuffix(".git")
+    places: list[Path] = [
+        root / path,
+        *((root / repository / path, root.parent / repository / path) if repository else ()),
+    ]
+    for place in places:
+        if (place / "task.toml").is_file():
+            return place
+    raise ConfigError(
+        f"{name}: task {path} is in none of {', '.join(map(str, places))}"
+        + (f": clone {url} there, at {task.get('git_commit_id') or 'its head'}" if url else ""),
+        field=_FIELD,
+    )
+
+
+def _read(folder: Path) -> SourcedValue:
+    try:
+        return SourcedValue(str(folder), read_task(folder))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{folder}: not UTF-8 text (byte {error.start + 1})", field=_FIELD) from None
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be read: {error.strerror or error}", field=_FIELD) from error

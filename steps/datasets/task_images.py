@@ -1,0 +1,130 @@
+"""Images of tasks that are folders: made of their environment/Dockerfile, under a name that is a hash of its files.
+
+``python -m steps.datasets.task_images FOLDER...`` prints a line for each such task, ``<id> <image> <environment>``, for
+images/build.
+"""
+
+from __future__ import annotations
+
+import argparse
+import posixpath
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steps.datasets.mini import HARBOR_TASKS
+from steps.datasets.mini.containers import build_image, image_digest
+from steps.datasets.task_folders import read_task_folder
+from steps.errors import ConfigError, StepError
+from steps.families.family import Row
+from steps.families.harbor.dockerfile import read_instructions, working_directory
+from steps.families.harbor.rows import IMAGE_PREFIX
+from steps.families.rows import normalise
+
+if TYPE_CHECKING:
+    import docker
+
+_WITHOUT_EFFECT = {"FROM", "ARG", "LABEL", "MAINTAINER", "EXPOSE", "CMD", "ENTRYPOINT", "STOPSIGNAL", "SHELL"}
+"""On the files of a working directory."""
+
+
+def environment_of(row: Row, task: str) -> dict[str, Path]:
+    """The image of a task in the folder ``task`` -> what it is built from; nothing for one that names its image."""
+    return {row["image"]: Path(task) / "environment"} if row["image"].startswith(IMAGE_PREFIX) else {}
+
+
+def make_folders(images: Path, environments: Mapping[str, Path]) -> None:
+    """Make what backend local takes for an image: its working directory, as COPY fills it.
+
+    The programs are this machine's. Raises ConfigError for a Dockerfile that does more, and where nobody may write.
+    """
+    for image, environment in environments.items():
+        target = images / image.replace("/", "__")
+        if (target / "testbed").is_dir():
+            continue
+        try:
+            images.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".making-", dir=images) as scratch:
+                new = Path(scratch) / "new"
+                _copy(environment, new / "testbed", f"task {environment.parent.name}")
+                with suppress(FileExistsError):  # another process was faster
+                    new.rename(target)
+        except OSError as error:
+            reason = f"cannot use {images}: {error.strerror}; set SWE_ARGO_HOME to a folder that can be written"
+            raise ConfigError(reason, field="home") from error
+
+
+def build(client: docker.DockerClient, environments: Mapping[str, Path], base: str) -> None:
+    """Build the images that an engine has not; ``base`` is for Dockerfiles that say ARG BASE.
+
+    Raises ConfigError, InfraError and ResourceError as a build fails.
+    """
+    for image, environment in environments.items():
+        digest = image.rpartition(":")[2]
+        if image_digest(client, image) != digest:
+            doing = f"building the image of task {environment.parent.name}"
+            build_image(client, image, doing, path=str(environment), base=base, digest=digest, field="dataset")
+
+
+def _copy(environment: Path, target: Path, task: str) -> None:
+    text = (environment / "Dockerfile").read_text("utf-8")
+    workdir, place = working_directory(text) or "/", "/"
+    target.mkdir(parents=True)
+    for each in read_instructions(text):
+        match each.word:
+            case "WORKDIR":
+                place = posixpath.normpath(posixpath.join(place, each.arguments[0]))
+            case "COPY" if not each.options and len(each.arguments) > 1:
+                to = posixpath.join(place, each.arguments[-1])
+                relative = posixpath.relpath(posixpath.normpath(to), workdir)
+                into = relative + "/" if to.endswith("/") else relative
+                for source in each.arguments[:-1]:
+                    if not _copy_files(environment, source, target, into):
+                        raise _needs_containers(task, f"its Dockerfile copies {source} to {to}")
+            case word if word not in _WITHOUT_EFFECT:
+                raise _needs_containers(task, f"its Dockerfile has {' '.join([word, *each.options])}")
+
+
+def _needs_containers(task: str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"{task}: backend local makes images of FROM, WORKDIR and COPY into the working directory alone, {reason}: use "
+        "--backend docker",
+        field="sandbox.backend",
+    )
+
+
+def _copy_files(environment: Path, source: str, target: Path, place: str) -> bool:
+    """One source of a COPY into ``place`` below ``target``; False where either is outside of its folder."""
+    path, into = environment / source.lstrip("/"), target / place
+    if place.startswith("..") or not path.exists() or not path.resolve().is_relative_to(environment.resolve()):
+        return False
+    if path.is_dir():
+        shutil.copytree(path, into, dirs_exist_ok=True, symlinks=True)
+        return True
+    to = into / path.name if place.endswith("/") or into.is_dir() else into
+    to.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(path, to)
+    return True
+
+
+def main() -> None:
+    """Print the lines."""
+    parser = argparse.ArgumentParser(prog="python -m steps.datasets.task_images")
+    parser.add_argument("folders", nargs="*", type=Path, default=[HARBOR_TASKS], metavar="FOLDER")
+    try:
+        for folder in parser.parse_args().folders:
+            for where, value in read_task_folder(folder):
+                row = normalise(value, where)
+                for image, environment in environment_of(row, where).items():
+                    sys.stdout.write(f"{row['instance_id']} {image} {environment.resolve()}\n")
+    except StepError as error:
+        sys.stderr.write(f"{error.reason}\n")
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

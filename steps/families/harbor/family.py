@@ -1,0 +1,86 @@
+"""Harbor tasks: whatever an agent leaves in the machine, judged by the task's own script."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from steps.contracts.data import Answer, Instance
+from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
+from steps.families.columns import RowColumns, SourceRow
+from steps.families.family import HandsOn, Row
+from steps.families.harbor import rows
+from steps.families.harbor.folders import unpack
+from steps.families.harbor.grader import HarborGrader
+from steps.families.harbor.machine import in_workdir, prepare_machine, put_folder
+from steps.families.harbor.rows import COLUMNS, SOLVE_SCRIPT, UNUSABLE, HarborTask
+from steps.sandbox.protocol import Sandbox
+
+NAME = "harbor"
+
+
+class HarborAnswer(Answer):
+    """What only grade may know of a task: its tests, its solution and their limits."""
+
+    task: HarborTask
+
+
+class Harbor:
+    """See ``LayerFamily``."""
+
+    columns = RowColumns(COLUMNS)
+    hands_on: ClassVar[HandsOn] = "layer"
+
+    def recognizes(self, row: SourceRow) -> bool:
+        """Rows that stand for a task's folder."""
+        return self.columns.match(row)
+
+    def normalise(self, row: Row, where: str) -> Row:
+        """See ``rows``."""
+        return rows.normalise(row, where)
+
+    def to_answer(self, row: Row) -> HarborAnswer:
+        """Tests and solution."""
+        return HarborAnswer(instance_id=row["instance_id"], family=NAME, task=HarborTask.model_validate(row["task"]))
+
+    def why_not_gradeable(self, row: Row) -> str | None:
+        """See ``rows``."""
+        reason: str | None = row[UNUSABLE]
+        return reason
+
+    def prepare(self, box: Sandbox, instance: Instance) -> None:
+        """The folders that every task finds. Nothing of the answer is in an image."""
+        prepare_machine(box, instance.machine.workdir if instance.machine else None)
+
+    def make_grader(self, instance: Instance, answer: Answer) -> HarborGrader:
+        """One that runs the task's tests."""
+        return HarborGrader(instance.instance_id, _task(answer))
+
+    def has_reference(self, row: Row) -> bool:
+        """Whether the task has a solution."""
+        return bool(row["task"]["solution"])
+
+    def run_reference(self, box: Sandbox, instance: Instance, answer: Answer) -> str:  # noqa: ARG002
+        """``solution/solve.sh``, as Harbor's oracle runs it (harbor/agents/oracle.py)."""
+        task = _task(answer)
+        if not task.solution:
+            return f"is not there: the task has no solution/{SOLVE_SCRIPT}"
+        put_folder(box, "/solution", unpack(task.solution))
+        result = box.exec(
+            in_workdir(task.workdir, f"/solution/{SOLVE_SCRIPT}"),
+            timeout_s=min(task.solution_timeout_s or OFFICIAL_TIMEOUT_S, OFFICIAL_TIMEOUT_S),
+            cwd="/",
+            env={"DEBIAN_FRONTEND": "noninteractive", **task.solution_variables},
+            merge=True,
+        )
+        box.exec("rm -rf /solution", timeout_s=60, cwd="/")
+        if result.exit_code == 0:
+            return ""
+        how = "ran out of time" if result.timed_out else f"ended with exit code {result.exit_code}"
+        return f"{how}: {result.stdout[-2000:].decode(errors='replace').strip()}"
+
+
+def _task(answer: Answer) -> HarborTask:
+    return HarborAnswer.model_validate(answer.model_dump()).task
+
+
+FAMILY = Harbor()

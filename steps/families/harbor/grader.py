@@ -1,0 +1,163 @@
+"""Grades what an agent left: its files in a fresh machine, the task's verifier run there, the number that it writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from steps.contracts.failure import FailureClass
+from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
+from steps.contracts.verdict import Confirmation, CounterProof, Evidence, Finding, Integrity, Outcome
+from steps.families.harbor import reward
+from steps.families.harbor.findings import examine_layer
+from steps.families.harbor.folders import unpack
+from steps.families.harbor.machine import in_workdir, prepare_machine, put_folder
+from steps.families.harbor.reward import WrittenReward, parse_reward
+from steps.families.harbor.rows import TEST_SCRIPT, HarborTask
+from steps.grading.instance_log import InstanceLogWriter
+from steps.grading.procedure import MAX_LOG_BYTES, ProcedureRun, as_utf8
+from steps.grading.verdict import RunDoubt, Verdict, weigh_broken_sandbox
+from steps.layers.archive import BROKEN
+from steps.layers.lay import lay
+from steps.sandbox.protocol import Sandbox
+from steps.sandbox.untrusted import SandboxBroken, as_untrusted
+
+KEPT_OUT = ("/tests", "/solution", reward.FOLDER)
+"""What no layer reaches: the verifier's own files, and where it writes."""
+
+
+@dataclass
+class VerifierRun(ProcedureRun):
+    """What one run of a verifier left."""
+
+    reward: WrittenReward | None = None
+    exit_code: int | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class HarborGrader:
+    """See ``Grader``: ``patch`` is a layer."""
+
+    instance_id: str
+    task: HarborTask
+    browsers: bool = False
+
+    def run(
+        self, box: Sandbox, patch: bytes | None, *, timeout_s: int, folder: str, machine_name: str, enlarged: bool
+    ) -> VerifierRun:
+        """Put the tests in place, lay the layer around them, run them.
+
+        All that our own programs do in the machine comes before the layer: after it they may be others.
+        """
+        run = VerifierRun(InstanceLogWriter(), log_path=f"{folder}/run_instance.log")
+        run.journal.info(f"Container for {self.instance_id} started: {machine_name}")
+        prepare_machine(box, self.task.workdir)
+        put_folder(box, "/tests", unpack(self.task.tests))
+        guarded = as_untrusted(box, enlarged=enlarged)
+        try:
+            if patch is not None and not self._lay(guarded, patch, run):
+                return run
+            self._verify(guarded, run, timeout_s)
+        except SandboxBroken as error:
+            run.broken = error
+            run.log = run.log if run.log is not None else as_utf8(error.output)
+        except OSError as error:
+            run.broken = SandboxBroken(FailureClass.EXEC, f"the sandbox's files are in the way: {error}")
+        if run.broken is not None:
+            run.journal.error(f"{run.broken.reason}\n{run.broken.detail}".strip())
+        return run
+
+    def _lay(self, box: Sandbox, layer: bytes, run: VerifierRun) -> bool:
+        try:
+            laid = lay(box, layer, keep_out=KEPT_OUT)
+        except SandboxBroken:
+            raise
+        except BROKEN as error:
+            run.journal.error(f"the layer cannot be read: {error}")
+            return False
+        run.journal.info(
+            f"{len(laid.content.changed)} files laid, {len(laid.content.deleted)} removed\n{laid.said}".strip()
+        )
+        run.findings += examine_layer(laid.content, laid.kept_out)
+        return True
+
+    def _verify(self, box: Sandbox, run: VerifierRun, timeout_s: int) -> None:
+        limit_s = timeout_s
+        if timeout_s == OFFICIAL_TIMEOUT_S:
+            limit_s = max(1, int(min(self.task.verifier_timeout_s, OFFICIAL_TIMEOUT_S)))
+        command = in_workdir(self.task.workdir, f"/tests/{TEST_SCRIPT}")
+        run.script, run.log = f"{command}\n".encode(), b""
+        variables = self.task.verifier_variables
+        result = box.exec(
+            command, timeout_s=limit_s, cwd="/", env=variables, merge=True, max_output_bytes=MAX_LOG_BYTES
+        )
+        run.seconds["tests"] = round(result.seconds, 3)
+        run.log, run.exit_code, run.timed_out = as_utf8(result.stdout), result.exit_code, result.timed_out
+        if run.timed_out:
+            run.log += f"\n\nTimeout error: {limit_s} seconds exceeded.".encode()
+            return
+        run.reward = parse_reward(_content(box, reward.TEXT), _content(box, reward.JSON))
+        run.journal.info(f"reward: {run.reward.value}, exit code {run.exit_code} {run.reward.problem}".strip())
+
+    def judge(self, run: ProcedureRun, patch: bytes) -> Verdict:  # noqa: ARG002
+        """The number that the verifier wrote. None is neither resolved nor not: the run is made once more."""
+        assert isinstance(run, VerifierRun)
+        if run.log is None:
+            return weigh_broken_sandbox(run, Verdict(Outcome.PATCH_FAILED, _weigh(run.findings, resolved=False)))
+        if run.timed_out:
+            return weigh_broken_sandbox(run, Verdict(Outcome.TESTS_TIMED_OUT, _weigh(run.findings, resolved=False)))
+        written = run.reward or WrittenReward(None, problem="the verifier did not come to an end")
+        evidence = Evidence(exit_code=run.exit_code, logged_exit_codes=[], start_markers=0, end_markers=0)
+        if written.value is None:
+            finding = Finding(code="verifier_gave_no_reward", detail=written.problem)
+            verdict = Verdict(
+                Outcome.NO_REWARD,
+                _weigh([*run.findings, finding], resolved=False),
+                report=self._report(written, resolved=False),
+                failure_reason=written.problem,
+                evidence=evidence,
+                doubt=RunDoubt(written.problem, of_size=False),
+            )
+            return weigh_broken_sandbox(run, verdict)
+        resolved = written.value >= 1
+        verdict = Verdict(
+            Outcome.RESOLVED if resolved else Outcome.UNRESOLVED,
+            _weigh(run.findings, resolved=written.value > 0),
+            reward=written.value,
+            report=self._report(written, resolved=resolved),
+            evidence=evidence,
+        )
+        return weigh_broken_sandbox(run, verdict)
+
+    def _report(self, written: WrittenReward, *, resolved: bool) -> bytes:
+        report = {"resolved": resolved, "reward": written.value, "rewards": written.others, "problem": written.problem}
+        return json.dumps({self.instance_id: report}, indent=4).encode()
+
+    def confirm(
+        self,
+        open_sandbox: Callable[[], AbstractContextManager[Sandbox]],  # noqa: ARG002
+        patch: bytes | None,  # noqa: ARG002
+        verdict: Verdict,  # noqa: ARG002
+        *,
+        timeout_s: int,  # noqa: ARG002
+        folder: str,  # noqa: ARG002
+    ) -> CounterProof:
+        """A verifier is a script of any kind: nothing can be put into it that must fail."""
+        return CounterProof(outcome=Confirmation.UNAVAILABLE, reason="only SWE-bench's scripts take further tests")
+
+
+def _content(box: Sandbox, path: str) -> bytes | None:
+    """A file that the verifier wrote; None where there is none. Whatever else stands there is no number."""
+    try:
+        return box.read(path, max_bytes=reward.MAX_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"<{error.strerror}>".encode()
+
+
+def _weigh(findings: list[Finding], *, resolved: bool) -> Integrity:
+    return Integrity(verdict="suspect" if findings and resolved else "ok", findings=findings)

@@ -1,0 +1,71 @@
+"""The reward that a verifier wrote, by Harbor's rule (harbor/verifier/verifier.py of 0.25.0)."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+
+FOLDER = "/logs/verifier"
+TEXT, JSON = f"{FOLDER}/reward.txt", f"{FOLDER}/reward.json"
+MAX_BYTES = 1 << 20
+KEY = "reward"
+
+
+@dataclass(frozen=True)
+class WrittenReward:
+    """One finite number, and the other numbers beside it by their names; or why there is none."""
+
+    value: float | None
+    others: dict[str, float] = field(default_factory=dict)
+    problem: str = ""
+
+
+def parse_reward(text: bytes | None, numbers: bytes | None) -> WrittenReward:
+    """The reward of ``reward.txt`` and ``reward.json``, each None where it is not there. The second wins."""
+    if numbers is not None:
+        return _parse_numbers(numbers)
+    if text is not None:
+        return _parse_text(text)
+    return _none("the verifier wrote neither reward.json nor reward.txt")
+
+
+def _parse_text(data: bytes) -> WrittenReward:
+    if not data:
+        return _none("reward.txt is empty")
+    try:
+        value = float(data.decode())
+    except ValueError:
+        return _none(f"reward.txt is no number: {_shown(data)}")
+    return WrittenReward(value) if math.isfinite(value) else _none(f"reward.txt is no finite number: {_shown(data)}")
+
+
+def _parse_numbers(data: bytes) -> WrittenReward:
+    try:
+        content = json.loads(data.decode())
+    except (ValueError, RecursionError):
+        return _none(f"reward.json is no JSON: {_shown(data)}" if data else "reward.json is empty")
+    if not isinstance(content, dict):
+        return _none("reward.json is no object of numbers")
+    for name, value in content.items():
+        if not isinstance(value, (int, float)) or not _is_finite(value):
+            return _none(f"reward.json: {name[:60]!a} is no finite number")
+    if KEY not in content:
+        return _none(f"reward.json has no {KEY!r}")
+    others = {name: float(value) for name, value in content.items() if name != KEY}
+    return WrittenReward(float(content[KEY]), others)
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return False
+
+
+def _none(problem: str) -> WrittenReward:
+    return WrittenReward(None, problem=problem)
+
+
+def _shown(data: bytes) -> str:
+    return repr(data[:60].decode(errors="replace"))

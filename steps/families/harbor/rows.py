@@ -1,0 +1,153 @@
+"""A task's row in the shape of all rows, and why it cannot be graded where that is so."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Any
+
+from pydantic import BaseModel
+
+from steps.contracts.data import TaskMachine
+from steps.contracts.ids import is_safe_id
+from steps.errors import ConfigError
+from steps.families.columns import IMAGE, SourceRow
+from steps.families.family import MACHINE_COLUMN, Row
+from steps.families.harbor.dockerfile import working_directory
+from steps.families.harbor.task_folder import CONFIG, DOCKERFILE, INSTRUCTION
+from steps.families.harbor.task_toml import TaskFile, expand_variables, parse
+
+IMAGE_PREFIX = "swe-argo-harbor/"
+"""Of images that are built from a task's environment; the tag is a hash of its files."""
+TEST_SCRIPT, SOLVE_SCRIPT = "test.sh", "solve.sh"
+UNUSABLE = "<unusable>"
+COLUMNS = (CONFIG, INSTRUCTION, "tests", "tests_files", "environment")
+# Marks by which authors find their task in a model's training data (harbor/models/task/task.py).
+_CANARY = re.compile(r"^(<!--.*canary.*-->|#.*canary.*)$", re.IGNORECASE)
+
+
+class HarborTask(BaseModel):
+    """What only grading may know of a task."""
+
+    tests: str
+    """A tar in base64, as the solution."""
+    solution: str
+    workdir: str | None
+    verifier_timeout_s: float
+    solution_timeout_s: float | None
+    verifier_variables: dict[str, str]
+    solution_variables: dict[str, str]
+
+
+def normalise(row: SourceRow, where: str) -> Row:
+    """See ``Family.normalise``. A task whose task.toml cannot be read is one of its folder's name, not gradeable."""
+    try:
+        file = parse(str(row[CONFIG]))
+    except ValueError as error:
+        file, row = TaskFile(), {**row, "problem": f"{CONFIG}: {' '.join(str(error).split())}"}
+    name = file.task.name.replace("/", "__") if file.task else str(row["folder"])
+    if not is_safe_id(name):
+        reason = "is no name of letters, digits, '.', '_' and '-', at most 128"
+        raise ConfigError(f"{where}: {name!r} {reason}", field="dataset")
+    variables, _ = expand_variables(file.environment.env)
+    machine = TaskMachine(
+        workdir=_workdir(row, file),
+        variables=variables,
+        cpus=file.environment.cpus,
+        memory_mb=file.environment.memory_mb,
+        disk_mb=file.environment.storage_mb,
+        agent_timeout_s=file.agent.timeout_sec,
+    )
+    task = HarborTask(
+        tests=row["tests"],
+        solution=row.get("solution") or "",
+        workdir=machine.workdir,
+        verifier_timeout_s=file.verifier.timeout_sec,
+        solution_timeout_s=file.agent.timeout_sec,
+        verifier_variables=expand_variables(file.verifier.env)[0],
+        solution_variables=expand_variables(file.solution.env)[0],
+    )
+    return {
+        "instance_id": name,
+        "repo": _group(file),
+        "version": (file.task.version if file.task else None) or "",
+        "base_commit": "",
+        "image": image_of(row, name, file),
+        "problem_statement": without_canary(row.get(INSTRUCTION) or ""),
+        "hints_text": "",
+        "created_at": "",
+        "patch": "",
+        "difficulty": file.metadata.get("difficulty"),
+        "task": task.model_dump(),
+        MACHINE_COLUMN: machine.model_dump(),
+        UNUSABLE: _why_not(row, file),
+    }
+
+
+def image_of(row: SourceRow, name: str, file: TaskFile) -> str:
+    """The image that the task names, else what one of its environment is called."""
+    if file.environment.docker_image:
+        return file.environment.docker_image
+    return f"{IMAGE_PREFIX}{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}:{str(row['environment'])[:16]}"
+
+
+def without_canary(text: str) -> str:
+    """An instruction without the canary lines that it begins with, and blank ones after them."""
+    lines = text.split("\n")
+    while lines and _CANARY.match(lines[0].strip()):
+        del lines[0]
+    while lines and not lines[0].strip():
+        del lines[0]
+    return "\n".join(lines)
+
+
+def _group(file: TaskFile) -> str:
+    """What the report groups tasks by, as it does other rows by repository: their category, else their organisation."""
+    category = file.metadata.get("category")
+    if isinstance(category, str) and category.strip():
+        return category.strip()[:80]
+    return file.task.name.partition("/")[0] if file.task else "harbor"
+
+
+def _workdir(row: SourceRow, file: TaskFile) -> str | None:
+    if file.environment.workdir:
+        return posixpath.normpath(posixpath.join("/", file.environment.workdir))
+    try:
+        return working_directory(str(row[DOCKERFILE])) if row.get(DOCKERFILE) else None
+    except ValueError:
+        return None
+
+
+def _why_not(row: SourceRow, file: TaskFile) -> str | None:
+    """The first reason in words that name the key or the file."""
+    environment, verifier = file.environment, file.verifier
+    hosts = [each for each in (environment.env, verifier.env, file.solution.env) if expand_variables(each)[1]]
+    reasons: dict[str, Any] = {
+        str(row.get("problem")): row.get("problem"),
+        "it has several steps (steps/), which is not supported": file.steps or row.get("steps"),
+        "it is made of several containers (docker-compose.yaml), which is not supported": row.get("compose"),
+        f"environment.os is {environment.os}, not linux": environment.os != "linux",
+        "it wants GPUs or TPUs (environment.gpus, environment.tpu)": environment.gpus or environment.tpu,
+        "it wants MCP servers (environment.mcp_servers)": environment.mcp_servers,
+        "it waits for a service of its image (environment.healthcheck): only files of a machine are graded here": (
+            environment.healthcheck
+        ),
+        "its verifier has a machine of its own (verifier.environment_mode, verifier.environment)": (
+            verifier.environment_mode == "separate" or verifier.environment is not None
+        ),
+        "its verifier collects from running services (verifier.collect)": verifier.collect,
+        "agent.user or verifier.user is not root, which all commands run as here": any(
+            phase.user not in (None, "root", "0", 0) for phase in (file.agent, verifier)
+        ),
+        f"it wants {', '.join(expand_variables(hosts[0])[1]) if hosts else ''} of the host, none of whose variables go "
+        "into a sandbox": hosts,
+        f"environment.docker_image {environment.docker_image!a} is no name of an image": (
+            environment.docker_image and not IMAGE.fullmatch(environment.docker_image)
+        ),
+        "it has no instruction.md": not row.get(INSTRUCTION),
+        "it has no tests/test.sh": TEST_SCRIPT not in row["tests_files"],
+        "its image is neither named (environment.docker_image) nor buildable (environment/Dockerfile)": (
+            not environment.docker_image and not row.get(DOCKERFILE)
+        ),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)

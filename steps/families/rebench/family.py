@@ -1,0 +1,57 @@
+"""SWE-rebench: issues of many repositories in many languages; every row says how its tests are run and read."""
+
+from __future__ import annotations
+
+from steps.families.columns import SourceRow
+from steps.families.listed_tests import LISTS
+from steps.families.rebench import rows
+from steps.families.rebench.parsers import find_parser
+from steps.families.rebench.script import TIMEOUT_S, V2_APPLY, reset_script, test_script
+from steps.families.rebench.verdict import judge
+from steps.families.scripted import ScriptedFamily
+from steps.families.test_patches import files_of
+from steps.grading.patches.suite import Suite
+from steps.sandbox.apply_commands import APPLY_COMMANDS
+
+
+def _check(row: SourceRow) -> None:
+    rows.fail_to_pass(row)
+    rows.hidden_patch(row)
+    rows.test_commands(row)
+    rows.install_command(row)
+    find_parser(row)
+
+
+def _suite(row: SourceRow) -> Suite:
+    files = frozenset(files_of(rows.hidden_patch(row)))
+    collected = frozenset({""}) if rows.is_v2(row) else frozenset[str]()
+    # V2 merges its patch of tests into what a patch left there; V1 puts the files back first.
+    restored = frozenset[str]() if rows.is_v2(row) else files
+    return Suite(rows.repo(row), restored=restored, run_files=files - restored, test_files=files, collected=collected)
+
+
+FAMILY = ScriptedFamily(
+    name="rebench",
+    columns=rows.COLUMNS,
+    facts={
+        "instance_id": rows.instance_id,
+        "repo": rows.repo,
+        "version": rows.version,
+        "base_commit": rows.base_commit,
+        "image": rows.image,
+        "workdir": rows.workdir,
+        "problem_statement": rows.problem_statement,
+        "hints_text": rows.hints_text,
+        "patch": rows.gold_patch,
+    },
+    check=_check,
+    json_columns=(*LISTS, rows.CONFIG),
+    answer_columns=("instance_id", "repo", "base_commit", "test_patch", *LISTS, rows.CONFIG),
+    agent_script=lambda instance: reset_script(instance.workdir),
+    grading_script=lambda row: reset_script(rows.workdir(row)),
+    test_script=test_script,
+    timeout_s=lambda _row: TIMEOUT_S,
+    judge=judge,
+    suite=_suite,
+    apply_commands=lambda row: (V2_APPLY,) if rows.is_v2(row) else APPLY_COMMANDS,
+)

@@ -1,0 +1,106 @@
+"""Reports of JUnit's form that a log holds: whole documents, or elements wherever they stand."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator
+
+from steps.families.rebench.parsers.lines import ERROR, FAILED, PASSED, SKIPPED, Results
+
+_CASE = re.compile(r"<testcase\b([^>]*)>", re.DOTALL)
+_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+_UNCLOSED = 4096
+"""Characters that are looked at behind an element that does not end."""
+_BY_WORD = {"failure": FAILED, "error": ERROR, "skipped": SKIPPED}
+
+
+def parse_reports(log: str) -> Results:
+    """Documents up to ``</testsuites>``; tests are ``<class>::<name>``."""
+    return _parse_documents(_up_to(log, "</testsuites>"), ("failure", "skipped", "error"), _with_class)
+
+
+def parse_gradle(log: str) -> Results:
+    """Documents whose ``</testsuite>`` begins a line; tests are ``<name> (<class>)``."""
+    return _parse_documents(
+        _of_lines(log),
+        ("skipped", "failure", "error"),
+        lambda case: f"{case['name']} ({case['classname']})" if case["classname"] and case["name"] else case["name"],
+    )
+
+
+def parse_r(log: str) -> Results:
+    """The first document of testthat; tests are ``<class>::<name>``."""
+    start = log.find("<?xml")
+    if start < 0:
+        return {}
+    end = log.find("</testsuites>", start)
+    text = log[start:] if end < 0 else log[start : end + len("</testsuites>")]
+    return _parse_documents(
+        iter([text]),
+        ("failure", "error", "skipped"),
+        lambda case: f"{case['classname']}::{case['name']}" if case["classname"] else case["name"],
+        path=".//testsuite/testcase",
+    )
+
+
+def parse_test_cases(log: str) -> Results:
+    """Elements wherever they stand, of no document; tests are ``<class> <name>``."""
+    results: Results = {}
+    at = 0
+    while (match := _CASE.search(log, at)) is not None:
+        at = match.end()
+        attributes = dict(_ATTRIBUTE.findall(match[1]))
+        if not (name := attributes.get("name")):
+            continue
+        content = ""
+        if not match[1].strip().endswith("/"):
+            end = log.find("</testcase>", at)
+            content = log[at : at + _UNCLOSED] if end < 0 else log[at:end]
+            at = at if end < 0 else end + len("</testcase>")
+        word = next((word for word in _BY_WORD if f"<{word}" in content), None)
+        results[f"{attributes.get('classname', '')} {name}".strip()] = _BY_WORD[word] if word else PASSED
+    return results
+
+
+def _with_class(case: dict[str, str]) -> str:
+    return f"{case['classname'] or None}::{case['name'] or None}"
+
+
+def _parse_documents(
+    documents: Iterator[str], order: tuple[str, ...], name: Callable[[dict[str, str]], str], path: str = ".//testcase"
+) -> Results:
+    """What is no XML is left out. ``order``: which child of a test says how it ended, where it has several."""
+    results: Results = {}
+    for text in documents:
+        try:
+            root = ET.fromstring(text)  # noqa: S314 - expat bounds what entities make of a text, judging is bounded
+        except ET.ParseError:
+            continue
+        for case in root.findall(path):
+            word = next((word for word in order if case.find(word) is not None), None)
+            attributes = {key: case.get(key, "") for key in ("classname", "name")}
+            results[name(attributes)] = _BY_WORD[word] if word else PASSED
+    return results
+
+
+def _up_to(log: str, end_tag: str) -> Iterator[str]:
+    at = 0
+    while (start := log.find("<?xml", at)) >= 0:
+        end = log.find(end_tag, start)
+        if end < 0:
+            return
+        at = end + len(end_tag)
+        yield log[start:at]
+
+
+def _of_lines(log: str) -> Iterator[str]:
+    document: list[str] | None = None
+    for line in log.split("\n"):
+        if line.strip().startswith("<?xml"):
+            document = [line]
+        elif document is not None:
+            document.append(line)
+            if line.strip().startswith("</testsuite>"):
+                yield "\n".join(document)
+                document = None

@@ -1,0 +1,79 @@
+"""pytest's logs in the readings of SWE-rebench V2: like swebench's of its time, for four statuses."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from steps.families.rebench.parsers.lines import ERROR, FAILED, PASSED, SKIPPED, Results
+
+_STATUSES: Final = (FAILED, PASSED, SKIPPED, ERROR)
+_ANY = "|".join(_STATUSES)
+_CONTROLS = dict.fromkeys(range(1, 32))
+_OF_WORKER = re.compile(r"\[gw\d+\]\s+\[[^\]]*\]\s+(\w+)\s+(.*)$")
+_TIMED = re.compile(rf"([^\s].*?)\s+({_ANY})\s+\[[^\]]*\]\s+in\s+\d+(?:\.\d+)?s$")
+_OPTION = re.compile(r"(.*?)\[(.*)\]")
+_STATUS_FIRST = re.compile(rf"({_ANY})\s+(.*)$")
+
+
+def _split(line: str) -> list[str]:
+    return (line.replace(" - ", " ") if line.startswith(FAILED) else line).split()
+
+
+def _without_folders(name: str) -> str:
+    match = _OPTION.search(name)
+    if match is None:
+        return name
+    option = match[2]
+    if option.startswith("/") and not option.startswith("//") and "*" not in option:
+        option = "/" + option.rpartition("/")[2]
+    return f"{match[1]}[{option}]"
+
+
+def _clean(line: str) -> str:
+    """Without colours and control characters."""
+    return re.sub(r"\[(\d+)m", "", line).translate(_CONTROLS)
+
+
+def parse_pytest(log: str) -> Results:
+    """``-rA``; ids end at the first blank."""
+    results: Results = {}
+    for line in log.split("\n"):
+        if line.startswith(_STATUSES) and len(words := _split(line)) > 1:
+            results[words[1]] = words[0]
+    return results
+
+
+def parse_pytest_options(log: str) -> Results:
+    """``-rA``, of paths in parameters their last part alone."""
+    return {_without_folders(name): status for name, status in parse_pytest(log).items()}
+
+
+def parse_pytest_v2(log: str, statuses: tuple[str, ...] = _STATUSES) -> Results:
+    """``-rA`` and, at the ends of lines, older pytest's ``-v``; ids end at the first blank."""
+    results: Results = {}
+    for raw in log.split("\n"):
+        line = _clean(raw)
+        if line.startswith(statuses):
+            words = _split(line)
+            if len(words) > 1:
+                results[words[1]] = words[0]
+        elif line.endswith(statuses):
+            words = line.split()
+            if len(words) > 1:
+                results[words[0]] = words[1]
+    return results
+
+
+def parse_pytest_nebo(log: str) -> Results:
+    """``-v`` with workers, ``-v`` with times, and ``-rA``; ids may hold blanks."""
+    results: Results = {}
+    for raw in log.splitlines():
+        line = _clean(raw).strip()
+        if (match := _OF_WORKER.match(line)) and match[1] in _STATUSES:
+            results[match[2].partition(" in ")[0].strip()] = match[1]
+        elif match := _TIMED.match(line):
+            results[match[1].strip()] = match[2]
+        elif match := _STATUS_FIRST.match(line):
+            results[match[2].partition(" in ")[0].strip()] = match[1]
+    return results

@@ -1,0 +1,180 @@
+"""A row of SWE-rebench: what it is, and each fact that the chain needs of it.
+
+Two forms. V2 (nebius/SWE-rebench-V2): any language, the repository at ``/<its name>``. V1 (nebius/SWE-rebench,
+-leaderboard): Python, in images that are made like SWE-bench's. Both say in ``install_config`` how tests are run and
+which parser reads what they print.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from steps.contracts.data import WORKDIR
+from steps.families.columns import (
+    IMAGE,
+    RowColumns,
+    SourceRow,
+    bad_column,
+    check_unicode,
+    read_id,
+    read_json,
+    read_names,
+    read_text,
+)
+from steps.families.listed_tests import LISTS
+
+CONFIG: Final = "install_config"
+COLUMNS: Final = RowColumns(
+    ("instance_id", "repo", "base_commit", "patch", "test_patch", "problem_statement", *LISTS, CONFIG)
+)
+_IMAGES = ("image_name", "docker_image", "image_url")
+_OF_V2 = ("base_image_name", "docker_specs")
+"""Keys of ``install_config`` that V1 has not."""
+_REPO = re.compile(r"[A-Za-z0-9][\w.-]*/(?!\.{1,2}$)[\w.-]+", re.ASCII)
+_SYSTEM = frozenset({"bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "tmp", "usr", "var"})
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_FORKS_WORDS = "LANG=C.UTF-8 LC_ALL=C.UTF-8 "
+
+
+def instance_id(row: SourceRow) -> str:
+    """``<owner>__<repo>-<number>``. Raises ConfigError, as every function here does."""
+    return read_id(row)
+
+
+def repo(row: SourceRow) -> str:
+    """``<owner>/<repo>``."""
+    value = read_text(row, "repo", instance_id(row))
+    if not _REPO.fullmatch(value):
+        raise bad_column(instance_id(row), "repo", f"{value!r} is not <owner>/<repo>")
+    return value
+
+
+def version(row: SourceRow) -> str:
+    """V1's, which nothing goes by; else empty."""
+    return "" if row.get("version") is None else read_text(row, "version", instance_id(row))
+
+
+def base_commit(row: SourceRow) -> str:
+    """The commit that an agent begins at."""
+    commit = read_text(row, "base_commit", instance_id(row))
+    if not _COMMIT.fullmatch(commit):
+        raise bad_column(instance_id(row), "base_commit", f"{commit!r} is no commit's hex digits")
+    return commit
+
+
+def is_v2(row: SourceRow) -> bool:
+    """Whether it is of V2's form."""
+    return any(key in config(row) for key in _OF_V2)
+
+
+def workdir(row: SourceRow) -> str:
+    """Where its image has the repository."""
+    if not is_v2(row):
+        return WORKDIR
+    name = repo(row).partition("/")[2]
+    if name in _SYSTEM:
+        raise bad_column(instance_id(row), "repo", f"is called {name}: its image cannot have it at /{name}")
+    return f"/{name}"
+
+
+def image(row: SourceRow) -> str:
+    """The image that the row names; of a row of V1 without any, by the rule that V1's images are named by."""
+    named = next((str(row[column]) for column in _IMAGES if row.get(column)), "").strip()
+    if named:
+        if not IMAGE.fullmatch(named):
+            raise bad_column(instance_id(row), "image", f"{named[:80]!r} is no name of an image")
+        return named
+    if is_v2(row):
+        raise bad_column(instance_id(row), " and ".join(_IMAGES[:2]), "are empty: no image")
+    return f"swerebench/sweb.eval.x86_64.{instance_id(row).replace('__', '_1776_')}:latest".lower()
+
+
+def problem_statement(row: SourceRow) -> str:
+    """The issue as an agent may see it."""
+    return read_text(row, "problem_statement", instance_id(row))
+
+
+def hints_text(row: SourceRow) -> str:
+    """The issue's discussion, which an agent sees where hints are asked for; may be empty, V2 has none."""
+    return "" if row.get("hints_text") is None else read_text(row, "hints_text", instance_id(row))
+
+
+def gold_patch(row: SourceRow) -> str:
+    """The fix, against the base commit."""
+    return _patch(row, "patch")
+
+
+def hidden_patch(row: SourceRow) -> str:
+    """The hidden tests, against the base commit."""
+    return _patch(row, "test_patch")
+
+
+def fail_to_pass(row: SourceRow) -> list[str]:
+    """Tests that pass with the fix and fail without it."""
+    return _tests(row)[0]
+
+
+def pass_to_pass(row: SourceRow) -> list[str]:
+    """Tests that pass with and without the fix."""
+    return _tests(row)[1]
+
+
+def config(row: SourceRow) -> Mapping[str, Any]:
+    """``install_config``."""
+    value = read_json(row, CONFIG, instance_id(row))
+    if not isinstance(value, Mapping):
+        raise bad_column(instance_id(row), CONFIG, f"is {type(value).__name__}, not an object")
+    return value
+
+
+def parser_name(row: SourceRow) -> str:
+    """The parser that reads the log."""
+    name = config(row).get("log_parser")
+    if not isinstance(name, str) or not name:
+        raise bad_column(instance_id(row), f"{CONFIG}.log_parser", "is missing")
+    return name
+
+
+def test_commands(row: SourceRow) -> list[str]:
+    """What runs the tests, one after the other."""
+    commands = _commands(row, "test_cmd")
+    if not commands:
+        raise bad_column(instance_id(row), f"{CONFIG}.test_cmd", "is empty")
+    return commands if is_v2(row) else [_FORKS_WORDS + commands[-1]]
+
+
+def install_command(row: SourceRow) -> str:
+    """Of V1, what installs the repository again before the tests; may be empty."""
+    commands = [] if is_v2(row) else _commands(row, "install")
+    return _FORKS_WORDS + "; ".join(commands) if commands else ""
+
+
+def _commands(row: SourceRow, key: str) -> list[str]:
+    value = config(row).get(key)
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = [value]  # a command that begins with a test: [ -f x ] && ...
+    values = [value] if isinstance(value, str) else value or []
+    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+        raise bad_column(instance_id(row), f"{CONFIG}.{key}", "is neither a command nor a list of commands")
+    check_unicode("\n".join(values), f"{CONFIG}.{key}", instance_id(row))
+    return [each for each in values if each.strip()]
+
+
+def _patch(row: SourceRow, column: str) -> str:
+    text = read_text(row, column, instance_id(row))
+    if "diff --git " not in text:
+        raise bad_column(instance_id(row), column, "is no diff of git")
+    return text
+
+
+def _tests(row: SourceRow) -> list[list[str]]:
+    lists = [read_names(row, column, instance_id(row)) for column in LISTS]
+    if not any(lists):
+        raise bad_column(instance_id(row), " and ".join(LISTS), "list no tests, so any log would count as resolved")
+    return lists

@@ -1,0 +1,91 @@
+"""What runs in an image of SWE-rebench.
+
+Sources: V2, SWE-rebench/SWE-rebench-V2, scripts/eval.py (``run_in_container``). V1, SWE-rebench/SWE-bench-fork,
+swebench/harness/test_spec/python.py (``make_eval_script_list_py``).
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import Final
+
+from steps.families.columns import SourceRow
+from steps.families.machine_setup import TRUST_REPOSITORY
+from steps.families.rebench import rows
+from steps.families.test_patches import files_before, files_to_run
+from steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
+
+TIMEOUT_S = 1800
+V2_APPLY: Final = "git apply -v --3way --recount --ignore-space-change --whitespace=nowarn"
+START, END = ">>>>> Start Test Output", ">>>>> End Test Output"
+_END_OF_PATCH = "EOF_114329324912"
+_ACTIVATE = ("source /opt/miniconda3/bin/activate", "conda activate testbed")
+
+
+def reset_script(workdir: str) -> str:
+    """Takes back what making the image changed in tracked files, as V2 does before a patch."""
+    return f"set -eu\n{TRUST_REPOSITORY}\ncd {quote(workdir)}\ngit reset -q --hard HEAD\n"
+
+
+def test_script(row: SourceRow) -> str:
+    """The script whose output is the log that ``judge`` reads."""
+    return _v2_script(row) if rows.is_v2(row) else _v1_script(row)
+
+
+def _v2_script(row: SourceRow) -> str:
+    """Each command ends the script where it fails; what goes to stderr stands behind what goes to stdout."""
+    lines = [
+        "#!/bin/bash",
+        TRUST_REPOSITORY,
+        "export _JAVA_OPTIONS=-Djava.net.preferIPv6Addresses=false",
+        f"cd {quote(rows.workdir(row))}",
+        "errors=$(mktemp)",
+        "(",
+        "set -e",
+        # Another line at its end would be counted (--recount).
+        _apply(V2_APPLY, rows.hidden_patch(row).removesuffix("\n")),
+        *rows.test_commands(row),
+        ') 2>"$errors"',
+        f"{EXIT_CODE_VARIABLE}=$?",
+        'cat "$errors"',
+        'rm -f "$errors"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _v1_script(row: SourceRow) -> str:
+    """As SWE-bench's of 2025, with the row's own commands."""
+    commit, workdir = rows.base_commit(row), rows.workdir(row)
+    patch = rows.hidden_patch(row)
+    files = " ".join(quote(file) for file in files_before(patch))
+    # Of new files alone there is nothing to reset; the fork's command would check out the commit then.
+    reset = [f"git checkout {commit} {files}"] if files else []
+    install = rows.install_command(row)
+    lines = [
+        "#!/bin/bash",
+        "set -uxo pipefail",
+        *_ACTIVATE,
+        f"cd {workdir}",
+        f"git config --global --add safe.directory {workdir}",
+        f"cd {workdir}",
+        "git status",
+        "git show",
+        f"git -c core.fileMode=false diff {commit}",
+        *_ACTIVATE,
+        *([install] if install else []),
+        *reset,
+        _apply("git apply -v", patch),
+        f": '{START}'",
+        " ".join([*rows.test_commands(row), *(quote(file) for file in files_to_run(patch))]),
+        f"{{ {EXIT_CODE_VARIABLE}=$?; }} 2>/dev/null",
+        f": '{END}'",
+        *reset,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _apply(command: str, patch: str) -> str:
+    end = _END_OF_PATCH
+    while end in patch.split("\n"):
+        end += "_"
+    return f"{command} - <<'{end}'\n{patch}\n{end}"

@@ -1,0 +1,114 @@
+"""SWE-rebench's verdicts.
+
+V2 (scripts/eval.py): every listed test PASSED, by the row's parser over the whole log, names without the times that
+runners put behind them. V1 (its fork of SWE-bench, harness/grading.py): SWE-bench's rule over what stands between the
+markers; a listed test that was skipped is in neither list and so holds nothing up.
+"""
+
+from __future__ import annotations
+
+import re
+
+from steps.contracts.verdict import Finding
+from steps.families.columns import SourceRow
+from steps.families.family_verdict import FamilyVerdict, ListOutcome, StatusDifference
+from steps.families.listed_tests import LISTS, find_contradictions, find_differences, sort_tests
+from steps.families.rebench import rows
+from steps.families.rebench.parsers import find_parser
+from steps.families.rebench.script import END, START
+from steps.families.test_patches import files_of
+
+_TIMES = (
+    re.compile(r"\s*\[\s*\d+(?:\.\d+)?\s*(?:ms|s)\s*\]\s*$", re.IGNORECASE),
+    re.compile(r"\s+in\s+\d+(?:\.\d+)?\s+(?:msec|sec)\b", re.IGNORECASE),
+    re.compile(r"\s*\(\s*\d+(?:\.\d+)?\s*(?:ms|s)\s*\)\s*$", re.IGNORECASE),
+)
+_V1_REFUSED = {
+    ">>>>> Patch Apply Failed": "the log says that the patch does not apply",
+    ">>>>> Reset Failed": "the log says that the reset failed",
+    ">>>>> Tests Errored": "the log says that the tests ended in an error",
+    ">>>>> Tests Timed Out": "the log says that the tests did not end in time",
+}
+# A merge is announced as ``to '<file>'`` before.
+_APPLIED = re.compile(r"^Applied patch (?!to ').+ cleanly\.\r?$", re.MULTILINE)
+_PLAIN = re.compile(r"[^|;]*")
+"""A command whose exit code is its runner's."""
+
+
+def judge(log: str, row: SourceRow) -> FamilyVerdict:
+    """The verdict on what the script printed. Raises ConfigError for a row without lists, or without a known parser."""
+    return _judge_v2(log, row) if rows.is_v2(row) else _judge_v1(log, row)
+
+
+def without_time(name: str) -> str:
+    """The name of a test without the time that it took."""
+    for pattern in _TIMES:
+        name = pattern.sub("", name)
+    return name.strip()
+
+
+def _judge_v2(log: str, row: SourceRow) -> FamilyVerdict:
+    halves = [list(dict.fromkeys(map(without_time, half))) for half in (rows.fail_to_pass(row), rows.pass_to_pass(row))]
+    statuses = {without_time(name): status for name, status in find_parser(row)(log).items()}
+    outcomes = [
+        ListOutcome(
+            success=[test for test in half if statuses.get(test) == "PASSED"],
+            failure=[test for test in half if statuses.get(test) != "PASSED"],
+        )
+        for half in halves
+    ]
+    failed = [test for outcome in outcomes for test in outcome.failure]
+    return FamilyVerdict(
+        resolved=not failed,
+        statuses=statuses,
+        differences={test: StatusDifference(statuses.get(test), "PASSED") for test in failed},
+        lists=dict(zip(LISTS, outcomes, strict=True)),
+        findings=_find_unapplied(log, row),
+        exit_code_tells=all(_PLAIN.fullmatch(command) for command in rows.test_commands(row)),
+    )
+
+
+def _judge_v1(log: str, row: SourceRow) -> FamilyVerdict:
+    halves = (rows.fail_to_pass(row), rows.pass_to_pass(row))
+    tests = [*halves[0], *halves[1]]
+    parse = find_parser(row)
+    refusal = next((reason for words, reason in _V1_REFUSED.items() if words in log), "")
+    if not refusal and (START not in log or END not in log):
+        refusal = "the markers of the script are not in the log"
+    if refusal:
+        return FamilyVerdict(False, {}, find_differences(tests, {}), unreadable=refusal)
+    region = log.split(START)[1].split(END, maxsplit=1)[0]
+    statuses = parse(region)
+    failures = parse("\n".join(line for line in region.split("\n") if line.startswith(("FAILED", "ERROR"))))
+    lists = {name: sort_tests(half, statuses) for name, half in zip(LISTS, halves, strict=True)}
+    return FamilyVerdict(
+        resolved=not any(outcome.failure for outcome in lists.values()),
+        statuses=statuses,
+        differences=find_differences(tests, statuses),
+        lists=lists,
+        findings=[
+            *_find_unapplied(log, row),
+            *_find_markers(log),
+            *find_contradictions(tests, statuses, list(failures.items())),
+        ],
+    )
+
+
+def _find_unapplied(log: str, row: SourceRow) -> list[Finding]:
+    """Neither rule asks whether git took the patch of tests, and says so of every file."""
+    files = files_of(rows.hidden_patch(row))
+    applied = len(_APPLIED.findall(log))
+    if applied >= len(files):
+        return []
+    detail = f"git applied {applied} of {len(files)} files of the test patch"
+    return [Finding(code="test_patch_not_applied", detail=detail)]
+
+
+def _find_markers(log: str) -> list[Finding]:
+    """Markers that stand there more than once: someone else printed them, and the first ones are what is read."""
+    counts = {"start_markers": log.count(START), "end_markers": log.count(END)}
+    return [
+        Finding(code=code, detail=f"{count} in the log where the script prints one")
+        for code, count in counts.items()
+        if count > 1
+    ]

@@ -1,0 +1,22 @@
+"""A bundled issue as SWE-Gym has its own: SWE-bench's older columns, and the image's repository as SWE-bench's is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from steps.families.example import RunGit, cut_ids
+from steps.families.family import Row
+
+_COLUMNS = (
+    *("instance_id", "repo", "version", "base_commit", "patch", "test_patch", "problem_statement", "hints_text"),
+    "created_at",
+)
+
+
+def make_row(issue: Row) -> Row:
+    """See ``Example``."""
+    return {column: issue[column] for column in _COLUMNS} | cut_ids(issue)
+
+
+def change_image(testbed: Path, issue: Row, git: RunGit) -> None:
+    """See ``Example``. Nothing is different."""

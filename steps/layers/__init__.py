@@ -1,0 +1,1 @@
+"""What differs between a machine and the one it began as, as an archive: taken from one machine, laid into another."""

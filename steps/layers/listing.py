@@ -1,0 +1,175 @@
+"""The files of a machine at one moment: what each is, whose, how large, and when it changed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import stat
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from steps.errors import ConfigError
+from steps.sandbox.protocol import ExecResult, Sandbox
+from steps.sandbox.script_failure import script_failure
+
+TIMEOUT_S = 900.0
+MAX_BYTES = 256 << 20
+"""Of a listing: some two million files."""
+OURS = b"/run/swe-argo"
+"""Where backends keep the files of their commands."""
+SYSTEM = (b"/proc", b"/sys", b"/dev", OURS)
+"""Where no file of a layer belongs: /proc/self/root is the whole machine by another name."""
+PROGRAMS = ("find", "tar", "gzip", "xargs")
+"""What an image must have beside what every sandbox needs."""
+_KINDS = {
+    stat.S_IFREG: "f",
+    stat.S_IFDIR: "d",
+    stat.S_IFLNK: "l",
+    stat.S_IFIFO: "p",
+    stat.S_IFSOCK: "s",
+    stat.S_IFCHR: "c",
+    stat.S_IFBLK: "b",
+}
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+class ListedFile(NamedTuple):
+    """A file. ``kind`` is find's letter: f, d, l, p and so on; ``facts`` differ wherever the file does."""
+
+    path: bytes
+    kind: str
+    mode: int
+    uid: int
+    gid: int
+    size: int
+    mtime: float
+    facts: bytes
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All files of a machine, packed: there may be a million, and it is kept while an agent works.
+
+    ``mounts`` are folders and files of other file systems, which are left out: the system's, those that cannot be
+    written, and single files. Folders that an image declares as volumes are new in each machine and belong to it.
+    """
+
+    packed: bytes
+    mounts: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, listed: bytes, mounts: tuple[bytes, ...]) -> Listing:
+        """A listing as a machine gave it."""
+        return cls(zlib.compress(listed, 1), mounts)
+
+    def files(self) -> Iterator[ListedFile]:
+        """Each of them; what is no line of a listing is passed over."""
+        listed, begin = zlib.decompress(self.packed), 0
+        while (end := listed.find(b"\0", begin)) >= 0:
+            if (file := _parse(listed[begin:end])) is not None:
+                yield file
+            begin = end + 1
+
+
+def record(box: Sandbox) -> Listing:
+    """List a machine before foreign code runs in it. Raises ConfigError for want of a program in the image, and
+    InfraError or ResourceError."""
+    tools = " ".join(PROGRAMS)
+    script = f"for each in {tools}; do command -v $each >/dev/null || echo $each; done >&2; cat /proc/self/mountinfo"
+    result = box.exec(script, timeout_s=TIMEOUT_S, cwd="/")
+    if result.exit_code != 0:
+        raise script_failure("reading the machine's mounts", result)
+    if missing := result.stderr.split():
+        names = b", ".join(missing).decode(errors="replace")
+        raise ConfigError(f"{box.machine.image} has no {names}, by which changed files are taken", field="image")
+    mounts = _outside(box, read_mounts(result.stdout))
+    listed = list_files(box, mounts)
+    if not is_whole(listed):
+        raise script_failure("listing the machine's files", listed)
+    return Listing.of(listed.stdout, mounts)
+
+
+def list_files(box: Sandbox, mounts: tuple[bytes, ...]) -> ExecResult:
+    """The listing as a machine gives it, one file after the other, each ended by NUL.
+
+    Times have a fraction where find is GNU's. Others tell seconds alone: there the clock is let go on by one, so that
+    what changes later has another time.
+    """
+    pruned = " -o ".join(f"-path {shlex.quote(_pattern(place))}" for place in (OURS, *mounts))
+    return box.exec(
+        f"""export LC_ALL=C
+if find / -maxdepth 0 -printf '' 2>/dev/null; then
+  find / \\( {pruned} \\) -prune -o -printf '%y,%m %U %G %s %T@ %C@ %p\\0'
+else
+  find / \\( {pruned} \\) -prune -o -exec stat -c '%f %u %g %s %Y %Z %n' {{}} + | tr '\\n' '\\0'
+  sleep 1
+fi""",
+        timeout_s=TIMEOUT_S,
+        cwd="/",
+        max_output_bytes=MAX_BYTES,
+    )
+
+
+def is_whole(listed: ExecResult) -> bool:
+    """Whether a listing came to its end: find ends with 1 where a file went meanwhile, and begins with the root."""
+    return listed.exit_code in (0, 1) and not listed.truncated and b" /\0" in listed.stdout[:4096]
+
+
+def read_mounts(mountinfo: bytes) -> dict[bytes, bool]:
+    """Place of another file system -> whether it can be written: fields 5 and 6 of proc(5) mountinfo.
+
+    Blanks are \\040 there; of several at one place the last is seen.
+    """
+    mounts = {}
+    for line in mountinfo.splitlines():
+        fields = line.split(b" ")
+        if len(fields) > 6:
+            place = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), fields[4])
+            mounts[place] = b"rw" in fields[5].split(b",")
+    return {place: writable for place, writable in mounts.items() if place != b"/"}
+
+
+def _outside(box: Sandbox, mounts: dict[bytes, bool]) -> tuple[bytes, ...]:
+    """The mounts that are no part of the machine's own files; those within others are left out."""
+    writable = [place for place, can_write in mounts.items() if can_write and not _is_below(place, SYSTEM)]
+    quoted = " ".join(shlex.quote(place.decode(errors="surrogateescape")) for place in writable)
+    script = f'for each in {quoted}; do [ ! -d "$each" ] || printf \'%s\\0\' "$each"; done'
+    result = box.exec(script, timeout_s=TIMEOUT_S, cwd="/")
+    if result.exit_code != 0:
+        raise script_failure("reading the machine's mounts", result)
+    volumes = set(result.stdout.split(b"\0"))
+    outer: list[bytes] = []
+    for place in sorted(mounts.keys() - volumes):
+        if not _is_below(place, outer):
+            outer.append(place)
+    return tuple(outer)
+
+
+def _is_below(place: bytes, folders: Iterable[bytes]) -> bool:
+    return any(place == folder or place.startswith(folder + b"/") for folder in folders)
+
+
+def _pattern(place: bytes) -> str:
+    return re.sub(r"([\\*?\[\]])", r"\\\1", place.decode(errors="surrogateescape"))
+
+
+def _parse(line: bytes) -> ListedFile | None:
+    fields = line.split(b" ", 6)
+    if len(fields) != 7 or not fields[6].startswith(b"/"):
+        return None
+    what, uid, gid, size, mtime, _, path = fields
+    try:
+        letter, comma, bits = what.decode().partition(",")
+        if comma:
+            kind, mode = letter, int(bits, 8)
+        else:
+            raw = int(what, 16)
+            kind, mode = _KINDS.get(stat.S_IFMT(raw), "?"), stat.S_IMODE(raw)
+        numbers = int(uid), int(gid), int(size), float(mtime)
+    except ValueError:
+        return None
+    # A folder changes its times whenever something in it comes or goes.
+    facts = b" ".join(fields[:3] if kind == "d" else fields[:6])
+    return ListedFile(path, kind, mode, *numbers, facts)

@@ -1,0 +1,67 @@
+"""RunSpec -> SelectedDataset: the rows that it asks for, and what exactly was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steps.contracts.data import DatasetLock, RunFile, UsedValidation
+from steps.contracts.progress_lines import doing
+from steps.contracts.run_spec import RunSpec
+from steps.datasets import load, selection
+from steps.families import rows
+from steps.planning.gradeable import choose_gradeable_rows
+from steps.planning.refuse import refuse_changed_rows
+from steps.planning.validated import choose_fit_rows
+from steps.store import Store
+
+
+@dataclass(frozen=True)
+class SelectedDataset:
+    """``rows`` are those selected, ``known_ids`` all that there are."""
+
+    name: str
+    lock: DatasetLock
+    rows: list[dict[str, Any]]
+    known_ids: list[str]
+    notices: list[str]
+    validation: UsedValidation | None
+    not_gradeable: dict[str, str]
+    environments: dict[str, Path]
+
+
+def read_dataset(spec: RunSpec, here: RunSpec, before: RunFile | None, store: Store) -> SelectedDataset:
+    """``here`` is the spec with all its files on this machine, ``before`` the run that it goes on with, where it does.
+
+    Raises ConfigError, InfraError.
+    """
+    doing(f"reading dataset {spec.dataset}")
+    revision = spec.revision or (before.dataset.revision if before else None)
+    loaded = load.load(here.dataset, spec.split, revision=revision, answers=here.answers, family=spec.family)
+    selected, notices = selection.select(loaded.rows, here.select, loaded.by_id)
+    lock = DatasetLock(
+        name=loaded.name if here.dataset == spec.dataset else spec.dataset,
+        split=loaded.split,
+        revision=loaded.revision,
+        rows=len(selected),
+        sha256=rows.digest_rows(selected),
+    )
+    fit = choose_fit_rows(selected, here.select, lock, store, before)
+    gradeable = choose_gradeable_rows(fit.rows, skip=here.select.skip_not_gradeable)
+    if len(gradeable.rows) < len(selected):
+        lock = lock.model_copy(update={"rows": len(gradeable.rows), "sha256": rows.digest_rows(gradeable.rows)})
+    if before:
+        refuse_changed_rows(before, lock.name, lock.sha256)
+    known_ids = [row["instance_id"] for row in (*loaded.rows, *loaded.by_id)]
+    notices = [*loaded.notices, *notices, *fit.notices, *gradeable.notices]
+    return SelectedDataset(
+        loaded.name,
+        lock,
+        gradeable.rows,
+        known_ids,
+        notices,
+        fit.used,
+        gradeable.left_out,
+        loaded.environments,
+    )

@@ -1,0 +1,121 @@
+"""Selected rows, a validation of their dataset -> the rows that are fit, and what is said of the others."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steps.contracts.data import DatasetLock, RunFile, UsedValidation
+from steps.contracts.run_spec import LAST_VALIDATION, SelectSpec
+from steps.contracts.validation import Fitness, Validation
+from steps.datasets.names import list_first
+from steps.datasets.records import local_path, read_bytes
+from steps.errors import ConfigError
+from steps.families.rows import digest_rows
+from steps.store import Store
+from steps.store.runs import store_flag
+from steps.store.validations import validations_of
+
+FIELD = "select.validated"
+UNKNOWN = "not_validated"
+"""Of an instance that the validation does not have."""
+
+
+@dataclass(frozen=True)
+class FitRows:
+    """The rows that are run, and how the choice is recorded: ``used`` is None where no validation was given."""
+
+    rows: list[dict[str, Any]]
+    used: UsedValidation | None
+    notices: list[str]
+
+
+def choose_fit_rows(
+    selected: list[dict[str, Any]], here: SelectSpec, lock: DatasetLock, store: Store, before: RunFile | None
+) -> FitRows:
+    """Leave out what the spec's validation does not call valid, or only name it (``keep_invalid``).
+
+    ``lock`` is of the rows ``selected``. Raises ConfigError: there is no such validation, it is of another dataset,
+    revision or rows, or nothing of what is selected is valid; InfraError.
+    """
+    if here.validated is None:
+        return FitRows(selected, None, [])
+    if here.validated == LAST_VALIDATION and before is not None and before.validation is not None:
+        # A run goes on by what it began with: a validation may have been completed since, or removed.
+        name, unfit = before.validation.validation_id, before.validation.unfit
+    else:
+        validation = (
+            _best_of_store(selected, lock, store)
+            if here.validated == LAST_VALIDATION
+            else _read(local_path(here.validated, FIELD))
+        )
+        _refuse_other(validation, selected, lock)
+        fitness = {one.instance_id: one.fitness.value for one in validation.instances}
+        name, unfit = (
+            validation.validation_id,
+            {
+                one: known
+                for row in selected
+                if (known := fitness.get(one := row["instance_id"], UNKNOWN)) != Fitness.VALID.value
+            },
+        )
+    used = UsedValidation(validation_id=name, unfit=unfit, kept=here.keep_invalid)
+    if not unfit:
+        return FitRows(selected, used, [])
+    classes = defaultdict(list)
+    for one, known in unfit.items():
+        classes[known].append(one)
+    named = "; ".join(f"{len(ids)} {known}: {list_first(ids)}" for known, ids in classes.items())
+    which = f"{len(unfit)} of {len(selected)} selected instances"
+    if here.keep_invalid:
+        return FitRows(selected, used, [f"{which} are not valid by {name}, and run: {named}"])
+    kept = [row for row in selected if row["instance_id"] not in unfit]
+    if not kept:
+        raise ConfigError(f"nothing is left: {which} are not valid by {name}: {named}", field=FIELD)
+    return FitRows(kept, used, [f"{which} left out, not valid by {name}: {named}"])
+
+
+def _best_of_store(selected: list[dict[str, Any]], lock: DatasetLock, store: Store) -> Validation:
+    """The one that knows most of the selected instances; of several the newest."""
+    stored = validations_of(store, lock.name)
+    if not stored:
+        command = f"swe-argo validate {lock.name}{store_flag(store)}"
+        raise ConfigError(f"{store.url} has no validation of {lock.name}: {command}", field=FIELD)
+    ids = {row["instance_id"] for row in selected}
+    known = [sum(one.instance_id in ids for one in validation.known) for validation in stored]
+    return max(zip(known, range(len(stored)), stored, strict=True))[2]
+
+
+def _read(path: Path) -> Validation:
+    file = path / Validation.file if path.is_dir() else path
+    try:
+        return Validation.from_bytes(read_bytes(Path(file), FIELD))
+    except ValueError:  # pydantic's too
+        raise ConfigError(f"{file} is no validation, or one of another version of swe-argo", field=FIELD) from None
+
+
+def _refuse_other(validation: Validation, selected: list[dict[str, Any]], lock: DatasetLock) -> None:
+    # What was not run has no digest.
+    seen = {one.instance_id: one.row_sha256 for one in validation.instances if one.row_sha256}
+    common = [row for row in selected if row["instance_id"] in seen]
+    was = validation.dataset
+    # A file or a folder has no name but its path: what it holds decides.
+    other_name = was.name != lock.name and (was.revision is not None or lock.revision is not None or not common)
+    if other_name or was.split != lock.split or was.revision != lock.revision:
+        raise ConfigError(
+            f"validation {validation.validation_id} is of {_describe(was)}, the run's dataset is {_describe(lock)}",
+            field=FIELD,
+        )
+    for row in common:
+        if seen[row["instance_id"]] != (now := digest_rows([row])):
+            raise ConfigError(
+                f"validation {validation.validation_id} is of other rows of {lock.name}: {row['instance_id']} was "
+                f"{seen[row['instance_id']][:12]}, now {now[:12]}",
+                field=FIELD,
+            )
+
+
+def _describe(lock: DatasetLock) -> str:
+    return f"{lock.name} ({lock.split}, " + (f"revision {lock.revision})" if lock.revision else "no revision)")

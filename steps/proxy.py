@@ -1,0 +1,103 @@
+"""Tinker's models -> an OpenAI-compatible endpoint that tells the tokens it sampled."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steps.contracts.programs import Option, Program
+from steps.entry import Flags, run_program
+from steps.errors import ConfigError
+from steps.settings import settings
+from steps.store import open_store
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+EXTRA = "the proxy needs the extra tinker: pip install 'swe-argo[tinker]'"
+PROXY = Program(
+    "proxy",
+    "Tinker's models -> an OpenAI-compatible endpoint that tells the tokens it sampled",
+    (
+        Option("base-model", "model of Tinker, as get_server_capabilities lists it", required=True),
+        Option("tokenizer", "folder with its tokenizer.json and tokenizer_config.json", Path, required=True),
+        Option("name", "what callers name the model by", default="tinker"),
+        Option("weights", "tinker:// path of trained weights; by default the base model"),
+        Option("store", "folder or s3://bucket/prefix that holds the pointer"),
+        Option("pointer", "key of a file in the store that names the weights, read again and again"),
+        Option("refresh", "seconds between two readings of it", float, 5.0),
+        Option("context", "tokens that prompt and answer may have; by default as Tinker lists it", int),
+        Option(
+            "tool-format",
+            "how calls are written; by default as the chat template says",
+            choices=("hermes", "qwen3_coder"),
+        ),
+        Option("at-once", "calls that are sampled at a time", int, 256),
+        Option("timeout", "seconds that one call may take", float, 1800.0),
+        Option("traces", "folder for the calls of each rollout, /t/NAME/v1", Path),
+        Option("host", "address to listen on", default="127.0.0.1"),
+        Option("port", "port to listen on; 0: any", int, 8000),
+    ),
+)
+NUMBERS = {
+    "refresh": (0.1, 86_400.0),
+    "context": (1, 1 << 31),
+    "at-once": (1, 65_536),
+    "timeout": (1.0, 86_400.0),
+    "port": (0, 65_535),
+}
+"""Flags -> what they may be."""
+
+
+def main(flags: Flags) -> None:
+    """Serve until it is stopped. Raises ConfigError, InfraError."""
+    for name, (least, most) in NUMBERS.items():
+        if flags[name] is not None and not least <= flags[name] <= most:
+            raise ConfigError(f"{flags[name]} is not within {least:,} to {most:,}", field=f"--{name}")
+    try:
+        from steps.serving.server import ProxyOptions, serve
+        from steps.serving.tinker_sampler import TinkerSource
+    except ImportError as error:
+        raise ConfigError(f"{EXTRA} ({error})", field="proxy") from None
+    ours = settings()
+    if ours.tinker_api_key is None:
+        raise ConfigError("is not set", field="TINKER_API_KEY")
+    if bool(flags["pointer"]) != bool(flags["store"]):
+        raise ConfigError("--pointer names a file in --store: both or none", field="--pointer")
+    options = ProxyOptions(
+        tokenizer=flags["tokenizer"].expanduser(),
+        model=flags["name"],
+        weights=flags["weights"],
+        store=open_store(flags["store"]) if flags["store"] else None,
+        pointer=flags["pointer"],
+        refresh_s=flags["refresh"],
+        context=flags["context"],
+        tool_format=flags["tool-format"],
+        at_once=flags["at-once"],
+        timeout_s=flags["timeout"],
+        traces=flags["traces"],
+        host=flags["host"],
+        port=flags["port"],
+        key=_value(ours.llm_api_key),
+        admin_key=_value(ours.proxy_admin_key),
+    )
+    source = TinkerSource(flags["base-model"], ours.tinker_api_key.get_secret_value(), ours.tinker_base_url)
+    try:
+        asyncio.run(serve(options, source, _announce))
+    finally:
+        source.close()
+
+
+def _announce(address: str) -> None:
+    sys.stdout.write(f"the proxy takes calls at {address}\n")
+    sys.stdout.flush()
+
+
+def _value(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None
+
+
+if __name__ == "__main__":
+    run_program(PROXY, main)

@@ -1,0 +1,105 @@
+"""A run -> its file in ``flakes/``: a row for each grading that says something of single tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steps.contracts.verdict import Confirmation, GradeRecord, Outcome
+from steps.datasets.names import is_bundled
+from steps.reports.parquet_bytes import read_parquet
+from steps.reports.stored_run import StoredRun, StoredUnit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FOLDER = "flakes/"
+"""Of the store: one file a run, so that runs that end at a time write to different files, and none loses another's."""
+_PROOFS = (Confirmation.CONFIRMED, Confirmation.FLAKY)
+
+
+@dataclass(frozen=True, slots=True)
+class Grading:
+    """One time that the tests of a patch were judged."""
+
+    dataset: str
+    """See ``dataset_key``."""
+    instance_id: str
+    patch_sha256: str
+    seen_at: str
+    """When its run was planned: verdicts have no time of their own."""
+    failing: frozenset[str]
+    """Listed tests that did not come out as they must; all others of the instance did."""
+
+
+def find_gradings(run: StoredRun) -> Iterator[Grading]:
+    """Those of a run, counter-proofs among them: one repeats the official run of the same patch.
+
+    Left out are logs without a verdict on tests, those that are contradicted by what is known beside them, and those in
+    which so many tests fail that they are no longer all known: there the suite broke, and no single test flipped.
+    """
+    for unit in run.units:
+        if unit.grade is None or not _speaks_of_tests(unit, unit.grade):
+            continue
+        common = (dataset_key(run.run.dataset.name), unit.instance_id, unit.grade.patch_sha256, run.run.created_at)
+        yield Grading(*common, frozenset(unit.grade.failing_tests))
+        proof = unit.grade.counter_proof
+        if proof is not None and proof.outcome in _PROOFS:
+            yield Grading(*common, frozenset([*unit.grade.failing_tests, *proof.flipped]))
+
+
+def dataset_key(name: str) -> str:
+    """What a dataset is known by in flakes: one that is a file or a folder here by its one absolute path."""
+    return name if is_bundled(name) or not Path(name).exists() else str(Path(name).resolve())
+
+
+def _speaks_of_tests(unit: StoredUnit, grade: GradeRecord) -> bool:
+    judged = grade.outcome in (Outcome.RESOLVED, Outcome.UNRESOLVED)
+    return judged and not unit.suspect and unit.failing_tests == len(grade.failing_tests)
+
+
+def gradings_key(run_id: str) -> str:
+    """Where a run's own file lies."""
+    return f"{FOLDER}{run_id}.parquet"
+
+
+def write_gradings(gradings: list[Grading]) -> bytes:
+    """The parquet file."""
+    import io
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [{name: getattr(one, name) for name in _TEXTS} | {"failing": sorted(one.failing)} for one in gradings]
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def read_gradings(data: bytes) -> list[Grading]:
+    """The gradings in such a file; none where it cannot be read."""
+    rows = read_rows(data, _schema())
+    return [Grading(**{**row, "failing": frozenset(row["failing"])}) for row in rows]
+
+
+def read_rows(data: bytes, schema: pa.Schema) -> list[dict[str, Any]]:
+    """The rows of a parquet file; none where it is broken, or of another form."""
+    try:
+        table = read_parquet(data).select(schema.names)
+        table.validate(full=True)  # finds text that is no UTF-8
+    except (ValueError, KeyError):
+        return []
+    is_whole = table.schema.equals(schema) and not any(column.null_count for column in table.columns)
+    return table.to_pylist() if is_whole else []
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    text = pa.string()
+    return pa.schema([*((name, text) for name in _TEXTS), ("failing", pa.list_(text))])
+
+
+_TEXTS = ("dataset", "instance_id", "patch_sha256", "seen_at")

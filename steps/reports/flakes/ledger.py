@@ -1,0 +1,144 @@
+"""``flakes.parquet``: every test that a store has seen flip, merged of the files of its runs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from steps.reports.flakes.gradings import (
+    FOLDER,
+    Grading,
+    dataset_key,
+    find_gradings,
+    gradings_key,
+    read_gradings,
+    read_rows,
+    write_gradings,
+)
+from steps.reports.stored_run import KnownFlip, StoredRun, StoredUnit
+from steps.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LEDGER = "flakes.parquet"
+MERGES = 5
+"""Times that the ledger is merged anew because another writer came between; the next report does it again."""
+AT_ONCE = 64
+_COLUMNS = ("dataset", "instance_id", "test", "times_seen", "times_flipped", "last_seen")
+
+Flips = Mapping[str, Mapping[str, KnownFlip]]
+"""Instance -> test -> how often it flipped, of one dataset."""
+
+
+def record_flips(store: Store, run: StoredRun) -> Flips:
+    """Put the run's gradings into the store and merge the ledger; what is known of the run's dataset.
+
+    The run's own file comes first, and whoever writes the ledger has read all files after the one that it replaces was
+    written: of several writers none is lost. Raises InfraError when the store fails.
+    """
+    gradings = list(find_gradings(run))
+    if gradings:
+        store.put(gradings_key(run.run.run_id), write_gradings(gradings))
+    for _ in range(MERGES):
+        before = store.get_many([LEDGER]).get(LEDGER)
+        flips = count_flips(_all_gradings(store))
+        after = _write(flips)
+        if after == before or (before is None and not flips) or store.swap(LEDGER, before, after):
+            return _of_dataset(flips, run.run.dataset.name)
+    return read_flips(store, run.run.dataset.name)
+
+
+def read_flips(store: Store, dataset: str) -> Flips:
+    """What the ledger says of a dataset. Raises InfraError."""
+    data = store.get_many([LEDGER]).get(LEDGER)
+    rows = read_rows(data, _schema()) if data is not None else []
+    return _of_dataset(
+        {
+            (row["dataset"], row["instance_id"], row["test"]): KnownFlip(
+                row["test"], row["times_seen"], row["times_flipped"], row["last_seen"]
+            )
+            for row in rows
+        },
+        dataset,
+    )
+
+
+def mark_flips(units: Iterable[StoredUnit], flips: Flips) -> None:
+    """Say in each unit which of its failing tests are known to flip."""
+    for unit in units:
+        known = flips.get(unit.instance_id, {})
+        tests = unit.grade.failing_tests if unit.grade and known else []
+        unit.flips = [known[test] for test in tests if test in known]
+
+
+@dataclass
+class _Tally:
+    """The gradings of one instance, by patch."""
+
+    failing: dict[str, list[frozenset[str]]] = field(default_factory=lambda: defaultdict(list))
+    last_seen: str = ""
+
+
+def count_flips(gradings: Iterable[Grading]) -> dict[tuple[str, str, str], KnownFlip]:
+    """(dataset, instance, test) -> how often it flipped: of the gradings of one patch, those that are fewer.
+
+    A test counts as seen in every grading of a patch that was graded more than once.
+    """
+    tallies: dict[tuple[str, str], _Tally] = defaultdict(_Tally)
+    for one in gradings:
+        tally = tallies[one.dataset, one.instance_id]
+        tally.failing[one.patch_sha256].append(one.failing)
+        tally.last_seen = max(tally.last_seen, one.seen_at)
+    known = {}
+    for (dataset, instance_id), tally in tallies.items():
+        repeated = [failing for failing in tally.failing.values() if len(failing) > 1]
+        flipped: Counter[str] = Counter()
+        for group in repeated:
+            fails = Counter(test for failing in group for test in failing)
+            flipped.update({test: min(times, len(group) - times) for test, times in fails.items()})
+        seen = sum(map(len, repeated))
+        for test, times in flipped.items():
+            if times:
+                known[dataset, instance_id, test] = KnownFlip(test, seen, times, tally.last_seen)
+    return dict(sorted(known.items()))
+
+
+def _all_gradings(store: Store) -> Iterable[Grading]:
+    names = [name for name in store.keys(FOLDER) if name.endswith(".parquet")]
+    for start in range(0, len(names), AT_ONCE):
+        for data in store.get_many(names[start : start + AT_ONCE]).values():
+            yield from read_gradings(data)
+
+
+def _write(flips: Mapping[tuple[str, str, str], KnownFlip]) -> bytes:
+    import io
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [
+        dict(zip(_COLUMNS, (dataset, one, test, flip.seen, flip.flipped, flip.last_seen), strict=True))
+        for (dataset, one, test), flip in flips.items()
+    ]
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    text, whole = pa.string(), pa.int64()
+    return pa.schema(list(zip(_COLUMNS, (text, text, text, whole, whole, text), strict=True)))
+
+
+def _of_dataset(flips: Mapping[tuple[str, str, str], KnownFlip], dataset: str) -> Flips:
+    known: dict[str, dict[str, KnownFlip]] = defaultdict(dict)
+    dataset = dataset_key(dataset)
+    for (name, instance_id, test), flip in flips.items():
+        if name == dataset:
+            known[instance_id][test] = flip
+    return known

@@ -1,0 +1,41 @@
+"""What a store knows against instances of a dataset: what validations say of them, and tests that flip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steps.contracts.validation import Fitness
+from steps.reports.figures.flips import describe_flips
+from steps.reports.flakes.ledger import Flips, mark_flips, read_flips
+from steps.reports.stored_run import StoredUnit
+from steps.store import Store
+from steps.store.validations import validations_of
+
+
+@dataclass(frozen=True)
+class KnownDoubts:
+    """Of one dataset."""
+
+    unfit: dict[str, str]
+    """Instance -> its class and the validation that says so: the newest of those that graded it as often as any."""
+    flips: Flips
+
+    def describe(self, unit: StoredUnit) -> str:
+        """What is known against a unit's verdict; empty where nothing is."""
+        mark_flips([unit], self.flips)
+        return "; ".join(filter(None, [self.unfit.get(unit.instance_id, ""), describe_flips(unit)]))
+
+
+def known_doubts(store: Store, dataset: str) -> KnownDoubts:
+    """Raises InfraError."""
+    classes: dict[str, tuple[int, Fitness, str]] = {}
+    for validation in validations_of(store, dataset):
+        for one in validation.known:
+            if len(one.gold) >= classes.get(one.instance_id, (0, ""))[0]:
+                classes[one.instance_id] = (len(one.gold), one.fitness, validation.validation_id)
+    unfit = {
+        instance: f"{fitness.value} by validation {name}"
+        for instance, (_, fitness, name) in classes.items()
+        if fitness is not Fitness.VALID
+    }
+    return KnownDoubts(unfit, read_flips(store, dataset))

@@ -1,0 +1,1 @@
+"""What a validation makes of its two runs, and its page."""

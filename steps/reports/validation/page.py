@@ -1,0 +1,66 @@
+"""The page of a validation: as the report's, one file that asks nobody for anything."""
+
+from __future__ import annotations
+
+from steps.contracts.validation import Fitness, Validation
+from steps.reports.page.templating import as_page, page_templates
+from steps.reports.text.formatting import utc
+from steps.reports.text.visible import cut_line, make_visible
+
+TESTS_SHOWN = 20
+LINE_WIDTH = 240
+
+LABELS: dict[str, tuple[str, str, str]] = {
+    Fitness.GOLD_FAILS: ("Gold fails", "the reference patch never resolves it: no agent can, here", "infra"),
+    Fitness.IDLE_RESOLVES: (
+        "Idle resolves",
+        "the untouched repository is resolved: any agent resolves it",
+        "unapplied",
+    ),
+    Fitness.FLAKY: ("Flaky", "the reference patch resolves it sometimes", "unresolved"),
+    Fitness.NOT_GRADEABLE: ("Not gradeable", "its row cannot be graded here: it was not run", "waiting"),
+    Fitness.INCOMPLETE: ("Incomplete", "some run of it has no verdict", "waiting"),
+    Fitness.VALID: ("Valid", "the reference patch resolves it each time, the untouched repository never", "resolved"),
+}
+"""Fitness -> its name, its meaning, its colour; worst first."""
+
+
+def render_validation(validation: Validation) -> bytes:
+    """The page, UTF-8. Names of tests and reasons are made visible before the template escapes them."""
+    unfit = [one for fitness in LABELS for one in validation.instances if one.fitness == fitness != Fitness.VALID]
+    remarkable = [one for one in validation.instances if one.fitness == Fitness.VALID and one.passing_untouched]
+    resources, dataset = validation.resources, validation.dataset
+    limits = (
+        ("CPUs", resources.cpus),
+        ("MiB of memory", resources.memory_mb),
+        ("MiB of disk", resources.disk_mb),
+        ("resource factor", None if resources.resource_factor == 1 else resources.resource_factor),
+    )
+    facts = [
+        ("Dataset", f"{dataset.name}, {dataset.split}"),
+        ("Revision", dataset.revision or f"rows {dataset.sha256[:12]}"),
+        ("Instances", f"{len(validation.instances):,}"),
+        ("Runs", f"gold {validation.gold_runs} times, idle once"),
+        ("Sandboxes", "; ".join(resources.machines) or resources.backend),
+        (
+            "Limits",
+            ", ".join(f"{value:g} {name}" for name, value in limits if value is not None) or "the backend's own",
+        ),
+        ("Tests", f"{resources.timeout_s:,} s, network {'open' if resources.grading_network else 'closed'}"),
+        ("Versions", ", ".join(f"{name} {value}" for name, value in validation.versions.items())),
+        ("Planned", utc(validation.created_at)),
+    ]
+    text = (
+        page_templates()
+        .get_template("validation.html.j2")
+        .render(
+            validation=validation,
+            labels=LABELS,
+            facts=[(name, make_visible(value)) for name, value in facts],
+            unfit=unfit,
+            remarkable=remarkable,
+            most=TESTS_SHOWN,
+            line=lambda text: cut_line(make_visible(text), LINE_WIDTH),
+        )
+    )
+    return as_page(text)

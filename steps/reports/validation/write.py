@@ -1,0 +1,47 @@
+"""The two runs of a validation -> its folder in the store."""
+
+from __future__ import annotations
+
+from steps.contracts.chain import PAGE
+from steps.contracts.data import Plan, RunFile
+from steps.contracts.progress_lines import doing
+from steps.contracts.record import key
+from steps.contracts.validation import GOLD, IDLE, Validation, part_of, validation_key, validation_of
+from steps.reports.validation.build import build_validation
+from steps.reports.validation.page import render_validation
+from steps.store import Store
+
+
+def write_validation_of(store: Store, run_id: str) -> Validation | None:
+    """Of a run that is a part of one, as soon as both are planned: whichever is reported later knows more.
+
+    None where it is no part of any. Raises InfraError.
+    """
+    name = validation_of(run_id)
+    if name is None:
+        return None
+    runs = [_stored(store, part_of(name, part)) for part in (GOLD, IDLE)]
+    gold, idle = (run.spec.agent.name if run else "" for run in runs)
+    if (gold, idle) != (GOLD, IDLE) or len({run.dataset.sha256 for run in runs if run}) != 1:
+        return None
+    return write_validation(store, name)
+
+
+def _stored(store: Store, run_id: str) -> RunFile | None:
+    name = key(RunFile, run_id)
+    data = store.get_many([name, key(Plan, run_id)])
+    return RunFile.from_bytes(data[name]) if len(data) == 2 else None
+
+
+def write_validation(store: Store, validation_id: str) -> Validation:
+    """Write the page, then ``validation.json``: where that is, both are whole. Raises ConfigError, InfraError."""
+    doing("reading the two runs of the validation")
+    validation = build_validation(store, validation_id)
+    store.put(page_key(validation), render_validation(validation))
+    store.put(validation_key(validation.dataset.name, validation_id), validation.to_bytes())
+    return validation
+
+
+def page_key(validation: Validation) -> str:
+    """The store key of its page."""
+    return validation_key(validation.dataset.name, validation.validation_id).replace(Validation.file, PAGE)

@@ -1,0 +1,162 @@
+"""What AGS knows and does of one sandbox: its token, whether it runs, its end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from e2b import AuthenticationException, RateLimitException, Sandbox
+from e2b.connection_config import ConnectionConfig
+from packaging.version import Version
+from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
+
+from steps.contracts.failure import FailureClass
+from steps.errors import InfraError, StepError, one_line
+from steps.sandbox.ags.service import NO_INSTANCE, ask, call_service, is_code, region, service_failure
+from steps.settings import settings
+
+ENVD_PORT = 49983
+ENVD_VERSION = Version("0.2.0")
+"""The oldest that its tools may bring: uploads as forms, users by name."""
+RUNNING = ("STARTING", "RUNNING")
+_MARGIN_S = 60.0
+"""How long before its end a token is renewed, where it lives for more than four times as long."""
+_OTHER_SERVICE = "e2b_"
+"""How keys begin that are E2B's own: they are not for Tencent's eyes."""
+
+
+class AGSControl:
+    """See ``Control`` of the data plane. Thread-safe."""
+
+    def __init__(self, instance_id: str) -> None:
+        self.sandbox_id = instance_id
+        self._lock = threading.Lock()
+        self._client: Sandbox | None = None
+        self._renew_at = 0.0
+        self._may_use_key = True
+
+    def client(self) -> Sandbox:
+        """With a token that holds for a while yet. Raises StepError."""
+        with self._lock:
+            if self._client is None or time.time() >= self._renew_at:
+                self._client = _make_client(self.sandbox_id, self._take_token())
+            return self._client
+
+    def renew(self) -> bool:
+        """Fetch another token: of ours, which was refused, the clock or the key may be wrong. Raises StepError."""
+        with self._lock:
+            self._may_use_key = False
+            self._client = _make_client(self.sandbox_id, self._take_token())
+        return True
+
+    def is_there(self) -> bool:
+        """Raises StepError."""
+        return (status_of(describe(self.sandbox_id)) or "") in RUNNING
+
+    def kill(self) -> None:
+        """Raises StepError."""
+        stop(self.sandbox_id)
+
+    def failure(self, error: BaseException, failure: FailureClass, doing: str) -> StepError:
+        """What the data plane's SDK raised, in our words.
+
+        A token that is refused is no fault of the request: root in the sandbox can put another in the place of envd.
+        """
+        words = one_line(str(error) or type(error).__name__, 300)
+        if isinstance(error, AuthenticationException):
+            return InfraError(
+                failure,
+                f"{doing}: it refuses the token that AGS in region {region()} gave for it ({words}): check "
+                "TENCENTCLOUD_SECRET_ID, TENCENTCLOUD_SECRET_KEY and AGS_REGION",
+                detail=str(error),
+            )
+        how = "takes no more at present" if isinstance(error, RateLimitException) else "fails"
+        return InfraError(failure, f"{doing}: AGS {how}: {type(error).__name__}: {words}", detail=str(error))
+
+    def _take_token(self) -> str:
+        key = settings().e2b_api_key
+        if self._may_use_key and key and not key.get_secret_value().startswith(_OTHER_SERVICE):
+            self._renew_at = float("inf")
+            return key.get_secret_value()
+        answer = call_service(
+            "AcquireSandboxInstanceToken",
+            {"InstanceId": self.sandbox_id},
+            f"asking for the token of sandbox {self.sandbox_id}",
+            FailureClass.EXEC,
+        )
+        now = time.time()
+        lives_s = max(0.0, moment_of(answer.get("ExpiresAt") or "", now + 300) - now)
+        self._renew_at = now + lives_s - min(_MARGIN_S, lives_s / 4)
+        return str(answer["Token"])
+
+
+def describe(instance_id: str) -> dict[str, Any] | None:
+    """A sandbox as the service has it, None where it has none. Raises StepError."""
+    doing = f"asking for sandbox {instance_id}"
+    try:
+        answer = ask("DescribeSandboxInstanceList", {"InstanceIds": [instance_id]})
+    except TencentCloudSDKException as error:
+        if is_code(error, NO_INSTANCE):
+            return None
+        raise service_failure(error, FailureClass.SANDBOX_LOST, doing) from error
+    found: list[dict[str, Any]] = answer.get("InstanceSet") or []
+    return found[0] if found else None
+
+
+def status_of(instance: dict[str, Any] | None) -> str | None:
+    """Of a sandbox as the service has it."""
+    return instance.get("Status") if instance else None
+
+
+def stop(instance_id: str) -> bool:
+    """Remove a sandbox; False where there was none any more. Raises StepError."""
+    try:
+        ask("StopSandboxInstance", {"InstanceId": instance_id})
+    except TencentCloudSDKException as error:
+        # What is being stopped takes no second order.
+        if is_code(error, NO_INSTANCE) or status_of(describe(instance_id)) not in RUNNING:
+            return False
+        raise service_failure(error, FailureClass.SANDBOX_LOST, f"removing sandbox {instance_id}") from error
+    return True
+
+
+def moment_of(text: str, otherwise: float) -> float:
+    """Seconds since 1970 of a time as the service writes it: ISO 8601, or those seconds themselves."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return otherwise
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _make_client(instance_id: str, token: str) -> Sandbox:
+    """The SDK's client for a sandbox that it did not make.
+
+    Its variables for E2B (E2B_DOMAIN, E2B_SANDBOX_URL, E2B_DEBUG) are not for this service: all is said here.
+    """
+    own = settings()
+    domain = f"{region()}.{own.ags_domain}"
+    config = ConnectionConfig(
+        domain=domain,
+        api_key=token,
+        debug=False,
+        sandbox_url=own.ags_sandbox_url or f"https://{ENVD_PORT}-{instance_id}.{domain}",
+        extra_sandbox_headers={
+            "X-Access-Token": token,
+            "E2b-Sandbox-Id": instance_id,
+            "E2b-Sandbox-Port": str(ENVD_PORT),
+        },
+    )
+    return Sandbox(
+        sandbox_id=instance_id,
+        sandbox_domain=domain,
+        envd_version=ENVD_VERSION,
+        envd_access_token=token,
+        connection_config=config,
+    )

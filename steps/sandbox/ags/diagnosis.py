@@ -1,0 +1,33 @@
+"""What a person should know of their account at AGS."""
+
+from __future__ import annotations
+
+from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
+
+from steps.contracts.failure import FailureClass
+from steps.contracts.run_spec import SandboxSpec
+from steps.errors import StepError
+from steps.sandbox.ags.service import region, service_failure
+from steps.sandbox.ags.start import read_quota
+from steps.sandbox.diagnosis import Diagnosis
+from steps.settings import settings
+
+
+def diagnose(_spec: SandboxSpec) -> Diagnosis:
+    """Ask the service whether it takes the credentials, and for the quota. Never raises."""
+    own = settings()
+    if own.tencentcloud_secret_id is None or own.tencentcloud_secret_key is None:
+        return Diagnosis(
+            None,
+            "no credentials are set",
+            "set TENCENTCLOUD_SECRET_ID and TENCENTCLOUD_SECRET_KEY to use sandboxes of AGS",
+        )
+    try:
+        quota = read_quota()
+    except TencentCloudSDKException as error:
+        failure = service_failure(error, FailureClass.SANDBOX_CREATE, "asking for the quota")
+        return Diagnosis(False, failure.reason.removeprefix("sandbox.backend: "))
+    except StepError as error:
+        return Diagnosis(False, error.reason)
+    places = f": {quota.used} of {quota.most} sandboxes run" if quota else ""
+    return Diagnosis(True, f"region {region()} takes the credentials{places}")

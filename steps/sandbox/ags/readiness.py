@@ -1,0 +1,71 @@
+"""Whether the account can give a run its sandboxes: asked before anything is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
+
+from steps.contracts.failure import FailureClass
+from steps.contracts.run_spec import SandboxSpec
+from steps.errors import ConfigError
+from steps.sandbox.ags.service import list_all, place, region, service_failure
+from steps.sandbox.ags.start import read_quota
+from steps.sandbox.ags.tools import (
+    NetworkMode,
+    find_tool,
+    missing_tool,
+    network_mode,
+    service_image,
+    tool_problem,
+)
+from steps.sandbox.readiness import ReadinessResult, SandboxNeeds, places_notice
+
+AROUND_S = 600.0
+"""What a sandbox must live beside its agent or its tests: the history hidden, the patch taken, the log read."""
+
+
+def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
+    """Raises ConfigError: no credentials or ones that are refused, a tool that is missing, not active, privileged or
+
+    in another network, a command longer than a sandbox may live; InfraError where the service does not answer.
+    """
+    table = spec.ags
+    if sandbox_needs.timeout_s + AROUND_S > table.longest_life_s:
+        raise ConfigError(
+            f"agent or tests may take {sandbox_needs.timeout_s:g} s, and {AROUND_S:g} s are needed around them, but a "
+            f"sandbox lives {table.longest_life_s:g} s at most: lower --agent-timeout and --timeout, or say "
+            "--ags-longest-life where the account's limit is another",
+            field="sandbox.ags.longest_life_s",
+        )
+    modes = {network_mode(network=sandbox_needs.grading_network)}
+    if sandbox_needs.solves:
+        modes.add(network_mode(network=spec.solve_network))
+    tools = list(list_all("DescribeSandboxToolList", "SandboxToolSet", "listing the tools"))
+    for mode in sorted(modes):
+        _check_tools(spec, tools, sandbox_needs, mode)
+    try:
+        quota = read_quota()
+    except TencentCloudSDKException as error:
+        raise service_failure(error, FailureClass.SANDBOX_CREATE, "asking for the quota") from error
+    if quota is None:
+        return ReadinessResult(usd_per_hour=table.usd_per_hour)
+    places = f"{place()} runs {quota.most} sandboxes at a time ({quota.used} now): further units wait for a place"
+    return ReadinessResult([places, *places_notice(quota.most, place())], usd_per_hour=table.usd_per_hour)
+
+
+def _check_tools(spec: SandboxSpec, tools: list[dict[str, Any]], needs: SandboxNeeds, mode: NetworkMode) -> None:
+    missing: list[str] = []
+    checked: set[str] = set()
+    for image in needs.images:
+        where = service_image(spec.ags, image, spec.registry)
+        tool = find_tool(tools, spec.ags, image, where, mode)
+        if tool is None:
+            missing.append(missing_tool(spec.ags, image, where, mode, region=region(), selection=needs.selection))
+        elif tool["ToolName"] not in checked:
+            checked.add(tool["ToolName"])
+            if problem := tool_problem(tool, mode):
+                raise ConfigError(problem, field="sandbox.backend")
+    if missing:
+        more = f" (and {len(missing) - 1} more are missing)" if len(missing) > 1 and spec.ags.tool_per_image else ""
+        raise ConfigError(missing[0] + more, field="sandbox.backend", failure_class=FailureClass.IMAGE_MISSING)

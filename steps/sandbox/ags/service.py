@@ -1,0 +1,195 @@
+"""The way to Tencent's control plane: the SDK's client, and its failures in our words."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from requests import Response
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
+from tencentcloud.ags.v20250920.ags_client import AgsClient
+from tencentcloud.common.credential import Credential
+from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
+from tencentcloud.common.profile.client_profile import ClientProfile
+from tencentcloud.common.profile.http_profile import HttpProfile
+
+from steps.contracts.failure import FailureClass
+from steps.errors import ConfigError, InfraError, StepError, one_line
+from steps.settings import settings
+
+REFUSED = ("AuthFailure", "UnauthorizedOperation")
+FULL = ("LimitExceeded", "LimitExceeded.SandboxInstance")
+"""No more sandboxes of this account may run at present."""
+NO_TOOL = ("ResourceNotFound.SandboxTool", "InvalidParameterValue.SandboxTool")
+NO_IMAGE = (
+    "ResourceNotFound.Image",
+    "InvalidParameterValue.Image",
+    "InvalidParameterValue.ImageRegistry",
+    "AuthFailure.Registry",
+)
+NO_INSTANCE = ("ResourceNotFound.SandboxInstance",)
+_WRONG = ("InvalidParameter", "InvalidParameterValue", "MissingParameter", "UnknownParameter", "UnsupportedOperation")
+_TRANSIENT = (
+    "RequestLimitExceeded",
+    "InternalError",
+    "ClientNetworkError",
+    "FailedOperation.DependencyUnavailable",
+    "FailedOperation.RequestInProgress",
+    "ResourceUnavailable.ImagePreheating",
+)
+_HTTP = "ServerNetworkError.HTTP"
+"""How our code begins for an answer without one of the service's: a gateway's, whose status follows."""
+_NOT_NOW = (408, 425, 429)
+"""Of the statuses below 500 those that ask for another try."""
+_REASON_WIDTH = 300
+_PAGE = 100
+"""The most that one listing gives."""
+
+
+def is_code(error: BaseException, codes: tuple[str, ...]) -> bool:
+    """Whether the service's code is one of these or below one of them."""
+    code = str(getattr(error, "code", ""))
+    return any(code == each or code.startswith(f"{each}.") for each in codes)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may well succeed in a moment."""
+    if status := http_status(error):
+        return not 400 <= status < 500 or status in _NOT_NOW
+    return is_code(error, _TRANSIENT)
+
+
+def http_status(error: BaseException) -> int | None:
+    """The status of an answer that holds no word of the service, None for any other failure."""
+    code = str(getattr(error, "code", ""))
+    return int(code.removeprefix(_HTTP)) if code.startswith(_HTTP) else None
+
+
+def ask(action: str, parameters: dict[str, Any], *, attempts: int = 8) -> dict[str, Any]:
+    """One action that is safe to repeat: what the service answers. Transient failures are tried again.
+
+    Raises TencentCloudSDKException, and ConfigError without credentials.
+    """
+    return _retrying(attempts)(_ask_once, action, parameters)
+
+
+def call_service(
+    action: str, parameters: dict[str, Any], doing: str, failure: FailureClass = FailureClass.SANDBOX_CREATE
+) -> dict[str, Any]:
+    """``ask``; raises ``service_failure`` instead."""
+    try:
+        return ask(action, parameters)
+    except TencentCloudSDKException as error:
+        raise service_failure(error, failure, doing) from error
+
+
+def list_all(action: str, key: str, doing: str) -> Iterator[dict[str, Any]]:
+    """Every item of a listing, page by page. Raises StepError."""
+    offset = 0
+    while True:
+        answer = call_service(action, {"Offset": offset, "Limit": _PAGE}, doing)
+        page = answer.get(key) or []
+        yield from page
+        offset += len(page)
+        if not page or offset >= answer.get("TotalCount", 0):
+            return
+
+
+def service_failure(error: BaseException, failure: FailureClass, doing: str) -> StepError:
+    """The failure in our words, with what the service said."""
+    message = str(getattr(error, "message", "") or error)
+    code, status = getattr(error, "code", ""), http_status(error)
+    words = one_line(f"{f'HTTP {status}' if status else code}: {message}" if code else message, _REASON_WIDTH)
+    detail = str(error)
+    if is_code(error, REFUSED) or status in (401, 403):
+        return ConfigError(
+            f"AGS in region {region()} refuses these credentials ({words}): check TENCENTCLOUD_SECRET_ID and "
+            "TENCENTCLOUD_SECRET_KEY, their rights for ags, and AGS_REGION",
+            field="sandbox.backend",
+            detail=detail,
+        )
+    if is_code(error, FULL):
+        return InfraError(failure, f"{doing}: the account's quota in {region()} is used up: {words}", detail=detail)
+    if status and not is_transient(error):
+        return ConfigError(
+            f"{doing}: what answers for AGS in region {region()} is not the service, or not for this request "
+            f"({words}): check AGS_REGION, AGS_ENDPOINT and the proxy",
+            field="sandbox.backend",
+            detail=detail,
+        )
+    if is_code(error, _WRONG):
+        return ConfigError(f"AGS refuses {doing}: {words}", field="sandbox", detail=detail)
+    how = "does not answer" if code == "ClientNetworkError" else "says"
+    return InfraError(failure, f"{doing}: AGS in {region()} {how}: {words}", detail=detail)
+
+
+def region() -> str:
+    """Where the sandboxes are."""
+    return settings().ags_region
+
+
+def place() -> str:
+    """The service there, for a person."""
+    return f"AGS in {region()}"
+
+
+def account_id() -> str:
+    """Tells accounts apart, and says nothing of their keys. Raises ConfigError without credentials."""
+    own = _credential()
+    return hashlib.sha256(f"{region()} {own.secret_id}".encode()).hexdigest()[:16]
+
+
+def _retrying(attempts: int) -> Retrying:
+    return Retrying(
+        stop=stop_after_attempt(attempts),
+        wait=wait_exponential(multiplier=0.5, max=15.0) + wait_random(0, 0.5),
+        retry=retry_if_exception(is_transient),
+        reraise=True,
+    )
+
+
+def _ask_once(action: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = _client().call_json(action, parameters)["Response"]
+    except (OSError, ValueError, KeyError) as error:  # an answer that broke off, or is none
+        raise TencentCloudSDKException("ClientNetworkError", f"{type(error).__name__}: {error}") from error
+    return answer
+
+
+class _Client(AgsClient):  # type: ignore[misc]
+    """The SDK's, whose own failure of an answer other than 200 does not hold the status."""
+
+    def _check_status(self, response: Response) -> None:
+        if response.status_code != 200:
+            raise TencentCloudSDKException(f"{_HTTP}{response.status_code}", response.text or str(response.reason))
+
+
+@cache
+def _client() -> AgsClient:
+    scheme, _, host = (settings().ags_endpoint or "").rpartition("://")
+    http = HttpProfile(protocol=scheme or "https", endpoint=host or None, reqTimeout=60)
+    return _Client(_credential(), region(), ClientProfile(httpProfile=http, language="en-US"))
+
+
+def forget_client() -> None:
+    """The next call reads the settings again."""
+    _client.cache_clear()
+
+
+def _credential() -> Credential:
+    """Raises ConfigError where there is none."""
+    own = settings()
+    if own.tencentcloud_secret_id is None or own.tencentcloud_secret_key is None:
+        raise ConfigError(
+            "backend ags needs the keys of a Tencent Cloud account: set TENCENTCLOUD_SECRET_ID and "
+            "TENCENTCLOUD_SECRET_KEY, and AGS_REGION",
+            field="sandbox.backend",
+        )
+    token = own.tencentcloud_token
+    return Credential(
+        own.tencentcloud_secret_id.get_secret_value(),
+        own.tencentcloud_secret_key.get_secret_value(),
+        token.get_secret_value() if token else None,
+    )

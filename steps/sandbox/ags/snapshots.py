@@ -1,0 +1,34 @@
+"""The state of a sandbox kept at the service, from which others are started (its Runtime Snapshot API, a preview)."""
+
+from __future__ import annotations
+
+from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
+
+from steps.contracts.failure import FailureClass
+from steps.errors import InfraError
+from steps.sandbox.ags.service import ask, call_service, is_code, list_all, service_failure
+
+NO_SNAPSHOT = ("ResourceNotFound.SandboxSnapshot",)
+
+
+def take_snapshot(instance_id: str, name: str) -> str:
+    """Its id; of the files alone, for what runs there is the sandbox's own. The sandbox goes on. Raises StepError."""
+    doing = f"keeping the state of sandbox {instance_id}"
+    parameters = {"InstanceId": instance_id, "SnapshotName": name, "Memory": False, "ClientToken": name}
+    snapshot = call_service("CreateSandboxSnapshot", parameters, doing).get("Snapshot") or {}
+    if snapshot.get("Status", "ACTIVE") != "ACTIVE" or not snapshot.get("SnapshotId"):
+        raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: {snapshot.get('StatusReason') or 'there is none'}")
+    return str(snapshot["SnapshotId"])
+
+
+def remove_snapshot(snapshot: str) -> None:
+    """By id or name; twice is once. Raises StepError."""
+    doing = f"removing snapshot {snapshot}"
+    for each in list(list_all("DescribeSandboxSnapshotList", "SnapshotSet", doing)):
+        if snapshot not in (each.get("SnapshotId"), each.get("SnapshotName")) or each.get("Status") != "ACTIVE":
+            continue
+        try:
+            ask("DeleteSandboxSnapshot", {"SnapshotId": each["SnapshotId"]})
+        except TencentCloudSDKException as error:
+            if not is_code(error, NO_SNAPSHOT):
+                raise service_failure(error, FailureClass.SANDBOX_LOST, doing) from error

@@ -1,0 +1,141 @@
+"""One sandbox made: a place waited for while the account has no more, then the sandbox until it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
+
+from steps.contracts.failure import FailureClass
+from steps.errors import InfraError, StepError
+from steps.sandbox.ags.control import describe, status_of, stop
+from steps.sandbox.ags.service import FULL, account_id, ask, is_code
+from steps.sandbox.envd.refusals import Refusals
+from steps.settings import settings
+
+PATIENCE_S = 1500.0
+"""How long a sandbox waits for its place: less than a step has for its sandbox."""
+FRESH_S = 60.0
+"""Who waits asks again within this time."""
+STARTING_S = 900.0
+"""How long one may be starting: a large image is pulled."""
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Sandboxes of the whole account."""
+
+    most: int
+    used: int
+
+
+def read_quota() -> Quota | None:
+    """The account's, None where the service does not say. Raises TencentCloudSDKException, ConfigError."""
+    overview = ask("DescribeQuotaOverview", {"Limit": 1}).get("AccountQuotaOverview") or {}
+    most, used = ((overview.get(part) or {}).get("SandboxInstances") for part in ("Quota", "Usage"))
+    return None if most is None else Quota(int(most), int(used or 0))
+
+
+class Pauses:
+    """Waits that grow, so that many who wait ask seldom. ``next`` is False when all patience is used up."""
+
+    def __init__(
+        self,
+        longest_s: float = 15.0,
+        patience_s: float = PATIENCE_S,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._longest_s = longest_s
+        self._ends = clock() + patience_s
+        self._clock = clock
+        self._sleep = sleep
+        self._pause_s = 0.5
+
+    def next(self) -> bool:
+        """Wait a while."""
+        if self._clock() >= self._ends:
+            return False
+        self._sleep(self._pause_s * random.uniform(0.75, 1.25))
+        self._pause_s = min(self._longest_s, self._pause_s * 1.5)
+        return True
+
+
+def start_instance(parameters: dict[str, Any], name: str, pauses: Pauses) -> tuple[dict[str, Any], float]:
+    """Start a sandbox: what the service says of it, and when it was asked for (monotonic clock).
+
+    While the account's quota is used up, it waits. A start whose answer was lost makes no second sandbox: it is
+    repeated with the same ClientToken. A refusal made nothing, so that what follows it has another.
+    Raises TencentCloudSDKException.
+    """
+    turn = 0
+    while True:
+        if not (why := _why_full()):
+            began = time.monotonic()
+            try:
+                answer = ask("StartSandboxInstance", {**parameters, "ClientToken": client_token(name, turn)})
+            except TencentCloudSDKException as error:
+                if not is_code(error, FULL):
+                    raise
+                full, turn = error, turn + 1
+            else:
+                with suppress(OSError):
+                    start_refusals().accept()
+                return answer["Instance"], began
+        else:
+            full = TencentCloudSDKException(FULL[1], why)
+        with suppress(OSError):  # what is noted there is for a person to know
+            start_refusals().refuse(0.0, str(full.message))
+        if not pauses.next():
+            raise full
+
+
+def start_refusals() -> Refusals:
+    """Those of the account, on this machine. Raises ConfigError without credentials."""
+    return Refusals(settings().home_folder / "ags" / f"starts-{account_id()}.refused", FRESH_S)
+
+
+def wait_until_running(instance: dict[str, Any], name: str) -> dict[str, Any]:
+    """The sandbox when it runs. One that does not come to run is removed. Raises StepError."""
+    instance_id = instance["InstanceId"]
+    pauses = Pauses(longest_s=3.0, patience_s=STARTING_S)
+    try:
+        while (status := status_of(instance)) != "RUNNING":
+            if status != "STARTING":
+                why = instance.get("StopReason") or "no reason is given"
+                raise InfraError(
+                    FailureClass.SANDBOX_CREATE, f"sandbox {instance_id} for {name} is {status}, not running: {why}"
+                )
+            if not pauses.next():
+                raise InfraError(
+                    FailureClass.SANDBOX_CREATE, f"sandbox {instance_id} for {name} was not running in {STARTING_S:g} s"
+                )
+            instance = describe(instance_id) or {**instance, "Status": "gone"}
+    except BaseException:  # also who is told to end meanwhile leaves none
+        with suppress(StepError):
+            stop(instance_id)
+        raise
+    return instance
+
+
+def client_token(name: str, turn: int) -> str:
+    """One for all tries at one start; at most 64 characters."""
+    return f"swe-argo-{hashlib.sha256(f'{name} {turn}'.encode()).hexdigest()[:40]}"
+
+
+def _why_full() -> str:
+    """That the account has no place, by its own word. Empty where it has, or does not say: the start is refused."""
+    try:
+        quota = read_quota()
+    except TencentCloudSDKException:
+        return ""
+    if quota is None or not quota.used >= quota.most > 0:
+        return ""
+    return f"{quota.used} of the account's {quota.most} sandboxes run"

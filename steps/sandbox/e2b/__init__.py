@@ -1,0 +1,1 @@
+"""Backend e2b: one microVM a sandbox, at E2B or at a service that speaks its protocol."""

@@ -1,0 +1,134 @@
+"""Backend e2b: one microVM a sandbox, from the template that holds the row's image."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import time
+from contextlib import suppress
+
+from e2b import NotFoundException, Sandbox, SandboxException
+
+from steps.contracts.data import Machine
+from steps.contracts.failure import FailureClass
+from steps.contracts.run_spec import SandboxSpec
+from steps.errors import ConfigError, StepError
+from steps.host.folders import process_owner
+from steps.sandbox.e2b import snapshots
+from steps.sandbox.e2b.creation import creation_rate, has_refused, insist
+from steps.sandbox.e2b.creation_rate import CreationRate
+from steps.sandbox.e2b.prices import hourly_price
+from steps.sandbox.e2b.routes import kill_named, make_sandbox
+from steps.sandbox.e2b.service import KIND, E2BControl, service_failure
+from steps.sandbox.e2b.templates import template_of
+from steps.sandbox.envd.failures import FAILURES
+from steps.sandbox.envd.machine import EnvdMachine, EnvdSandbox
+from steps.sandbox.job_sandbox import JobSandbox
+from steps.sandbox.protocol import Sandbox as AnySandbox
+from steps.sandbox.protocol import SandboxRequest
+
+
+def connect(spec: SandboxSpec) -> E2BBackend:
+    """The backend on the service of the environment. Raises ConfigError without a key."""
+    return E2BBackend(spec, creation_rate(spec))
+
+
+class E2BBackend:
+    """Makes and removes sandboxes.
+
+    How large they are is their template's affair: it is part of its name, and no factor makes it larger.
+    """
+
+    def __init__(self, spec: SandboxSpec, rate: CreationRate) -> None:
+        self._spec = spec
+        self._rate = rate
+
+    def create(self, request: SandboxRequest) -> EnvdSandbox:
+        """A running sandbox that ends by itself after ``deadline_s``, or as soon as the plan has it.
+
+        Raises ConfigError (no such template, a key that is refused, a life longer than the plan's), InfraError
+        (SANDBOX_CREATE: no room for ``ROOM_S``, no answer). Each try waits for its turn, and one whose answer was lost
+        makes no second sandbox: all have one idempotency key.
+        """
+        template = request.snapshot or template_of(
+            self._spec.e2b, request.image, registry=request.registry, cpus=request.cpus, memory_mb=request.memory_mb
+        )
+        life_s = min(request.deadline_s, self._spec.e2b.longest_life_s)
+        tries = itertools.count()
+
+        def ask() -> tuple[Sandbox, float]:
+            began = time.monotonic()
+            box = make_sandbox(
+                template,
+                life_s=max(1, math.ceil(life_s)),
+                name=request.name,
+                metadata={"swe-argo": KIND, "owner": process_owner(), "store": request.store_id, **request.labels},
+                network=request.network,
+                idempotency_key=idempotency_key(request.name, template),
+                again=next(tries) > 0,
+            )
+            return box, began
+
+        try:
+            box, began = insist(ask, self._rate)
+        except BaseException as error:
+            # One may be there all the same, whose answer nobody waits for any more: a refusal is not of earlier tries.
+            if next(tries) > 1 or not has_refused(error):
+                with suppress(StepError):
+                    kill_named(request.name)
+            if isinstance(error, FAILURES):
+                raise _refused(error, request, template) from error
+            raise
+        machine = Machine(
+            backend="e2b",
+            image=request.image,
+            image_digest=_digest(request.image),
+            isolation="microvm",
+            network=request.network,
+            cpus=request.cpus,
+            memory_mb=request.memory_mb,
+            usd_per_hour=hourly_price(self._spec.e2b, request.cpus, request.memory_mb),
+        )
+        control = E2BControl(box, ends=began + life_s)
+        transport = EnvdMachine(control, life_s=life_s, began=began, is_cut=life_s < request.deadline_s)
+        return JobSandbox(machine, transport, transport.stream_exec)
+
+    def destroy(self, sandbox: AnySandbox) -> None:
+        """Remove the sandbox. Raises InfraError where the service does not do it."""
+        assert isinstance(sandbox, JobSandbox)
+        sandbox.transport.kill()
+
+    def snapshot(self, sandbox: AnySandbox, name: str) -> str:
+        """See ``Snapshots``."""
+        assert isinstance(sandbox, JobSandbox)
+        return snapshots.take_snapshot(sandbox.transport.sandbox_id, name)
+
+    def remove_snapshot(self, snapshot: str) -> None:
+        """See ``Snapshots``."""
+        snapshots.remove_snapshot(snapshot)
+
+
+def idempotency_key(name: str, template: str) -> str:
+    """One key for all tries at one sandbox, in the letters that the service takes."""
+    return f"{name[:200]}-{hashlib.sha256(f'{name} {template}'.encode()).hexdigest()[:8]}"
+
+
+def _digest(image: str) -> str | None:
+    return image.partition("@")[2] or None
+
+
+def _refused(error: BaseException, request: SandboxRequest, template: str) -> StepError:
+    """404 is the template's; other 4xx but 429 are the request's."""
+    status = getattr(error, "status_code", None) if isinstance(error, SandboxException) else None
+    if status == 404 or isinstance(error, NotFoundException):
+        return ConfigError(
+            f"E2B has no template {template!r}: build it there from the image, or name the one that holds it "
+            "in the file of sandbox.e2b.templates",
+            field=f"image {request.image}",
+            failure_class=FailureClass.IMAGE_MISSING,
+            detail=str(error),
+        )
+    if status in (400, 402, 403, 413, 422):
+        return ConfigError(f"E2B refuses to make {request.name}: {error}", field="sandbox", detail=str(error))
+    return service_failure(error, FailureClass.SANDBOX_CREATE, f"making sandbox {request.name}")

@@ -1,0 +1,77 @@
+"""How a sandbox is asked for: within the rate, and again where the service says not now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from e2b import RateLimitException
+from e2b.exceptions import ServiceBusyException
+
+from steps.contracts.run_spec import SandboxSpec
+from steps.errors import StepError
+from steps.sandbox.e2b.creation_rate import CreationRate
+from steps.sandbox.e2b.service import account_id
+from steps.sandbox.envd.failures import FAILURES, is_transient
+from steps.settings import settings
+
+T = TypeVar("T")
+
+ROOM_S = 1500.0
+"""How long room is waited for where the plan's sandboxes are all in use: less than a step has for its sandbox."""
+FULL_PAUSE_S = 2.0
+"""Nobody asks for so long after a 429, unless the service says for how long."""
+_FAULTS = 8
+"""Tries that may fail in other ways."""
+_LONGEST_S = 30.0
+
+
+class NotNowError(Exception):
+    """The service may take the same request later, after ``pause_s`` by its own word (0: it does not say when)."""
+
+    def __init__(self, refusal: Exception, pause_s: float) -> None:
+        super().__init__(refusal, pause_s)
+        self.refusal = refusal
+        self.pause_s = pause_s
+
+
+def creation_rate(spec: SandboxSpec) -> CreationRate:
+    """That of the account, on this machine. Raises ConfigError without a key."""
+    file = settings().home_folder / "e2b" / f"creations-{account_id()}"
+    return CreationRate(file, spec.e2b.creations_per_second)
+
+
+def insist(ask: Callable[[], T], rate: CreationRate, *, room_s: float = ROOM_S, first_s: float = 0.5) -> T:
+    """Ask, each time in turn, until the service does it. Raises what the SDK does, and ConfigError.
+
+    A 429 makes everybody wait, and is asked again for ``room_s``; what else is transient for some tries.
+    """
+    until, faults = time.monotonic() + room_s, 0
+    while True:
+        try:
+            with rate.turn():
+                made = ask()
+        except NotNowError as later:
+            error, pause_s = later.refusal, later.pause_s
+            if isinstance(error, RateLimitException):
+                if time.monotonic() > until:
+                    raise error from None
+                rate.refusals.refuse(max(pause_s, FULL_PAUSE_S), str(error))
+                continue
+        except FAILURES as failure:
+            if not is_transient(failure) or isinstance(failure, (RateLimitException, ServiceBusyException)):
+                raise
+            error, pause_s = failure, 0.0
+        else:
+            rate.refusals.accept()
+            return made
+        faults += 1
+        if faults >= _FAULTS:
+            raise error
+        rate.sleep(max(pause_s, min(first_s * 2 ** (faults - 1), _LONGEST_S)))
+
+
+def has_refused(error: BaseException) -> bool:
+    """Whether the service made nothing, by its own word."""
+    return isinstance(error, (*FAILURES, StepError)) and not is_transient(error)

@@ -1,0 +1,21 @@
+"""What a person should know of their account at E2B."""
+
+from __future__ import annotations
+
+from steps.contracts.run_spec import SandboxSpec
+from steps.errors import StepError
+from steps.sandbox.diagnosis import Diagnosis
+from steps.sandbox.e2b.routes import list_sandboxes
+from steps.sandbox.e2b.service import service_address
+from steps.settings import settings
+
+
+def diagnose(_spec: SandboxSpec) -> Diagnosis:
+    """Ask the service whether it takes the key. Never raises."""
+    if settings().e2b_api_key is None:
+        return Diagnosis(None, "no key is set", "set E2B_API_KEY to use sandboxes of E2B")
+    try:
+        next(list_sandboxes({}, limit=1), None)
+    except StepError as error:
+        return Diagnosis(False, error.reason.removeprefix("sandbox.backend: "))
+    return Diagnosis(True, f"{service_address()} takes the key")

@@ -1,0 +1,33 @@
+"""The state of a sandbox at the service, kept as a template of its own that others are made from."""
+
+from __future__ import annotations
+
+from e2b import Sandbox
+
+from steps.contracts.failure import FailureClass
+from steps.errors import InfraError
+from steps.sandbox.e2b.service import call_service, service_options
+from steps.sandbox.envd.failures import GONE
+
+
+def take_snapshot(sandbox_id: str, name: str) -> str:
+    """Its id. The sandbox goes on. Raises InfraError, also where the service knows of no snapshots; ConfigError."""
+    doing = f"keeping the state of sandbox {sandbox_id}"
+    try:
+        kept = call_service(
+            lambda: Sandbox.create_snapshot(sandbox_id, name=name, **service_options()),
+            FailureClass.SANDBOX_CREATE,
+            doing,
+        )
+    except GONE as error:
+        raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: there is no such sandbox, or no such route") from error
+    return str(kept.snapshot_id)
+
+
+def remove_snapshot(snapshot: str) -> None:
+    """Twice is once. Raises InfraError, ConfigError."""
+    call_service(
+        lambda: Sandbox.delete_snapshot(snapshot, **service_options()),
+        FailureClass.SANDBOX_LOST,
+        f"removing snapshot {snapshot}",
+    )

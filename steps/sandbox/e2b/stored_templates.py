@@ -1,0 +1,148 @@
+"""The templates that an account has at the service: listed, built, removed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from e2b import BuildException, SandboxException, Template
+from e2b.api import handle_api_exception
+from e2b.api.client_sync import get_api_client
+from e2b.connection_config import ConnectionConfig
+from e2b.template.types import BuildInfo
+
+from steps.contracts.failure import FailureClass
+from steps.errors import ConfigError, InfraError, one_line
+from steps.sandbox.e2b.service import call_service, service_options
+from steps.sandbox.e2b.templates import PREFIX, WantedTemplate
+from steps.sandbox.envd.failures import retrying
+from steps.settings import settings
+
+T = TypeVar("T")
+
+READY, BUILDING, WAITING, FAILED = "ready", "building", "waiting", "error"
+"""States of a build, in the service's words. ``waiting``: it was asked for, and has not begun."""
+_PASSING = (408, 429)
+"""Of the 4xx those that say nothing of the request."""
+
+
+@dataclass(frozen=True)
+class StoredTemplate:
+    """A template of ours. ``size`` in cores and MiB; moments are UTC; None is what the service does not tell."""
+
+    name: str
+    template_id: str
+    state: str
+    cpus: int | None
+    memory_mb: int | None
+    created_at: datetime | None
+    updated_at: datetime | None
+    last_used_at: datetime | None
+
+
+def list_templates() -> dict[str, StoredTemplate]:
+    """Name -> ours among the account's. Raises ConfigError, InfraError."""
+
+    def ask() -> list[dict[str, Any]]:
+        answer = get_api_client(ConnectionConfig(**service_options())).get_httpx_client().get("/templates")
+        if answer.status_code >= 300:
+            raise handle_api_exception(answer)
+        return list(answer.json())
+
+    found = {}
+    for listed in _call(ask, "listing the templates of E2B"):
+        names = (name.rpartition("/")[2] for name in (*listed.get("aliases", ()), *listed.get("names", ())))
+        for name in {name for name in names if name.startswith(PREFIX)}:
+            found[name] = _stored(name, listed)
+    return found
+
+
+def is_there(name: str) -> bool:
+    """Whether any template has this name, ours or another's. Raises ConfigError, InfraError."""
+    return _call(lambda: bool(Template.exists(name, **service_options())), f"asking for template {name}")
+
+
+def start_build(wanted: WantedTemplate) -> BuildInfo:
+    """Ask for a build; it goes on at the service. Raises ConfigError: the service refuses it; InfraError."""
+    own = settings()
+    username, password = own.registry_username, own.registry_password
+    if (username is None) != (password is None):
+        raise ConfigError("a private registry needs both, or neither", field="SWE_ARGO_REGISTRY_USERNAME and _PASSWORD")
+    template = Template().from_image(
+        wanted.image, username=username, password=password.get_secret_value() if password else None
+    )
+    return _call(
+        lambda: Template.build_in_background(
+            template, wanted.name, cpu_count=wanted.cpus, memory_mb=wanted.memory_mb, **service_options()
+        ),
+        f"asking for template {wanted.name}",
+    )
+
+
+def ask_build(build: BuildInfo) -> tuple[str, str]:
+    """The state of a build, and why it failed, if it did. Raises ConfigError, InfraError."""
+    status = _call(
+        lambda: Template.get_build_status(build, **service_options()), f"asking for the build of {build.name}"
+    )
+    state = str(status.status.value)
+    if state != FAILED:
+        return state, ""
+    lines = [entry.message for entry in status.log_entries if entry.message.strip()]
+    why = status.reason.message if status.reason and status.reason.message else "no reason is given"
+    last = f" (last line: {one_line(lines[-1], 200)})" if lines and lines[-1] not in why else ""
+    return state, one_line(why, 300) + last
+
+
+def remove_template(template: StoredTemplate) -> None:
+    """Remove it; one that is gone already is no failure. Raises ConfigError, InfraError."""
+
+    def ask() -> None:
+        client = get_api_client(ConnectionConfig(**service_options())).get_httpx_client()
+        answer = client.delete(f"/templates/{template.template_id}")
+        if answer.status_code >= 300 and answer.status_code != 404:
+            raise handle_api_exception(answer)
+
+    _call(ask, f"removing template {template.name}")
+
+
+def _call(act: Callable[[], T], doing: str) -> T:
+    """See ``call_service``; what is refused for good is a wrong request."""
+
+    def attempt() -> T:
+        try:
+            return act()
+        except BuildException as error:  # it knows its status only in words
+            converted = SandboxException(str(error))
+            if match := re.match(r"(\d{3})\b", str(error)):
+                converted.status_code = int(match[1])
+            raise converted from error
+
+    try:
+        return call_service(attempt, FailureClass.IMAGE_PULL, doing, retrying(attempts=4))
+    except InfraError as error:
+        status = getattr(error.__cause__, "status_code", None)
+        if status is not None and 400 <= status < 500 and status not in _PASSING:
+            raise ConfigError(error.reason, field="sandbox.e2b", detail=error.detail) from error
+        raise
+
+
+def _stored(name: str, listed: dict[str, Any]) -> StoredTemplate:
+    moments = (_moment(listed.get(key)) for key in ("createdAt", "updatedAt", "lastSpawnedAt"))
+    return StoredTemplate(
+        name,
+        str(listed.get("templateID", name)),
+        str(listed.get("buildStatus", READY)),
+        listed.get("cpuCount"),
+        listed.get("memoryMB"),
+        *moments,
+    )
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(text))
+    except ValueError:
+        return None

@@ -1,0 +1,186 @@
+"""One sandbox at a service: short execs by the SDK, and what the service says of it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
+from typing import Protocol, TypeVar
+
+from e2b import AuthenticationException, Sandbox
+from e2b.exceptions import NotEnoughSpaceException
+
+from steps.contracts.failure import FailureClass
+from steps.errors import InfraError, ResourceError, StepError
+from steps.sandbox.envd.failures import FAILURES, GONE, retrying
+from steps.sandbox.envd.processes import BoxProcesses
+from steps.sandbox.job_sandbox import JobSandbox
+from steps.sandbox.job_watch import PollTimes
+from steps.sandbox.script_output import ScriptOutput
+
+JOBS_ROOT = "/run/swe-argo-jobs"
+_MARGIN_S = 60.0
+"""How much longer than its script may take a connection is waited for."""
+_ARGUMENT_BYTES = 96 << 10
+"""A longer script goes as a file: Linux takes 128 KiB in one argument."""
+
+
+T = TypeVar("T")
+
+
+class Control(Protocol):
+    """What a service's control plane knows and does of one sandbox."""
+
+    sandbox_id: str
+
+    def client(self) -> Sandbox:
+        """The SDK's client, with a token that holds; the same one for as long as it does. Raises StepError."""
+
+    def renew(self) -> bool:
+        """The token was refused: whether ``client`` has another now. Raises StepError."""
+
+    def is_there(self) -> bool:
+        """Whether the sandbox runs. Raises StepError where the service does not say."""
+
+    def kill(self) -> None:
+        """Remove it. Twice is once. Raises StepError."""
+
+    def failure(self, error: BaseException, failure: FailureClass, doing: str) -> StepError:
+        """What the SDK raised, in our words."""
+
+
+class EnvdMachine:
+    """A running sandbox. ``life_s`` counts from ``began``, by this machine's monotonic clock.
+
+    ``is_cut``: the plan gives less than was asked for, so that whoever works in it may come to its end.
+    """
+
+    jobs_root = JOBS_ROOT
+    poll_times = PollTimes(chunk_bytes=4 << 20, most_bytes=16 << 20)
+
+    def __init__(self, control: Control, *, life_s: float, began: float, is_cut: bool) -> None:
+        self.sandbox_id = control.sandbox_id
+        self._control = control
+        self._line: tuple[Sandbox, BoxProcesses] | None = None
+        self._life_s = life_s
+        self._is_cut = is_cut
+        self._began = began
+
+    def short_exec(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
+        """See ``ShortExec``. Raises InfraError (SANDBOX_LOST, EXEC), ResourceError (OUT_OF_DISK)."""
+        return self._attempt(lambda: self._exec(script, stdin, wait_s))
+
+    def stream_exec(self, script: str) -> Generator[tuple[int, bytes], None, None]:
+        """See ``StreamExec``."""
+        if not _is_text(script):
+            return
+        with suppress(*FAILURES, StepError):
+            yield from self._processes().start("setsid", "-w", "/bin/sh", "-c", script)
+
+    def check(self) -> None:
+        """See ``Transport.check``. Raises InfraError (SANDBOX_LOST, EXEC)."""
+        try:
+            is_there = self._control.is_there()
+        except StepError as error:
+            if self._is_overdue():
+                raise self._gone() from error
+            raise
+        if not is_there:
+            raise self._gone()
+
+    def outside_failure(self) -> StepError | None:
+        """See ``Sandbox.outside_failure``: that its time was over, or that the service fails.
+
+        That it is gone before its time is not believed: root in it can power it off, and the service gives no reason.
+        Nor is the end of a life that was cut: who dawdles brings it about.
+        """
+        if self._is_overdue():
+            return None if self._is_cut else self._gone()
+        try:
+            self._control.is_there()
+        except StepError as error:
+            return error
+        return None
+
+    def out_of_memory(self) -> ResourceError:
+        """See ``Transport.out_of_memory``."""
+        return ResourceError(FailureClass.OUT_OF_MEMORY, f"sandbox {self.sandbox_id} ran out of memory")
+
+    def kill(self) -> None:
+        """Remove it. Twice is once. Raises InfraError."""
+        self._control.kill()
+
+    def _processes(self) -> BoxProcesses:
+        """Those of the client whose token holds."""
+        client = self._control.client()
+        if self._line is None or self._line[0] is not client:
+            self._line = client, BoxProcesses(client)
+        return self._line[1]
+
+    def _exec(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes]:
+        if stdin:
+            script = f"exec <{(file := self._put(stdin))}; rm -f {file}\n{script}"
+        text = script.encode(errors="surrogateescape")
+        if len(text) > _ARGUMENT_BYTES or not _is_text(script):
+            script = f". {(file := self._put(text))}; s=$?; rm -f {file}; exit $s"
+        answer = ScriptOutput(wait_s)
+        pieces = self._processes().start("/bin/sh", "-c", script, timeout_s=wait_s + _MARGIN_S)
+        with closing(pieces):
+            while True:
+                try:
+                    number, piece = next(pieces)
+                except StopIteration as end:
+                    return end.value, bytes(answer.data)
+                if number == 0:
+                    answer.take(piece)
+
+    def _put(self, data: bytes) -> str:
+        """The name of a new file that holds ``data``."""
+        name = f"{JOBS_ROOT}/.script-{uuid.uuid4().hex}"
+        client = self._control.client()
+        try:
+            client.files.write(name, data, user="root")
+        except (ValueError, LookupError, TypeError, AttributeError) as error:  # the SDK reads the answer unguarded
+            raise ConnectionError(f"what answers for the sandbox is not envd: {type(error).__name__}") from error
+        return name
+
+    def _attempt(self, act: Callable[[], T]) -> T:
+        """Do what is safe to repeat. A machine that is gone is gone at once."""
+        try:
+            try:
+                return retrying()(act)
+            except AuthenticationException:
+                if not self._control.renew():
+                    raise
+                return retrying()(act)
+        except GONE as error:
+            raise self._gone() from error
+        except NotEnoughSpaceException as error:
+            raise ResourceError(
+                FailureClass.OUT_OF_DISK, f"sandbox {self.sandbox_id} has no space left", detail=str(error)
+            ) from error
+        except FAILURES as error:
+            if self._is_overdue():
+                raise self._gone() from error
+            raise self._control.failure(error, FailureClass.EXEC, f"a command in sandbox {self.sandbox_id}") from error
+
+    def _gone(self) -> InfraError:
+        how = f"reached its deadline of {self._life_s:g} s" if self._is_overdue() else "is gone: somebody ended it"
+        return InfraError(FailureClass.SANDBOX_LOST, f"sandbox {self.sandbox_id} {how}")
+
+    def _is_overdue(self) -> bool:
+        return time.monotonic() - self._began >= self._life_s - 1
+
+
+EnvdSandbox = JobSandbox[EnvdMachine]
+"""A sandbox with envd in it."""
+
+
+def _is_text(script: str) -> bool:
+    """Whether the service's JSON can hold it."""
+    try:
+        script.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

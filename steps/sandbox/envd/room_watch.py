@@ -1,0 +1,67 @@
+"""A word to a person while an account has no room for another sandbox."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from steps.errors import one_line
+from steps.sandbox.envd.refusals import Refusals
+
+LOOK_S = 5.0
+PATIENCE_S = 10.0
+"""After so long without room a person should know why nothing goes on."""
+AGAIN_S = 60.0
+"""Between two such lines."""
+_WIDTH = 300
+
+
+class RoomWatch:
+    """Writes a line to stderr while the service takes no more sandboxes, and now and then again.
+
+    ``where``: the service, for a person.
+    """
+
+    def __init__(
+        self, refusals: Refusals, where: str, *, patience_s: float = PATIENCE_S, again_s: float = AGAIN_S
+    ) -> None:
+        self._refusals = refusals
+        self._where = where
+        self._patience_s = patience_s
+        self._again_s = again_s
+        self._next = 0.0
+
+    def look(self) -> None:
+        """Write the line where it is due."""
+        refusal = self._refusals.latest()
+        if refusal is None:
+            self._next = 0.0
+            return
+        waited_s = time.time() - refusal.since
+        if waited_s >= self._patience_s and time.monotonic() >= self._next:
+            self._next = time.monotonic() + self._again_s
+            why = one_line(refusal.why, _WIDTH)
+            sys.stderr.write(
+                f"note: no room for another sandbox at {self._where} for {waited_s:.0f} s, waiting: {why}\n"
+            )
+
+
+@contextmanager
+def watch_room(refusals: Refusals, where: str) -> Iterator[None]:
+    """Look all the time that the block takes."""
+    watch, over = RoomWatch(refusals, where), threading.Event()
+
+    def work() -> None:
+        while not over.wait(LOOK_S):
+            watch.look()
+
+    thread = threading.Thread(target=work, name="room", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,100 @@
+"""What a runner keeps for its groups (steps.sandbox.groups), and how that is put away: at its end, or by the next."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from steps.contracts.backends import backend_named, is_own_backend
+from steps.contracts.data import Plan, Stage
+from steps.contracts.run_spec import SandboxSpec
+from steps.errors import StepError
+from steps.host.folders import is_dead, process_owner
+from steps.sandbox import open_backend
+from steps.sandbox.groups import SnapshotRecord
+from steps.sandbox.orphans import Orphans
+from steps.sandbox.protocol import Snapshots
+from steps.settings import settings
+
+ADDRESS = "SWE_ARGO_GROUPS"
+_OWNER, _SPEC = "owner", "sandbox.json"
+
+
+def group_notices(spec: SandboxSpec, attempts: int) -> list[str]:
+    """Why a run that asks for groups has none."""
+    if not spec.group_from_snapshot:
+        return []
+    prepares = "each attempt prepares a machine of its own, as without --group-from-snapshot"
+    if settings().pod_name is not None:
+        return [f"the attempts of a pipeline are pods that know nothing of each other: {prepares}"]
+    if not is_own_backend(spec.backend) and not backend_named(spec.backend).snapshots:
+        return [f"backend {spec.backend} has no snapshots: {prepares}"]
+    return [] if attempts > 1 else ["--group-from-snapshot is for --attempts of 2 or more: there is one attempt"]
+
+
+@contextmanager
+def groups_of(spec: SandboxSpec, plan: Plan) -> Iterator[Mapping[str, str]]:
+    """Variables of the steps of a run with groups; none without. Its snapshots are removed at its end."""
+    many = {unit.attempt for unit in plan.to_do if unit.begins is Stage.SOLVE}
+    may = is_own_backend(spec.backend) or backend_named(spec.backend).snapshots
+    if not (spec.group_from_snapshot and may and len(many) > 1):
+        yield {}
+        return
+    with suppress(StepError):
+        dead = list_dead_groups()
+        dead.remove()
+    folder = _root() / process_owner().replace("/", "_")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _OWNER).write_text(process_owner(), "utf-8")
+    (folder / _SPEC).write_text(spec.model_dump_json(), "utf-8")
+    try:
+        yield {ADDRESS: str(folder)}
+    finally:
+        _remove(folder)  # what cannot be removed now, the next run or clean removes
+
+
+def list_dead_groups() -> Orphans:
+    """Snapshots of runners on this machine that are dead. Never raises."""
+    dead = {}
+    for folder in _root().glob("*"):
+        with suppress(OSError):
+            if is_dead((folder / _OWNER).read_text("utf-8")):
+                dead[folder] = [f"snapshot {record.name}" for record in _records(folder)]
+    names = sorted(name for found in dead.values() for name in found)
+    return Orphans(names, lambda: {k: v for folder in dead for k, v in _remove(folder).items()}, where="groups")
+
+
+def _remove(folder: Path) -> dict[str, str]:
+    """Remove a group's snapshots, then its folder; those that are left, and why."""
+    failures = {}
+    try:
+        spec = SandboxSpec.model_validate_json((folder / _SPEC).read_bytes())
+        records = _records(folder)
+        backend = open_backend(spec) if records else None
+    except (OSError, ValueError, StepError) as error:
+        return {f"group {folder.name}": str(error)}
+    for record in records:
+        try:
+            if isinstance(backend, Snapshots):
+                backend.remove_snapshot(record.snapshot or record.name)
+        except StepError as error:
+            failures[f"snapshot {record.name}"] = error.reason
+    if not failures:
+        shutil.rmtree(folder, ignore_errors=True)
+    return failures
+
+
+def _records(folder: Path) -> list[SnapshotRecord]:
+    """A name without a snapshot may have one whose answer was lost."""
+    records = []
+    for file in sorted(folder.glob("*.json")):
+        if file.name != _SPEC:
+            with suppress(OSError, ValueError):
+                records.append(SnapshotRecord.model_validate_json(file.read_bytes()))
+    return records
+
+
+def _root() -> Path:
+    return settings().home_folder / "groups"

@@ -1,0 +1,110 @@
+"""The text that a model wrote -> what it thought, said and called, in the ways that open models write them."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+ToolFormat = Literal["hermes", "qwen3_coder"]
+"""hermes: JSON in <tool_call>, as Qwen 2.5 and 3 write it; qwen3_coder: <function=...> with <parameter=...> in it."""
+_CALL_BEGINS = re.compile(r"<tool_call>\s*")
+_FUNCTION = re.compile(r"<function=([^>\n]+)>(.*?)(?:</function>|$)", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|$)", re.DOTALL)
+_START, _END = "<think>", "</think>"
+
+
+@dataclass(frozen=True)
+class ParsedAnswer:
+    """An answer in the parts that the OpenAI API has. ``calls`` are entries of ``tool_calls``."""
+
+    text: str
+    reasoning: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+
+def tool_format_of(template: str) -> ToolFormat | None:
+    """How a chat template tells its model to write calls; None where it knows of none."""
+    if "<function=" in template:
+        return "qwen3_coder"
+    return "hermes" if "<tool_call>" in template else None
+
+
+def parse_answer(
+    text: str, form: ToolFormat | None, tools: list[dict[str, Any]] | None, stops: list[str]
+) -> ParsedAnswer:
+    """The parts of an answer, cut before the first of ``stops``. Calls are read where ``tools`` were offered.
+
+    If any call cannot be read, the answer is text, for the agent to say so: nothing is guessed.
+    """
+    reasoning, text = _thoughts(cut_at(text, stops))
+    if not tools or form is None:
+        return ParsedAnswer(text, reasoning)
+    said, mark, _ = text.partition("<tool_call>")
+    if not mark and form == "qwen3_coder":
+        said, mark, _ = text.partition("<function=")
+    if not mark:
+        return ParsedAnswer(text, reasoning)
+    try:
+        calls = _hermes(text) if form == "hermes" else _qwen3_coder(text, tools)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        calls = []
+    return ParsedAnswer(said.rstrip("\n"), reasoning, calls) if calls else ParsedAnswer(text, reasoning)
+
+
+def cut_at(text: str, stops: list[str]) -> str:
+    """What comes before the first of ``stops``."""
+    ends = [place for stop in stops if (place := text.find(stop)) >= 0]
+    return text[: min(ends, default=len(text))]
+
+
+def _thoughts(text: str) -> tuple[str, str]:
+    """Thoughts and the rest; many templates open the thoughts themselves, so that only their end is written."""
+    before, end, after = text.partition(_END)
+    if end:
+        return before.removeprefix(_START).strip("\n"), after.lstrip("\n")
+    if text.startswith(_START):  # cut by the limit before it said anything
+        return text.removeprefix(_START).strip("\n"), ""
+    return "", text
+
+
+def _call(name: str, arguments: str) -> dict[str, Any]:
+    return {
+        "id": f"call_{uuid.uuid4().hex[:24]}",
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
+
+
+def _hermes(text: str) -> list[dict[str, Any]]:
+    calls, place = [], 0
+    while begins := _CALL_BEGINS.search(text, place):
+        value, place = json.JSONDecoder().raw_decode(text, begins.end())  # arguments may hold any tag
+        if not isinstance(value, dict):
+            raise ValueError("a call is no object")  # noqa: TRY004 - as json says it of what is no JSON
+        arguments = value.get("arguments", {})
+        as_text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        calls.append(_call(str(value["name"]), as_text))
+    return calls
+
+
+def _qwen3_coder(text: str, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    by_name = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
+    calls = []
+    for name, body in _FUNCTION.findall(text):
+        properties = by_name.get(name.strip(), {}).get("properties", {})
+        arguments = {key: _value(value, properties.get(key, {})) for key, value in _PARAMETER.findall(body)}
+        calls.append(_call(name.strip(), json.dumps(arguments, ensure_ascii=False)))
+    return calls
+
+
+def _value(text: str, schema: dict[str, Any]) -> Any:
+    """Text, unless the tool's schema says that it is something else and it can be read as that."""
+    if schema.get("type", "string") == "string":
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,148 @@
+"""The body of a request of the OpenAI API, read and checked: what is not kept is refused, never passed over."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+MAX_CHOICES = 128
+B = TypeVar("B", bound=BaseModel)
+
+
+class ApiError(Exception):
+    """What is answered in place of a completion, in the words of OpenAI's errors."""
+
+    def __init__(self, status: int, message: str, *, code: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.param = status, code, param
+        self.retry_after_s: int | None = None
+
+    def body(self) -> dict[str, Any]:
+        """The error as JSON."""
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+
+
+class _StreamOptions(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    include_usage: bool = False
+
+
+class _SamplingBody(BaseModel):
+    """What both kinds of completion have. Fields that change nothing here (user, metadata, store) are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+    model: str
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    stop: list[str] | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    return_token_ids: bool | None = None
+
+    # Asked for with these values, an answer would be another one than is given.
+    presence_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
+    logit_bias: Annotated[dict[str, Any], Field(max_length=0)] | None = None
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _one_stop(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("stop")
+    @classmethod
+    def _some_text(cls, value: list[str] | None) -> list[str] | None:
+        if value and "" in value:
+            raise ValueError("an empty text ends nothing")
+        return value
+
+
+class _ResponseFormat(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    type: Literal["text"]
+
+
+class ChatBody(_SamplingBody):
+    """``POST /v1/chat/completions``."""
+
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Literal["auto", "none"] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=0)] | None = None
+    response_format: _ResponseFormat | None = None
+    chat_template_kwargs: dict[str, Any] = {}
+
+    @field_validator("messages")
+    @classmethod
+    def _plain(cls, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [_plain_message(message) for message in messages]
+
+    @property
+    def limit(self) -> int | None:
+        """Tokens that an answer may have."""
+        return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def offered_tools(self) -> list[dict[str, Any]] | None:
+        """What the model is told of."""
+        return None if self.tool_choice == "none" else self.tools or None
+
+
+class TextBody(_SamplingBody):
+    """``POST /v1/completions``: a text, or the very ids of a prompt."""
+
+    prompt: str | list[int]
+    logprobs: Annotated[int, Field(ge=0, le=1)] | bool | None = None
+    echo: Literal[False] | None = None
+    best_of: Annotated[int, Field(ge=1, le=1)] | None = None
+    suffix: Annotated[str, Field(max_length=0)] | None = None
+
+
+def read_body(kind: type[B], body: bytes) -> B:
+    """The request in ``body``. Raises ApiError naming the parameter that is wrong or that this server does not have."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        param = ".".join(map(str, first["loc"][:1])) or None
+        raise ApiError(
+            400, f"{param or 'body'}: {first['msg']}; this server does not take it so", param=param
+        ) from None
+
+
+def _plain_message(message: dict[str, Any]) -> dict[str, Any]:
+    """As templates expect one: content is text, arguments of calls are objects."""
+    plain = {**message, "content": _text(message.get("content"))}
+    if message.get("tool_calls"):
+        plain["tool_calls"] = [_plain_call(call) for call in message["tool_calls"]]
+    return plain
+
+
+def _text(content: Any) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
+    if any(not isinstance(text, str) for text in texts):
+        raise ValueError("only text can be read")
+    return "\n".join(str(text) for text in texts)
+
+
+def _plain_call(call: Any) -> dict[str, Any]:
+    if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
+        raise ValueError("a call of a tool is no function")  # noqa: TRY004 - pydantic's word for it
+    arguments = call["function"].get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except ValueError:
+            arguments = {"unreadable": arguments}
+    return {**call, "function": {**call["function"], "arguments": arguments or {}}}

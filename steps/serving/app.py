@@ -1,0 +1,240 @@
+"""The OpenAI API over a sampler: routes, keys, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+
+from steps.errors import ConfigError
+from steps.serving.api_answers import AnsweredCall, chat_completion, event, events_of, text_completion
+from steps.serving.api_requests import ApiError, ChatBody, TextBody, read_body
+from steps.serving.calls import CallMaker
+from steps.serving.metrics import ProxyMetrics
+from steps.serving.sampler import SamplingError
+from steps.serving.traces import NAME, Traces
+from steps.serving.weights import ServedWeights, read_pointer
+
+log = logging.getLogger(__name__)
+HUNG_UP = 499
+"""nginx's status for a caller who did not wait."""
+
+
+@dataclass
+class Proxy:
+    """All that the routes need. ``key`` None: everybody may ask; ``admin_key`` None: nobody may change the weights."""
+
+    calls: CallMaker
+    weights: ServedWeights
+    model: str
+    key: str | None = None
+    admin_key: str | None = None
+    traces: Traces | None = None
+    quiet_s: float = 15.0
+    """After so long without an answer a stream begins, with comments: proxies in between drop what is silent."""
+    metrics: ProxyMetrics = field(default_factory=ProxyMetrics)
+
+    def app(self, lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None) -> Starlette:
+        """The server. ``lifespan`` opens what is needed before the first request and closes it after the last."""
+        api = [
+            Route("/v1/models", self._answering(self._models), methods=["GET"]),
+            Route("/v1/chat/completions", self._answering(self._chat), methods=["POST"]),
+            Route("/v1/completions", self._answering(self._text), methods=["POST"]),
+        ]
+        routes = [
+            Route("/health", self._health, methods=["GET"]),
+            Route("/metrics", self._metrics, methods=["GET"]),
+            Route("/admin/weights", self._answering(self._swap, admin=True), methods=["POST"]),
+            Mount("/t/{trace}", routes=[*api, Route("/trace", self._answering(self._trace), methods=["GET"])]),
+            *api,
+        ]
+        return Starlette(routes=routes, lifespan=lifespan)
+
+    def _answering(
+        self, handler: Callable[[Request], Awaitable[Response]], *, admin: bool = False
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """A route: the key is checked, errors are told as OpenAI tells them, responses are counted."""
+
+        async def route(request: Request) -> Response:
+            self.metrics.in_flight += 1
+            try:
+                self._check_key(request, admin=admin)
+                response = await handler(request)
+            except ApiError as error:
+                response = _error(error)
+            except SamplingError as error:
+                response = _error(_api_error(error))
+            except Exception:
+                log.exception("a request failed")
+                response = _error(ApiError(500, "the proxy failed; its log says why"))
+            finally:
+                self.metrics.in_flight -= 1
+            self.metrics.responses[response.status_code] += 1
+            return response
+
+        return route
+
+    def _check_key(self, request: Request, *, admin: bool) -> None:
+        expected = self.admin_key if admin else self.key
+        if admin and expected is None:
+            raise ApiError(403, "the weights cannot be changed by a call: the proxy has no admin key")
+        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        if expected is not None and not hmac.compare_digest(given.encode(), expected.encode()):
+            raise ApiError(401, "Incorrect API key provided", code="invalid_api_key")
+        trace = request.path_params.get("trace")
+        if trace is not None and (self.traces is None or not NAME.fullmatch(trace)):
+            raise ApiError(404, "no traces are kept" if self.traces is None else f"{trace!r} is no name of a trace")
+
+    async def _health(self, _: Request) -> Response:
+        try:
+            version = self.weights.current.pointer.version
+        except SamplingError as error:
+            return _json({"status": "starting", "reason": str(error)}, 503)
+        return _json({"status": "ok", "weights": version})
+
+    async def _metrics(self, _: Request) -> Response:
+        try:
+            version = self.weights.current.pointer.version
+        except SamplingError:
+            version = ""
+        return PlainTextResponse(self.metrics.text(version, self.weights.swaps))
+
+    async def _models(self, _: Request) -> Response:
+        entry = {"id": self.model, "object": "model", "created": 0, "owned_by": "tinker"}
+        return _json({"object": "list", "data": [entry | {"max_model_len": self.calls.context}]})
+
+    async def _swap(self, request: Request) -> Response:
+        try:
+            pointer = read_pointer(await request.body())
+        except ConfigError as error:
+            raise ApiError(400, str(error)) from None
+        changed = await self.weights.swap(pointer)
+        return _json({"weights": pointer.version, "changed": changed})
+
+    async def _trace(self, request: Request) -> Response:
+        assert self.traces is not None
+        try:
+            data = await asyncio.to_thread(self.traces.read, request.path_params["trace"])
+        except FileNotFoundError:
+            raise ApiError(404, "nothing was called under this name") from None
+        return Response(data, media_type="application/jsonl")
+
+    async def _chat(self, request: Request) -> Response:
+        body = read_body(ChatBody, await request.body())
+        self._check_model(body.model)
+        template, form = self.calls.template, self.calls.tool_format
+        return await self._complete(request, body, lambda call: chat_completion(call, template, form))
+
+    async def _text(self, request: Request) -> Response:
+        body = read_body(TextBody, await request.body())
+        self._check_model(body.model)
+        return await self._complete(request, body, lambda call: text_completion(call, self.calls.template))
+
+    def _check_model(self, name: str) -> None:
+        if name.removeprefix("openai/") != self.model:
+            raise ApiError(
+                404, f"The model `{name}` does not exist; this is `{self.model}`", code="model_not_found", param="model"
+            )
+
+    async def _complete(
+        self, request: Request, body: ChatBody | TextBody, shape: Callable[[AnsweredCall], dict[str, Any]]
+    ) -> Response:
+        sampling = asyncio.ensure_future(self._sample(body))
+        leaving = asyncio.ensure_future(_hung_up(request))
+        try:
+            await asyncio.wait(
+                {sampling, leaving}, timeout=self.quiet_s if body.stream else None, return_when="FIRST_COMPLETED"
+            )
+            if sampling.done():
+                completion = self._finish(request, sampling.result(), shape)
+                return (
+                    _events(completion, body)
+                    if body.stream
+                    else Response(orjson.dumps(completion), media_type="application/json")
+                )
+            if leaving.done():
+                sampling.cancel()
+                return Response(status_code=HUNG_UP)
+        finally:
+            leaving.cancel()
+        return StreamingResponse(self._slow_stream(request, body, sampling, shape), media_type="text/event-stream")
+
+    async def _slow_stream(
+        self,
+        request: Request,
+        body: ChatBody | TextBody,
+        sampling: asyncio.Future[AnsweredCall],
+        shape: Callable[[AnsweredCall], dict[str, Any]],
+    ) -> AsyncIterator[bytes]:
+        """A stream that began before its answer was there. Nothing can be sent but an error in it."""
+        try:
+            while not sampling.done():
+                yield b": sampling\n\n"
+                await asyncio.wait({sampling}, timeout=self.quiet_s)
+            completion = self._finish(request, sampling.result(), shape)
+            for each in events_of(completion, with_usage=_with_usage(body)):
+                yield each
+        except ApiError as error:
+            yield event(error.body())
+        except SamplingError as error:
+            yield event(_api_error(error).body())
+        finally:
+            sampling.cancel()
+
+    async def _sample(self, body: ChatBody | TextBody) -> AnsweredCall:
+        began = time.monotonic()
+        call = await self.calls.make(body, self.weights.current, self.model)
+        self.metrics.sampling_seconds += time.monotonic() - began
+        self.metrics.sampled_calls += 1
+        self.metrics.prompt_tokens += call.usage["prompt_tokens"]
+        self.metrics.completion_tokens += call.usage["completion_tokens"]
+        return call
+
+    def _finish(
+        self, request: Request, call: AnsweredCall, shape: Callable[[AnsweredCall], dict[str, Any]]
+    ) -> dict[str, Any]:
+        completion = shape(call)
+        if (trace := request.path_params.get("trace")) and self.traces is not None:
+            for sequence, choice in zip(call.sequences, completion["choices"], strict=True):
+                self.traces.add(trace, call.prompt, sequence, call.weights, choice["finish_reason"])
+        return completion
+
+
+async def _hung_up(request: Request) -> None:
+    """Until the caller is gone: the body has been read, so nothing else can come."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _with_usage(body: ChatBody | TextBody) -> bool:
+    return body.stream_options is not None and body.stream_options.include_usage
+
+
+def _events(completion: dict[str, Any], body: ChatBody | TextBody) -> Response:
+    return Response(b"".join(events_of(completion, with_usage=_with_usage(body))), media_type="text/event-stream")
+
+
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(value), status, headers, media_type="application/json")
+
+
+def _api_error(error: SamplingError) -> ApiError:
+    told = ApiError(error.status, str(error))
+    told.retry_after_s = error.retry_after_s
+    return told
+
+
+def _error(error: ApiError) -> Response:
+    headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else None
+    return _json(error.body(), error.status, headers)

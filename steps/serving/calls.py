@@ -1,0 +1,77 @@
+"""A checked request -> a sampled answer: rendered, measured against the context, sampled with a bound on how many."""
+
+from __future__ import annotations
+
+import asyncio
+
+from steps.serving.answers import ToolFormat
+from steps.serving.api_answers import AnsweredCall
+from steps.serving.api_requests import ApiError, ChatBody, TextBody
+from steps.serving.chat_template import ChatTemplate, UnrenderableError
+from steps.serving.sampler import SamplingError, SamplingRequest
+from steps.serving.weights import OpenWeights
+
+THREAD_FROM = 20_000
+"""Bytes of messages from which rendering leaves the event loop: a thread costs more than rendering less."""
+
+
+class CallMaker:
+    """``context``: tokens that prompt and answer may have together. ``timeout_s``: for one call, retries included."""
+
+    def __init__(
+        self, template: ChatTemplate, tool_format: ToolFormat | None, context: int, at_once: int, timeout_s: float
+    ) -> None:
+        self.template, self.tool_format, self.context = template, tool_format, context
+        self._timeout_s = timeout_s
+        self._turns = asyncio.Semaphore(at_once)
+
+    async def make(self, body: ChatBody | TextBody, weights: OpenWeights, model: str) -> AnsweredCall:
+        """Raises ApiError for what cannot be sampled, SamplingError where it failed."""
+        prompt = await self._prompt(body)
+        limit = self._limit(body, len(prompt))
+        request = SamplingRequest(
+            prompt=prompt,
+            max_tokens=limit,
+            # Texts end an answer beside the token that ends it; the two kinds do not mix.
+            stop=[*self.template.stop_texts, *body.stop] if body.stop else self.template.stop_ids,
+            n=body.n or 1,
+            temperature=1.0 if body.temperature is None else body.temperature,
+            top_p=1.0 if body.top_p is None else body.top_p,
+            top_k=-1 if body.top_k is None else body.top_k,
+            seed=body.seed,
+        )
+        try:
+            async with asyncio.timeout(self._timeout_s), self._turns:
+                sequences = await weights.sampler.sample(request)
+        except TimeoutError:
+            raise SamplingError(504, f"no answer within {self._timeout_s:g} s", 1) from None
+        return AnsweredCall(body, model, prompt, sequences, weights.pointer.version)
+
+    async def _prompt(self, body: ChatBody | TextBody) -> list[int]:
+        if isinstance(body, TextBody):
+            return body.prompt if isinstance(body.prompt, list) else self.template.encode(body.prompt)
+        size = sum(len(message["content"]) for message in body.messages)
+        try:
+            if size < THREAD_FROM:
+                return self._render(body)
+            return await asyncio.to_thread(self._render, body)
+        except UnrenderableError as error:
+            raise ApiError(400, str(error), param="messages") from None
+
+    def _render(self, body: ChatBody) -> list[int]:
+        return self.template.render(body.messages, body.offered_tools, **body.chat_template_kwargs)
+
+    def _limit(self, body: ChatBody | TextBody, prompt: int) -> int:
+        """Tokens that the answer may have. Raises ApiError in the words by which agents know that a context is full."""
+        wanted = body.limit if isinstance(body, ChatBody) else body.max_tokens
+        if prompt + (wanted or 1) > self.context:
+            asked = "" if wanted is None else f" and {wanted} in the completion"
+            raise ApiError(
+                400,
+                f"This model's maximum context length is {self.context} tokens. However, you requested "
+                f"{prompt + (wanted or 0)} tokens ({prompt} in the messages{asked}). Please reduce the length of the "
+                "messages or completion.",
+                code="context_length_exceeded",
+                param="messages",
+            )
+        return wanted or self.context - prompt

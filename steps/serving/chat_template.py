@@ -1,0 +1,133 @@
+"""A model's tokenizer and chat template, from its own files: messages and tools -> tokens, tokens -> text.
+
+Renders as transformers.apply_chat_template does, without transformers: Jinja in its sandbox, with the names that
+templates use.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import jinja2.ext
+import jinja2.sandbox
+from tokenizers import Tokenizer
+
+from steps.errors import ConfigError
+
+SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+class UnrenderableError(ValueError):
+    """Messages that the template refuses."""
+
+
+class ChatTemplate:
+    """One model's. For several threads: a tokenizer takes one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        """Of a folder with ``tokenizer.json`` and ``tokenizer_config.json``. Raises ConfigError."""
+        self._lock = threading.Lock()
+        config = _json(folder / "tokenizer_config.json")
+        try:
+            self._tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # noqa: BLE001 - tokenizers raises nothing narrower
+            raise ConfigError(f"{folder / 'tokenizer.json'} cannot be read: {error}", field="tokenizer") from None
+        self.source = _source(folder, config)
+        self._template = _environment().from_string(self.source)
+        self._special = {name: _token(config[name]) for name in SPECIAL if config.get(name)}
+        self.stop_ids = self._stop_ids(folder)
+        if not self.stop_ids:
+            raise ConfigError(f"{folder} names no token that ends an answer", field="tokenizer")
+        self.stop_texts = [str(self._tokenizer.id_to_token(each)) for each in self.stop_ids]
+        self.token_text = lru_cache(maxsize=200_000)(self._token_text)
+
+    def _stop_ids(self, folder: Path) -> list[int]:
+        generation = folder / "generation_config.json"
+        named = _json(generation).get("eos_token_id") if generation.is_file() else None
+        ids = [named] if isinstance(named, int) else list(named or [])
+        own = self._tokenizer.token_to_id(self._special.get("eos_token", ""))
+        return ids if own is None or own in ids else [own, *ids]
+
+    def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, **more: Any) -> list[int]:
+        """Ids of the prompt of the next answer. Raises UnrenderableError."""
+        names = {**self._special, **more}
+        try:
+            text = self._template.render(messages=messages, tools=tools, add_generation_prompt=True, **names)
+        except (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
+            raise UnrenderableError(f"the chat template does not take these messages: {error}") from None
+        return self.encode(text)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, with no special token put before or after it."""
+        with self._lock:
+            return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of an answer, without the tokens that end it and without other special ones."""
+        with self._lock:
+            return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+
+    def _token_text(self, token_id: int) -> str:
+        with self._lock:
+            return str(self._tokenizer.decode([token_id], skip_special_tokens=False))
+
+
+class _Generation(jinja2.ext.Extension):
+    """``{% generation %}``, by which templates mark what a model wrote: nothing of it is printed."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: Any) -> Any:
+        """The block's own content."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return jinja2.nodes.Scope(body).set_lineno(line)
+
+
+def _environment() -> jinja2.Environment:
+    """As transformers.utils.chat_template_utils makes it."""
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return environment
+
+
+def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **more: Any) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **more)
+
+
+def _refuse(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+def _source(folder: Path, config: dict[str, Any]) -> str:
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text()
+    source = config.get("chat_template")
+    if isinstance(source, list):
+        named = {each.get("name"): each.get("template") for each in source}
+        source = named.get("default") or named.get("tool_use")
+    if not isinstance(source, str):
+        raise ConfigError(f"{folder} has no chat template", field="tokenizer")
+    return source
+
+
+def _token(value: Any) -> str:
+    return str(value["content"] if isinstance(value, dict) else value)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", field="tokenizer") from None

@@ -1,0 +1,59 @@
+"""What samples: tokens -> tokens and their log probabilities; and why it did not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+ACCOUNT = (401, 402, 403)
+"""Statuses that mean the key or the account of the sampling service: no retry helps."""
+
+
+@dataclass(frozen=True)
+class SamplingRequest:
+    """One call. ``stop``: texts or ids that end an answer; ids and texts do not mix."""
+
+    prompt: list[int]
+    max_tokens: int
+    stop: list[int] | list[str]
+    n: int = 1
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class SampledSequence:
+    """One answer, exactly as it was sampled."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    at_limit: bool
+    """Whether max_tokens ended it."""
+
+
+class SamplingError(Exception):
+    """A call that came to nothing: the HTTP status to answer with, and the reason."""
+
+    def __init__(self, status: int, reason: str, retry_after_s: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class Sampler(Protocol):
+    """Weights that can be sampled from. Any number of calls at a time."""
+
+    async def sample(self, request: SamplingRequest) -> list[SampledSequence]:
+        """``n`` answers. Raises SamplingError."""
+
+
+class SamplerSource(Protocol):
+    """Where samplers come from."""
+
+    async def open(self, path: str | None) -> Sampler:
+        """A sampler of the weights at ``path``, of the base model where it is None. Raises SamplingError."""
+
+    async def context_length(self) -> int | None:
+        """Tokens that prompt and answer may have together, where it is known. Raises SamplingError."""

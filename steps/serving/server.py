@@ -1,0 +1,128 @@
+"""The proxy as a process: what it opens, where it listens, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from steps.contracts.failure import FailureClass
+from steps.errors import ConfigError, InfraError
+from steps.serving.answers import ToolFormat, tool_format_of
+from steps.serving.app import Proxy
+from steps.serving.calls import CallMaker
+from steps.serving.chat_template import ChatTemplate
+from steps.serving.sampler import ACCOUNT, SamplerSource, SamplingError
+from steps.serving.traces import Traces
+from steps.serving.weights import BASE, ServedWeights, WeightsPointer, follow, read_pointer
+from steps.store import Store
+
+GRACE_S = 600
+"""An order to stop lets the calls that go on end, so long at most."""
+
+BACKLOG = 2048
+"""Connections that wait to be taken: a run begins hundreds of rollouts at once."""
+
+
+@dataclass(frozen=True)
+class ProxyOptions:
+    """What a person chooses. ``pointer``: key in ``store`` of the file that names the weights."""
+
+    tokenizer: Path
+    model: str = "tinker"
+    weights: str | None = None
+    store: Store | None = None
+    pointer: str | None = None
+    refresh_s: float = 5.0
+    context: int | None = None
+    tool_format: ToolFormat | None = None
+    at_once: int = 256
+    timeout_s: float = 1800.0
+    traces: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 8000
+    key: str | None = None
+    admin_key: str | None = None
+
+
+async def serve(options: ProxyOptions, source: SamplerSource, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; ``announce`` is given the address once calls are taken.
+
+    Raises ConfigError for what is wrong, InfraError where the sampler's service fails at the start.
+    """
+    if options.key is None and not _is_loopback(options.host):
+        raise ConfigError(f"everybody who reaches {options.host} could ask: set LLM_API_KEY to a key", field="--host")
+    template = ChatTemplate(options.tokenizer)
+    weights = ServedWeights(source)
+    try:
+        context = options.context or await source.context_length()
+        await weights.swap(_first(options))
+    except SamplingError as error:
+        if error.status < 500:
+            field = "TINKER_API_KEY" if error.status in ACCOUNT else "--base-model"
+            raise ConfigError(str(error), field=field) from None
+        raise InfraError(FailureClass.MODEL, str(error)) from None
+    if context is None:
+        raise ConfigError("the service does not tell it for this model: name it", field="--context")
+    form = options.tool_format or tool_format_of(template.source)
+    calls = CallMaker(template, form, context, options.at_once, options.timeout_s)
+    traces = Traces(options.traces) if options.traces else None
+    proxy = Proxy(calls, weights, options.model, options.key, options.admin_key, traces)
+    with listen(options.host, options.port) as listening:
+        server = uvicorn.Server(
+            uvicorn.Config(
+                proxy.app(),
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=GRACE_S,
+            )
+        )
+        host, port = listening.getsockname()[:2]
+        announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/v1")
+        async with _following(weights, options):
+            await server.serve(sockets=[listening])
+
+
+@contextlib.asynccontextmanager
+async def _following(weights: ServedWeights, options: ProxyOptions):  # type: ignore[no-untyped-def]
+    if options.store is None or options.pointer is None:
+        yield
+        return
+    task = asyncio.create_task(follow(weights, options.store, options.pointer, options.refresh_s))
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+def _first(options: ProxyOptions) -> WeightsPointer:
+    if options.store is not None and options.pointer is not None:
+        with contextlib.suppress(FileNotFoundError):
+            return read_pointer(options.store.get(options.pointer))
+    return WeightsPointer(version=options.weights, sampler_path=options.weights) if options.weights else BASE
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections at ``port``, or at any where that is 0. Raises ConfigError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        # asyncio does this for its own sockets only: an answer's body would wait 40 ms for the headers' receipt.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except OSError as error:
+        raise ConfigError(f"{host}:{port} cannot be listened on: {error.strerror or error}", field="--port") from None
+    return listening
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

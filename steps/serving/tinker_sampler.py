@@ -1,0 +1,95 @@
+"""Sampling from Tinker, by its own SDK, which also retries what may pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tinker
+
+from steps.errors import ConfigError
+from steps.serving.sampler import ACCOUNT, SampledSequence, Sampler, SamplingError, SamplingRequest
+
+RETRY_AFTER_S = 5
+
+
+class TinkerSource:
+    """One connection to the service. It sends heartbeats from a thread until ``close``."""
+
+    def __init__(self, base_model: str, api_key: str, base_url: str | None = None) -> None:
+        """Raises ConfigError for a key of another form."""
+        self.base_model = base_model
+        self._where: dict[str, Any] = {"api_key": api_key, "base_url": base_url}
+        try:
+            self._service: Any = tinker.ServiceClient(**self._where)
+        except (ValueError, tinker.TinkerError) as error:
+            raise ConfigError(f"Tinker cannot be reached: {error}", field="TINKER_API_KEY") from None
+
+    async def open(self, path: str | None) -> Sampler:
+        """Weights at a ``tinker://`` path, or the base model. Raises SamplingError."""
+        where = {"model_path": path} if path else {"base_model": self.base_model}
+        try:
+            return TinkerSampler(await self._service.create_sampling_client(**where))
+        except (tinker.TinkerError, ValueError) as error:
+            raise sampling_error(error) from error
+
+    async def context_length(self) -> int | None:
+        """As the service lists it for the base model. Raises SamplingError."""
+        try:
+            capabilities = await tinker.RestClient(**self._where).get_server_capabilities()
+        except (tinker.TinkerError, ValueError) as error:
+            raise sampling_error(error) from error
+        lengths = {each.model_name: each.max_context_length for each in capabilities.supported_models}
+        return lengths.get(self.base_model)
+
+    def close(self) -> None:
+        """Tell the service that the session is over."""
+        self._service.close("success")
+
+
+class TinkerSampler:
+    """One version of the weights."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def sample(self, request: SamplingRequest) -> list[SampledSequence]:
+        """See Sampler."""
+        parameters = tinker.SamplingParams(
+            max_tokens=request.max_tokens,
+            seed=request.seed,
+            stop=request.stop,
+            temperature=request.temperature,
+            top_k=request.top_k,
+            top_p=request.top_p,
+        )
+        try:
+            response = await self._client.sample(
+                tinker.ModelInput.from_ints(request.prompt), num_samples=request.n, sampling_params=parameters
+            )
+        except (tinker.TinkerError, ValueError) as error:
+            raise sampling_error(error) from error
+        return [_sequence(each) for each in response.sequences]
+
+
+def _sequence(sequence: Any) -> SampledSequence:
+    tokens, logprobs = list(sequence.tokens), list(sequence.logprobs or [])
+    if len(tokens) != len(logprobs):
+        raise SamplingError(502, f"Tinker answered {len(tokens)} tokens with {len(logprobs)} log probabilities")
+    return SampledSequence(tokens, logprobs, at_limit=sequence.stop_reason == "length")
+
+
+def sampling_error(error: Exception) -> SamplingError:
+    """What a failure of the SDK is to the one who called. It has retried already what may pass within minutes."""
+    reason = f"Tinker: {error}"
+    if "api_key" in str(error) and not isinstance(error, tinker.APIStatusError):  # its form is wrong: nothing was sent
+        return SamplingError(401, f"Tinker refused the key of the proxy: {error}")
+    if isinstance(error, tinker.RequestFailedError) and str(getattr(error, "category", "")).lower().endswith("user"):
+        return SamplingError(400, reason)
+    if isinstance(error, tinker.APITimeoutError):
+        return SamplingError(504, reason, RETRY_AFTER_S)
+    if isinstance(error, tinker.APIStatusError):
+        if error.status_code in ACCOUNT:
+            return SamplingError(error.status_code, f"Tinker refused the key of the proxy: {error}")
+        if 400 <= error.status_code < 500 and error.status_code not in (408, 409, 429):
+            return SamplingError(400, reason)
+    return SamplingError(503, reason, RETRY_AFTER_S)

@@ -1,0 +1,90 @@
+"""Which weights answer, and how they change without a call being dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from steps.errors import ConfigError, InfraError
+from steps.serving.sampler import Sampler, SamplerSource, SamplingError
+from steps.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class WeightsPointer(BaseModel):
+    """Which weights shall answer: a small JSON file in the store, or the body of ``POST /admin/weights``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    version: str
+    """What samples and answers name them by."""
+    sampler_path: str | None = None
+    """``tinker://.../sampler_weights/...``; null: the base model."""
+
+
+BASE = WeightsPointer(version="base")
+
+
+@dataclass(frozen=True)
+class OpenWeights:
+    """Weights that answer. Who began a call on them ends it on them."""
+
+    pointer: WeightsPointer
+    sampler: Sampler
+
+
+class ServedWeights:
+    """The weights that new calls get. ``swaps`` counts how often they changed."""
+
+    def __init__(self, source: SamplerSource) -> None:
+        self._source = source
+        self._current: OpenWeights | None = None
+        self._swapping = asyncio.Lock()
+        self.swaps = 0
+
+    @property
+    def current(self) -> OpenWeights:
+        """Those of this moment; to be taken once for a call. Raises SamplingError while there are none."""
+        if self._current is None:
+            raise SamplingError(503, "no weights are open yet", 1)
+        return self._current
+
+    async def swap(self, pointer: WeightsPointer) -> bool:
+        """Open other weights, then give them to the calls that come; False where they are those that answer already.
+
+        Raises SamplingError: then the weights are as before.
+        """
+        async with self._swapping:
+            if self._current is not None and self._current.pointer == pointer:
+                return False
+            sampler = await self._source.open(pointer.sampler_path)
+            self.swaps += self._current is not None
+            self._current = OpenWeights(pointer, sampler)
+            log.info("weights %s answer: %s", pointer.version, pointer.sampler_path or "the base model")
+            return True
+
+
+def read_pointer(data: bytes) -> WeightsPointer:
+    """A pointer. Raises ConfigError."""
+    try:
+        return WeightsPointer.model_validate(json.loads(data))
+    except (ValidationError, ValueError) as error:
+        raise ConfigError(f"this points to no weights: {error}", field="weights") from None
+
+
+async def follow(weights: ServedWeights, store: Store, key: str, every_s: float) -> None:
+    """Read the pointer at ``key`` again and again, for ever. What cannot be read or opened leaves all as it is."""
+    while True:
+        try:
+            data: Any = await asyncio.to_thread(store.get, key)
+            await weights.swap(read_pointer(data))
+        except FileNotFoundError:
+            log.debug("there is no pointer at %s yet", key)
+        except (InfraError, ConfigError, SamplingError) as error:
+            log.warning("the weights stay as they are: %s", error)
+        await asyncio.sleep(every_s)

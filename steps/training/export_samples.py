@@ -1,0 +1,122 @@
+"""A run in its store -> the samples of its graded units, in one file."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from steps.contracts.data import Plan, RunFile, Unit
+from steps.contracts.record import key
+from steps.contracts.trajectory import Trajectory
+from steps.contracts.verdict import Confirmation, GradeRecord
+from steps.errors import ConfigError
+from steps.reports.text.formatting import count, unit_name
+from steps.store import Store
+from steps.training.sample_files import SampledUnit, SampleWriter, open_samples
+from steps.training.samples import stretches_of
+from steps.training.trajectory_calls import NoTokensError, calls_of
+
+AT_ONCE = 8
+"""Units in memory: a trajectory may be many megabytes."""
+_SHOWN = 5
+NO_VERDICT = "no verdict, and no reward is not a reward of 0"
+NO_TRAJECTORY = "no trajectory"
+NO_CALLS = "no call of a model"
+UNREADABLE = "trajectory or verdict cannot be read"
+NO_TOKENS = "calls whose tokens the endpoint did not tell"
+
+
+@dataclass
+class WrittenSamples:
+    """How many units are in the file; the others by why they are not."""
+
+    units: int = 0
+    left_out: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def notices(self) -> list[str]:
+        """A line for each reason."""
+        return [self._notice(reason, names) for reason, names in self.left_out.items()]
+
+    def _notice(self, reason: str, names: list[str]) -> str:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        verb = "is" if len(names) == 1 else "are"
+        return f"{count(len(names), 'unit')} {verb} left out ({reason}): {', '.join(names[:_SHOWN])}{more}"
+
+
+def write_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> WrittenSamples:
+    """Write the samples of all units that have a verdict to ``path``.
+
+    A unit is there whole or not at all. Raises ConfigError where none can be; InfraError when the store fails.
+    """
+    result, refused = WrittenSamples(), ""
+    with open_samples(path) as writer:
+        for unit, trajectory, grade in _read(store, run, plan.units):
+            try:
+                _write(writer, run, unit, trajectory, grade)
+            except _LeftOutError as reason:
+                result.left_out[str(reason)].append(unit_name(unit.instance_id, unit.attempt))
+            except NoTokensError as error:
+                name = unit_name(unit.instance_id, unit.attempt)
+                refused = refused or f"{name}, {error}"
+                result.left_out[NO_TOKENS].append(name)
+            else:
+                result.units += 1
+    if not result.units:
+        raise ConfigError(_nothing(run, result, refused), field="run")
+    return result
+
+
+class _LeftOutError(Exception):
+    """A unit has nothing that can be trained on."""
+
+
+def _write(writer: SampleWriter, run: RunFile, unit: Unit, trajectory: bytes | None, grade: bytes | None) -> None:
+    """Raises NoTokensError, _LeftOutError."""
+    if trajectory is None or grade is None:
+        raise _LeftOutError(NO_TRAJECTORY if trajectory is None else NO_VERDICT)
+    try:
+        done, verdict = Trajectory.from_bytes(trajectory), GradeRecord.from_bytes(grade)
+        calls = calls_of(done)
+    except NoTokensError:
+        raise
+    except ValueError:  # pydantic's too
+        raise _LeftOutError(UNREADABLE) from None
+    if not any(call.output for call in calls):
+        raise _LeftOutError(NO_CALLS)
+    proof = verdict.counter_proof
+    contradicted = proof is not None and proof.outcome is Confirmation.CONTRADICTED
+    shared = SampledUnit(
+        group=f"{run.run_id}/{unit.instance_id}",
+        run=run.run_id,
+        instance_id=unit.instance_id,
+        attempt=unit.attempt,
+        reward=verdict.reward,
+        outcome=verdict.outcome.value,
+        suspect=verdict.integrity.verdict == "suspect" or contradicted,
+        stop_reason=done.extra.stop_reason.value,
+        model=done.agent.model_name or run.model,
+        temperature=done.agent.extra.temperature if done.agent.extra else None,
+    )
+    writer.add(shared, stretches_of(calls))
+
+
+def _read(store: Store, run: RunFile, units: list[Unit]) -> Iterator[tuple[Unit, bytes | None, bytes | None]]:
+    for start in range(0, len(units), AT_ONCE):
+        batch = units[start : start + AT_ONCE]
+        names = [(run.run_id, unit.instance_id, unit.attempt) for unit in batch]
+        contents = store.get_many({key(kind, *name) for name in names for kind in (Trajectory, GradeRecord)})
+        for unit, name in zip(batch, names, strict=True):
+            yield unit, contents.get(key(Trajectory, *name)), contents.get(key(GradeRecord, *name))
+
+
+def _nothing(run: RunFile, result: WrittenSamples, refused: str) -> str:
+    if not refused:
+        return f"run {run.run_id!r} has no samples: {'; '.join(result.notices) or 'it has no units'}"
+    why = "" if run.spec.llm.logprobs else "; the run did not ask for them: --logprobs does"
+    return (
+        f"run {run.run_id!r} has no samples: {refused}{why}. An endpoint that tells them (vLLM, swe-argo proxy) is "
+        "needed: text is never tokenized again"
+    )

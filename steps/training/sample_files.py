@@ -1,0 +1,143 @@
+"""Samples in a Parquet file, a row each: its columns, written and read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from steps.errors import ConfigError
+from steps.training.samples import CallSpan, Stretch
+
+FILE = "samples.parquet"
+_CALL = pa.struct(
+    [
+        ("start", pa.int32()),
+        ("end", pa.int32()),
+        ("step", pa.int32()),
+        ("weights", pa.string()),
+        ("finish_reason", pa.string()),
+    ]
+)
+SCHEMA = pa.schema(
+    [
+        ("group", pa.string()),
+        ("run", pa.string()),
+        ("instance_id", pa.string()),
+        ("attempt", pa.int32()),
+        ("sample", pa.int32()),
+        ("reward", pa.float64()),
+        ("outcome", pa.string()),
+        ("suspect", pa.bool_()),
+        ("stop_reason", pa.string()),
+        ("model", pa.string()),
+        ("temperature", pa.float64()),
+        ("tokens", pa.list_(pa.int32())),
+        ("sampled", pa.list_(pa.bool_())),
+        ("logprobs", pa.list_(pa.float32())),
+        ("calls", pa.list_(_CALL)),
+    ],
+    metadata={"swe_argo_samples": "1"},
+)
+"""Described in docs/training.md."""
+
+
+@dataclass(frozen=True)
+class SampledUnit:
+    """What all samples of a unit share. ``reward`` is the unit's, not the sample's: see docs/training.md."""
+
+    group: str
+    """Units of one group tried the same: its rewards are compared with each other."""
+    run: str
+    instance_id: str
+    attempt: int
+    reward: float
+    outcome: str
+    suspect: bool
+    """Whether there is a reason not to believe the verdict."""
+    stop_reason: str
+    model: str
+    temperature: float | None
+    """None: the endpoint's own."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A row. ``tokens`` int32, ``sampled`` bool and ``logprobs`` float32 are numpy arrays of one length."""
+
+    unit: SampledUnit
+    number: int
+    """Of the unit's samples, from 0."""
+    tokens: Any
+    sampled: Any
+    logprobs: Any
+    calls: list[CallSpan]
+
+
+class SampleWriter:
+    """A file while it is written: a row group for every unit, so that a whole run is never in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
+
+    def add(self, unit: SampledUnit, stretches: Iterable[Stretch]) -> None:
+        """Add the samples of a unit."""
+        rows = [
+            {**asdict(unit), **vars(stretch), "sample": number, "calls": [asdict(call) for call in stretch.calls]}
+            for number, stretch in enumerate(stretches)
+        ]
+        if rows:
+            self._writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
+
+    def close(self) -> None:
+        """Write the end of the file."""
+        self._writer.close()
+
+
+@contextmanager
+def open_samples(path: Path) -> Iterator[SampleWriter]:
+    """A new file of samples at ``path``."""
+    writer = SampleWriter(path)
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+def read_samples(path: Path) -> Iterator[Sample]:
+    """The rows of a file, or of all ``*.parquet`` of a folder, in order, a row group in memory at a time.
+
+    Needs numpy (extra ``tinker``). Raises ConfigError where there is none, or the file is no file of samples.
+    """
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files or not path.exists():
+        raise ConfigError(f"there are no samples at {path}", field="samples")
+    for file in files:
+        try:
+            reader = pq.ParquetFile(file)
+        except pa.ArrowInvalid as error:
+            raise ConfigError(f"{file} is no Parquet file: {error}", field="samples") from None
+        with reader:
+            if not reader.schema_arrow.equals(SCHEMA):
+                raise ConfigError(f"{file} is no file of samples: its columns are others", field="samples")
+            for number in range(reader.num_row_groups):
+                yield from _rows(reader.read_row_group(number, use_threads=False))
+
+
+_ARRAYS = ("tokens", "sampled", "logprobs")
+_OF_UNIT = tuple(SampledUnit.__dataclass_fields__)
+
+
+def _rows(table: Any) -> Iterator[Sample]:
+    columns = {name: table.column(name) for name in _ARRAYS}
+    rest = table.drop_columns(list(_ARRAYS)).to_pylist()
+    for place, row in enumerate(rest):
+        tokens, sampled, logprobs = (columns[name][place].values.to_numpy(zero_copy_only=False) for name in _ARRAYS)
+        unit = SampledUnit(**{name: row[name] for name in _OF_UNIT})
+        calls = [CallSpan(**call) for call in row["calls"]]
+        yield Sample(unit, row["sample"], tokens, sampled, logprobs, calls)

@@ -1,0 +1,67 @@
+"""A trajectory, or a trace of the proxy -> the calls of the model in it, in tokens; or why there are none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+from steps.agents.formats.atif import with_whole_prompts
+from steps.contracts.trajectory import Metrics, MetricsExtra, Trajectory, Turn
+from steps.training.samples import SampledCall
+
+
+class NoTokensError(ValueError):
+    """A call whose tokens are not known. Its text is never tokenized again: other tokens were sampled, perhaps."""
+
+
+def calls_of(trajectory: Trajectory) -> list[SampledCall]:
+    """Every call that was answered, in order, without those of attempts that were not chosen: they have no verdict.
+
+    Raises NoTokensError; ValueError where the trajectory contradicts itself.
+    """
+    whole = with_whole_prompts(trajectory.model_copy(update={"subagent_trajectories": None}))
+    return list(_calls(whole.steps))
+
+
+def calls_of_trace(lines: Iterable[str | bytes]) -> list[SampledCall]:
+    """The calls of one rollout, whoever's agent it was, from what the proxy kept of it: a JSON object a line.
+
+    Raises ValueError, KeyError where it is no trace.
+    """
+    rows = map(json.loads, lines)
+    return [
+        SampledCall(
+            row["prompt_token_ids"], row["token_ids"], row["logprobs"], step, row["weights"], row["finish_reason"]
+        )
+        for step, row in enumerate(rows, 1)
+    ]
+
+
+def _calls(turns: list[Turn]) -> Iterator[SampledCall]:
+    for turn in turns:
+        if turn.source != "agent" or turn.metrics is None:
+            continue
+        metrics, extra = turn.metrics, turn.metrics.extra or MetricsExtra()
+        if reason := _missing(metrics):
+            raise NoTokensError(f"step {turn.step_id}: {reason}")
+        yield SampledCall(
+            prompt=metrics.prompt_token_ids or [],
+            output=metrics.completion_token_ids or [],
+            logprobs=metrics.logprobs or [],
+            step=turn.step_id,
+            weights=extra.fingerprint,
+            finish_reason=extra.finish_reason,
+        )
+
+
+def _missing(metrics: Metrics) -> str:
+    """What the endpoint did not tell of a call; empty where it told all."""
+    needed = {
+        "ids of the prompt": metrics.prompt_token_ids,
+        "ids of the answer": metrics.completion_token_ids,
+        "log probabilities": metrics.logprobs,
+    }
+    if missing := [name for name, value in needed.items() if value is None]:
+        return f"the endpoint gave no {' and no '.join(missing)}"
+    ids, logprobs = len(metrics.completion_token_ids or []), len(metrics.logprobs or [])
+    return "" if ids == logprobs else f"the endpoint gave {ids} ids of the answer and {logprobs} log probabilities"

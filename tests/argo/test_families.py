@@ -1,0 +1,26 @@
+"""The bundled example of every family through the real controller: the verdicts of ``swe-argo run``, byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steps.sandbox.local import bubblewrap
+from tests.argo.pipeline import Pipeline
+from tests.argo.undisturbed import Told, local, same
+from tests.steps.families.bundled import DATASETS
+from tests.workflows.command import summary
+
+
+@pytest.mark.parametrize(("dataset", "size"), DATASETS.items())
+def test_gold_resolves_and_idle_does_not(dataset: str, size: int, tmp_path: Path, pipeline: Pipeline) -> None:
+    for agent, resolved in (("gold", size), ("idle", 0)):
+        run = f"{dataset}-{agent}".replace(":", "-")
+        name = pipeline.submit(run, dataset=dataset, agent=agent)
+        ruler = local(tmp_path, run, "--dataset", dataset, "--agent", agent) if bubblewrap.probe() is None else None
+        pipeline.succeeds(name)
+        assert summary(pipeline.store, run).headline.resolved == resolved, pipeline.told(name)
+        if ruler is not None:
+            same(Told.of(pipeline.store, run), ruler)
+    assert pipeline.sandboxes() == []

@@ -1,0 +1,71 @@
+"""What a layer changes of that by which a verifier runs is named, and what tasks ask for is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from steps.families.harbor.findings import examine_layer
+from steps.layers.archive import LayerContent
+
+
+def codes(*, deleted: str = "", replaced: str = "", new: str = "", kept_out: str = "") -> list[str]:
+    deleted_paths, replaced_paths, new_paths, kept_out_paths = (
+        text.encode().split() for text in (deleted, replaced, new, kept_out)
+    )
+    content = LayerContent(deleted_paths, set(replaced_paths), dict.fromkeys((*replaced_paths, *new_paths), b"0"))
+    return [finding.code for finding in examine_layer(content, kept_out_paths)]
+
+
+@pytest.mark.parametrize(
+    "replaced",
+    [
+        "/usr/bin/bash",
+        "/usr/local",
+        "/usr/bin",
+        "/lib",
+        "/etc/alternatives/awk",
+        "/opt/venv/lib/python3.12/site-packages/_pytest/runner.py",
+        "/opt/miniconda3/envs/testbed/bin/python",
+        "/root/.venv/bin/pytest",
+        "/app/.venv/lib/python3.12/site-packages/pytest/__init__.py",
+    ],
+)
+def test_programs_of_the_image_are_named_wherever_they_lie(replaced: str) -> None:
+    assert codes(replaced=replaced) == ["layer_changes_programs"]
+
+
+def test_a_folder_of_programs_that_was_moved_away_is_named() -> None:
+    assert codes(replaced="/opt", deleted="/usr/local/bin /usr/local/lib") == ["layer_changes_programs"]
+
+
+@pytest.mark.parametrize("new", ["/usr/local/bin/sed", "/usr/local/sbin/awk", "/bin/python3.12"])
+def test_programs_that_come_before_those_of_the_image_are_named(new: str) -> None:
+    assert codes(new=new) == ["layer_shadows_programs"]
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        "/conftest.py",
+        "/pytest.ini",
+        "/pyproject.toml",
+        "/app/pytest.py",
+        "/root/.local/lib/python3.12/site-packages/_pytest/runner.py",
+        "/usr/lib/python3/dist-packages/x.pth",
+        "/root/.config/uv/uv.toml",
+    ],
+)
+def test_what_runs_in_a_later_program_is_named(new: str) -> None:
+    assert codes(new=new) == ["layer_runs_code_later"]
+
+
+def test_names_of_several_lines_hide_nothing() -> None:
+    content = LayerContent([b"/usr/lib/x\ny"], set(), {})
+    assert [finding.code for finding in examine_layer(content, [])] == ["layer_changes_programs"]
+
+
+def test_what_tasks_ask_for_is_no_finding() -> None:
+    installed = "/usr/bin/jq /usr/lib/x86_64-linux-gnu/libjq.so.1 /usr/local/lib/python3.12/site-packages/x/__init__.py"
+    work = "/app/conftest.py /app/pyproject.toml /app/bin/tool /app/lib/x.py /app/package.json /root/.gitconfig"
+    venv = "/app/.venv/bin/pytest /app/.venv/lib/python3.12/site-packages/pytest/__init__.py"
+    assert codes(new=f"{installed} {work} {venv}", replaced=work, deleted="/app/old", kept_out="/logs /run") == []

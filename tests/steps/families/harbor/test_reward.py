@@ -1,0 +1,49 @@
+"""What is a reward and what is none, as harbor 0.25.0 reads the two files."""
+
+from __future__ import annotations
+
+import pytest
+
+from steps.families.harbor.reward import WrittenReward, parse_reward
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers", "value"),
+    [
+        (b"1", None, 1.0),
+        (b" 0.5\n", None, 0.5),
+        (b"0", b'{"reward": 0.25}', 0.25),
+        (None, b'{"reward": true}', 1.0),
+        (b"1", b'{"reward": 0}', 0.0),
+    ],
+)
+def test_one_finite_number_is_a_reward_and_json_wins(text: bytes | None, numbers: bytes | None, value: float) -> None:
+    assert parse_reward(text, numbers).value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers", "problem"),
+    [
+        (None, None, "the verifier wrote neither reward.json nor reward.txt"),
+        (b"", None, "reward.txt is empty"),
+        (b"passed", None, "reward.txt is no number: 'passed'"),
+        (b"\xff", None, "reward.txt is no number"),
+        (b"nan", None, "reward.txt is no finite number: 'nan'"),
+        (b"1e999", None, "reward.txt is no finite number"),
+        (b"1", b"", "reward.json is empty"),
+        (b"1", b"{", "reward.json is no JSON"),
+        (b"1", b"[" * 100_000, "reward.json is no JSON"),
+        (b"1", b"1", "reward.json is no object of numbers"),
+        (b"1", b'{"reward": "1"}', "reward.json: 'reward' is no finite number"),
+        (b"1", b'{"reward": 1, "style": NaN}', "reward.json: 'style' is no finite number"),
+        (b"1", b'{"style": 1}', "reward.json has no 'reward'"),
+    ],
+)
+def test_anything_else_is_none_and_says_why(text: bytes | None, numbers: bytes | None, problem: str) -> None:
+    written = parse_reward(text, numbers)
+    assert written.value is None
+    assert written.problem.startswith(problem)
+
+
+def test_further_numbers_are_kept() -> None:
+    assert parse_reward(None, b'{"reward": 1, "style": 0.5}') == WrittenReward(1.0, {"style": 0.5})

@@ -1,0 +1,203 @@
+"""What is read of a task's folder, and what is refused by its name."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steps.datasets import load
+from steps.datasets.task_folders import read_registry
+from steps.errors import ConfigError
+from steps.families.harbor.dockerfile import working_directory
+from steps.families.harbor.rows import without_canary
+from steps.families.harbor.task_toml import expand_variables, parse, size_mb
+from steps.families.rows import to_answer, to_instance, why_not_gradeable
+
+
+def make_task(folder: Path, toml: str = "", *, without: str = "", **files: str) -> Path:
+    """A whole task, with further files (``__`` for a slash) or without one."""
+    usual = {"task.toml": toml, "instruction.md": "Do it.", "environment/Dockerfile": "FROM x\nWORKDIR /app\n"}
+    usual |= {"tests/test.sh": "#!/bin/bash\necho secret\n", "solution/solve.sh": "echo gold\n"}
+    usual |= {name.replace("__", "/"): text for name, text in files.items()}
+    for name, text in usual.items():
+        if name != without:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+    return folder
+
+
+def read(folder: Path) -> dict[str, Any]:
+    (row,) = load.load(str(folder), "test").rows
+    return row
+
+
+def test_an_agent_knows_the_instruction_and_the_machine_and_nothing_of_the_answer(tmp_path: Path) -> None:
+    toml = """
+version = "1.0"
+[task]
+name = "org/first"
+[metadata]
+difficulty = "hard"
+anything = [1, 2]
+[agent]
+timeout_sec = 120.0
+[verifier]
+env = { MODE = "${MODE:-strict}" }
+[environment]
+memory = "2G"
+storage = "10G"
+cpus = 2
+allow_internet = false
+env = { A = "${A:-b:-c}", B = "plain" }
+"""
+    text = {"instruction.md": "<!-- canary 1 -->\n\nDo it.\n"}
+    row = read(make_task(tmp_path / "first", toml, **text))
+    instance = to_instance(row, hints=False)
+    assert (instance.instance_id, instance.problem_statement, instance.difficulty) == ("org__first", "Do it.\n", "hard")
+    assert instance.machine is not None
+    assert instance.machine.model_dump() == {
+        "workdir": "/app",
+        "variables": {"A": "b:-c", "B": "plain"},
+        "cpus": 2.0,
+        "memory_mb": 2048,
+        "disk_mb": 10240,
+        "agent_timeout_s": 120.0,
+    }
+    answer = to_answer(row).model_dump()["task"]
+    assert (answer["verifier_timeout_s"], answer["verifier_variables"]) == (600.0, {"MODE": "strict"})
+    assert answer["tests"]
+    assert answer["tests"] not in instance.model_dump_json()
+    assert why_not_gradeable(row) is None
+
+
+def test_an_image_is_called_by_the_files_of_its_environment(tmp_path: Path) -> None:
+    image = read(make_task(tmp_path / "Some_Task"))["image"]
+    assert image.startswith("swe-argo-harbor/some-task:")
+    assert read(make_task(tmp_path / "again" / "Some_Task"))["image"] == image
+    assert read(make_task(tmp_path / "other" / "Some_Task", environment__data="1"))["image"] != image
+    assert read(make_task(tmp_path / "named", "[environment]\ndocker_image = 'x/y:1'"))["image"] == "x/y:1"
+
+
+@pytest.mark.parametrize(
+    ("toml", "files", "reason"),
+    [
+        ("", {"environment__docker-compose.yaml": ""}, "docker-compose.yaml"),
+        ("", {"steps__one__instruction.md": ""}, "several steps"),
+        ("[[steps]]\nname = 'one'", {}, "several steps"),
+        ("[environment]\nos = 'Windows'", {}, "environment.os is windows"),
+        ("[environment]\ngpus = 1", {}, "GPUs"),
+        ("[[environment.mcp_servers]]\nname = 'x'", {}, "MCP"),
+        ("[environment.healthcheck]\ncommand = 'true'", {}, "environment.healthcheck"),
+        ("[verifier]\nenvironment_mode = 'separate'", {}, "verifier.environment_mode"),
+        ("[verifier.environment]\ncpus = 1", {}, "verifier.environment"),
+        ("[[verifier.collect]]\ncommand = 'x'", {}, "verifier.collect"),
+        ("[agent]\nuser = 'dev'", {}, "not root"),
+        ("[verifier]\nenv = { K = '${OPENAI_API_KEY}' }", {}, "it wants OPENAI_API_KEY of the host"),
+        ("[environment]\ndocker_image = 'a b'", {}, "environment.docker_image 'a b' is no name of an image"),
+        ("", {"without": "tests/test.sh"}, "it has no tests/test.sh"),
+        ("", {"without": "instruction.md"}, "it has no instruction.md"),
+        ("", {"without": "environment/Dockerfile"}, "neither named"),
+    ],
+)
+def test_what_does_not_work_is_refused_by_its_name(
+    tmp_path: Path, toml: str, files: dict[str, str], reason: str
+) -> None:
+    assert reason in (why_not_gradeable(read(make_task(tmp_path / "task", toml, **files))) or "")
+
+
+@pytest.mark.parametrize(
+    ("toml", "reason"),
+    [
+        ("a = ", "task.toml: "),
+        ("[task]\nname = 'no-slash'", "task.toml: task.name: "),
+        ("[environment]\nmemory = 'much'", "task.toml: environment: 'much' is no size like 2G or 512M"),
+        ("[environment]\nmemory = '1G'\nmemory_mb = 2", "memory = '1G' is not memory_mb = 2"),
+        ("[verifier]\ntimeout_sec = -1", "verifier.timeout_sec: "),
+        ("[agent]\ntimeout_sec = nan", "agent.timeout_sec: "),
+        ("[environment]\nnetwork_mode = 'some'", "environment.network_mode: "),
+    ],
+)
+def test_a_file_that_cannot_be_read_names_its_key(tmp_path: Path, toml: str, reason: str) -> None:
+    row = read(make_task(tmp_path / "task", toml))
+    found = why_not_gradeable(row)
+    assert found is not None
+    assert reason in found
+    assert "\n" not in found
+    assert row["instance_id"] == "task"
+
+
+def test_files_that_lead_out_of_a_task_are_refused(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "task")
+    (task / "tests" / "link").symlink_to("/etc/passwd")
+    assert why_not_gradeable(read(task)) == "tests: link is no file of the task"
+
+
+def test_a_registry_names_tasks_by_entry_and_version(tmp_path: Path) -> None:
+    for version in ("9", "10"):
+        make_task(tmp_path / "tasks-repo" / "tasks" / f"t{version}")
+    (tmp_path / "registry").mkdir()
+    entries = [
+        {
+            "name": "set",
+            "version": f"1.{version}",
+            "tasks": [
+                {"name": "t", "git_url": "https://h.test/o/tasks-repo.git", "path": f"tasks/t{version}"},
+            ],
+        }
+        for version in ("9", "10")
+    ]
+    entries.append({"name": "lost", "version": "1", "tasks": [{"name": "t", "path": "../x"}]})
+    file = tmp_path / "registry" / "registry.json"
+    file.write_text(json.dumps(entries))
+    assert [Path(value.where).name for value in read_registry("harbor:set", file.parent)] == ["t10"]
+    assert [Path(value.where).name for value in read_registry("harbor:set@1.9", file)] == ["t9"]
+    for name, reason in {
+        "harbor:sets": "no entry 'sets' (did you mean set?)",
+        "harbor:set@2": "has no version '2'; it has 1.9, 1.10",
+        "harbor:lost": "names no path of a task",
+    }.items():
+        with pytest.raises(ConfigError) as refused:
+            read_registry(name, file)
+        assert reason in refused.value.reason
+    with pytest.raises(ConfigError, match="SWE_ARGO_HARBOR_REGISTRY"):
+        read_registry("harbor:set", None)
+
+
+@given(st.floats(0, 1e6), st.sampled_from("GMKgmk"), st.sampled_from(["", " "]))
+def test_sizes_are_read_as_they_are_written(number: float, unit: str, blank: str) -> None:
+    factor = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}[unit.upper()]
+    assert size_mb(f"{blank}{number!r}{unit}{blank}") == int(number * factor)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_task_toml_or_a_value_error(text: str) -> None:
+    with suppress(ValueError):
+        parse(text)
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_no_variable_of_the_host_is_read(variables: dict[str, str]) -> None:
+    values, missing = expand_variables(variables)
+    assert len(values) + len(missing) == len(variables)
+
+
+@given(st.text())
+def test_an_instruction_without_canary_loses_blank_lines_alone(text: str) -> None:
+    assert text.endswith(without_canary(text))
+
+
+def test_the_last_stage_says_where_work_begins() -> None:
+    assert (
+        working_directory(
+            "FROM a AS b\nWORKDIR /x\nFROM b\n# WORKDIR /no\nWORKDIR /srv\nRUN a && \\\n  WORKDIR\nWORKDIR y"
+        )
+        == "/srv/y"
+    )
+    assert working_directory("FROM a") is None
+    assert working_directory("FROM a\nWORKDIR $HOME/x") is None

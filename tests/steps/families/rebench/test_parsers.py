@@ -1,0 +1,78 @@
+"""The parsers of SWE-rebench: one log of each runner, with all that it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steps.families.rebench.parsers import NAMES, OF_SWEBENCH, find_parser
+from steps.families.rebench.verdict import without_time
+from tests.steps.families.rebench.make_rows import v1_row, v2_row, with_config
+
+P, F, E, S = "PASSED", "FAILED", "ERROR", "SKIPPED"
+
+
+def read_logs() -> dict[str, tuple[str, dict[str, str]]]:
+    """Parser -> a log of its runner and what it says, of ``runner_logs.txt``; an escape stands there as a sign."""
+    sections = Path(__file__).with_name("runner_logs.txt").read_text().replace("\u241b", "\x1b").split("%% ")[1:]
+    logs = {}
+    for section, means in zip(sections[::2], sections[1::2], strict=True):
+        name, _, log = section.partition("\n")
+        said = (line.partition(" ") for line in means.splitlines()[1:])
+        logs[name] = (log, {test: status for status, _, test in said})
+    return logs
+
+
+LOGS = read_logs()
+
+
+def parse(name: str, log: str) -> dict[str, str]:
+    return find_parser(with_config(v2_row(), log_parser=name))(log)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log_of_each_runner_is_read(name: str) -> None:
+    log, expected = LOGS[name]
+    assert parse(name, log) == expected
+
+
+def test_every_parser_of_ones_own_is_tried() -> None:
+    same = ("parse_log_junit", "parse_log_r_junit", "parse_logs_kotlin_junit", "parse_log_java_mvn")
+    assert NAMES - OF_SWEBENCH - LOGS.keys() == {
+        *same,
+        *("parse_log_java_mvn_v2", "parse_lue_nvim", "parse_lua_nvim"),
+    }
+
+
+def test_v1_reads_expected_failures_too() -> None:
+    row = with_config(v1_row(), log_parser="parse_log_pytest_v2")
+    assert find_parser(row)("XFAIL a::b\na::c PASSED\n") == {"a::b": "XFAIL", "a::c": P}
+
+
+@pytest.mark.parametrize(
+    ("name", "bare"),
+    [
+        ("a [1.34 ms]", "a"),
+        ("a (0.12s)", "a"),
+        ("a ran 3 tests in 29.08 msec all ok", "a ran 3 tests all ok"),
+        ("a [1]", "a [1]"),
+        ("a in 3 s", "a in 3 s"),
+    ],
+)
+def test_times_are_no_part_of_a_name(name: str, bare: str) -> None:
+    assert without_time(name) == bare
+
+
+pieces = st.sampled_from(
+    [log for log, _ in LOGS.values()] + ["\r\n", "[", "<testcase", "✔", "{", "FAILED", "[gw1] [1] "]
+)
+
+
+@given(st.sampled_from(sorted(NAMES)), st.lists(pieces | st.text(max_size=8), max_size=12).map("".join))
+def test_any_text_is_read(name: str, log: str) -> None:
+    statuses = set(parse(name, log).values())
+    # That reading takes the second word of a line that ends with a status, whatever it is.
+    assert name == "parse_log_pytest_v2" or statuses <= {P, F, E, S}

@@ -1,0 +1,37 @@
+"""The bundled example of every family: gold resolves, an untouched repository does not, in folders and containers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steps.sandbox.local import bubblewrap
+from tests.base_image import base_image
+from tests.steps.families.bundled import DATASETS, count_resolved
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+OUTSIDE = ("mini-r2e", "harbor:mini")
+"""Those that put files outside of the repository."""
+
+
+@pytest.mark.parametrize(("dataset", "size"), DATASETS.items())
+def test_gold_resolves_and_idle_does_not_in_folders(dataset: str, size: int, tmp_path: Path) -> None:
+    if dataset in OUTSIDE and (reason := bubblewrap.probe()) is not None:
+        pytest.skip(f"hidden tests need a machine of their own: {reason}")
+    assert count_resolved(dataset, "gold", tmp_path) == f"{size} of {size}"
+    assert count_resolved(dataset, "idle", tmp_path) == f"0 of {size}"
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("docker_host")
+@pytest.mark.parametrize(("dataset", "size"), DATASETS.items())
+def test_gold_resolves_and_idle_does_not_in_containers(
+    dataset: str, size: int, tmp_path: Path, docker_client: DockerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWE_ARGO_MINI_BASE", base_image(docker_client))
+    assert count_resolved(dataset, "gold", tmp_path, "--backend", "docker") == f"{size} of {size}"
+    assert count_resolved(dataset, "idle", tmp_path, "--backend", "docker") == f"0 of {size}"

@@ -1,0 +1,112 @@
+"""``flakes.parquet``: what counts as a flip, and that no writer's observations are lost."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from steps.contracts.record import key
+from steps.contracts.verdict import Confirmation, CounterProof, Finding, GradeRecord, Integrity, Outcome
+from steps.reports.flakes.gradings import Grading, find_gradings, read_gradings, write_gradings
+from steps.reports.flakes.ledger import LEDGER, count_flips, read_flips, record_flips
+from steps.reports.reading import read_verdicts
+from steps.reports.stored_run import StoredRun
+from steps.store import Store
+from tests.steps.reports.synthetic import Synthetic
+
+DATASET = "SWE-bench/SWE-bench_Verified"
+
+
+def gradings(*failing: Iterable[str], patch: str = "p", one: str = "i") -> list[Grading]:
+    return [Grading("d", one, patch, f"2026-01-0{n}", frozenset(tests)) for n, tests in enumerate(failing, 1)]
+
+
+def counts(*lists: list[Grading]) -> dict[str, tuple[int, int]]:
+    return {test: (flip.seen, flip.flipped) for (_, _, test), flip in count_flips(chain(*lists)).items()}
+
+
+def test_only_the_same_patch_with_another_end_is_a_flip() -> None:
+    assert counts(gradings([], ["t"], [])) == {"t": (3, 1)}
+    assert counts(gradings(["t"], ["t"], ["t"])) == {}
+    assert counts(gradings([], patch="a"), gradings(["t"], patch="b")) == {}, "two patches are two things"
+    assert counts(gradings([], one="a"), gradings(["t"], one="b")) == {}, "and so are two instances"
+
+
+def test_a_test_that_flipped_once_was_seen_wherever_its_instance_was_graded_again() -> None:
+    steady, flipping = gradings([], [], [], patch="a"), gradings(["t", "u"], ["t"], patch="b")
+    assert counts(steady, flipping, gradings(["t"], patch="c")) == {"u": (5, 1)}
+
+
+def test_a_file_of_gradings_comes_back_as_it_was() -> None:
+    some = gradings([], ["t", "ü"])
+    assert read_gradings(write_gradings(some)) == some
+    assert read_gradings(b"no parquet") == []
+
+
+def test_a_file_that_is_damaged_or_of_another_form_has_no_gradings() -> None:
+    whole = write_gradings(gradings(["t"], patch="patch"))
+    damaged = [whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :] for place in range(len(whole))]
+    assert [] in [read_gradings(one) for one in damaged], "and none of them raises"
+    columns = {name: [None] for name in ("dataset", "instance_id", "patch_sha256", "seen_at", "failing")}
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    assert read_gradings(sink.getvalue()) == []
+
+
+def stored(store: Store, run: str, grades: list[GradeRecord]) -> StoredRun:
+    """A run of one instance, its attempts graded so."""
+    plan = Synthetic(run_id=run, instances=1, attempts=len(grades), mix={"resolved": 1}).write(store)
+    for unit, grade in zip(plan.units, grades, strict=True):
+        update = {"instance_id": unit.instance_id, "attempt": unit.attempt}
+        name = key(GradeRecord, run, unit.instance_id, unit.attempt)
+        store.put(name, grade.model_copy(update=update).to_bytes())
+    return read_verdicts(store, run)
+
+
+def grade(*failing: str, suspect: bool = False, flipped: list[str] | None = None) -> GradeRecord:
+    findings = [Finding(code="x", detail="y")] if suspect else []
+    proof = CounterProof(outcome=Confirmation.FLAKY, flipped=flipped) if flipped else None
+    return GradeRecord(
+        instance_id="",
+        attempt=1,
+        outcome=Outcome.UNRESOLVED if failing else Outcome.RESOLVED,
+        resolved=not failing,
+        failing_tests=list(failing),
+        integrity=Integrity(verdict="suspect" if suspect else "ok", findings=findings),
+        counter_proof=proof,
+        patch_sha256="p",
+        versions={},
+    )
+
+
+def test_counter_proofs_are_gradings_and_contradicted_or_broken_logs_are_none(store: Store) -> None:
+    broken = grade(*(f"t{n}" for n in range(300)))
+    run = stored(store, "r", [grade(flipped=["t"]), grade("t", suspect=True), broken])
+    assert [sorted(one.failing) for one in find_gradings(run)] == [[], ["t"]]
+
+
+def test_runs_of_a_store_add_up_and_a_report_written_again_counts_once(store: Store) -> None:
+    for run, grades in (("a", [grade(), grade("t")]), ("b", [grade()]), ("a", [grade(), grade("t")])):
+        view = stored(store, run, grades)
+        (known,) = record_flips(store, view).values()
+    assert {test: (flip.seen, flip.flipped) for test, flip in known.items()} == {"t": (3, 1)}
+    assert read_flips(store, DATASET) == {view.units[0].instance_id: known}
+    assert read_flips(store, "another") == {}
+    table = pq.read_table(io.BytesIO(store.get(LEDGER)))
+    names = ["dataset", "instance_id", "test", "times_seen", "times_flipped", "last_seen"]
+    assert table.column_names == names
+
+
+@pytest.mark.parametrize("store", ["folder"], indirect=True)
+def test_no_writer_that_ends_at_the_same_time_is_lost(store: Store) -> None:
+    views = [stored(store, f"r{n}", [grade(), grade("t"), *[grade()] * n]) for n in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda view: record_flips(store, view), views))
+    (known,) = read_flips(store, DATASET).values()
+    assert (known["t"].seen, known["t"].flipped) == (sum(2 + n for n in range(6)), 6)

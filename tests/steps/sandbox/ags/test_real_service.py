@@ -1,0 +1,69 @@
+"""The conformance suite at Tencent's own service (``make test-ags``), where somebody lends an account and an image."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("e2b", reason="the extra ags is not installed")
+pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
+
+from steps.contracts.run_spec import SandboxSpec
+from steps.sandbox.ags.backend import connect
+from steps.sandbox.ags.control import stop
+from steps.sandbox.ags.instances import our_instances
+from steps.sandbox.envd.machine import EnvdSandbox
+from steps.sandbox.job_sandbox import JobSandbox
+from steps.sandbox.protocol import Sandbox, SandboxRequest
+from tests.steps.sandbox.conformance import Conformance
+
+IMAGE = "SWE_ARGO_TEST_AGS_IMAGE"
+MISSING = [each for each in ("TENCENTCLOUD_SECRET_ID", "TENCENTCLOUD_SECRET_KEY", IMAGE) if not os.environ.get(each)]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(bool(MISSING), reason=f"no account of AGS is lent: {', '.join(MISSING)} not set"),
+]
+
+
+class ServiceLab:
+    """The image holds bash, coreutils, git and the checkout of the suite, where AGS can pull it from."""
+
+    host = None
+    confines_network = True
+    is_root = True
+    shortest_deadline_s = 30.0
+
+    def __init__(self) -> None:
+        self.backend = connect(SandboxSpec())
+        self.made: list[EnvdSandbox] = []
+
+    def create(self, *, network: bool = False, deadline_s: float = 1800) -> Sandbox:
+        name = f"sb-conformance-{time.time_ns()}"
+        labels = {"run": "conformance", "instance": "none", "attempt": "1", "role": "solve"}
+        box = self.backend.create(SandboxRequest(name, os.environ[IMAGE], deadline_s, network=network, labels=labels))
+        self.made.append(box)
+        return box
+
+    def destroy(self, sandbox: Sandbox) -> None:
+        self.backend.destroy(sandbox)
+
+    def kill(self, sandbox: Sandbox) -> None:
+        assert isinstance(sandbox, JobSandbox)
+        stop(sandbox.transport.sandbox_id)
+
+
+@pytest.fixture(scope="class")
+def lab() -> Iterator[ServiceLab]:
+    lab = ServiceLab()
+    yield lab
+    for box in lab.made:
+        lab.destroy(box)
+    ids = {box.transport.sandbox_id for box in lab.made}
+    assert not ids & {number for number, _ in our_instances()}
+
+
+class TestAGSItself(Conformance):
+    pass

@@ -1,0 +1,112 @@
+"""Whole runs of the bundled dataset in sandboxes of the test server: the verdicts of backend local."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("e2b", reason="the extra ags is not installed")
+pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
+
+from steps.datasets import mini
+from steps.datasets.mini.forms import image_by_id
+from steps.sandbox.local import bubblewrap
+from tests import solutions
+from tests.model_server import model_server
+from tests.steps.sandbox.ags.runs import BACKEND
+from tests.steps.sandbox.ags.server import AGSServer
+from tests.workflows.command import QUICK, begin, ids, summary, swe_argo
+
+pytestmark = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
+
+QUOTA = 10
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[AGSServer]:
+    images = image_by_id("mini").values()
+    server = AGSServer(tmp_path / "home" / "images", {image: image for image in images}, quota=QUOTA)
+    server.add_shared_tools()
+    (tmp_path / "mini_ags.py").write_text(BACKEND, "utf-8")
+    with server.running():
+        yield server
+
+
+def env_of(server: AGSServer, folder: Path) -> dict[str, str]:
+    return {**server.variables, "E2B_API_KEY": "", "SWE_ARGO_HOME": str(folder / "home")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["gold", "idle"])
+def test_a_run_has_the_verdicts_of_local_and_leaves_no_sandbox(server: AGSServer, tmp_path: Path, agent: str) -> None:
+    words = ["run", "--store", "store", "--agent", agent, "--agent-timeout", "900", *ids(*QUICK)]
+    for name, backend in (("local", "local"), ("remote", "mini_ags.py:connect")):
+        done = swe_argo(*words, "--run-id", name, "--backend", backend, cwd=tmp_path, env=env_of(server, tmp_path))
+        assert done.returncode == 0, done.stdout + done.stderr
+    local, remote = (summary(str(tmp_path / "store"), name) for name in ("local", "remote"))
+    assert remote.headline.resolved == local.headline.resolved == (len(QUICK) if agent == "gold" else 0)
+    assert len(server.control.starts) >= len(QUICK)
+    assert server.machines.list_all() == []
+
+
+@pytest.mark.slow
+def test_a_scaffold_solves_there_what_it_solves_here(server: AGSServer, tmp_path: Path) -> None:
+    with model_server(solutions.solving("r2egym"), key="test-key") as endpoint:
+        words = ["--agent", "r2egym", "--model", "openai/scripted", "--base-url", endpoint.url, *ids(*QUICK[:2])]
+        done = swe_argo(
+            *("run", "--store", "store", "--run-id", "scaffold", "--backend", "mini_ags.py:connect", *words),
+            *("--agent-timeout", "900", "--use-fn-calling", "true"),
+            cwd=tmp_path,
+            env={**env_of(server, tmp_path), "OPENAI_API_KEY": "test-key"},
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert summary(str(tmp_path / "store"), "scaffold").headline.resolved == 2
+    networks = {body["ToolName"] for body in server.control.starts}
+    assert networks == {"swe-argo-sandbox", "swe-argo-public"}
+    assert server.machines.list_all() == []
+
+
+@pytest.mark.long
+def test_twenty_units_at_a_time_share_ten_places_and_none_is_lost(server: AGSServer, tmp_path: Path) -> None:
+    words = ["run", "--store", "store", "--run-id", "many", "--agent", "gold", "--attempts", "5", *ids(*QUICK)]
+    done = swe_argo(
+        *words, "--workers", "20", "--backend", "mini_ags.py:connect", cwd=tmp_path, env=env_of(server, tmp_path)
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    headline = summary(str(tmp_path / "store"), "many").headline
+    assert headline.resolved == len(QUICK)
+    assert server.control.most_at_once <= QUOTA
+    assert server.machines.list_all() == []
+
+
+@pytest.mark.slow
+def test_a_run_says_that_it_waits_while_others_use_up_the_quota(server: AGSServer, tmp_path: Path) -> None:
+    server.control.quota = 1
+    image = image_by_id("mini")[QUICK[0]]
+    mini.prepare(tmp_path / "home" / "images", {QUICK[0]: image})
+    others = server.machines.create(image, 600, {}, network=False)
+    words = [
+        "run",
+        "--store",
+        str(tmp_path / "store"),
+        "--run-id",
+        "waits",
+        "--agent",
+        "gold",
+        "--counter-proof",
+        "never",
+    ]
+    backend = f"{tmp_path / 'mini_ags.py'}:connect"
+    process = begin(*words, *ids(QUICK[0]), "--backend", backend, env=env_of(server, tmp_path))
+    assert process.stdout is not None
+    lines = []
+    with process.stdout as printed:
+        for line in printed:
+            lines.append(line)
+            if line.startswith("note: no room for another sandbox at AGS in ap-shanghai for 1"):
+                server.machines.kill(others.number)
+    assert process.wait() == 0, lines
+    assert sum("waiting: 1 of the account's 1 sandboxes run" in line for line in lines) == 1
+    assert summary(str(tmp_path / "store"), "waits").headline.resolved == 1

@@ -1,0 +1,186 @@
+"""``swe-argo ags sync``: copies, tools and the mapping."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("e2b", reason="the extra ags is not installed")
+pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
+
+from steps.contracts.run_spec import AGSSpec, SandboxSpec
+from steps.errors import ConfigError
+from steps.sandbox.ags.service import forget_client
+from steps.sandbox.ags.sync import SyncPlan, missing_tools, sync
+from steps.sandbox.readiness import SandboxNeeds, ready
+from steps.settings import settings
+from tests.registry import Registry
+from tests.registry import serve as serve_registry
+from tests.steps.sandbox.ags.server import AGSServer
+from tests.workflows.command import swe_argo
+
+IMAGES = ["org/one:1", "org/two:1"]
+needs_skopeo = pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AGSServer]:
+    """An account without tools, whose machines nobody starts."""
+    server = AGSServer(tmp_path / "images", {})
+    with server.running():
+        for name, value in server.variables.items():
+            monkeypatch.setenv(name, value)
+        settings.cache_clear()
+        forget_client()
+        yield server
+    monkeypatch.undo()
+    settings.cache_clear()
+    forget_client()
+
+
+def plan_of(folder: Path, table: dict[str, Any] | None = None, **options: Any) -> SyncPlan:
+    defaults: dict[str, Any] = {"images": IMAGES, "modes": ["SANDBOX", "PUBLIC"], "envd_image": "ccr.example/envd:1"}
+    return SyncPlan(table=AGSSpec(**(table or {})), mapping=folder / "images.json", **{**defaults, **options})
+
+
+def quiet(_line: str) -> None:
+    """Nobody listens."""
+
+
+class TestTools:
+    def test_shared_tools_are_made_once_and_a_run_is_ready(self, account: AGSServer, tmp_path: Path) -> None:
+        account.control.tools.looks_until_active = 2
+        lines: list[str] = []
+        plan = plan_of(tmp_path, role_arn="qcs::cam::role")
+        assert sync(plan, lines.append).created == ["swe-argo-sandbox", "swe-argo-public"]
+        assert "waiting for tools: 2 are not ACTIVE yet" in lines
+        body = account.control.tools.creates[0]
+        assert body["CustomConfiguration"]["SecurityContext"] == {"Privileged": False}
+        assert body["NetworkConfiguration"] == {"NetworkMode": "SANDBOX"}
+        assert body["RoleArn"] == "qcs::cam::role"
+        assert body["StorageMounts"][0]["StorageSource"]["Image"]["Reference"] == "ccr.example/envd:1"
+        again = sync(plan, quiet)
+        assert (again.created, again.kept) == ([], ["swe-argo-sandbox", "swe-argo-public"])
+        assert len(account.control.tools.creates) == 2
+        needs = SandboxNeeds(IMAGES, acts=True, solves=True, grading_network=True, timeout_s=60)
+        ready(SandboxSpec.model_validate({"backend": "ags", "ags": {"mapping": str(plan.mapping)}}), needs)
+
+    def test_a_tool_per_image_is_found_by_a_run(self, account: AGSServer, tmp_path: Path) -> None:
+        table = {"tool_per_image": True}
+        result = sync(plan_of(tmp_path, table), quiet)
+        assert len(set(result.created)) == 4
+        tags = {tag["Key"]: tag["Value"] for tag in account.control.tools.creates[0]["Tags"]}
+        assert (tags["image"], tags["tcr_image"]) == (IMAGES[0], IMAGES[0])
+        mapping = json.loads((tmp_path / "images.json").read_text())
+        assert set(mapping[IMAGES[1]]["tools"]) == {"SANDBOX", "PUBLIC"}
+        assert mapping[IMAGES[1]]["tools"]["PUBLIC"]["tool_name"] in result.created
+        needs = SandboxNeeds(IMAGES, acts=True, solves=True, grading_network=True, timeout_s=60)
+        ready(SandboxSpec.model_validate({"backend": "ags", "ags": table}), needs)
+
+    def test_what_was_interrupted_goes_on(self, account: AGSServer, tmp_path: Path) -> None:
+        plan = plan_of(tmp_path, {"tool_per_image": True})
+
+        def interrupt(line: str) -> None:
+            if line.startswith("creating tools: 2"):
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            sync(plan, interrupt)
+        assert len(account.control.tools.all) == 2
+        assert len(missing_tools(plan)) == 2
+        assert len(sync(plan, quiet).created) == 2
+        assert len(account.control.tools.all) == 4
+
+    def test_a_create_whose_answer_failed_makes_one_tool(self, account: AGSServer, tmp_path: Path) -> None:
+        account.control.faults.codes["CreateSandboxTool"] = deque(["InternalError", "RequestLimitExceeded"])
+        assert len(sync(plan_of(tmp_path), quiet).created) == 2
+        assert len(account.control.tools.all) == 2
+
+    def test_a_tool_that_was_removed_is_made_again(self, account: AGSServer, tmp_path: Path) -> None:
+        plan = plan_of(tmp_path)
+        sync(plan, quiet)
+        account.control.tools.all.clear()
+        assert len(sync(plan, quiet).created) == 2
+        assert len(account.control.tools.all) == 2
+
+    def test_a_tool_that_fails_is_named_and_ends_no_other(self, account: AGSServer, tmp_path: Path) -> None:
+        account.control.tools.failing.add("swe-argo-public")
+        result = sync(plan_of(tmp_path), quiet)
+        assert "is FAILED, not ACTIVE" in result.failed["swe-argo-public"]
+        assert "swe-argo-sandbox" in result.created
+
+    def test_a_role_that_is_missing_is_named(self, account: AGSServer, tmp_path: Path) -> None:
+        account.control.faults.codes["CreateSandboxTool"] = deque(["MissingParameter.RoleArn"] * 2)
+        result = sync(plan_of(tmp_path), quiet)
+        assert all("TENCENTCLOUD_ROLE_ARN" in why for why in result.failed.values())
+        assert len(result.failed) == 2
+
+    def test_without_envd_no_tool_is_made(self, account: AGSServer, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="AGS_ENVD_IMAGE"):
+            sync(plan_of(tmp_path, envd_image=None), quiet)
+        assert account.control.tools.creates == []
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    """One that holds the images, and that skopeo speaks to without TLS."""
+    with serve_registry() as registry:
+        file = tmp_path / ".config" / "containers" / "registries.conf"
+        file.parent.mkdir(parents=True)
+        file.write_text(f'[[registry]]\nlocation = "{registry.address}"\ninsecure = true\n')
+        monkeypatch.setenv("HOME", str(tmp_path))
+        for image in IMAGES:
+            registry.add(image.partition(":")[0], b"\0" * 1024, "1")
+        yield registry
+
+
+@needs_skopeo
+class TestCopies:
+    def test_images_are_copied_once(self, account: AGSServer, registry: Registry, tmp_path: Path) -> None:
+        plan = plan_of(tmp_path, registry=registry.address, to=f"{registry.address}/mine", copies_at_a_time=1)
+        result = sync(plan, quiet)
+        assert (sorted(result.copied), result.failed) == (IMAGES, {})
+        mapping = json.loads(plan.mapping.read_text())
+        name = mapping[IMAGES[0]]["tcr_image"]
+        registry.config(name.partition("/")[2])
+        again = sync(plan, quiet)
+        assert (again.copied, sorted(again.there)) == ([], IMAGES)
+
+    def test_an_image_that_is_not_there_is_named_and_ends_no_other(
+        self, account: AGSServer, registry: Registry, tmp_path: Path
+    ) -> None:
+        plan = plan_of(
+            tmp_path, images=["org/none:1", IMAGES[0]], registry=registry.address, to=f"{registry.address}/mine"
+        )
+        result = sync(plan, quiet)
+        assert (result.copied, list(result.failed)) == ([IMAGES[0]], ["org/none:1"])
+        assert "manifest unknown" in result.failed["org/none:1"]
+        assert list(json.loads(plan.mapping.read_text())) == [IMAGES[0]]
+        assert result.created == ["swe-argo-sandbox", "swe-argo-public"], "the first image is no reason to make none"
+
+
+def test_copying_without_skopeo_says_what_is_needed(
+    account: AGSServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="needs skopeo, which is not installed"):
+        sync(plan_of(tmp_path, to="ccr.example/ns"), quiet)
+
+
+def test_the_command_makes_what_a_dataset_needs_and_a_dry_run_nothing(account: AGSServer, tmp_path: Path) -> None:
+    words = ["ags", "sync", "mini", "--k", "2", "--ags-tool-per-image", "--envd-image", "ccr.example/envd:1"]
+    env = {**account.variables, "SWE_ARGO_HOME": str(tmp_path / "home")}
+    dry = swe_argo(*words, "--dry-run", cwd=tmp_path, env=env)
+    assert dry.returncode == 0, dry.stdout + dry.stderr
+    assert "2 images, 4 tools are missing; nothing was changed" in dry.stdout
+    assert account.control.tools.creates == []
+    done = swe_argo(*words, cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 tools created, 0 were there; 0 failed" in done.stdout
+    assert len(json.loads((tmp_path / "ags-images.json").read_text())) == 2

@@ -1,0 +1,199 @@
+"""The control plane of the test server: REST as E2B's, for the real SDK."""
+
+from __future__ import annotations
+
+import threading
+import urllib.parse
+from datetime import UTC, datetime
+from typing import Any
+
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import Map, Rule
+from werkzeug.wrappers import Request, Response
+
+from tests.steps.sandbox.e2b.faults import Faults
+from tests.steps.sandbox.e2b.limits import Limits
+from tests.steps.sandbox.e2b.template_plane import TemplatePlane
+from tests.steps.sandbox.envd.answers import answer, failure
+from tests.steps.sandbox.envd.machines import Machines, RemoteMachine
+from tests.steps.sandbox.envd.server import DropConnection
+
+API_KEY = "e2b_" + "0" * 40
+LONGEST_LIFE_S = 3600
+_RULES = Map(
+    [
+        Rule("/v2/sandboxes", methods=["POST"], endpoint="create"),
+        Rule("/sandboxes", methods=["POST"], endpoint="create_old"),
+        Rule("/v2/sandboxes", methods=["GET"], endpoint="list"),
+        Rule("/sandboxes", methods=["GET"], endpoint="list_old"),
+        Rule("/sandboxes/<number>", methods=["GET"], endpoint="get"),
+        Rule("/sandboxes/<number>", methods=["DELETE"], endpoint="delete"),
+        Rule("/v2/sandboxes/<number>/connect", methods=["POST"], endpoint="connect"),
+        Rule("/sandboxes/<number>/snapshots", methods=["POST"], endpoint="snapshot"),
+        Rule("/templates/aliases/<name>", methods=["GET"], endpoint="alias"),
+        Rule("/templates", methods=["GET"], endpoint="templates_list"),
+        Rule("/v3/templates", methods=["POST"], endpoint="templates_request"),
+        Rule("/v2/templates/<template>/builds/<build>", methods=["POST"], endpoint="templates_begin"),
+        Rule("/templates/<template>/builds/<build>/status", methods=["GET"], endpoint="templates_status"),
+        Rule("/templates/<path:name>", methods=["DELETE"], endpoint="delete_template"),
+    ]
+)
+
+
+class ControlPlane:
+    def __init__(self, machines: Machines, faults: Faults) -> None:
+        self.machines = machines
+        self.faults = faults
+        self.limits = Limits()
+        self.creates: list[dict[str, Any]] = []
+        self.old_creates = 0
+        self.templates = TemplatePlane(machines, faults)
+        self.snapshots: list[str] = []
+        self.asked: list[str] = []
+        """Method and path of every request."""
+        self._by_key: dict[str, RemoteMachine] = {}
+        self._lock = threading.Lock()
+
+    def answer(self, request: Request) -> Response:
+        try:
+            endpoint, values = _RULES.bind_to_environ(request.environ).match()
+        except HTTPException:
+            return failure(404, "not found")
+        self.asked.append(f"{request.method} {request.path}")
+        if request.headers.get("X-API-Key") != API_KEY:
+            return failure(401, "Invalid API key")
+        if refusal := self.limits.refuse_lifecycle():
+            return failure(429, refusal)
+        place: Any = self.templates if endpoint.startswith("templates") else self
+        return getattr(place, f"_{endpoint}")(request, **values)  # type: ignore[no-any-return]
+
+    def _create(self, request: Request) -> Response:
+        if self.faults.only_old_routes:
+            return failure(404, "not found")
+        return self._make(request, request.headers.get("Idempotency-Key"))
+
+    def _create_old(self, request: Request) -> Response:
+        self.old_creates += 1
+        return self._make(request, key=None)
+
+    def _make(self, request: Request, key: str | None) -> Response:
+        body = request.get_json()
+        if "templateID" not in body:
+            return failure(400, "templateID is missing")
+        with self._lock:
+            self.creates.append(body)
+        if refused := self._refuse(body):
+            return refused
+        machine = self._once(key, body)
+        if isinstance(machine, str):
+            return failure(429, machine)
+        if self.faults.takes("lost_create_answers"):
+            raise DropConnection
+        return answer(handover(machine), 201)
+
+    def _refuse(self, body: dict[str, Any]) -> Response | None:
+        """Why nothing is made, where there are places."""
+        if status := self.faults.next_create_status():
+            refused = failure(status, "not now")
+            refused.headers.update(self.faults.refusal_headers)
+            return refused
+        if refusal := self.limits.refuse_creation():
+            return failure(429, refusal)
+        if body["templateID"] not in self.machines.templates:
+            return failure(404, f"template '{body['templateID']}' not found")
+        if body["timeout"] > LONGEST_LIFE_S:
+            return failure(400, f"timeout cannot be greater than {LONGEST_LIFE_S // 3600} hours")
+        return None
+
+    def _connect(self, request: Request, number: str) -> Response:
+        machine = self.machines.find(number)
+        return answer(handover(machine)) if machine else failure(404, f"sandbox {number} not found")
+
+    def _once(self, key: str | None, body: dict[str, Any]) -> RemoteMachine | str:
+        """The machine of an idempotency key, where it has one already; why not, where there is no place."""
+        with self._lock:
+            if key and (machine := self._by_key.get(key)) and self.machines.find(machine.number):
+                return machine
+            if refusal := self.limits.refuse_place(len(self.machines.list_all())):
+                return refusal
+            machine = self.machines.create(
+                body["templateID"],
+                body["timeout"],
+                body.get("metadata") or {},
+                network=body.get("allow_internet_access", True),
+            )
+            if key:
+                self._by_key[key] = machine
+            return machine
+
+    def _list(self, request: Request) -> Response:
+        return failure(404, "not found") if self.faults.only_old_routes else self._list_old(request)
+
+    def _list_old(self, request: Request) -> Response:
+        wanted = urllib.parse.parse_qsl(request.args.get("metadata", ""))
+        pairs = [(urllib.parse.unquote(key), urllib.parse.unquote(value)) for key, value in wanted]
+        return answer(
+            [
+                listing(machine)
+                for machine in self.machines.list_all()
+                if all(machine.metadata.get(key) == value for key, value in pairs)
+            ]
+        )
+
+    def _get(self, request: Request, number: str) -> Response:
+        machine = self.machines.find(number)
+        return answer(listing(machine)) if machine else failure(404, f"sandbox {number} not found")
+
+    def _delete(self, request: Request, number: str) -> Response:
+        return Response(status=204) if self.machines.kill(number) else failure(404, f"sandbox {number} not found")
+
+    def _snapshot(self, request: Request, number: str) -> Response:
+        """A full name comes back, with team and tag, by which sandboxes are made."""
+        if self.faults.takes("refused_snapshots"):
+            return failure(500, "no snapshot now")
+        name = f"team/{request.get_json()['name']}:default"
+        if not self.machines.snapshot(number, name):
+            return failure(404, f"sandbox {number} not found")
+        self.snapshots.append(name)
+        return answer({"snapshotID": name, "names": [name]}, 201)
+
+    def _delete_template(self, request: Request, name: str) -> Response:
+        full = next((each for each in self.machines.templates if each == f"team/{name}:default"), name)
+        return self.templates.delete(full)
+
+    def _alias(self, request: Request, name: str) -> Response:
+        if name not in self.machines.templates:
+            return failure(404, f"template '{name}' not found")
+        return answer({"templateID": name, "public": False})
+
+
+def handover(machine: RemoteMachine) -> dict[str, Any]:
+    """A machine as the service gives it to who made it."""
+    return {
+        "templateID": machine.template,
+        "sandboxID": machine.number,
+        "clientID": "test",
+        "envdVersion": "0.6.7",
+        "envdAccessToken": machine.token,
+    }
+
+
+def listing(machine: RemoteMachine) -> dict[str, Any]:
+    """A machine as the service tells of it."""
+    return {
+        "templateID": machine.template,
+        "sandboxID": machine.number,
+        "clientID": "test",
+        "startedAt": _timestamp(machine.began),
+        "endAt": _timestamp(machine.ends),
+        "cpuCount": 2,
+        "memoryMB": 512,
+        "diskSizeMB": 1024,
+        "state": "running",
+        "envdVersion": "0.6.7",
+        "metadata": machine.metadata,
+    }
+
+
+def _timestamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

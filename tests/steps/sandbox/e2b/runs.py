@@ -1,0 +1,28 @@
+"""Runs of the bundled dataset whose sandboxes the test server makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from steps.datasets import mini
+from steps.datasets.mini.forms import image_by_id
+from steps.sandbox.e2b.templates import template_name
+from tests.steps.sandbox.e2b.server import E2BServer
+from tests.workflows.command import QUICK
+
+
+class E2BRuns:
+    """A folder with a store, a home and a server, whose templates hold the images of QUICK."""
+
+    def __init__(self, folder: Path) -> None:
+        images = image_by_id("mini")
+        mini.prepare(folder / "home" / "images", {name: images[name] for name in QUICK})
+        self.server = E2BServer(folder / "home" / "images", {template_name(each): each for each in images.values()})
+        self.backend = ["--backend", "e2b", "--no-solve-network"]
+        self.store = str(folder / "store")
+        self.env = {**self.server.variables, "SWE_ARGO_HOME": str(folder / "home")}
+
+    @property
+    def left(self) -> list[str]:
+        """The sandboxes that are still there."""
+        return [machine.metadata["name"] for machine in self.server.machines.list_all()]

@@ -1,0 +1,123 @@
+"""Templates at the test server: asked for, built after a while from images of this machine, listed, removed."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from werkzeug.wrappers import Request, Response
+
+from tests.steps.sandbox.e2b.faults import Faults
+from tests.steps.sandbox.envd.answers import answer, failure
+from tests.steps.sandbox.envd.machines import Machines
+from tests.steps.sandbox.envd.server import DropConnection
+
+
+@dataclass
+class Build:
+    name: str
+    cpus: int | None
+    memory_mb: int | None
+    image: str = ""
+    registry: dict[str, str] | None = None
+    asked: float = field(default_factory=time.time)
+    ends: float | None = None
+    result: str = ""
+    number: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+
+class TemplatePlane:
+    """``builds``: every build that was asked for, in order; ``most_at_a_time``: of those that ran.
+
+    ``watched``: those whose state somebody asked for, who then knows that they run.
+    """
+
+    def __init__(self, machines: Machines, faults: Faults) -> None:
+        self.builds: list[Build] = []
+        self.most_at_a_time = 0
+        self.watched: set[str] = set()
+        self._machines, self._faults = machines, faults
+        self._lock = threading.Lock()
+
+    def newest(self, name: str) -> Build | None:
+        return next((build for build in reversed(self.builds) if build.name == name), None)
+
+    def state(self, build: Build) -> str:
+        if build.ends is None:
+            return "waiting"
+        if time.time() < build.ends:
+            return "building"
+        if not build.result:
+            build.result = "ready" if self._is_image(build.image) else "error"
+        if build.result == "ready":
+            self._machines.templates.setdefault(build.name, build.image)
+        return build.result
+
+    def _is_image(self, image: str) -> bool:
+        return (self._machines.images / image.replace("/", "__")).is_dir()
+
+    def _templates_request(self, request: Request) -> Response:
+        if self._faults.build_statuses:
+            return failure(self._faults.build_statuses.popleft(), "not now")
+        body = request.get_json()
+        with self._lock:
+            running = sum(self.state(build) == "building" for build in self.builds)
+            if running >= self._faults.builds_at_a_time:
+                return failure(429, "too many builds at a time")
+            build = Build(body["name"], body.get("cpuCount"), body.get("memoryMB"))
+            self.builds.append(build)
+        names = {"aliases": [build.name], "names": [build.name], "tags": [], "public": False}
+        return answer({"templateID": build.name, "buildID": build.number, **names}, 202)
+
+    def _templates_begin(self, request: Request, template: str, build: str) -> Response:
+        if self._faults.takes("unbegun_builds"):
+            raise DropConnection
+        body, asked = request.get_json(), self._numbered(build)
+        asked.image, asked.registry = body["fromImage"], body.get("fromImageRegistry")
+        asked.ends = time.time() + self._faults.build_seconds
+        running = sum(self.state(each) == "building" for each in self.builds)
+        self.most_at_a_time = max(self.most_at_a_time, running)
+        return Response(status=202)
+
+    def _templates_status(self, request: Request, template: str, build: str) -> Response:
+        found = self._numbered(build)
+        state = self.state(found)
+        self.watched.add(build)
+        body: dict[str, Any] = {"templateID": template, "buildID": build, "status": state, "logs": [], "logEntries": []}
+        if state == "error":
+            body["reason"] = {"message": f"image {found.image} cannot be pulled: manifest unknown"}
+        return answer(body)
+
+    def _templates_list(self, request: Request) -> Response:
+        states = {build.name: self.state(build) for build in self.builds}
+        names = {**dict.fromkeys(self._machines.templates, "ready"), **states}
+        return answer([self._listing(name, state) for name, state in names.items()])
+
+    def _listing(self, name: str, state: str) -> dict[str, Any]:
+        build = self.newest(name)
+        moment = datetime.fromtimestamp(build.asked if build else time.time() - 3600, UTC).isoformat()
+        return {
+            "templateID": name,
+            "buildID": build.number if build else "",
+            "cpuCount": (build and build.cpus) or 2,
+            "memoryMB": (build and build.memory_mb) or 512,
+            "aliases": [name],
+            "names": [f"team/{name}"],
+            "createdAt": moment,
+            "updatedAt": moment,
+            "lastSpawnedAt": None,
+            "buildStatus": state,
+        }
+
+    def delete(self, template: str) -> Response:
+        known = template in self._machines.templates or self.newest(template)
+        self._machines.templates.pop(template, None)
+        self.builds = [build for build in self.builds if build.name != template]
+        return Response(status=204) if known else failure(404, "no such template")
+
+    def _numbered(self, number: str) -> Build:
+        return next(build for build in self.builds if build.number == number)

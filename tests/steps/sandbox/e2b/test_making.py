@@ -1,0 +1,190 @@
+"""Sandboxes that the service does not make at once: what is waited for, and for how long, and what is left of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("e2b", reason="the extra e2b is not installed")
+
+from e2b import RateLimitException
+
+from steps.contracts.failure import FailureClass
+from steps.contracts.run_spec import SandboxSpec
+from steps.errors import ConfigError, InfraError
+from steps.sandbox.e2b.backend import E2BBackend
+from steps.sandbox.e2b.care import care_for
+from steps.sandbox.e2b.creation import NotNowError, insist
+from steps.sandbox.e2b.creation_rate import CreationRate
+from steps.sandbox.e2b.orphans import find_orphans
+from steps.sandbox.envd.refusals import Refusals
+from steps.sandbox.local import bubblewrap
+from steps.sandbox.protocol import SandboxRequest
+from tests.steps.sandbox.conformance import says
+from tests.steps.sandbox.e2b.lab import IMAGE, E2BLab
+from tests.steps.sandbox.e2b.limits import Limits
+from tests.steps.sandbox.e2b.test_creation_rate import Clock
+
+pytestmark = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
+SPEC = SandboxSpec(backend="e2b")
+
+
+class HurriedRate(CreationRate):
+    """Its sleeps take no time and are counted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = Clock()
+        self.folder = folder
+        super().__init__(folder / "turns", 1000.0, clock=self.clock.read, sleep=self.clock.sleep)
+
+
+@pytest.fixture
+def rate(tmp_path: Path) -> HurriedRate:
+    return HurriedRate(tmp_path)
+
+
+@pytest.fixture
+def limits(lab: E2BLab) -> Iterator[Limits]:
+    """A plan of two sandboxes at a time."""
+    lab.server.control.limits, before = Limits(concurrent=2), lab.server.control.limits
+    for machine in lab.server.machines.list_all():
+        lab.server.machines.kill(machine.number)
+    yield lab.server.control.limits
+    lab.server.control.limits = before
+    lab.server.faults.refusal_headers.clear()
+
+
+def request(name: str, **options: object) -> SandboxRequest:
+    return SandboxRequest(name, IMAGE, 60, network=False, **options)  # type: ignore[arg-type]
+
+
+def test_a_place_is_waited_for_until_another_sandbox_ends(lab: E2BLab, limits: Limits) -> None:
+    first, _ = lab.make(), lab.make()
+    ender = threading.Timer(3.0, lab.destroy, [first])
+    ender.start()
+    assert says(lab.make(), "cat hello.txt") == "hello\n"
+    assert limits.refused["concurrency"] >= 1
+    assert limits.most_running == 2
+
+
+def test_many_refusals_for_want_of_room_are_no_failure(rate: HurriedRate) -> None:
+    refusals = iter([NotNowError(RateLimitException("full"), 0.0)] * 50)
+
+    def ask() -> str:
+        if refusal := next(refusals, None):
+            raise refusal
+        return "made"
+
+    assert insist(ask, rate) == "made"
+    assert rate.clock.now - 1000 >= 100
+    assert rate.refusals.latest() is None
+
+
+def test_room_that_does_not_come_is_a_failure_of_the_service(lab: E2BLab, limits: Limits, rate: HurriedRate) -> None:
+    for _ in range(2):
+        lab.make()
+
+    def ask() -> None:
+        raise NotNowError(RateLimitException("429: full"), 0.0)
+
+    with pytest.raises(RateLimitException, match="full"):
+        insist(ask, rate, room_s=0.0)
+    lab.server.faults.create_statuses.append(429)
+    lab.server.faults.refusal_headers["Should-Retry"] = "false"
+    with pytest.raises(InfraError, match="takes no more at present") as caught:
+        E2BBackend(SPEC, rate).create(request("sb-test-hard"))
+    assert caught.value.failure_class is FailureClass.SANDBOX_CREATE
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_the_service_says_when_it_may_be_asked_again(
+    lab: E2BLab, limits: Limits, rate: HurriedRate, status: int
+) -> None:
+    lab.server.faults.create_statuses.append(status)
+    lab.server.faults.refusal_headers["Retry-After"] = "37"
+    lab.backend.destroy(E2BBackend(SPEC, rate).create(request("sb-test-later")))
+    assert rate.clock.now - 1000 == pytest.approx(37, abs=0.1)
+
+
+def test_an_earlier_try_that_is_still_under_way_is_waited_for(lab: E2BLab, limits: Limits, rate: HurriedRate) -> None:
+    lab.server.faults.create_statuses.append(409)
+    box = E2BBackend(SPEC, rate).create(request("sb-test-conflict"))
+    lab.backend.destroy(box)
+
+
+def test_what_was_made_for_nobody_is_removed(lab: E2BLab, limits: Limits, rate: HurriedRate) -> None:
+    """All answers are lost: there is a sandbox, and nobody has its id."""
+    lab.server.faults.lost_create_answers = 100
+    with pytest.raises(InfraError, match="does not answer"):
+        E2BBackend(SPEC, rate).create(request("sb-test-nobodys"))
+    lab.server.faults.lost_create_answers = 0
+    assert lab.server.machines.list_all() == []
+
+
+def test_a_refusal_after_a_lost_answer_leaves_none(lab: E2BLab, limits: Limits, rate: HurriedRate) -> None:
+    class Refused(HurriedRate):
+        def sleep_and_refuse(self, seconds: float) -> None:
+            lab.server.faults.create_statuses.append(400)
+
+    refused = Refused(rate.folder)
+    refused.sleep = refused.sleep_and_refuse
+    lab.server.faults.lost_create_answers = 1
+    with pytest.raises(ConfigError, match="refuses to make"):
+        E2BBackend(SPEC, refused).create(request("sb-test-refused"))
+    assert lab.server.machines.list_all() == []
+
+
+def test_who_is_told_to_end_while_one_is_made_leaves_none(lab: E2BLab, limits: Limits, tmp_path: Path) -> None:
+    class Ended(Refusals):
+        def accept(self) -> None:
+            raise SystemExit(143)
+
+    rate = CreationRate(tmp_path / "turns", 1000.0)
+    rate.refusals = Ended(tmp_path / "refused", 60.0)
+    with pytest.raises(SystemExit):
+        E2BBackend(SPEC, rate).create(request("sb-test-ended"))
+    assert lab.server.machines.list_all() == []
+
+
+def test_a_run_removes_what_dead_processes_left_before_and_after(lab: E2BLab, limits: Limits) -> None:
+    def leave() -> None:
+        box = lab.make()
+        machine = lab.server.machines.find(box.transport.sandbox_id)
+        assert machine is not None
+        machine.metadata["owner"] = f"{machine.metadata['owner'].partition(':')[0]}:999999999:1"
+
+    leave()
+    with care_for(SPEC, None) as care:  # type: ignore[arg-type]
+        assert lab.server.machines.list_all() == []
+        assert care.can_create()
+        leave()
+        care.remove_remains(None)  # type: ignore[arg-type]
+        assert lab.server.machines.list_all() == []
+        leave()
+    assert find_orphans() == {}
+    assert lab.server.machines.list_all() == []
+
+
+def test_a_token_that_expired_is_fetched_again(lab: E2BLab, limits: Limits) -> None:
+    box = lab.make()
+    machine = lab.server.machines.find(box.transport.sandbox_id)
+    assert machine is not None
+    machine.token = "another"
+    assert says(box, "cat hello.txt") == "hello\n"
+    assert machine.ends - time.time() > 60
+
+
+def test_a_token_that_is_refused_for_good_is_not_taken_for_the_accounts_key(
+    lab: E2BLab, limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = lab.make()
+    machine = lab.server.machines.find(box.transport.sandbox_id)
+    assert machine is not None
+    monkeypatch.setattr(type(machine), "takes_token", lambda *_: False)
+    with pytest.raises(InfraError, match="refuses the token") as caught:
+        box.exec("true", timeout_s=10)
+    assert caught.value.failure_class is FailureClass.EXEC

@@ -1,0 +1,102 @@
+"""Whole runs of mini in sandboxes of the test server: the verdicts of backend local, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("e2b", reason="the extra e2b is not installed")
+
+from steps.sandbox.local import bubblewrap
+from tests import solutions
+from tests.model_server import call, model_server, play
+from tests.model_server.scripts import by_text
+from tests.steps.sandbox.e2b.limits import Limits
+from tests.steps.sandbox.e2b.runs import E2BRuns
+from tests.workflows.command import QUICK, ids, summary, swe_argo
+from tests.workflows.models.run import environment
+
+pytestmark = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
+FAST = ["--e2b-creations-per-second", "20"]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[E2BRuns]:
+    runs = E2BRuns(tmp_path)
+    with runs.server.running():
+        yield runs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["gold", "idle"])
+def test_a_run_has_the_verdicts_of_local_and_leaves_no_sandbox(runs: E2BRuns, agent: str) -> None:
+    words = ["run", "--store", runs.store, "--agent", agent, "--agent-timeout", "600", *ids(*QUICK)]
+    for name, backend in (("local", ["--backend", "local"]), ("remote", [*runs.backend, *FAST])):
+        done = swe_argo(*words, "--run-id", name, *backend, env=runs.env)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert _verdicts(runs, "local") == _verdicts(runs, "remote")
+    assert summary(runs.store, "remote").headline.resolved == (len(QUICK) if agent == "gold" else 0)
+    assert len(runs.server.control.creates) >= len(QUICK)
+    assert runs.left == []
+
+
+@pytest.mark.slow
+def test_a_scaffold_solves_there_what_it_solves_here(runs: E2BRuns) -> None:
+    """One answer right, one that changes nothing: the model's server sees the same conversations from both."""
+    right, wrong = "mini__slugkit-2", "mini__gridprint-1"
+    good = solutions.solving("r2egym")
+    wrong_row = solutions.rows()[wrong]["problem_statement"]
+    script = by_text({wrong_row.partition("\n")[0]: play(call("finish", command="submit"))}, otherwise=good)
+
+    for name, backend in (("local", ["--backend", "local"]), ("remote", [*runs.backend, *FAST])):
+        words = ["--store", runs.store, "--run-id", name, "--agent", "r2egym", "--model", "openai/scripted"]
+        words += ["--use-fn-calling", "true", "--allow-host", "--agent-timeout", "600", *ids(right, wrong)]
+        with model_server(script) as models:
+            done = swe_argo("run", *words, *backend, env=runs.env | environment(models))
+            assert done.returncode == 0, done.stdout + done.stderr
+    assert _verdicts(runs, "local") == _verdicts(runs, "remote")
+    assert summary(runs.store, "remote").headline.resolved == 1
+    solving = [body for body in runs.server.control.creates if body["metadata"]["role"] == "solve"]
+    assert len(solving) == 2
+    assert all(body["allow_internet_access"] is False for body in solving)
+    assert runs.left == []
+
+
+def _verdicts(runs: E2BRuns, run: str) -> object:
+    """The official summary, which names instances, and no run."""
+    (file,) = Path(runs.store, "runs", run, "report").glob(f"*.{run}.json")
+    return json.loads(file.read_bytes())
+
+
+def _many(runs: E2BRuns, limits: Limits, per_second: int, attempts: int) -> None:
+    runs.server.control.limits = limits
+    units = attempts * len(QUICK)
+    flags = ["--store", runs.store, "--run-id", "many", "--agent", "gold", "--attempts", str(attempts)]
+    flags += ["-j", str(units), "--e2b-creations-per-second", str(per_second), "--counter-proof", "never"]
+    done = swe_argo("run", *flags, *ids(*QUICK), *runs.backend, env=runs.env, timeout_s=1200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = list(Path(runs.store).glob("runs/many/units/*/*/grade.json"))
+    assert len(records) == units
+    assert all(json.loads(record.read_text())["resolved"] for record in records)
+    assert limits.refused["creation rate"] == limits.refused["lifecycle API"] == limits.refused["operations"] == 0
+    assert runs.left == []
+
+
+@pytest.mark.slow
+def test_more_units_than_places_wait_for_them(runs: E2BRuns) -> None:
+    limits = Limits(5, concurrent=2)
+    _many(runs, limits, 5, 1)
+    assert limits.refused["concurrency"] > 0
+    assert limits.most_running == 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize(("per_second", "concurrent"), [(1, 20), (5, 100)], ids=["hobby", "pro"])
+def test_sixty_four_units_keep_the_limits_of_a_plan(runs: E2BRuns, per_second: int, concurrent: int) -> None:
+    limits = Limits(per_second, concurrent)
+    _many(runs, limits, per_second, 16)
+    assert limits.most_running <= concurrent

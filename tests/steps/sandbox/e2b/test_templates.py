@@ -1,0 +1,77 @@
+"""The names of templates."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.run_spec import E2BSpec, SandboxSpec
+from steps.errors import ConfigError
+from steps.sandbox.e2b.prices import hourly_price
+from steps.sandbox.e2b.templates import (
+    image_name,
+    name_without_size,
+    needed_templates,
+    template_name,
+    template_of,
+    wanted_template,
+)
+
+IMAGE = "swebench/sweb.eval.x86_64.django_1776_django-11099:latest"
+
+
+def test_a_name_is_a_function_of_image_digest_and_size() -> None:
+    names = [
+        template_name(IMAGE),
+        template_name(f"{IMAGE}@sha256:{'0' * 64}"),
+        template_name(IMAGE, cpus=2),
+        template_name(IMAGE, memory_mb=2048),
+        template_name(IMAGE.replace("swebench/", "other/")),
+    ]
+    assert len(set(names)) == len(names)
+    assert template_name(IMAGE) == names[0]
+    assert all(re.fullmatch(r"swe-argo-[a-z0-9-]{1,54}", name) for name in names)
+    assert "django-11099-latest" in names[0]
+
+
+def test_a_name_says_its_size_and_names_of_one_image_begin_alike() -> None:
+    name = template_name(IMAGE, cpus=8, memory_mb=131072)
+    assert name == f"{image_name(IMAGE)}-8c-131072m"
+    assert len(template_name(f"x/{'long' * 30}:latest", cpus=64, memory_mb=131072)) <= 63
+    assert {name_without_size(each) for each in (name, template_name(IMAGE), template_name(IMAGE, cpus=1))} == {
+        image_name(IMAGE)
+    }
+
+
+def test_a_size_is_one_that_the_service_has() -> None:
+    assert wanted_template(IMAGE, cpus=1.5, memory_mb=4095) == wanted_template(IMAGE, cpus=2, memory_mb=4096)
+    assert wanted_template(IMAGE, cpus=0.5).cpus == 1
+
+
+def test_a_price_is_that_of_the_size_a_sandbox_has() -> None:
+    # https://e2b.dev/docs/faq/calculate-sandbox-price: about 0.109 dollars for the service's own size
+    assert hourly_price(E2BSpec(), None, None) == pytest.approx(0.1089)
+    assert hourly_price(E2BSpec(vcpu_usd_per_hour=1, gib_usd_per_hour=10), 1.5, 4096) == 42
+
+
+def test_what_a_run_needs_is_each_template_once_in_the_size_of_spec_or_task(tmp_path: Path) -> None:
+    file = tmp_path / "templates.json"
+    file.write_text('{"mine:1": "my-template"}')
+    spec = SandboxSpec.model_validate({"memory_mb": 4096, "e2b": {"templates": str(file)}})
+    needed = needed_templates(spec, [(IMAGE, 4, 1024), (IMAGE, 4, 2048), ("mine:1", None, None), ("b", None, None)])
+    assert needed.mapped == {"mine:1": "my-template"}
+    assert [(each.image, each.cpus, each.memory_mb) for each in needed.wanted] == [(IMAGE, 4, 4096), ("b", None, 4096)]
+
+
+def test_the_same_image_through_a_mirror_is_another_template() -> None:
+    assert template_of(E2BSpec(), IMAGE, registry="mirror.example/hub") != template_of(E2BSpec(), IMAGE)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"image": 1}', '{"image": ""}'])
+def test_a_mapping_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "templates.json"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"sandbox\.e2b\.templates"):
+        template_of(E2BSpec(templates=str(file)), IMAGE)

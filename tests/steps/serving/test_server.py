@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from steps.errors import ConfigError
+from tests.paths import ROOT
+from tests.tinker_server.server import KEY, Sampled, tinker_server
+
+
+def test_answers_do_not_wait_for_receipts() -> None:
+    from steps.serving.server import listen
+
+    with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()[:2]):
+        taken, _ = listening.accept()
+        with taken:
+            assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        with pytest.raises(ConfigError, match=r"--port: .* cannot be listened on"):
+            listen(*listening.getsockname()[:2])
+
+
+@pytest.mark.parametrize(
+    ("keys", "flags", "line"),
+    [
+        ({"TINKER_API_KEY": ""}, (), "TINKER_API_KEY: is not set"),
+        (
+            {"TINKER_API_KEY": "sk-other"},
+            (),
+            "TINKER_API_KEY: Tinker refused the key of the proxy: The api_key must start",
+        ),
+        ({}, ("--host=0.0.0.0",), "--host: everybody who reaches 0.0.0.0 could ask: set LLM_API_KEY to a key"),
+        ({}, ("--pointer=a/b.json",), "--pointer: --pointer names a file in --store: both or none"),
+        ({}, ("--port=70000",), "--port: 70000 is not within 0 to 65,535"),
+        ({}, ("--at-once=0",), "--at-once: 0 is not within 1 to 65,536"),
+        ({}, ("--timeout=nan",), "--timeout: nan is not within 1.0 to 86,400.0"),
+        ({}, ("--base-model=other/model",), "--context: the service does not tell it for this model: name it"),
+        ({}, ("--weights=tinker://gone",), "--base-model: Tinker: Error code: 404"),
+    ],
+)
+def test_a_wrong_request_is_one_line(
+    model_files: Path, tmp_path: Path, keys: dict[str, str], flags: tuple[str, ...], line: str
+) -> None:
+    with tinker_server(lambda *_: Sampled([258])) as server:
+        server.missing.add("tinker://gone")
+        environment = os.environ | {"TINKER_API_KEY": KEY, "TINKER_BASE_URL": server.url, "LLM_API_KEY": ""} | keys
+        command = ["-m", "steps.proxy", "--base-model=test/model", f"--tokenizer={model_files}", "--port=0", *flags]
+        done = subprocess.run(
+            [sys.executable, *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            cwd=tmp_path,
+            env=environment | {"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": ""},
+        )
+    assert done.returncode == 64, done.stderr
+    assert done.stderr.splitlines()[-1].startswith(line), done.stderr

@@ -1,0 +1,76 @@
+"""Calls that take long: the app itself over a sampler that says when, so that no test waits as long."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+import tests.tinker_server  # noqa: F401 - skips where the extra tinker is not installed
+from steps.serving.app import Proxy
+from steps.serving.calls import CallMaker
+from steps.serving.chat_template import ChatTemplate
+from steps.serving.sampler import SampledSequence, Sampler, SamplingError, SamplingRequest
+from steps.serving.weights import BASE, ServedWeights
+
+HI = {"model": "tinker", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+
+
+class Late:
+    """Answers when it is told to, with what it is told."""
+
+    def __init__(self, error: SamplingError | None = None, delay_s: float = 0.2) -> None:
+        self.error, self.delay_s = error, delay_s
+        self.at_once = self.most = 0
+
+    async def sample(self, request: SamplingRequest) -> list[SampledSequence]:
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        await asyncio.sleep(self.delay_s)
+        self.at_once -= 1
+        if self.error:
+            raise self.error
+        return [SampledSequence([71, 258], [-0.5, -0.25], at_limit=False)]
+
+    async def open(self, path: str | None) -> Sampler:
+        return self
+
+    async def context_length(self) -> int | None:
+        return None
+
+
+async def ask(
+    model: Path, late: Late, body: Any, *, at_once: int = 8, timeout_s: float = 60, calls: int = 1
+) -> list[Any]:
+    weights = ServedWeights(late)
+    await weights.swap(BASE)
+    proxy = Proxy(CallMaker(ChatTemplate(model), None, 4096, at_once, timeout_s), weights, "tinker", quiet_s=0.05)
+    transport = httpx.ASGITransport(proxy.app())
+    async with httpx.AsyncClient(transport=transport, base_url="http://proxy") as client:
+        return list(await asyncio.gather(*(client.post("/v1/chat/completions", json=body) for _ in range(calls))))
+
+
+def test_a_stream_that_waits_is_kept_open_by_comments(model_files: Path) -> None:
+    (answer,) = asyncio.run(ask(model_files, Late(), HI))
+    first, *_, end = answer.text.strip().split("\n\n")
+    assert (answer.status_code, first, end) == (200, ": sampling", "data: [DONE]")
+    assert '"content":"h"' in answer.text
+
+
+def test_a_failure_after_that_is_an_event(model_files: Path) -> None:
+    (answer,) = asyncio.run(ask(model_files, Late(SamplingError(503, "gone", 5)), HI))
+    assert answer.text.strip().split("\n\n")[-1].startswith('data: {"error":{"message":"gone"')
+
+
+def test_no_call_takes_longer_than_it_may(model_files: Path) -> None:
+    (answer,) = asyncio.run(ask(model_files, Late(delay_s=600), {**HI, "stream": False}, timeout_s=0.05))
+    assert (answer.status_code, answer.json()["error"]["type"]) == (504, "server_error")
+
+
+def test_so_many_calls_are_sampled_at_a_time(model_files: Path) -> None:
+    late = Late(delay_s=0.02)
+    answers = asyncio.run(ask(model_files, late, {**HI, "stream": False}, at_once=3, calls=12))
+    assert [answer.status_code for answer in answers] == [200] * 12
+    assert late.most == 3

@@ -1,0 +1,92 @@
+"""``python -m steps.canary`` as the pipeline calls it, between the canary's units and the first shard."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.data import CANARY_ATTEMPT, Plan, RunFile, Stage, Unit
+from steps.contracts.failure import Failure, FailureClass
+from steps.contracts.record import key
+from steps.contracts.verdict import GradeRecord, Integrity, Outcome
+from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
+from steps.store import Store, open_store
+from steps.store.runs import record_of
+from tests.paths import ROOT
+from tests.steps.reports.synthetic import Synthetic
+
+INSTANCES = ("a", "b", "c")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A run with a canary of three, none of them graded yet."""
+    store = open_store(str(tmp_path / "store"), create=True)
+    made = Synthetic(run_id="r", instances=1).write(store)
+    units = [
+        Unit(instance_id=one, attempt=CANARY_ATTEMPT, begins=Stage.GRADE, repo="o/r", image="i") for one in INSTANCES
+    ]
+    store.put(key(Plan, "r"), made.model_copy(update={"canary": units}).to_bytes())
+    return store
+
+
+def put_grade(store: Store, one: str, outcome: Outcome) -> None:
+    grade = GradeRecord(
+        instance_id=one,
+        attempt=CANARY_ATTEMPT,
+        outcome=outcome,
+        resolved=outcome is Outcome.RESOLVED,
+        integrity=Integrity(verdict="ok"),
+        patch_sha256="p",
+        versions={},
+    )
+    store.put(key(GradeRecord, "r", one, CANARY_ATTEMPT), grade.to_bytes())
+
+
+def run_canary(store: Store, out: Path) -> tuple[int, str]:
+    """Exit code, and what it says."""
+    command = [sys.executable, "-m", "steps.canary", f"--store={store.url}", "--run=r", f"--out={out}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+    return done.returncode, (out / "outcome").read_text() if done.returncode == EXIT_OK else done.stderr.strip()
+
+
+def test_all_resolved(store: Store, tmp_path: Path) -> None:
+    for one in INSTANCES:
+        put_grade(store, one, Outcome.RESOLVED)
+    sentence = "Canary: the reference patches of 3 instances are resolved on these machines."
+    assert run_canary(store, tmp_path / "out") == (EXIT_OK, sentence)
+
+
+@pytest.mark.parametrize(("stops", "code"), [(False, EXIT_OK), (True, EXIT_CONFIG)])
+def test_one_that_failed_ends_only_a_run_that_stops_there(store: Store, tmp_path: Path, stops: bool, code: int) -> None:
+    run = record_of(store, RunFile, "r")
+    spec = run.spec.model_copy(update={"stop_on_canary": stops})
+    store.put(key(RunFile, "r"), run.model_copy(update={"spec": spec}).to_bytes())
+    put_grade(store, "a", Outcome.RESOLVED)
+    put_grade(store, "b", Outcome.TESTS_TIMED_OUT)
+    sentence = (
+        "The machines are not to be believed: the reference patch failed in 1 of 3 canary instances: "
+        "b (tests_timed_out)."
+    )
+    assert run_canary(store, tmp_path / "out") == (code, sentence)
+
+
+def test_one_that_the_infrastructure_lost_says_nothing_of_the_machines(store: Store, tmp_path: Path) -> None:
+    put_grade(store, "a", Outcome.RESOLVED)
+    put_grade(store, "b", Outcome.RESOLVED)
+    failure = Failure(
+        step="grade",
+        instance_id="c",
+        attempt=CANARY_ATTEMPT,
+        failure_class=FailureClass.SANDBOX_LOST,
+        reason="gone",
+        exit_code=EXIT_INFRA,
+        occurred_at="2026-11-20T22:04:11+00:00",
+        seconds=1.0,
+    )
+    store.put(key(Failure, "r", "c", CANARY_ATTEMPT, "t1"), failure.to_bytes())
+    sentence = "1 of 3 canary instances without a verdict: c (sandbox_lost: gone)."
+    assert run_canary(store, tmp_path / "out") == (EXIT_OK, sentence)

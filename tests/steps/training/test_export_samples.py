@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.data import Plan, RunFile, Stage, Unit
+from steps.contracts.record import key
+from steps.contracts.trajectory import Metrics, MetricsExtra, Trajectory
+from steps.contracts.verdict import GradeRecord, Integrity, Outcome
+from steps.errors import ConfigError
+from steps.export import export
+from steps.store import Store
+from steps.training.sample_files import read_samples
+from tests.steps.agents.solved_units import agent_turn, grade, run_file, trajectory
+
+pytest.importorskip("numpy")
+ID = "django__django-1"
+
+
+def sampled(ids: list[int], output: list[int], *, shared: int | None = None, weights: str = "w1") -> Metrics:
+    extra = MetricsExtra(shared_prompt_ids=shared, fingerprint=weights, finish_reason="stop")
+    logprobs = [-each / 8 for each in output]
+    return Metrics(prompt_token_ids=ids, completion_token_ids=output, logprobs=logprobs, extra=extra)
+
+
+def with_calls(*calls: Metrics) -> Trajectory:
+    plain = trajectory(instance_id=ID)
+    turns = [agent_turn(number, [], metrics=each) for number, each in enumerate(calls, 3)]
+    return plain.model_copy(update={"steps": [*plain.steps, *turns]})
+
+
+GROWS = with_calls(sampled([1, 2], [3]), sampled([4], [5, 6], shared=3, weights="w2"), sampled([1, 9], [7], shared=0))
+
+
+def fill(store: Store, *units: tuple[Trajectory | None, GradeRecord | None], logprobs: bool = True) -> None:
+    """A run of one instance, an attempt for each."""
+    plan = [
+        Unit(instance_id=ID, attempt=number, begins=Stage.SOLVE, repo="django/django", image="i")
+        for number in range(1, len(units) + 1)
+    ]
+    run = run_file("r2egym", attempts=len(units), llm={"logprobs": logprobs})
+    store.put(key(RunFile, "night"), run.to_bytes())
+    store.put(key(Plan, "night"), Plan(run_id="night", units=plan).to_bytes())
+    for number, (done, verdict) in enumerate(units, 1):
+        if done:
+            store.put(key(Trajectory, "night", ID, number), done.to_bytes())
+        if verdict:
+            store.put(key(GradeRecord, "night", ID, number), verdict.to_bytes())
+
+
+def test_a_run_is_samples_with_the_rewards_of_its_units(store: Store, tmp_path: Path) -> None:
+    fill(store, (GROWS, grade(instance_id=ID)), (GROWS, grade(Outcome.UNRESOLVED, ID)))
+    done = export(store, "night", "samples", tmp_path / "out")
+    assert (done.units, done.notices) == (2, [])
+    rows = list(read_samples(tmp_path / "out"))
+    assert [(row.unit.attempt, row.number, row.unit.reward) for row in rows] == [
+        (1, 0, 1),
+        (1, 1, 1),
+        (2, 0, 0),
+        (2, 1, 0),
+    ]
+    assert {row.unit.group for row in rows} == {f"night/{ID}"}
+    first, second = rows[:2]
+    assert first.tokens.tolist() == [1, 2, 3, 4, 5, 6]
+    assert first.sampled.tolist() == [False, False, True, False, True, True]
+    assert first.logprobs.tolist() == [0, 0, -3 / 8, 0, -5 / 8, -6 / 8]
+    assert [str(each.dtype) for each in (first.tokens, first.sampled, first.logprobs)] == [
+        "int32", "bool", "float32",
+    ]  # fmt: skip
+    assert [(span.start, span.end, span.step, span.weights) for span in first.calls] == [
+        (2, 3, 3, "w1"),
+        (4, 6, 4, "w2"),
+    ]
+    assert second.tokens.tolist() == [1, 9, 7]
+    assert first.unit.stop_reason == "finished"
+    assert next(read_samples(tmp_path / "out" / "samples.parquet")).unit == first.unit
+
+
+def test_a_unit_without_a_verdict_is_absent_not_zero(store: Store, tmp_path: Path) -> None:
+    fill(store, (GROWS, grade(instance_id=ID)), (GROWS, None), (None, None))
+    done = export(store, "night", "samples", tmp_path / "mine.parquet")
+    assert done.notices == [
+        f"1 unit is left out (no verdict, and no reward is not a reward of 0): {ID} #2",
+        f"1 unit is left out (no trajectory): {ID} #3",
+    ]
+    assert {row.unit.attempt for row in read_samples(tmp_path / "mine.parquet")} == {1}
+
+
+def test_a_verdict_that_is_not_believed_is_marked(store: Store, tmp_path: Path) -> None:
+    odd = grade(instance_id=ID).model_copy(update={"integrity": Integrity(verdict="suspect")})
+    fill(store, (GROWS, odd))
+    export(store, "night", "samples", tmp_path / "out")
+    assert all(row.unit.suspect for row in read_samples(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("metrics", "reason"),
+    [
+        (Metrics(prompt_tokens=3), "gave no ids of the prompt and no ids of the answer and no log probabilities"),
+        (Metrics(prompt_token_ids=[1], completion_token_ids=[2]), "gave no log probabilities"),
+        (
+            Metrics(prompt_token_ids=[1], completion_token_ids=[2, 3], logprobs=[-1.0]),
+            "gave 2 ids of the answer and 1 log probabilities",
+        ),
+    ],
+)
+def test_a_run_whose_tokens_are_not_known_is_refused(
+    store: Store, tmp_path: Path, metrics: Metrics, reason: str
+) -> None:
+    fill(store, (with_calls(metrics), grade(instance_id=ID)), logprobs=False)
+    with pytest.raises(ConfigError, match=rf"{ID}, step 3: the endpoint {reason}; the run did not ask .*--logprobs"):
+        export(store, "night", "samples", tmp_path / "out")
+    assert list(tmp_path.glob("*out*")) == []
+
+
+def test_one_call_without_tokens_leaves_its_whole_unit_out(store: Store, tmp_path: Path) -> None:
+    broken = with_calls(sampled([1], [2]), Metrics(prompt_tokens=3))
+    fill(store, (broken, grade(instance_id=ID)), (GROWS, grade(instance_id=ID)))
+    done = export(store, "night", "samples", tmp_path / "out")
+    assert done.notices == [f"1 unit is left out (calls whose tokens the endpoint did not tell): {ID}"]
+    assert {row.unit.attempt for row in read_samples(tmp_path / "out")} == {2}
+
+
+def test_other_files_are_no_samples(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there are no samples at"):
+        next(read_samples(tmp_path))
+    (tmp_path / "a.parquet").write_bytes(b"no")
+    with pytest.raises(ConfigError, match="is no Parquet file"):
+        next(read_samples(tmp_path))

@@ -1,0 +1,192 @@
+"""A server that speaks the wire protocol of Tinker SDK 0.38, as far as sampling goes; what it samples is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from tinker.proto import tinker_public_pb2 as wire
+
+KEY = "tml-test"
+PROTOBUF = "application/x-protobuf"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A call of ``sample`` as it came, and what was sampled."""
+
+    prompt: list[int]
+    parameters: dict[str, Any]
+    weights: str
+    """Path of the weights, or the base model's name."""
+    outputs: list[list[int]]
+    logprobs: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What a model answers."""
+
+    tokens: list[int]
+    at_limit: bool = False
+    delay_s: float = 0.0
+    error: tuple[str, str] | None = None
+    """Message and category (user or server) of a request that fails."""
+
+
+Answerer = Callable[[list[int], dict[str, Any], str], Sampled]
+"""Prompt, sampling parameters, weights -> answer."""
+
+
+@dataclass
+class TinkerServer:
+    """``calls``: all that were sampled, in order. ``refuse``: statuses of the next answers to ``asample``."""
+
+    answer: Answerer
+    context: int = 4096
+    url: str = ""
+    calls: list[Asked] = field(default_factory=list)
+    refuse: list[int] = field(default_factory=list)
+    submitted: int = 0
+    """Calls of ``asample`` so far."""
+    missing: set[str] = field(default_factory=set)
+    """Paths of weights that are not there."""
+    _results: dict[str, tuple[Asked, Sampled]] = field(default_factory=dict)
+    _sessions: dict[str, str] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def app(self) -> Starlette:
+        """The routes that sampling needs."""
+        routes: dict[str, Callable[[Request], Any]] = {
+            "client/config": self._nothing,
+            "client/dynamic_config": self._nothing,
+            "telemetry": self._telemetry,
+            "create_session": self._create_session,
+            "session_heartbeat": self._heartbeat,
+            "create_sampling_session": self._create_sampling_session,
+            "asample": self._asample,
+            "retrieve_future": self._retrieve,
+            "get_server_capabilities": self._capabilities,
+            "sessions/{session}/finish": self._nothing,
+            "samplers/{sampler}": self._sampler,
+        }
+        return Starlette(
+            routes=[
+                Route(f"/api/v1/{path}", self._checked(one), methods=["GET", "POST"]) for path, one in routes.items()
+            ]
+        )
+
+    def _checked(self, handler: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        async def route(request: Request) -> Response:
+            if request.headers.get("x-api-key") != KEY:
+                return JSONResponse({"detail": "no such key"}, 401)
+            answer = await handler(request)
+            return answer if isinstance(answer, Response) else JSONResponse(answer)
+
+        return route
+
+    async def _nothing(self, _: Request) -> dict[str, Any]:
+        return {}
+
+    async def _telemetry(self, _: Request) -> dict[str, Any]:
+        return {"status": "accepted"}
+
+    async def _heartbeat(self, _: Request) -> dict[str, Any]:
+        return {"type": "session_heartbeat"}
+
+    async def _create_session(self, _: Request) -> dict[str, Any]:
+        return {"type": "create_session", "session_id": f"session-{next(self._numbers)}"}
+
+    async def _create_sampling_session(self, request: Request) -> Any:
+        body = await request.json()
+        weights = body.get("model_path") or body.get("base_model")
+        if weights in self.missing:
+            return JSONResponse({"detail": f"there is nothing at {weights}"}, 404)
+        name = f"sampling-{next(self._numbers)}"
+        self._sessions[name] = weights
+        return {"type": "create_sampling_session", "sampling_session_id": name}
+
+    async def _sampler(self, request: Request) -> dict[str, Any]:
+        name = request.path_params["sampler"]
+        return {"sampler_id": name, "base_model": "test/model", "model_path": self._sessions.get(name)}
+
+    async def _capabilities(self, _: Request) -> dict[str, Any]:
+        return {"supported_models": [{"model_name": "test/model", "max_context_length": self.context}]}
+
+    async def _asample(self, request: Request) -> Any:
+        if self.refuse:
+            return JSONResponse({"detail": "not now"}, self.refuse.pop(0))
+        body = await request.json()
+        prompt = [token for chunk in body["prompt"]["chunks"] for token in chunk["tokens"]]
+        weights = self._sessions[body["sampling_session_id"]]
+        parameters, n = body["sampling_params"], body.get("num_samples", 1)
+        answers = [self.answer(prompt, parameters, weights) for _ in range(n)]
+        outputs = [answer.tokens for answer in answers]
+        logprobs = [logprobs_of(prompt, tokens) for tokens in outputs]
+        name = f"request-{next(self._numbers)}"
+        self.submitted += 1
+        self._results[name] = (Asked(prompt, parameters, weights, outputs, logprobs), answers[0])
+        return {"request_id": name, "sample_sequence_ids": [f"{name}-{each}" for each in range(n)]}
+
+    async def _retrieve(self, request: Request) -> Any:
+        asked, answer = self._results[(await request.json())["request_id"]]
+        await asyncio.sleep(answer.delay_s)
+        if answer.error:
+            return {"error": answer.error[0], "category": answer.error[1]}
+        self.calls.append(asked)
+        message = wire.SampleResponse()
+        reason = wire.STOP_REASON_LENGTH if answer.at_limit else wire.STOP_REASON_STOP
+        for tokens, logprobs in zip(asked.outputs, asked.logprobs, strict=True):
+            message.sequences.add(
+                stop_reason=reason,
+                tokens=np.asarray(tokens, np.int32).tobytes(),
+                logprobs=np.asarray(logprobs, np.float32).tobytes(),
+            )
+        return Response(message.SerializeToString(), media_type=PROTOBUF)
+
+
+def logprobs_of(prompt: list[int], tokens: list[int]) -> list[float]:
+    """What this model pretends to have thought: exact in float32, and another for each place."""
+    return [-((len(prompt) + place + token) % 997 + 1) / 128 for place, token in enumerate(tokens)]
+
+
+@contextmanager
+def serving(app: Any) -> Iterator[str]:
+    """An app on a free port of this machine, in a thread: its address."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+    started = threading.Event()
+    real_startup = server.startup
+
+    async def startup(sockets: Any = None) -> None:
+        await real_startup(sockets)
+        started.set()
+
+    server.startup = startup
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        assert started.wait(30), "the server did not start"
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+
+
+@contextmanager
+def tinker_server(answer: Answerer, context: int = 4096) -> Iterator[TinkerServer]:
+    """A server whose model answers so."""
+    server = TinkerServer(answer, context)
+    with serving(server.app()) as server.url:
+        yield server

@@ -1,0 +1,183 @@
+"""A run that a program starts can be watched, stopped, killed and gone on with, by the id that it has."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import swe_argo
+
+from steps.contracts.record import key
+from steps.contracts.verdict import GradeRecord
+from steps.store import open_store
+from tests.workflows.command import wait_for
+
+IDS = ["mini__gridprint-1", "mini__slugkit-1", "mini__slugkit-2"]
+
+
+def gold(store: Path | str, **more: object) -> swe_argo.RunRequest:
+    """The reference patches of three instances, one at a time."""
+    fields = {"store": str(store), "run_id": "r", "agent.name": "gold", "select.instance_ids": IDS, "workers": 1}
+    return swe_argo.make_request({**fields, **more})
+
+
+def verdicts(store: Path) -> dict[str, bytes]:
+    """The verdicts that lie there."""
+    return open_store(str(store)).get_many(key(GradeRecord, "r", instance, 1) for instance in IDS)
+
+
+def test_a_run_that_grows_is_watched_by_its_events_and_in_its_store(tmp_path: Path) -> None:
+    handle = swe_argo.start(gold(tmp_path))
+    seen = []
+    for event in handle:
+        if event.unit and event.unit.kind == "done":
+            run = swe_argo.open_runs(str(tmp_path)).run("r")
+            unit = run.unit(event.unit.unit.instance_id)
+            seen.append((event.ended, event.total, unit.resolved, run.progress().ended >= event.ended))
+            assert run.progress().being_worked_on or event.ended == event.total
+            assert len(run.units_frame()) == len(IDS)
+    assert seen == [(1, 3, True, True), (2, 3, True, True), (3, 3, True, True)]
+    result = handle.result()
+    assert (result.complete, result.stopped, result.reason) == (True, False, "")
+    assert result.summary.headline.resolved == 3
+    assert not result.run.progress().being_worked_on
+    assert [str(event) for event in handle if event.kind == "planned"] == ["r: 3 units to do"]  # from the first on
+
+
+def test_a_run_in_a_bucket_is_started_like_any_other(bucket: str) -> None:
+    result = swe_argo.start(gold(f"s3://{bucket}/team", **{"select.instance_ids": IDS[:1]})).result()
+    assert result.summary.word == "resolved 1 of 1"
+    assert [unit.resolved for unit in swe_argo.open_runs(f"s3://{bucket}/team").run("r")] == [True]
+
+
+def test_a_run_that_was_stopped_goes_on_by_its_id_and_does_nothing_twice(tmp_path: Path) -> None:
+    handle = swe_argo.start(gold(tmp_path))
+    for event in handle:
+        if event.unit and event.unit.kind == "done":
+            handle.cancel()
+            break
+    result = handle.result()
+    assert (handle.is_over, result.stopped, result.complete) == (True, True, False)
+    before = verdicts(tmp_path)
+    assert len(before) < 3
+    again = swe_argo.start(gold(tmp_path)).result()
+    assert (again.stopped, again.complete) == (False, True)
+    assert {name: verdicts(tmp_path)[name] for name in before} == before
+
+
+def test_an_exception_in_the_block_that_watches_stops_the_run(tmp_path: Path) -> None:
+    def watch() -> None:
+        with handle:
+            for event in handle:
+                if event.kind == "planned":
+                    raise ZeroDivisionError
+
+    handle = swe_argo.start(gold(tmp_path))
+    with pytest.raises(ZeroDivisionError):
+        watch()
+    assert handle.is_over
+    assert handle.result().stopped
+
+
+PROGRAM = """
+import signal, sys
+import swe_argo
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may have it ignored
+fields = {{"store": {store!r}, "run_id": "r", "agent.name": "gold", "select.instance_ids": {ids!r}, "workers": 1}}
+try:
+    {wait}
+except KeyboardInterrupt:
+    print("over:", handle.is_over, "stopped:", handle.result().stopped, flush=True)
+"""
+WAYS = {
+    "watch": """with swe_argo.start(swe_argo.make_request(fields)) as handle:
+        for event in handle:
+            print(event, flush=True)""",
+    "result": """handle = swe_argo.start(swe_argo.make_request(fields))
+    handle.result()""",
+    "leave": """with swe_argo.start(swe_argo.make_request(fields)) as handle:
+        pass""",
+}
+
+
+def begin(store: Path, way: str = "watch") -> subprocess.Popen[str]:
+    """A program that starts the run and prints what happens in it, or waits for its end."""
+    program = PROGRAM.format(store=str(store), ids=IDS, wait=WAYS[way])
+    return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def test_a_run_whose_program_was_killed_goes_on_by_its_id(tmp_path: Path) -> None:
+    with begin(tmp_path) as program:
+        wait_for(lambda: verdicts(tmp_path) or program.poll() is not None)
+        program.kill()
+    before = verdicts(tmp_path)
+    assert 1 <= len(before) < 3
+    result = swe_argo.start(gold(tmp_path)).result()
+    assert result.complete
+    assert {name: verdicts(tmp_path)[name] for name in before} == before
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ctrl_c_while_a_program_waits_stops_the_run_cleanly(tmp_path: Path, way: str) -> None:
+    with begin(tmp_path, way) as program:
+        wait_for(lambda: verdicts(tmp_path) or program.poll() is not None)
+        os.kill(program.pid, signal.SIGINT)
+        output, _ = program.communicate()
+    assert output.splitlines()[-1] == "over: True stopped: True"
+    run = swe_argo.open_runs(str(tmp_path)).run("r")
+    assert run.has_report
+    assert not run.progress().being_worked_on
+    assert 1 <= run.progress().ended < 3
+
+
+def test_ctrl_c_again_while_what_runs_is_put_away_still_waits_for_the_report(tmp_path: Path) -> None:
+    with begin(tmp_path, "result") as program:
+        wait_for(lambda: verdicts(tmp_path) or program.poll() is not None)
+        for _ in range(2):
+            os.kill(program.pid, signal.SIGINT)
+            time.sleep(0.05)  # else the two are one
+        output, _ = program.communicate()
+    assert output.splitlines()[-1] == "over: True stopped: True"
+    assert swe_argo.open_runs(str(tmp_path)).run("r").has_report
+
+
+HANGS_IN_PLAN = """
+import sys, time
+if getattr(sys.modules["__main__"].__spec__, "name", "") == "steps.plan":
+    print("planning now", flush=True)
+    time.sleep(600)
+class Agent:
+    def act(self, task):
+        raise AssertionError
+"""
+
+
+def test_a_run_that_is_stopped_while_it_is_planned_does_not_wait_for_the_plan(tmp_path: Path) -> None:
+    agent = tmp_path / "slow_agent.py"
+    agent.write_text(HANGS_IN_PLAN)
+    handle = swe_argo.start(gold(tmp_path / "store", **{"agent.name": f"{agent}:Agent"}))
+    assert any("planning now" in event.text for event in handle)
+    handle.cancel()
+    with pytest.raises(swe_argo.InfraError, match="was stopped while it was planned"):
+        handle.result()
+
+
+def test_what_only_plan_can_refuse_is_raised_with_its_line(tmp_path: Path) -> None:
+    handle = swe_argo.start(gold(tmp_path, dataset="minii"))
+    with pytest.raises(swe_argo.ConfigError, match="did you mean mini") as caught:
+        handle.result()
+    assert "\n" not in str(caught.value)
+    assert next(iter(handle)).kind == "activity"
+
+
+def test_a_run_that_is_worked_on_is_not_begun_a_second_time(tmp_path: Path) -> None:
+    with swe_argo.start(gold(tmp_path)) as first:
+        wait_for(lambda: any(event.kind == "planned" for event in first._events.copy()))
+        with pytest.raises(swe_argo.ConfigError, match="is being worked on by process"):
+            swe_argo.start(gold(tmp_path)).result()
+        first.cancel()

@@ -1,0 +1,206 @@
+"""What a program reads of runs is what lies in their store, in a folder and in a bucket alike."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import swe_argo
+
+from steps.contracts.data import Patch
+from steps.contracts.record import key
+from steps.contracts.trajectory import Trajectory
+from steps.contracts.verdict import GradeRecord
+from steps.reports.figures.summary import Summary
+from steps.store import Store, open_store
+from tests.workflows.api.conftest import CHOSEN
+from tests.workflows.command import swe_argo as command
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def url(request: pytest.FixtureRequest, real_store: Path) -> str:
+    """The store of real runs as it was written, and the same in a bucket."""
+    if request.param == "folder":
+        return str(real_store)
+    bucket = request.getfixturevalue("bucket")
+    source, copy = open_store(str(real_store)), open_store(f"s3://{bucket}/team", create=True)
+    copy.put_many({name: source.get(name) for name in source.keys("runs/")})
+    return copy.url
+
+
+def test_units_are_read_as_the_records_that_lie_in_the_store(url: str) -> None:
+    run, files = swe_argo.open_runs(url).run("scripted"), open_store(url)
+    assert [unit.instance_id for unit in run] == [unit.instance_id for unit in run.plan.units]
+    assert {unit.instance_id: (unit.resolved, unit.reward) for unit in run} == {
+        "mini__slugkit-1": (False, 0.0),
+        "mini__slugkit-2": (True, 1.0),
+    }
+    unit = run.unit("mini__slugkit-2")
+    assert unit.grade == GradeRecord.from_bytes(files.get(key(GradeRecord, "scripted", unit.instance_id, 1)))
+    trajectory = Trajectory.from_bytes(files.get(key(Trajectory, "scripted", unit.instance_id, 1)))
+    assert unit.trajectory == trajectory
+    assert [step.source for step in trajectory.steps] == ["user", "agent", "agent"]
+    assert (unit.patch or "").encode() == files.get(key(Patch, "scripted", unit.instance_id, 1))
+    assert unit.solve
+    assert unit.solve.patch_bytes == len(unit.patch or "")
+    assert unit.instance
+    assert unit.instance.problem_statement.startswith("max_length drops a word")
+    assert "slugkit" in (unit.log or "")
+    assert not unit.failures
+
+
+def test_the_frame_of_units_has_a_row_a_unit_with_whole_numbers_whole(url: str) -> None:
+    frame = swe_argo.open_runs(url).run("scripted").units_frame().set_index("instance_id")
+    assert list(frame.index) == CHOSEN
+    assert frame.resolved.tolist() == [False, True]
+    assert str(frame.patch_bytes.dtype) == "int64[pyarrow]"
+    assert frame.total_seconds.min() > 0
+
+
+def test_the_frame_of_calls_has_a_row_a_call_in_order(url: str) -> None:
+    frame = swe_argo.open_runs(url).run("scripted").calls_frame()
+    assert frame[["instance_id", "turn", "kind", "name"]].to_numpy().tolist() == [
+        [instance, turn, "tool", "bash"] for instance in CHOSEN for turn in (2, 3)
+    ]
+    assert frame.exit_code.tolist() == [1, 0, 0, 0]
+    assert frame.timestamp.notna().all()
+
+
+def test_two_runs_are_compared_as_at_the_command_line(url: str) -> None:
+    runs = swe_argo.open_runs(url)
+    compared = runs.run("gold").compare(runs.run("scripted"))
+    assert [each.instance_id for each in compared.gained] == ["mini__slugkit-1"]
+    said = command("compare", "scripted", "gold", "--store", url, "--json")
+    assert said.stdout.encode() == compared.to_bytes()
+
+
+def test_the_store_lists_its_runs_with_their_figures(url: str) -> None:
+    runs = {run.run_id: run for run in swe_argo.open_runs(url)}
+    assert {name: run.summary.word for name, run in runs.items()} == {
+        "gold": "resolved 2 of 2",
+        "scripted": "resolved 1 of 2",
+    }
+    assert runs["gold"].file.spec.agent.name == "gold"
+    assert runs["gold"].page == open_store(url).locate("runs/gold/report/report.html")
+
+
+def test_a_unit_that_lost_its_verdict_is_seen_at_once_and_never_as_a_zero(real_store: Path, tmp_path: Path) -> None:
+    store = copied(real_store, tmp_path)
+    run = swe_argo.open_runs(store.url).run("scripted")
+    store.delete_many([key(GradeRecord, "scripted", CHOSEN[0], 1), key(Summary, "scripted")])
+    unit = run.unit(CHOSEN[0])
+    assert (unit.standing, unit.resolved, unit.reward, unit.log is None) == ("not_run", None, None, False)
+    assert run.units_frame().reward.isna().tolist() == [True, False]
+    assert (run.progress().ended, run.progress().total, run.progress().being_worked_on) == (1, 2, False)
+    assert run.write_report().headline.graded == 1
+    assert run.units_frame().reward.isna().tolist() == [True, False]
+
+
+def copied(real_store: Path, tmp_path: Path) -> Store:
+    shutil.copytree(real_store, tmp_path / "copy")
+    return open_store(str(tmp_path / "copy"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        (lambda _: swe_argo.open_runs("ftp://here"), "neither a folder nor s3://bucket/prefix"),
+        (lambda runs: runs.run("scripte"), "did you mean scripted?"),
+        (lambda runs: runs.run("gold/"), "there is no run 'gold/'"),
+        (lambda runs: runs.run("../runs/gold"), "there is no run '../runs/gold'"),
+        (lambda runs: runs.run("\0"), "there is no run"),
+        (lambda runs: runs.run("gold").unit("mini__slugkit-3"), "did you mean mini__slugkit-"),
+        (lambda runs: runs.run("gold").unit(CHOSEN[0], attempt=2), "has 1 attempt in run 'gold', not 2"),
+        (lambda runs: runs.run("gold").compare(runs.run("gold")), "is named twice"),
+        (lambda _: swe_argo.make_request({"agent.nme": "gold"}), "did you mean 'agent.name'?"),
+        (lambda _: swe_argo.make_request({"workers": "many"}), "workers: input should be a whole number, not 'many'"),
+        (lambda _: swe_argo.make_request({"agent.name.x": "gold"}), "agent.name: input should be"),
+        (lambda _: swe_argo.make_request(file="none.toml"), "there is no file none.toml"),
+    ],
+)
+def test_what_is_wrong_is_one_line_with_the_way_out(
+    real_store: Path, wrong: Callable[[swe_argo.RunStore], object], line: str
+) -> None:
+    with pytest.raises(swe_argo.ConfigError) as caught:
+        wrong(swe_argo.open_runs(str(real_store)))
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_store_that_is_not_there_holds_no_runs(tmp_path: Path) -> None:
+    assert swe_argo.open_runs(str(tmp_path / "nothing")).runs() == []
+
+
+def test_a_run_of_which_there_is_nothing_but_its_folder_is_not_proposed_in_its_own_place(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "young").mkdir(parents=True)
+    with pytest.raises(swe_argo.ConfigError, match=r"there is no run 'young' in \S+; swe-argo runs"):
+        swe_argo.open_runs(tmp_path).run("young")
+
+
+def test_paths_are_taken_wherever_a_file_or_folder_is_named(real_store: Path) -> None:
+    assert [run.run_id for run in swe_argo.open_runs(real_store)] == ["gold", "scripted"]
+    request = swe_argo.make_request({"store": real_store, "agent": {"predictions": Path("preds.jsonl")}})
+    assert (request.spec.store, request.spec.agent.predictions) == (str(real_store), "preds.jsonl")
+
+
+def test_a_verdict_that_is_broken_is_named_and_not_taken_for_one_that_has_not_come(
+    real_store: Path, tmp_path: Path
+) -> None:
+    store = copied(real_store, tmp_path)
+    name = key(GradeRecord, "scripted", CHOSEN[0], 1)
+    store.put(name, b"{}")
+    run = swe_argo.open_runs(store.url).run("scripted")
+    for units in (run.units(), [run.unit(instance) for instance in CHOSEN]):
+        assert [unit.unreadable for unit in units] == [(name,), ()]
+        assert [unit.reward for unit in units] == [None, 1.0]
+
+
+def test_a_broken_file_is_named_and_costs_nothing_else(real_store: Path, tmp_path: Path) -> None:
+    store = copied(real_store, tmp_path)
+    name = key(Trajectory, "scripted", CHOSEN[0], 1)
+    store.put(name, b"{}")
+    unit = swe_argo.open_runs(store.url).run("scripted").unit(CHOSEN[0])
+    with pytest.raises(swe_argo.ConfigError, match=r"trajectory\.json is broken, or of another version"):
+        _ = unit.trajectory
+    with pytest.raises(swe_argo.ConfigError, match=r"trajectory\.json is broken"):
+        swe_argo.open_runs(store.url).run("scripted").calls_frame()
+    assert unit.resolved is False
+
+
+def test_a_slice_of_a_dataset_is_what_would_run() -> None:
+    request = swe_argo.make_request({"dataset": "mini", "select": {"repos": ["mini/slugkit"]}, "select.k": 1})
+    (instance,) = swe_argo.read_instances(request)
+    assert (instance.instance_id, instance.repo) == ("mini__slugkit-1", "mini/slugkit")
+
+
+def test_an_agent_that_is_written_anew_while_the_program_runs_is_the_new_one(tmp_path: Path) -> None:
+    file = tmp_path / "agent.py"
+    for name, most in (("First", 7), ("Second", 8)):
+        file.write_text(f"class {name}:\n    defaults = {{'max_steps': {most}}}\n    def act(self, task): ...\n")
+        assert swe_argo.make_request({"agent.name": f"{file}:{name}"}).spec.agent.max_steps == most
+
+
+def test_the_module_is_found_from_anywhere_and_reading_needs_no_pandas(real_store: Path, tmp_path: Path) -> None:
+    """In an interpreter that has no pandas, from a folder that is not the checkout."""
+    program = f"""
+import sys
+sys.modules["pandas"] = None
+import swe_argo
+run = swe_argo.open_runs({str(real_store)!r}).run("gold")
+print(run.summary.word)
+try:
+    run.units_frame()
+except swe_argo.ConfigError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "resolved 2 of 2",
+        "frame: data frames need pandas: pip install 'swe-argo[notebook]'",
+    ]

@@ -1,0 +1,54 @@
+"""An agent that asks the proxy, from its first call to the samples: the tokens are those that the model sampled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steps.serving.chat_template import ChatTemplate
+from steps.training.sample_files import read_samples
+from tests import solutions
+from tests.tinker_server.model import make_model
+from tests.tinker_server.proxy import CALLER_KEY, running_proxy
+from tests.tinker_server.scripts import plays
+from tests.tinker_server.server import tinker_server
+from tests.workflows.command import ids, summary, swe_argo
+
+INSTANCE = "mini__slugkit-2"
+
+
+@pytest.mark.slow
+def test_a_run_through_the_proxy_comes_to_the_samples_that_were_sampled(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model")
+    answers = solutions.answers(INSTANCE, "r2egym", fn_calling=True)
+    store = str(tmp_path / "store")
+    with (
+        tinker_server(plays(ChatTemplate(model), answers), context=200_000) as server,
+        running_proxy(server, model, tmp_path) as proxy,
+    ):
+        words = ["--store", store, "--run-id", "step-1", "--agent", "r2egym", "--model", "openai/tinker", "--logprobs"]
+        words += ["--allow-host", *ids(INSTANCE)]
+        done = swe_argo("run", *words, env={"LLM_BASE_URL": proxy.url, "LLM_API_KEY": CALLER_KEY, "OPENAI_API_KEY": ""})
+        calls = list(server.calls)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert summary(store, "step-1").headline.resolved == 1
+    told = swe_argo("export", "step-1", "--format", "samples", "--store", store, "--out", str(tmp_path / "out"))
+    assert told.returncode == 0, told.stderr
+    samples = list(read_samples(tmp_path / "out"))
+    assert {(sample.unit.group, sample.unit.attempt, sample.unit.reward) for sample in samples} == {
+        (f"step-1/{INSTANCE}", 1, 1.0),
+    }
+    sampled = {(tuple(call.prompt), tuple(call.outputs[0]), tuple(call.logprobs[0])) for call in calls}
+    found = [
+        (
+            tuple(sample.tokens[: span.start].tolist()),
+            tuple(sample.tokens[span.start : span.end].tolist()),
+            tuple(sample.logprobs[span.start : span.end].tolist()),
+        )
+        for sample in samples
+        for span in sample.calls
+    ]
+    assert len(found) == len(answers)
+    assert set(found) <= sampled
+    assert {span.weights for sample in samples for span in sample.calls} == {"base"}

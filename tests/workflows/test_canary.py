@@ -1,0 +1,139 @@
+"""The canary of a run: reference patches first, and what is said, or not begun, where one fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.agent_spec import AgentSpec
+from steps.contracts.data import CANARY_ATTEMPT
+from steps.contracts.run_spec import RunSpec, SandboxSpec
+from steps.errors import EXIT_OK
+from steps.planning.canary import FROM_UNITS, USUAL, canary_size, plan_canary
+from steps.store import Store, open_store
+from tests.workflows.command import plan, summary, swe_argo
+from tests.workflows.unfit_rows import make_unfit_rows
+from workflows.terminal.run_end import EXIT_FAILED
+
+FAILED = "The machines are not to be believed: the reference patch failed in 1 of 2 canary instances: gold-fails"
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> tuple[str, ...]:
+    """A run of given patches, of which the first two instances have a reference patch that works, and one that not."""
+    family = make_unfit_rows(tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    predictions = [
+        {"instance_id": row["id"], "model_name_or_path": "m", "model_patch": row["gold"]} for row in rows[:2]
+    ]
+    (tmp_path / "preds.json").write_text(json.dumps(predictions))
+    chosen = ("--instance", "good", "--instance", "gold-fails")
+    given = ("--agent", "given", "--predictions", str(tmp_path / "preds.json"), *chosen)
+    store = ("--store", str(tmp_path / "store"), "--run-id", "r")
+    return ("run", "--dataset", str(tmp_path / "rows.jsonl"), *family, *given, *store)
+
+
+def graded(folder: Path) -> set[str]:
+    units = folder / "store/runs/r/units"
+    return {str(path.parent.relative_to(units)) for path in units.glob("*/*/grade.json")}
+
+
+def test_a_failed_canary_is_said_first_and_the_run_goes_on(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = swe_argo(*words, "--canary", "2")
+    assert done.returncode == EXIT_OK, done.stdout + done.stderr
+    text = " ".join(done.stdout.split())
+    assert text.count(FAILED) == 2, "before the units, and on top of the end"
+    assert text.index("[1/2] good") < text.index(FAILED) < text.rindex("[1/2] good"), "after the canary's own units"
+    figures = summary(str(tmp_path / "store"), "r")
+    assert figures.canary is not None
+    assert (figures.canary.resolved, figures.canary.failed) == (["good"], {"gold-fails": "unresolved"})
+    assert figures.doubts[0].startswith(FAILED)
+    assert (figures.units, figures.headline.total) == (2, 2), "the canary is no unit of the run"
+    assert f"<b>{FAILED}" in (tmp_path / "store/runs/r/report/report.html").read_text()
+
+
+def test_what_a_canary_said_stays_said_where_nothing_is_left_to_do(tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert swe_argo(*words, "--canary", "2").returncode == EXIT_OK
+    again = swe_argo(*words, "--stop-on-canary")
+    assert again.returncode == EXIT_OK, "there is nothing to stop"
+    assert "0 units to do" in again.stdout
+    assert summary(str(tmp_path / "store"), "r").doubts[0].startswith(FAILED)
+
+
+def test_the_rest_of_a_run_that_had_a_canary_has_one(tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert swe_argo(*words, "--canary", "2").returncode == EXIT_OK
+    (tmp_path / "store/runs/r/units/good/1/grade.json").unlink()
+    again = swe_argo(*words)
+    assert "canary: 1 reference patch first" in again.stdout, again.stderr
+    assert summary(str(tmp_path / "store"), "r").doubts[0].startswith(FAILED)
+
+
+def test_a_run_that_stops_there_begins_nothing_and_goes_on_when_asked(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = swe_argo(*words, "--canary", "2", "--stop-on-canary")
+    assert done.returncode == EXIT_FAILED, done.stdout + done.stderr
+    assert graded(tmp_path) == {"good/0", "gold-fails/0"}
+    assert "ended by its canary; 2 units not begun" in done.stdout
+    assert "--stop-on-canary --no-stop-on-canary" in done.stdout
+    again = swe_argo(*words, "--canary", "2", "--stop-on-canary", "--no-stop-on-canary")
+    assert again.returncode == EXIT_OK, again.stderr
+    assert "canary: 1 reference patch first" in again.stdout, "the one that was resolved is not graded again"
+    assert graded(tmp_path) == {"good/0", "gold-fails/0", "good/1", "gold-fails/1"}
+
+
+def test_a_canary_that_is_well_is_a_line(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = swe_argo(*words, "--canary", "1", "--stop-on-canary")
+    assert done.returncode == EXIT_OK, done.stdout + done.stderr
+    assert "Canary: the reference patches of 1 instance are resolved on these machines." in done.stdout
+    assert [(unit.instance_id, unit.attempt) for unit in plan(str(tmp_path / "store"), "r").canary] == [("good", 0)]
+
+
+def test_what_a_validation_calls_unfit_says_nothing_of_a_machine(tmp_path: Path, words: tuple[str, ...]) -> None:
+    rows, family = words[2], words[3:7]
+    done = swe_argo("validate", rows, *family, "--store", str(tmp_path / "store"), "--run-id", "v", "--workers", "1")
+    assert done.returncode == EXIT_OK, done.stderr
+    assert swe_argo(*words, "--canary", "2").returncode == EXIT_OK
+    assert [unit.instance_id for unit in plan(str(tmp_path / "store"), "r").canary] == ["good"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "backend", "canary", "to_do", "size"),
+    [
+        ("given", "kubernetes", None, FROM_UNITS, USUAL),
+        ("given", "kubernetes", None, FROM_UNITS - 1, 0),
+        ("given", "kubernetes", 0, 500, 0),
+        ("given", "docker", None, 500, 0),
+        ("given", "local", 2, 1, 2),
+        ("given", "local", 2, 0, 0),
+        ("gold", "kubernetes", 5, 500, 0),
+        ("idle", "kubernetes", None, 500, 0),
+    ],
+)
+def test_who_has_a_canary(agent: str, backend: str, canary: int | None, to_do: int, size: int) -> None:
+    spec = RunSpec(agent=AgentSpec(name=agent), sandbox=SandboxSpec(backend=backend), canary=canary)
+    assert canary_size(spec, to_do) == size
+
+
+def rows_of(*repos: str, patch: str = "diff") -> list[dict[str, str]]:
+    return [{"instance_id": f"i{n}", "repo": repo, "image": "x", "patch": patch} for n, repo in enumerate(repos)]
+
+
+def test_it_is_of_as_many_repositories_as_can_be(store: Store) -> None:
+    spec = RunSpec(run_id="r", agent=AgentSpec(name="given"), canary=3)
+    made = plan_canary(spec, rows_of("a", "a", "a", "b", "b"), 5, store, doubtful={"i3"})
+    assert [(unit.instance_id, unit.attempt) for unit in made.units] == [
+        ("i0", CANARY_ATTEMPT),
+        ("i4", CANARY_ATTEMPT),
+        ("i1", CANARY_ATTEMPT),
+    ]
+
+
+def test_rows_without_reference_patches_have_none_and_that_is_said(store: Store) -> None:
+    spec = RunSpec(run_id="r", agent=AgentSpec(name="given"), canary=3)
+    made = plan_canary(spec, rows_of("a", patch=""), 1, store, doubtful=())
+    assert made.units == []
+    assert made.notices == [
+        "no canary: none of its rows has a reference patch, so nothing says whether the machines are to be believed"
+    ]
+    assert open_store(store.url).keys("runs/") == []

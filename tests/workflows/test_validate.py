@@ -1,0 +1,159 @@
+"""``swe-argo validate``: which instances are fit, what flips, and the same name again does only what is missing."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.validation import Fitness, Validation, validation_key
+from steps.errors import EXIT_CONFIG, EXIT_OK
+from steps.reports.validation.write import write_validation
+from steps.store import open_store
+from tests.steps.families.chain import read_record
+from tests.workflows.command import QUICK, begin, ids, plan, summary, swe_argo, wait_for
+from tests.workflows.unfit_rows import make_unfit_rows, make_ungradeable_row
+
+
+def read_validation(store: Path, dataset: str, name: str) -> Validation:
+    return Validation.from_bytes(open_store(str(store)).get(validation_key(dataset, name)))
+
+
+def test_each_way_to_be_unfit_is_named_with_its_tests(tmp_path: Path) -> None:
+    rows, store = str(tmp_path / "rows.jsonl"), tmp_path / "store"
+    words = (rows, *make_unfit_rows(tmp_path), "--store", str(store), "--run-id", "v", "--workers", "1")
+    done = swe_argo("validate", *words)
+    assert done.returncode == EXIT_OK, done.stdout + done.stderr
+    validation = read_validation(store, rows, "v")
+    found = {one.instance_id: one for one in validation.instances}
+    assert {name: one.fitness.value for name, one in found.items()} == {
+        "good": "valid",
+        "gold-fails": "gold_fails",
+        "idle-resolves": "idle_resolves",
+        "flaky": "flaky",
+    }
+    assert found["flaky"].flaky_tests == {"other": 1}
+    assert (found["flaky"].gold_resolved, found["flaky"].reason) == (2, "resolved in 2 of 3 gold runs")
+    assert found["gold-fails"].failing_tests == ["answer"]
+    assert found["idle-resolves"].passing_untouched == ["answer"]
+    assert all(len(one.row_sha256) == 64 for one in validation.instances)
+    page = store / validation_key(rows, "v").replace("validation.json", "report.html")
+    last = done.stdout.strip().splitlines()[-1]
+    assert last == f"v: 1 of 4 valid, 1 gold_fails, 1 idle_resolves, 1 flaky; page: {page}"
+    html = page.read_text()
+    assert "other  (failed in 1 of 3)" in html
+    assert html.count('<tr id="') == 3, "those that are fit are not listed"
+
+
+def test_what_cannot_be_graded_has_a_class_of_its_own_and_the_rest_is_validated(tmp_path: Path) -> None:
+    rows, store = str(tmp_path / "rows.jsonl"), tmp_path / "store"
+    words = (*make_unfit_rows(tmp_path), "--store", str(store))
+    make_ungradeable_row(tmp_path)
+    chosen = ids("good", "no-rule")
+    done = swe_argo("validate", rows, *words, "--run-id", "v", "--gold-runs", "1", *chosen)
+    assert done.returncode == EXIT_OK, done.stdout + done.stderr
+    assert done.stdout.strip().splitlines()[-1].startswith("v: 1 of 2 valid, 1 not_gradeable; page: ")
+    found = {one.instance_id: one for one in read_validation(store, rows, "v").instances}
+    assert (found["no-rule"].fitness, found["no-rule"].reason) == (Fitness.NOT_GRADEABLE, "wants is empty")
+    html = (store / validation_key(rows, "v").replace("validation.json", "report.html")).read_text()
+    assert "Not gradeable" in html
+    assert '<td class="n">not run</td>' in html
+
+    run = ("run", "--dataset", rows, "--agent", "gold", *words, *chosen)
+    fit = swe_argo(*run, "--run-id", "fit", "--validated", "last")
+    assert "1 of 2 selected instances left out, not valid by v: 1 not_gradeable: no-rule" in fit.stdout, fit.stderr
+    assert [unit.instance_id for unit in plan(str(store), "fit").units] == ["good"]
+    assert swe_argo(*run, "--run-id", "kept", "--validated", "last", "--keep-invalid").returncode == EXIT_CONFIG
+
+
+def test_a_run_refuses_what_cannot_be_graded_in_a_line_and_leaves_it_out_where_it_may(tmp_path: Path) -> None:
+    words = ("--dataset", str(tmp_path / "rows.jsonl"), *make_unfit_rows(tmp_path), "--agent", "gold")
+    make_ungradeable_row(tmp_path)
+    store = str(tmp_path / "store")
+    run = ("run", *words, "--store", store, "--run-id", "r")
+    refused = swe_argo(*run, *ids("good", "no-rule"))
+    assert refused.returncode == EXIT_CONFIG
+    line = "1 of 2 instances cannot be graded: 1 (no-rule): wants is empty"
+    assert refused.stderr == f"swe-argo: dataset: {line}; --skip-not-gradeable leaves them out\n"
+    alone = swe_argo(*run, *ids("no-rule"), "--skip-not-gradeable")
+    assert alone.stderr == "swe-argo: dataset: 1 of 1 instances cannot be graded: 1 (no-rule): wants is empty\n"
+
+    done = swe_argo(*run, *ids("good", "no-rule"), "--skip-not-gradeable")
+    assert done.returncode == EXIT_OK, done.stdout + done.stderr
+    assert f"{line}; they are left out" in done.stdout
+    figures = summary(store, "r")
+    assert (figures.headline.total, figures.conditions.not_gradeable) == (1, {"no-rule": "no-rule: wants is empty"})
+    report = " ".join((tmp_path / "store/runs/r/report/report.html").read_text().split())
+    assert "Left out as not gradeable: 1 instance (no-rule: wants is empty)." in report
+    again = swe_argo("regrade", "r", "--store", store)
+    assert "1 of 1 verdicts as before" in again.stdout, again.stderr
+
+
+def test_a_validation_offers_no_flag_that_has_no_effect_there() -> None:
+    flags = swe_argo("validate", "--help").stdout
+    for name in ("--canary", "--stop-on-canary", "--counter-proof", "--skip-not-gradeable", "--attempts"):
+        assert name not in flags
+    assert "--gold-runs" in flags
+
+
+def test_the_same_name_again_does_what_is_missing(tmp_path: Path) -> None:
+    words = ("mini", "--store", str(tmp_path), "--run-id", "v", "--gold-runs", "2", *ids(*QUICK[:2]))
+    runner = begin("validate", *words, "--workers", "1")
+    graded = tmp_path / "runs" / "v.gold" / "units"
+    wait_for(lambda: any(graded.glob("*/*/grade.json")))
+    runner.send_signal(signal.SIGINT)
+    output, _ = runner.communicate(timeout=60)
+    assert runner.returncode == 130, output
+    assert "to go on: swe-argo validate mini " in output
+    before = {path: path.read_bytes() for path in graded.glob("*/*/grade.json")}
+    assert 0 < len(before) < 4
+    done = swe_argo("validate", *words)
+    assert done.returncode == EXIT_OK, done.stdout + done.stderr
+    assert "done before" in done.stdout
+    assert {path: path.read_bytes() for path in before} == before
+    assert read_validation(tmp_path, "mini", "v").counts[Fitness.VALID] == 2
+    again = swe_argo("validate", *words)
+    assert f"v.gold: {plan(str(tmp_path), 'v.gold').word}" in again.stdout
+    assert plan(str(tmp_path), "v.gold").to_do == []
+
+
+def test_a_missing_verdict_is_no_flake(tmp_path: Path) -> None:
+    words = ("mini", "--store", str(tmp_path), "--run-id", "v", "--gold-runs", "2", *ids(QUICK[0]))
+    assert swe_argo("validate", *words).returncode == EXIT_OK
+    unit = tmp_path / "runs" / "v.gold" / "units" / QUICK[0] / "2"
+    assert read_record(unit, "grade.json")["resolved"] is True
+    (unit / "grade.json").unlink()
+    validation = write_validation(open_store(str(tmp_path)), "v")
+    (one,) = validation.instances
+    assert (one.fitness, one.reason, one.gold_resolved) == (Fitness.INCOMPLETE, "not run", 1)
+    assert not validation.complete
+
+
+def test_a_gold_run_that_resolved_only_in_its_second_run_is_flaky(tmp_path: Path) -> None:
+    words = ("mini", "--store", str(tmp_path), "--run-id", "v", "--gold-runs", "2", *ids(QUICK[0]))
+    assert swe_argo("validate", *words).returncode == EXIT_OK
+    path = tmp_path / "runs" / "v.gold" / "units" / QUICK[0] / "2" / "grade.json"
+    grade = json.loads(path.read_text())
+    finding = {"code": "second_run", "detail": "the first run ended so: the sandbox broke"}
+    path.write_text(json.dumps({**grade, "integrity": {"verdict": "suspect", "findings": [finding]}}))
+    (one,) = write_validation(open_store(str(tmp_path)), "v").instances
+    assert (one.fitness, one.gold_resolved, one.second_runs) == (Fitness.FLAKY, 1, 1)
+
+
+@pytest.mark.parametrize("words", [("nosuch",), ("mini", "--run-id", "v" * 60), ("mini", "--gold-runs", "0")])
+def test_what_cannot_be_validated_is_one_line(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = swe_argo("validate", *words, "--store", str(tmp_path))
+    assert done.returncode == EXIT_CONFIG
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_a_dataset_without_reference_patches_is_refused_in_a_line(tmp_path: Path) -> None:
+    make_unfit_rows(tmp_path)
+    rows = [json.loads(line) | {"gold": ""} for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    (tmp_path / "none.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    family = ("--family", f"{tmp_path}/acme.py:ACME", "--local-images", str(tmp_path / "images"))
+    done = swe_argo("validate", str(tmp_path / "none.jsonl"), *family, "--store", str(tmp_path / "store"))
+    assert done.returncode == EXIT_CONFIG, done.stdout
+    assert done.stderr == "swe-argo: dataset: none of its 4 instances has a reference patch\n"

@@ -1,0 +1,90 @@
+"""A dataset in which one instance is fit to measure with, and three are not, each for a reason of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.steps.families.chain import BROKEN, FIXED, commit_all, make_testbed
+from tests.steps.families.git_trees import run_git
+
+FAMILY = """
+from pathlib import Path
+
+from steps.errors import ConfigError
+from steps.families.family_verdict import FamilyVerdict, ListOutcome, StatusDifference
+from steps.families.columns import RowColumns
+from steps.families.scripted import ScriptedFamily
+from steps.grading.patches.suite import Suite
+
+NONE = frozenset()
+
+
+def judge(log, row):
+    statuses = {"answer": "PASSED" if f"answer {row['wants']}" in log else "FAILED", "other": "PASSED"}
+    if row["flips"] and statuses["answer"] == "PASSED":
+        # The second time that the fixed code is judged, another test fails: no chance in it.
+        calls = Path(row["flips"])
+        calls.write_text(calls.read_text() + "x" if calls.exists() else "x")
+        statuses["other"] = "FAILED" if len(calls.read_text()) == 2 else "PASSED"
+    failed = [test for test, status in statuses.items() if status == "FAILED"]
+    lists = {
+        name: ListOutcome([test for test in half if test not in failed], [test for test in half if test in failed])
+        for name, half in (("FAIL_TO_PASS", ["answer"]), ("PASS_TO_PASS", ["other"]))
+    }
+    differences = {test: StatusDifference("FAILED", "PASSED") for test in failed}
+    return FamilyVerdict(not failed, statuses, differences, lists=lists)
+
+
+def check(row):
+    if not row["wants"]:
+        raise ConfigError(f"{row['id']}: wants is empty", field="dataset")
+
+
+ACME = ScriptedFamily(
+    check=check,
+    name="acme",
+    columns=RowColumns(("wants",)),
+    facts={
+        "instance_id": lambda row: row["id"],
+        "repo": lambda row: f"acme/{row['id']}",
+        "image": lambda row: "acme",
+        "problem_statement": lambda row: "It is wrong.",
+        "patch": lambda row: row["gold"],
+    },
+    answer_columns=("wants", "flips"),
+    agent_script=None,
+    grading_script=None,
+    test_script=lambda row: (
+        'echo answer $(python -c "import calc; print(calc.answer())") | tee .git/log\\n'
+        f"grep -q {row['wants']} .git/log; SWEBENCH_TEST_EXIT_CODE=$?\\n"
+    ),
+    timeout_s=lambda row: 60,
+    judge=judge,
+    suite=lambda row: Suite("acme/calc", NONE, NONE, NONE, NONE, NONE),
+)
+"""
+
+
+def make_unfit_rows(folder: Path) -> list[str]:
+    """Write rows, image and family below ``folder``; flags of a command that reads them."""
+    testbed = make_testbed(folder, "acme")
+    (testbed / "calc.py").write_text(BROKEN)
+    commit_all(testbed, "base")
+    (testbed / "calc.py").write_text(FIXED)
+    gold = run_git(testbed, "diff").decode()
+    run_git(testbed, "checkout", "-q", ".")
+    (folder / "acme.py").write_text(FAMILY)
+    wants = {"good": "42", "gold-fails": "43", "idle-resolves": "4", "flaky": "42"}
+    rows = [
+        {"id": name, "wants": wanted, "gold": gold, "flips": str(folder / "calls") if name == "flaky" else ""}
+        for name, wanted in wants.items()
+    ]
+    (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return [*("--local-images", str(folder / "images")), *("--family", f"{folder}/acme.py:ACME")]
+
+
+def make_ungradeable_row(folder: Path) -> None:
+    """Another row behind those that there are, which no rule grades."""
+    with (folder / "rows.jsonl").open("a") as file:
+        file.write(json.dumps({"id": "no-rule", "wants": "", "gold": "", "flips": ""}) + "\n")

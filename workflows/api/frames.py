@@ -1,0 +1,131 @@
+"""Tables of a run as data frames of pandas, whose columns are Arrow's: whole numbers stay whole where some are null."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from steps.contracts.data import Plan, Unit
+from steps.contracts.record import key
+from steps.contracts.trajectory import Trajectory, Turn
+from steps.errors import ConfigError
+from steps.reports.figures.summary import Summary
+from steps.reports.figures.units_table import UNITS_FILE, units_table
+from steps.reports.parquet_bytes import read_parquet
+from steps.reports.reading import TRAJECTORIES_AT_ONCE, batches, read_run
+from steps.store import Store
+from steps.store.runs import record_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pandas import DataFrame
+
+CALLS: tuple[tuple[str, str], ...] = (
+    ("run_id", "string"),
+    ("instance_id", "string"),
+    ("attempt", "int64"),
+    ("inner_attempt", "int64"),  # from 1; others than 1 in iterative mode alone
+    ("turn", "int64"),  # step_id of the trajectory, from 1
+    ("kind", "string"),  # model or tool
+    ("name", "string"),  # of the model, or of the tool
+    ("timestamp", "timestamp"),  # of the turn
+    ("seconds", "float64"),
+    ("prompt_tokens", "int64"),
+    ("cached_tokens", "int64"),
+    ("completion_tokens", "int64"),
+    ("reasoning_tokens", "int64"),
+    ("cost_usd", "float64"),
+    ("requests", "int64"),
+    ("finish_reason", "string"),
+    ("exit_code", "int64"),
+    ("timed_out", "bool"),
+)
+"""Columns of the frame of calls: name -> type. What is not known, or does not apply to the kind, is null."""
+
+
+def units_frame(store: Store, run_id: str) -> DataFrame:
+    """A row a unit: of a finished run the report's own table, else of what the store holds. Raises ConfigError."""
+    _refuse_without_pandas()
+    table = _reported_units(store, run_id)
+    return _frame(units_table(read_run(store, run_id)) if table is None else table)
+
+
+def calls_frame(store: Store, run_id: str) -> DataFrame:
+    """A row a call, in the order of the plan and of the turns. Raises ConfigError."""
+    import pyarrow as pa
+
+    _refuse_without_pandas()
+    types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_()}
+    types["timestamp"] = pa.timestamp("ms", "UTC")
+    schema = pa.schema([(name, types[kind]) for name, kind in CALLS])
+    rows = [row for unit, trajectory in _trajectories(store, run_id) for row in _rows(run_id, unit, trajectory)]
+    return _frame(pa.Table.from_pylist(rows, schema=schema))
+
+
+def _refuse_without_pandas() -> None:
+    try:
+        import pandas  # noqa: F401
+    except ImportError:
+        raise ConfigError("data frames need pandas: pip install 'swe-argo[notebook]'", field="frame") from None
+
+
+def _frame(table: pa.Table) -> DataFrame:
+    import pandas as pd
+
+    return table.to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def _reported_units(store: Store, run_id: str) -> pa.Table | None:
+    """The report's table where nothing can have come since: every unit of the plan has its verdict in it."""
+    names = [key(Summary, run_id), key(Summary, run_id).replace(Summary.file, UNITS_FILE)]
+    contents = store.get_many(names)
+    try:
+        if not Summary.from_bytes(contents[names[0]]).complete:
+            return None
+        table = read_parquet(contents[names[1]])
+    except (KeyError, ValueError):  # none, or broken
+        return None
+    return table if table.num_rows == len(record_of(store, Plan, run_id).units) else None
+
+
+def _trajectories(store: Store, run_id: str) -> Iterator[tuple[Unit, Trajectory]]:
+    for units in batches(record_of(store, Plan, run_id).units, TRAJECTORIES_AT_ONCE):
+        names = {key(Trajectory, run_id, unit.instance_id, unit.attempt): unit for unit in units}
+        contents = store.get_many(names)
+        for name, unit in names.items():
+            if name not in contents:
+                continue
+            try:
+                yield unit, Trajectory.from_bytes(contents[name])
+            except ValueError:
+                message = f"{store.locate(name)} is broken, or of another version of swe-argo"
+                raise ConfigError(message, field="run") from None
+
+
+def _rows(run_id: str, unit: Unit, trajectory: Trajectory) -> Iterator[dict[str, Any]]:
+    attempts = [*(trajectory.subagent_trajectories or []), trajectory]
+    attempts.sort(key=lambda attempt: attempt.extra.started_at)
+    for number, attempt in enumerate(attempts, 1):
+        place = {"run_id": run_id, "instance_id": unit.instance_id, "attempt": unit.attempt, "inner_attempt": number}
+        for turn in attempt.steps:
+            when = datetime.fromisoformat(turn.timestamp) if turn.timestamp else None
+            for call in _calls(turn):
+                yield {**place, "turn": turn.step_id, "timestamp": when, **call}
+
+
+def _calls(turn: Turn) -> Iterator[dict[str, Any]]:
+    """The call of the model that a turn is the answer of, then those of tools that it asked for."""
+    if turn.metrics is not None:
+        metrics, extra = turn.metrics, turn.metrics.extra
+        yield {
+            "kind": "model",
+            "name": turn.model_name,
+            **metrics.model_dump(include={"prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd"}),
+            **(extra.model_dump(include={"reasoning_tokens", "seconds", "requests", "finish_reason"}) if extra else {}),
+        }
+    results = {result.source_call_id: result.extra for result in (turn.observation.results if turn.observation else [])}
+    for call in turn.tool_calls or []:
+        facts = results.get(call.tool_call_id)
+        known = facts.model_dump(include={"exit_code", "timed_out", "seconds"}) if facts else {}
+        yield {"kind": "tool", "name": call.function_name, **known}

@@ -1,0 +1,232 @@
+"""A run that was started: watched by going through its events, waited for, stopped, and gone on with by its id."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self
+
+from steps.contracts.data import Plan
+from steps.reports.canary import describe_canary
+from steps.reports.figures.summary import Summary
+from steps.reports.labels import STANDINGS
+from steps.reports.stored_run import CanaryResult
+from steps.reports.text.formatting import duration, unit_name
+from steps.store import open_store
+from workflows.api.request import RunRequest
+from workflows.api.run import Run
+from workflows.local.evaluation import Evaluation, RunEnd
+from workflows.local.runner import Event, Show, Watch
+
+LOOK_S = 0.5
+"""Seconds that a wait goes on without giving Ctrl-C its turn."""
+
+
+@dataclass(frozen=True)
+class RunEvent:
+    """Something that happened in a run; ``str()`` of it is a line for a person."""
+
+    kind: Literal["activity", "note", "planned", "canary", "unit", "lost"]
+    text: str
+    unit: Event | None = None
+    """Of kind ``unit``: which unit began, spent, was done, is tried again, failed or was stopped."""
+    ended: int = 0
+    """Units that have come to an end, in earlier sessions too."""
+    total: int = 0
+    """Units of the run; 0 until it is planned."""
+
+    def __str__(self) -> str:
+        return f"[{self.ended}/{self.total}] {self.text}" if self.unit else self.text
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended."""
+
+    run: Run
+    summary: Summary
+    """Every figure of its report."""
+    stopped: bool
+    """It was stopped; start it again by the same id to go on."""
+    reason: str
+    """Why units are left, where a limit (money, failures) has ended the run; else empty."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every unit has a verdict."""
+        return self.summary.complete
+
+
+class RunHandle:
+    """A run that is under way in a thread of this process, with steps in processes of their own.
+
+    Go through it to watch: it gives every event from the first on, each time. Ctrl-C meanwhile, or in ``result``, stops
+    the run cleanly, as at the command line, and a second one drops what runs; so does leaving a ``with`` block by an
+    exception. The program does not end before its run has. What is killed goes on from what its store holds when it is
+    started again by its id.
+    """
+
+    def __init__(self, request: RunRequest) -> None:
+        self._request = request
+        self._events: list[RunEvent] = []
+        self._change = threading.Condition()
+        self._over = threading.Event()  # not the thread's own join: one that Ctrl-C interrupts takes it for ended
+        self._end: RunEnd | None = None
+        self._error: BaseException | None = None
+        self._evaluation = Evaluation(request.spec, _Recorder(self._add), request.env)
+        for note in request.notes:
+            self._add(RunEvent("note", note))
+        self._thread = threading.Thread(target=self._work, name=f"run {self.run_id}")
+        self._thread.start()
+
+    @property
+    def run_id(self) -> str:
+        """Its id, by which it can be started again."""
+        return self._request.spec.run_id or ""
+
+    @property
+    def run(self) -> Run:
+        """What the store holds of it: there as soon as it is planned."""
+        return Run(open_store(self._request.spec.store), self.run_id)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._over.is_set()
+
+    def __iter__(self) -> Iterator[RunEvent]:
+        place = 0
+        while True:
+            with self._stopped_by_ctrl_c(), self._change:
+                while place == len(self._events) and not self.is_over:
+                    self._change.wait(LOOK_S)
+                new = self._events[place:]
+            if not new:
+                return
+            yield from new
+            place += len(new)
+
+    def result(self) -> RunResult:
+        """Wait for its end. Raises what ended it early: ConfigError, InfraError, StepError."""
+        with self._stopped_by_ctrl_c():
+            self._wait()
+        if self._error is not None:
+            raise self._error
+        assert self._end is not None
+        run, limit = self.run, self._end.limit
+        return RunResult(
+            run, run.summary, self._end.stopped, limit.reason if limit and not run.summary.complete else ""
+        )
+
+    def cancel(self, *, at_once: bool = False) -> None:
+        """Begin nothing more, end what runs and report what there is; returns when that is done.
+
+        ``at_once``: do not wait for sandboxes to be put away; the next run or ``swe-argo clean`` does it. Ctrl-C
+        meanwhile says the same.
+        """
+        self._evaluation.stop(at_once=at_once)
+        try:
+            self._wait()
+        except KeyboardInterrupt:
+            self._evaluation.stop(at_once=True)
+            self._wait()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.cancel()
+        with self._stopped_by_ctrl_c():
+            self._wait()
+
+    def _wait(self) -> None:
+        while not self._over.wait(LOOK_S):
+            continue
+
+    @contextmanager
+    def _stopped_by_ctrl_c(self) -> Iterator[None]:
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+
+    def _work(self) -> None:
+        try:
+            self._end = self._evaluation.run()
+        except BaseException as error:  # noqa: BLE001 - told to whoever asks for the result
+            self._error = error
+        finally:
+            self._over.set()
+            with self._change:
+                self._change.notify_all()
+
+    def _add(self, event: RunEvent) -> None:
+        with self._change:
+            self._events.append(event)
+            self._change.notify_all()
+
+
+def start(request: RunRequest) -> RunHandle:
+    """Begin a run on this machine, or go on with the one of the same id: what is done is not done again.
+
+    Returns at once; what is wrong with the request shows when the handle's ``result`` is asked for.
+    """
+    return RunHandle(request)
+
+
+class _Recorder:
+    """Makes events of what a run tells."""
+
+    def __init__(self, add: Callable[[RunEvent], None]) -> None:
+        self._add = add
+
+    @contextmanager
+    def activity(self, title: str) -> Iterator[Show]:
+        self._add(RunEvent("activity", title))
+        yield lambda what: self._add(RunEvent("activity", f"{title}: {what}"))
+
+    def note(self, text: str) -> None:
+        self._add(RunEvent("note", text))
+
+    def lose(self) -> None:
+        self._add(RunEvent("lost", "another runner has taken over this run: stopping"))
+
+    def begin(self, plan: Plan) -> None:
+        self._add(RunEvent("planned", f"{plan.run_id}: {plan.word}", total=len(plan.units)))
+
+    @contextmanager
+    def work(self, plan: Plan, *, canary: bool) -> Iterator[Watch]:
+        total = len(plan.units)
+        ended = 0 if canary else total - len(plan.to_do)
+
+        def take(event: Event) -> None:
+            nonlocal ended
+            ended += event.kind in ("done", "failed")
+            name = f"canary {event.unit.instance_id}" if canary else unit_name(*_names(event))
+            self._add(RunEvent("unit", f"{name}: {_describe(event)}", event, ended, total))
+
+        yield take
+
+    def judge_canary(self, result: CanaryResult) -> None:
+        self._add(RunEvent("canary", describe_canary(result)))
+
+
+def _names(event: Event) -> tuple[str, int]:
+    return event.unit.instance_id, event.unit.attempt
+
+
+def _describe(event: Event) -> str:
+    if event.grade is not None:
+        return STANDINGS[event.grade.outcome].short
+    if event.failure is not None:
+        word = f"{event.step} again in {event.pause_s:.0f} s" if event.kind == "retry" else "no verdict"
+        return f"{word}: {event.failure.failure_class.value}: {event.failure.reason}"
+    return f"{event.step} took {duration(event.seconds)}" if event.kind == "spent" else event.kind

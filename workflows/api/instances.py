@@ -1,0 +1,22 @@
+"""A slice of a dataset, as it would be run."""
+
+from __future__ import annotations
+
+from steps.contracts.data import Instance
+from steps.datasets import load, selection
+from steps.datasets.bucket_inputs import fetch_inputs
+from steps.families import rows
+from workflows.api.request import RunRequest
+
+
+def read_instances(request: RunRequest) -> list[Instance]:
+    """The instances that a request selects of its dataset, in order, as an agent may know them.
+
+    Those that a validation (``select.validated``) leaves out are still there. Raises ConfigError, and InfraError where
+    a hub or a bucket does not answer.
+    """
+    spec = request.spec
+    with fetch_inputs(spec) as here:
+        loaded = load.load(here.dataset, spec.split, revision=spec.revision, answers=here.answers, family=spec.family)
+        selected, _ = selection.select(loaded.rows, here.select, loaded.by_id)
+    return [rows.to_instance(row, spec.agent.hints) for row in selected]

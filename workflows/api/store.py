@@ -1,0 +1,63 @@
+"""All runs of a folder or a bucket, for a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from steps.contracts.data import RunFile
+from steps.contracts.ids import is_run_id
+from steps.contracts.record import key
+from steps.contracts.run_spec import RunSpec
+from steps.reports.figures.summary import Summary
+from steps.store import Store, open_store
+from steps.store.runs import no_run
+from workflows.api.run import Run
+
+DEFAULT_STORE = RunSpec().store
+
+
+class RunStore:
+    """The runs of a store. Methods raise InfraError when the store fails."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __repr__(self) -> str:
+        return f"RunStore({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """As it was opened: a folder or ``s3://bucket/prefix``."""
+        return self._store.url
+
+    def runs(self) -> list[Run]:
+        """All runs, in the order of their names; what is known of each at first sight is read for all at once."""
+        names = self._store.folders("runs/")
+        contents = self._store.get_many(name for run in names for name in (key(RunFile, run), key(Summary, run)))
+        runs = [Run(self._store, run) for run in names if key(RunFile, run) in contents]
+        for run in runs:
+            with suppress(ValueError):  # it is said by whoever asks for the file
+                run.file = RunFile.from_bytes(contents[key(RunFile, run.run_id)])
+            with suppress(ValueError, KeyError):
+                run.summary = Summary.from_bytes(contents[key(Summary, run.run_id)])
+        return runs
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.runs())
+
+    def run(self, run_id: str) -> Run:
+        """One run by its id. Raises ConfigError where there is none, with names that are like it."""
+        if not is_run_id(run_id) or not self._store.get_many([key(RunFile, run_id)]):
+            raise no_run(self._store, run_id)
+        return Run(self._store, run_id)
+
+
+def open_runs(url: str | Path = DEFAULT_STORE) -> RunStore:
+    """The runs below ``url``: a folder or ``s3://bucket/prefix``, by default ``results`` of the current folder.
+
+    A folder that does not exist holds no runs. Raises ConfigError for what is neither, InfraError where it does not
+    answer.
+    """
+    return RunStore(open_store(str(url)))

@@ -1,0 +1,75 @@
+"""A validation at a terminal: the reference patches several times, untouched repositories once, what that says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from steps.contracts.agent_spec import AgentSpec
+from steps.contracts.data import RunFile
+from steps.contracts.ids import RUN_ID_RULE, is_run_id
+from steps.contracts.run_spec import LlmSpec, RunSpec
+from steps.contracts.validation import GOLD, IDLE, Validation, part_of, validation_key
+from steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError
+from steps.reports.validation.write import page_key
+from steps.store import Store, open_store
+from steps.store.runs import record_of
+from workflows.api.request import make_name
+from workflows.cli import session, spec_sources
+from workflows.terminal.run_end import EXIT_FAILED
+
+
+def read_spec(dataset: str, flags: dict[str, Any], sets: list[str]) -> RunSpec:
+    """The spec that its runs share, ``run_id`` the validation's own name. Raises ConfigError."""
+    spec = spec_sources.read_request(None, {**flags, "dataset": dataset}, sets).spec
+    name = spec.run_id if flags.get("run_id") else make_name("validate", dataset, 58)
+    if name is None or not is_run_id(part_of(name, GOLD)):
+        raise ConfigError(f"{name!r} is no name of a validation: .{GOLD} behind it, {RUN_ID_RULE}", field="run_id")
+    return spec.model_copy(update={"run_id": name})
+
+
+def runs_of(spec: RunSpec, gold_runs: int) -> dict[str, RunSpec]:
+    """The two runs that a validation is made of."""
+    grading = spec.grading.model_copy(update={"counter_proof": "never"})
+    select = spec.select.model_copy(update={"skip_not_gradeable": True})
+    common: Mapping[str, Any] = {"llm": LlmSpec(), "max_cost_usd": None, "grading": grading, "select": select}
+    attempts = {GOLD: gold_runs, IDLE: 1}
+    return {
+        part: spec.model_copy(
+            update={
+                **common,
+                "run_id": part_of(spec.run_id or "", part),
+                "agent": AgentSpec(name=part),
+                "attempts": attempts[part],
+            }
+        )
+        for part in (GOLD, IDLE)
+    }
+
+
+def validate(spec: RunSpec, gold_runs: int, console: Console, again: str) -> int:
+    """Run both, one after the other; the report of the second says what they come to. The same name again does only
+    what is missing.
+
+    Returns the exit code: 0: every instance is known; 3: some are not; otherwise as ``session.run``. Raises what that
+    raises.
+    """
+    for run in runs_of(spec, gold_runs).values():
+        code = session.run(run, console, again)
+        if code in (session.EXIT_INTERRUPTED, EXIT_FAILED):
+            return code
+    validation = print_validation(open_store(spec.store), spec.run_id or "", console)
+    if not validation.complete:
+        console.print(f"to go on: {again}", highlight=False, soft_wrap=True, markup=False)
+    return EXIT_OK if validation.complete else EXIT_INCOMPLETE
+
+
+def print_validation(store: Store, name: str, console: Console) -> Validation:
+    """The counts in a line, and where the page is. Raises ConfigError, InfraError."""
+    dataset = record_of(store, RunFile, part_of(name, GOLD)).dataset.name
+    validation = Validation.from_bytes(store.get(validation_key(dataset, name)))
+    place = store.locate(page_key(validation))
+    console.print(f"{name}: {validation.word}; page: {place}", highlight=False, soft_wrap=True, markup=False)
+    return validation

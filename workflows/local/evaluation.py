@@ -1,0 +1,172 @@
+"""One run on this machine from its plan to its report, told to whoever watches it."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from steps.contracts.backends import is_own_backend
+from steps.contracts.data import Plan, RunFile
+from steps.contracts.failure import FailureClass
+from steps.contracts.record import key
+from steps.contracts.run_spec import RunSpec
+from steps.errors import InfraError, StepError
+from steps.reports.canary import read_canary
+from steps.reports.stored_run import CanaryResult
+from steps.sandbox import load_backend
+from steps.store import Store, open_store
+from steps.store.runs import store_flag
+from workflows.local import recovery
+from workflows.local.machines import remove_leftovers
+from workflows.local.run_limits import StopReached
+from workflows.local.run_lock import RunLock, hold_run
+from workflows.local.runner import LocalRunner, Show, Watch, make_plan, make_report
+
+STOPPED_BY_CANARY = StopReached("ended by its canary", failed=True, flags=("--no-stop-on-canary",))
+
+
+class RunObserver(Protocol):
+    """What is told of a run as it goes, by the thread that runs it."""
+
+    def activity(self, title: str) -> AbstractContextManager[Show]:
+        """Entered while something is done that takes its time; what it gives is called with how far that is."""
+
+    def note(self, text: str) -> None:
+        """What a person should know of the run."""
+
+    def lose(self) -> None:
+        """Another runner has taken over the run. Called by another thread."""
+
+    def begin(self, plan: Plan) -> None:
+        """The run is planned."""
+
+    def work(self, plan: Plan, *, canary: bool) -> AbstractContextManager[Watch]:
+        """Entered while units are worked on; what it gives is called from the workers, one call at a time."""
+
+    def judge_canary(self, result: CanaryResult) -> None:
+        """The reference patches that a run has graded first are known."""
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run came to its end: ``stopped`` by a person, ``limit`` by a limit, else by its last unit."""
+
+    plan: Plan
+    stopped: bool
+    limit: StopReached | None
+    not_begun: int
+    """Units that nobody has begun."""
+
+
+class Evaluation:
+    """One run of a spec on this machine. ``run`` it once; ``stop`` may come from any thread.
+
+    ``env``: for the environment of the steps.
+    """
+
+    def __init__(self, spec: RunSpec, observer: RunObserver, env: Mapping[str, str] | None = None) -> None:
+        self._spec = spec
+        self._run_id = spec.run_id or ""
+        self._observer = observer
+        self._env = env or {}
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._runner: LocalRunner | None = None
+        self._planning: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> RunEnd:
+        """Plan, do what is missing, write the report. The same spec again does only what is missing.
+
+        Raises StepError: ConfigError where the request is wrong, InfraError where the world failed.
+        """
+        spec, observer = self._spec, self._observer
+        if is_own_backend(spec.sandbox.backend):
+            load_backend(spec.sandbox.backend)  # this process needs it, too: refused before plan writes anything
+        with hold_run(open_store(spec.store, create=True), self._run_id) as hold:
+            with observer.activity(f"planning {self._run_id}") as show:
+                plan = self._make_plan({**self._env, "SWE_ARGO_HOLD": hold.token}, show)
+            for notice in plan.notices:
+                observer.note(notice)
+            observer.begin(plan)
+            store = open_store(spec.store)
+            with observer.activity("putting away what earlier runs left"):
+                recovery.keep_tries(store, self._run_id)
+                notes = remove_leftovers()
+            for note in notes:
+                observer.note(note)
+            end = self._work_canary_first(plan, hold)
+            if not store.get_many([name := key(RunFile, self._run_id)]):
+                raise InfraError(FailureClass.STORAGE, f"the store lost {store.locate(name)}")
+            self._write_report(store)
+        return end
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Begin no further step and end those that run; ``at_once`` does not wait for their sandboxes."""
+        with self._lock:
+            self._stop.set()
+            runner = self._runner
+            if self._planning:
+                self._planning.kill()
+        if runner:
+            runner.stop(at_once=at_once)
+
+    def _make_plan(self, env: Mapping[str, str], show: Show) -> Plan:
+        """Planning asks nobody whether it may go on: where the run is stopped meanwhile it is killed."""
+
+        def keep(process: subprocess.Popen[bytes]) -> None:
+            with self._lock:
+                self._planning = process
+                if self._stop.is_set():
+                    process.kill()
+
+        try:
+            return make_plan(self._spec, env, show, keep)
+        except InfraError:
+            if not self._stop.is_set():
+                raise
+            raise InfraError(FailureClass.STOPPED, f"{self._run_id} was stopped while it was planned") from None
+        finally:
+            self._planning = None
+
+    def _work_canary_first(self, plan: Plan, hold: RunLock) -> RunEnd:
+        """The canary, then the plan: unless the machines are not to be believed, and the spec says to stop there."""
+        if plan.canary_to_do:
+            canary = Plan(run_id=plan.run_id, units=plan.canary_to_do)
+            if (end := self._work(canary, plan, hold)).stopped:
+                return end
+        if (result := read_canary(hold.store, plan)) is not None:
+            self._observer.judge_canary(result)
+            if result.failed and self._spec.stop_on_canary and plan.to_do:
+                return RunEnd(plan, False, STOPPED_BY_CANARY, len(plan.to_do))
+        return self._work(plan, plan, hold)
+
+    def _work(self, part: Plan, plan: Plan, hold: RunLock) -> RunEnd:
+        """Work through a part of the plan."""
+        with self._observer.work(part, canary=part is not plan) as watch:
+            runner = LocalRunner(part, hold.store, watch, self._spec, self._env)
+
+            def lose() -> None:
+                self._observer.lose()
+                self.stop()
+
+            with self._lock:
+                self._runner = runner
+                stopped = self._stop.is_set()
+            if stopped:
+                runner.stop()
+            hold.on_loss = lose
+            runner.work()
+        return RunEnd(plan, self._stop.is_set(), runner.limit_reached, runner.not_begun)
+
+    def _write_report(self, store: Store) -> None:
+        with self._observer.activity("writing the report") as show:
+            try:
+                make_report(self._spec.store, self._run_id, show)
+            except StepError as error:
+                report = f"swe-argo report {self._run_id}{store_flag(store)}"
+                error.add_note(f"its units are done; for the report: {report}")
+                raise
