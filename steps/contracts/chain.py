@@ -178,3 +178,45 @@ FINALIZE = Program(
     ),
     writes=(OUTCOME, PAGE),
 )
+
+_TRAINING = Option("training", "name of the training", required=True, metavar="NAME")
+_STEP = Option("step", "number of the step, from 1", int, required=True)
+STEP_COUNT = "steps"
+"""File among plan_training's outputs: how many steps the training has."""
+NEXT_STEP = "next_step"
+"""The same: the first that is not learnt yet."""
+IS_DUE = "due"
+"""File among plan_round's outputs: true, or false where the step is learnt already (its measurement: done, or none)."""
+SPEC = "spec"
+"""The same: the RunSpec of its run as JSON text, or nothing."""
+PLAN_TRAINING = Program(
+    "plan_training",
+    "a TrainSpec -> train.json in its store: what is trained on, what is measured with",
+    (
+        _STORE,
+        Option("training", "the training's name, whatever the spec says", metavar="NAME"),
+        Option("spec", "a spec of a training, TOML or JSON", Path, metavar="FILE"),
+        Option("spec-text", "the same as text; it wins over --spec", default=""),
+        Option("set", "a field, whatever else says it", repeated=True, metavar="NAME=VALUE"),
+        _out((OUTCOME, STEP_COUNT, NEXT_STEP)),
+    ),
+    writes=(OUTCOME, STEP_COUNT, NEXT_STEP),
+)
+PLAN_ROUND = Program(
+    "plan_round",
+    "a training and what its steps so far came to -> the RunSpec of a step's rollouts, or of its measurement",
+    (
+        _STORE,
+        _TRAINING,
+        _STEP,
+        Option("held-out", "the run that measures the weights that the step makes, if one is due", bool),
+        _out((OUTCOME, IS_DUE, SPEC)),
+    ),
+    writes=(OUTCOME, IS_DUE, SPEC),
+)
+LEARN = Program(
+    "learn",
+    "the rollouts of a step -> new weights, which the proxy serves, a line of checkpoints.jsonl, figures",
+    (_STORE, _TRAINING, _STEP, _out((OUTCOME, PAGE))),
+    writes=(OUTCOME, PAGE),
+)

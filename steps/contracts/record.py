@@ -20,6 +20,8 @@ class Place(StrEnum):
     TRY = "runs/{run}/units/{instance}/{attempt}/tries/{name}"
     REPORT = "runs/{run}/report"
     VALIDATION = "validations/{name}/{run}"
+    TRAINING = "trainings/{run}"
+    TRAINING_STEPS = "trainings/{run}/steps"
 
 
 class Record(BaseModel):
