@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from steps.contracts.log_levels import LOG_LEVELS
@@ -141,14 +141,15 @@ class Settings(BaseSettings):
         mode="before",
     )
     @classmethod
-    def _fit_for_a_header(cls, value: object) -> object:
+    def _fit_for_a_header(cls, value: object, info: ValidationInfo) -> object:
         """Without the newline that a file or a Secret ends with: clients show a header they refuse, key and all."""
         if not isinstance(value, str):
             return value
         if not (key := value.strip()):
             return None
-        if not key.isascii() or not key.isprintable():
-            raise ValueError("it has characters that no key has: copy it again")
+        word = key.replace(" ", "", 1) if info.field_name == "argo_token" else key  # Bearer ..., Basic ...
+        if not all("!" <= letter <= "~" for letter in word):
+            raise ValueError("it holds a blank, a line break or what is not ASCII, as no key does: copy it again")
         return key
 
     @property
@@ -174,7 +175,16 @@ def settings() -> Settings:
         return Settings()
     except ValidationError as error:
         first = error.errors()[0]
-        raise ConfigError(first["msg"].removeprefix("Value error, "), field=str(first["loc"][0])) from None
+        name = _variable_of(str(first["loc"][0]))
+        raise ConfigError(first["msg"].removeprefix("Value error, "), field=name) from None
+
+
+def _variable_of(alias: str) -> str:
+    """The variable that is set, of those that a setting may be read from: pydantic names the first of them."""
+    for field in Settings.model_fields.values():
+        if isinstance(choices := field.validation_alias, AliasChoices) and alias in choices.choices:
+            return next((name for name in map(str, choices.choices) if os.environ.get(name)), alias)
+    return alias
 
 
 def has_variables(names: Iterable[str]) -> bool:

@@ -51,7 +51,7 @@ def resolve_endpoint(spec: RunSpec) -> Endpoint:
             "an address begins with http:// or https:// and ends with its path, as in http://host:8000/v1",
             field="llm.base_url",
         )
-    key = _sendable(settings().llm_api_key)
+    key = settings().llm_api_key
     theirs = vendor_of_host(urlsplit(url).hostname or "")
     if theirs is OPENAI:
         _refuse_what_is_not_openais(spec, model, has_base_url=bool(base_url))
@@ -139,18 +139,6 @@ def _is_address(url: str) -> bool:
         return False
     plain = not parts.query and not parts.fragment and url.isprintable() and " " not in url
     return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
-
-
-def _sendable(key: SecretStr | None) -> SecretStr | None:
-    """The key without what a file or a secret leaves round it. Raises ConfigError where no header can carry it."""
-    secret = key.get_secret_value().strip() if key else ""
-    if not all("!" <= letter <= "~" for letter in secret):
-        raise ConfigError(
-            "the key holds a blank, a line break or a character that is not ASCII, which no header can carry: copy it "
-            "once more into LLM_API_KEY or OPENAI_API_KEY",
-            failure_class=FailureClass.MODEL_ACCESS,
-        )
-    return SecretStr(secret) if secret else None
 
 
 def wire_name(model: str) -> str:
