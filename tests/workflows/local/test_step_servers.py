@@ -6,6 +6,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +20,8 @@ from tests.workflows.command import children, wait_for, words_of
 from workflows.local.step_servers import Forking
 
 ENVIRONMENT = {**os.environ, "PYTHONUTF8": "1"}
+IDLE = ["/dev/null", "/dev/null", "anon_inode", "pipe", "pipe", "socket"]
+"""What a process that forks has open when no step of it is under way."""
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +53,23 @@ def forkers() -> list[int]:
     return [pid for pid in children(os.getpid()) if b"steps.forking" in words_of(pid)]
 
 
+def open_files(pid: int) -> list[str]:
+    """What a process has open; a pipe, and each end of a pair of sockets, with a number of its own."""
+    found: list[str] = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.append(str(each.readlink()))
+    return found
+
+
 def kinds(pid: int) -> list[str]:
-    """What a process has open."""
-    return sorted(str(each.readlink()).partition(":")[0] for each in Path(f"/proc/{pid}/fd").iterdir())
+    """The same, of what kind each is."""
+    return sorted(name.partition(":")[0] for name in open_files(pid))
+
+
+def ends(pid: int) -> set[str]:
+    """Pipes and sockets that a process has open."""
+    return {name for name in open_files(pid) if name.startswith(("pipe:", "socket:"))}
 
 
 def forker_of() -> int:
@@ -150,7 +167,7 @@ def test_what_forks_has_one_thread_and_nothing_open(said: IO[bytes], step: Step,
         assert forking.start(step, ["--help"], ENVIRONMENT, said).wait() == 0
         forker = forker_of()
         assert len(list(Path(f"/proc/{forker}/task").iterdir())) == 1
-        wait_for(lambda: kinds(forker) == ["/dev/null", "/dev/null", "anon_inode", "pipe", "pipe", "socket"])
+        wait_for(lambda: kinds(forker) == IDLE)
     finally:
         forking.close()
     assert not Path(f"/proc/{forker}").exists()
@@ -158,12 +175,16 @@ def test_what_forks_has_one_thread_and_nothing_open(said: IO[bytes], step: Step,
 
 def test_a_step_has_no_file_of_another_open(lab: Lab, forking: Forking, said: IO[bytes], tmp_path: Path) -> None:
     started = [forking.start(GRADE, of(slow(lab, tmp_path / str(number))), ENVIRONMENT, said) for number in range(2)]
-    forker = forker_of()
-    for pid in at_work(forker, 2):
-        assert "socket" not in kinds(pid)
-    for each in started:
-        each.signal(signal.SIGKILL)
-        assert each.wait() == -signal.SIGKILL
+    try:
+        forker = forker_of()
+        one, two = at_work(forker, 2)
+        wait_for(lambda: kinds(forker) == [*IDLE, "socket", "socket"])  # it has closed what it was sent for the steps
+        for mine, others in ((one, forker), (two, forker), (one, two)):
+            assert not ends(mine) & ends(others)
+    finally:
+        for each in started:
+            each.signal(signal.SIGKILL)
+            assert each.wait() == -signal.SIGKILL
 
 
 def test_what_cannot_be_imported_beforehand_is_left_to_the_step(lab: Lab, said: IO[bytes], tmp_path: Path) -> None:
