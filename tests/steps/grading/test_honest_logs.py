@@ -37,7 +37,10 @@ def test_again(tmp_path):
 def pytest_log(folder: Path, *options: str) -> str:
     """What a real pytest prints of the file above, between the markers."""
     words = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist", *options]
+    temporary = folder / "tmp"  # pytest, where it ends, removes what earlier runs left beside its own
+    temporary.mkdir(exist_ok=True)
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    env["TMPDIR"] = str(temporary)
     done = subprocess.run(
         [*words, "tests/test_calc.py"], cwd=folder, capture_output=True, text=True, check=False, env=env
     )

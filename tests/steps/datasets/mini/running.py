@@ -36,10 +36,16 @@ def grade(row: dict[str, Any], patch: str, scratch: Path) -> Graded:
 
 
 def _run(script: str, home: Path) -> str:
-    """The script's output as one stream; ``python`` is ours, and ``git config --global`` writes into ``home``."""
+    """The script's output as one stream; ``python`` is ours, and ``git config --global`` writes into ``home``.
+
+    What is temporary lies there too: pytest, where it ends, removes what earlier runs of anybody left beside its own.
+    """
     (home / "eval.sh").write_text(script, encoding="utf-8")
+    temporary = home / "tmp"
+    temporary.mkdir()
     environment = {
         "HOME": str(home),
+        "TMPDIR": str(temporary),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "LANG": "C.UTF-8",
     }
@@ -49,7 +55,6 @@ def _run(script: str, home: Path) -> str:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=120,
         check=False,
     )
     return run.stdout.decode(errors="replace")
