@@ -34,6 +34,9 @@ class WrittenSamples:
 
     units: int = 0
     left_out: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Reason -> names of units."""
+    refused: str = ""
+    """The first unit of which the endpoint did not tell the tokens, and what it did not tell; empty: it told all."""
 
     @property
     def notices(self) -> list[str]:
@@ -51,7 +54,15 @@ def write_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> Written
 
     A unit is there whole or not at all. Raises ConfigError where none can be; InfraError when the store fails.
     """
-    result, refused = WrittenSamples(), ""
+    result = write_some_samples(store, run, plan, path)
+    if not result.units:
+        raise nothing(run, result)
+    return result
+
+
+def write_some_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> WrittenSamples:
+    """The same, where a run may have none. Raises InfraError when the store fails."""
+    result = WrittenSamples()
     with open_samples(path) as writer:
         for unit, trajectory, grade in _read(store, run, plan.units):
             try:
@@ -60,12 +71,10 @@ def write_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> Written
                 result.left_out[str(reason)].append(unit_name(unit.instance_id, unit.attempt))
             except NoTokensError as error:
                 name = unit_name(unit.instance_id, unit.attempt)
-                refused = refused or f"{name}, {error}"
+                result.refused = result.refused or f"{name}, {error}"
                 result.left_out[NO_TOKENS].append(name)
             else:
                 result.units += 1
-    if not result.units:
-        raise ConfigError(_nothing(run, result, refused), field="run")
     return result
 
 
@@ -112,11 +121,14 @@ def _read(store: Store, run: RunFile, units: list[Unit]) -> Iterator[tuple[Unit,
             yield unit, contents.get(key(Trajectory, *name)), contents.get(key(GradeRecord, *name))
 
 
-def _nothing(run: RunFile, result: WrittenSamples, refused: str) -> str:
-    if not refused:
-        return f"run {run.run_id!r} has no samples: {'; '.join(result.notices) or 'it has no units'}"
+def nothing(run: RunFile, result: WrittenSamples) -> ConfigError:
+    """Why a run has no samples."""
+    if not result.refused:
+        reason = f"run {run.run_id!r} has no samples: {'; '.join(result.notices) or 'it has no units'}"
+        return ConfigError(reason, field="run")
     why = "" if run.spec.llm.logprobs else "; the run did not ask for them: --logprobs does"
-    return (
-        f"run {run.run_id!r} has no samples: {refused}{why}. An endpoint that tells them (vLLM, swe-argo proxy) is "
-        "needed: text is never tokenized again"
+    reason = (
+        f"run {run.run_id!r} has no samples: {result.refused}{why}. An endpoint that tells them (vLLM, swe-argo proxy) "
+        "is needed: text is never tokenized again"
     )
+    return ConfigError(reason, field="run")

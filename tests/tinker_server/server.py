@@ -1,4 +1,4 @@
-"""A server that speaks the wire protocol of Tinker SDK 0.38, as far as sampling goes; what it samples is scripted."""
+"""A server that speaks the wire protocol of Tinker SDK 0.38; what it samples is scripted, what it trains is a hash."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from tinker.proto import tinker_public_pb2 as wire
 
+from tests.tinker_server.training import Trainer
+
 KEY = "tml-test"
 PROTOBUF = "application/x-protobuf"
+BY_THE_CLOCK = {"telemetry", "session_heartbeat", "client/dynamic_config"}
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,19 @@ class TinkerServer:
     """Calls of ``asample`` so far."""
     missing: set[str] = field(default_factory=set)
     """Paths of weights that are not there."""
+    trainer: Trainer = field(default_factory=Trainer)
+    requested: list[str] = field(default_factory=list)
+    """Routes of all requests, in order, without those that come by the clock."""
+    before: Callable[[str], int | None] = lambda _: None
+    """Called with the route of each of these; a status is the answer."""
+    ended: list[str] = field(default_factory=list)
+    """How sessions ended."""
     _results: dict[str, tuple[Asked, Sampled]] = field(default_factory=dict)
     _sessions: dict[str, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def app(self) -> Starlette:
-        """The routes that sampling needs."""
+        """The routes that sampling and training need."""
         routes: dict[str, Callable[[Request], Any]] = {
             "client/config": self._nothing,
             "client/dynamic_config": self._nothing,
@@ -78,25 +88,35 @@ class TinkerServer:
             "asample": self._asample,
             "retrieve_future": self._retrieve,
             "get_server_capabilities": self._capabilities,
-            "sessions/{session}/finish": self._nothing,
+            "sessions/{session}/finish": self._finish,
             "samplers/{sampler}": self._sampler,
+            **self.trainer.routes(),
         }
         return Starlette(
             routes=[
-                Route(f"/api/v1/{path}", self._checked(one), methods=["GET", "POST"]) for path, one in routes.items()
+                Route(f"/api/v1/{path}", self._checked(path, one), methods=["GET", "POST"])
+                for path, one in routes.items()
             ]
         )
 
-    def _checked(self, handler: Callable[[Request], Any]) -> Callable[[Request], Any]:
+    def _checked(self, path: str, handler: Callable[[Request], Any]) -> Callable[[Request], Any]:
         async def route(request: Request) -> Response:
             if request.headers.get("x-api-key") != KEY:
                 return JSONResponse({"detail": "no such key"}, 401)
+            if path not in BY_THE_CLOCK:
+                self.requested.append(path)
+                if status := self.before(path):
+                    return JSONResponse({"detail": "not now"}, status)
             answer = await handler(request)
             return answer if isinstance(answer, Response) else JSONResponse(answer)
 
         return route
 
     async def _nothing(self, _: Request) -> dict[str, Any]:
+        return {}
+
+    async def _finish(self, request: Request) -> dict[str, Any]:
+        self.ended.append((await request.json())["reason"]["type"])
         return {}
 
     async def _telemetry(self, _: Request) -> dict[str, Any]:
@@ -140,7 +160,10 @@ class TinkerServer:
         return {"request_id": name, "sample_sequence_ids": [f"{name}-{each}" for each in range(n)]}
 
     async def _retrieve(self, request: Request) -> Any:
-        asked, answer = self._results[(await request.json())["request_id"]]
+        name = (await request.json())["request_id"]
+        if self.trainer.owns(name):
+            return self.trainer.retrieve(name)
+        asked, answer = self._results[name]
         await asyncio.sleep(answer.delay_s)
         if answer.error:
             return {"error": answer.error[0], "category": answer.error[1]}

@@ -1,0 +1,34 @@
+"""The rollouts of a step -> new weights, which the proxy serves, a line of checkpoints.jsonl, figures."""
+
+from __future__ import annotations
+
+from steps.contracts.chain import LEARN
+from steps.entry import Flags, run_program
+from steps.errors import ConfigError
+from steps.sandbox.command_log import set_up_logging
+from steps.settings import settings
+from steps.store import open_store
+
+EXTRA = "learning needs the extra tinker: pip install 'swe-argo[tinker]'"
+
+
+def main(flags: Flags) -> str:
+    """Learn the step. Raises ConfigError, InfraError."""
+    set_up_logging()
+    try:
+        from steps.training.checkpoints import training_of
+        from steps.training.learner import Learner
+    except ImportError as error:
+        raise ConfigError(f"{EXTRA} ({error})", field="learn") from None
+    ours, store = settings(), open_store(flags["store"])
+    training = training_of(store, flags["training"])
+    if ours.tinker_api_key is None:
+        raise ConfigError("is not set", field="TINKER_API_KEY")
+    learner = Learner(store, training, api_key=ours.tinker_api_key.get_secret_value(), base_url=ours.tinker_base_url)
+    checkpoint = learner.learn(flags["step"])
+    learner.close()
+    return f"learnt from {checkpoint.rollouts} rollouts" if checkpoint.rollouts else "nothing to learn"
+
+
+if __name__ == "__main__":
+    run_program(LEARN, main)

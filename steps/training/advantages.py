@@ -1,0 +1,89 @@
+"""Rewards of the rollouts of a step -> what each of their tokens is to be made more or less likely by."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from steps.contracts.train_spec import LossSpec
+from steps.contracts.trajectory import StopReason
+from steps.training.sample_files import SampledUnit
+
+LIMITS = frozenset(
+    {
+        StopReason.MAX_STEPS,
+        StopReason.ABSOLUTE_STEPS,
+        StopReason.TIMEOUT,
+        StopReason.CALL_TIMEOUT,
+        StopReason.CONTEXT_LIMIT,
+        StopReason.CONTEXT_OVERFLOW,
+        StopReason.TOKEN_LIMIT,
+        StopReason.COST_LIMIT,
+    }
+)
+"""Ends that a limit set, on steps, tokens, time or money, and not the policy."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rollouts whose rewards are compared with each other: one instance in one run, G of them."""
+
+    name: str
+    units_G: list[SampledUnit]
+    """Those that count in its mean; each once, however many samples it has."""
+    advantages_G: Any
+    """float64 array. 0 where nothing is learnt from a rollout."""
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all rewards are equal: then none is better than the others, and nothing is learnt."""
+        return len({unit.reward for unit in self.units_G}) < 2
+
+
+def groups_of(units: Iterable[SampledUnit], loss: LossSpec) -> list[Group]:
+    """The groups of a step, in the order of their first units; a unit that comes again (its other samples) counts once.
+
+    Absent, so that they move no mean: units whose reward is no finite number, and what the loss drops (``suspect``,
+    ``limit_stopped``). With ``limit_stopped = no_gradient`` such a unit counts in the mean, and its advantage is 0.
+    """
+    by_name: dict[str, list[SampledUnit]] = defaultdict(list)
+    for unit in dict.fromkeys(units):
+        by_name[unit.group] += [unit] if _counts(unit, loss) else []
+    return [_group(name, members, loss) for name, members in by_name.items()]
+
+
+def advantages_of(rewards_G: Any, *, divide_by_std: bool = False) -> Any:
+    """Rewards minus their mean, float64; all 0 where they are equal (GRPO, https://arxiv.org/abs/2402.03300).
+
+    Not divided by their standard deviation unless asked to (Dr. GRPO, https://arxiv.org/abs/2503.20783).
+    """
+    rewards_G = np.asarray(rewards_G, np.float64)
+    if not rewards_G.size or rewards_G.min() == rewards_G.max():  # exactly: rounding would leave a direction to go
+        return np.zeros_like(rewards_G)
+    centred_G = rewards_G - rewards_G.mean()
+    return centred_G / rewards_G.std() if divide_by_std else centred_G
+
+
+def is_limit_stopped(unit: SampledUnit) -> bool:
+    """Whether a limit ended the rollout."""
+    return unit.stop_reason in LIMITS
+
+
+def _counts(unit: SampledUnit, loss: LossSpec) -> bool:
+    if unit.suspect and loss.suspect == "drop":
+        return False
+    if loss.limit_stopped == "drop" and is_limit_stopped(unit):
+        return False
+    return math.isfinite(unit.reward)
+
+
+def _group(name: str, units_G: list[SampledUnit], loss: LossSpec) -> Group:
+    advantages_G = advantages_of([unit.reward for unit in units_G], divide_by_std=loss.divide_by_std)
+    if loss.limit_stopped == "no_gradient":
+        advantages_G[[is_limit_stopped(unit) for unit in units_G]] = 0.0
+    return Group(name, units_G, advantages_G)

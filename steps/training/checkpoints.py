@@ -1,0 +1,72 @@
+"""What a training has learnt so far, in its store: train.json, checkpoints.jsonl and the pointer to its weights."""
+
+from __future__ import annotations
+
+from steps.contracts.failure import FailureClass
+from steps.contracts.record import key
+from steps.contracts.training import Checkpoint, Checkpoints, TrainFile, Weights, WeightsFile
+from steps.errors import ConfigError, InfraError
+from steps.serving.weights import WeightsPointer
+from steps.store import Store
+
+FIRST = Weights(version="base", state_path=None, sampler_path=None)
+"""What a training begins with: the base model, and an adapter that its seed makes."""
+
+
+def training_of(store: Store, name: str) -> TrainFile:
+    """A training by its name. Raises ConfigError where there is none, or it cannot be read; InfraError."""
+    place = key(TrainFile, name)
+    try:
+        return TrainFile.from_bytes(store.get(place))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no training {name!r} in {store.url}", field="training") from None
+    except ValueError:  # pydantic's too
+        message = f"{store.locate(place)} is broken, or of another version of swe-argo"
+        raise ConfigError(message, field="training") from None
+
+
+class CheckpointLog:
+    """``checkpoints.jsonl`` of one training. One writer at a time: a second one is told, and changes nothing."""
+
+    def __init__(self, store: Store, training: str) -> None:
+        self._store, self._key, self._training = store, key(Checkpoints, training), training
+        self._data: bytes | None = None
+
+    def read(self) -> list[Checkpoint]:
+        """All steps that were learnt, from 1. Raises ConfigError where the file is another's; InfraError."""
+        self._data = self._store.get_many([self._key]).get(self._key)
+        checkpoints = []
+        for number, line in enumerate((self._data or b"").splitlines(), 1):
+            try:
+                checkpoint = Checkpoint.model_validate_json(line)
+            except ValueError:  # pydantic's too
+                raise self._broken(number, "is no checkpoint") from None
+            if checkpoint.step != number:
+                raise self._broken(number, f"is step {checkpoint.step}, where step {number} belongs")
+            checkpoints.append(checkpoint)
+        return checkpoints
+
+    def append(self, checkpoints: list[Checkpoint]) -> None:
+        """Write the steps that ``read`` gave and one more.
+
+        Raises InfraError where somebody else wrote since: tried again, the step is found to be learnt.
+        """
+        data = Checkpoints.of(checkpoints).to_bytes()
+        if not self._store.swap(self._key, self._data, data):
+            where = self._store.locate(self._key)
+            message = f"step {checkpoints[-1].step} was written to {where} by another learner meanwhile"
+            raise InfraError(FailureClass.ENGINE, message)
+        self._data = data
+
+    def _broken(self, number: int, why: str) -> ConfigError:
+        where = self._store.locate(self._key)
+        message = f"line {number} of {where} {why}: take it and those after it out, and training goes on from there"
+        return ConfigError(message, field="training")
+
+
+def point_to(store: Store, training: str, weights: Weights) -> None:
+    """Let the proxy serve these weights from now on."""
+    data = WeightsPointer(version=weights.version, sampler_path=weights.sampler_path).model_dump_json().encode()
+    place = key(WeightsFile, training)
+    if store.get_many([place]).get(place) != data:
+        store.put(place, data)

@@ -1,0 +1,116 @@
+"""The rollouts of a step -> new weights: one step of GRPO on Tinker, which can be killed anywhere and begun again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from steps.contracts.data import Plan, RunFile
+from steps.contracts.record import key
+from steps.contracts.training import Checkpoint, StepFigures, TrainFile, Weights, run_of, step_name
+from steps.errors import ConfigError
+from steps.store import Store
+from steps.store.runs import record_of
+from steps.training.checkpoints import FIRST, CheckpointLog, point_to
+from steps.training.step_figures import figures_of
+from steps.training.step_samples import collect
+from steps.training.tinker_trainer import TIMEOUT_S, Status, TinkerTrainer
+
+
+class Learner:
+    """Learns the steps of one training, one after the other. Its weights stay open at Tinker between two steps.
+
+    ``close`` ends that; after a failure the next step begins at the state of the last checkpoint.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        training: TrainFile,
+        *,
+        api_key: str,
+        base_url: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """``timeout_s``: of one request to Tinker, the SDK's retries included."""
+        self._store, self._training = store, training
+        self._service: dict[str, Any] = {"api_key": api_key, "base_url": base_url, "timeout_s": timeout_s}
+        self._log = CheckpointLog(store, training.name)
+        self._trainer: TinkerTrainer | None = None
+        self._at: Weights | None = None
+        """What the open trainer stands at."""
+
+    def learn(self, step: int) -> Checkpoint:
+        """Learn a step from its run in the store; one that was learnt is only looked up, its pointer mended.
+
+        Figures are written before the line in checkpoints.jsonl, which says that the step is done, and the pointer
+        after it: a killed learner leaves either a step to be learnt anew or one of which nothing is missing.
+        Raises ConfigError, InfraError.
+        """
+        checkpoints = self._log.read()
+        if step > len(checkpoints) + 1 or step < 1:
+            message = f"step {step} cannot be learnt: the last that was learnt is {len(checkpoints)}"
+            raise ConfigError(message, field="--step")
+        if step > len(checkpoints):
+            try:
+                checkpoints = [*checkpoints, self._learn(step, checkpoints)]
+            except BaseException as error:
+                self.close("errored" if isinstance(error, Exception) else "interrupted")
+                raise
+        if step == len(checkpoints):
+            point_to(self._store, self._training.name, checkpoints[-1].weights)
+        return checkpoints[step - 1]
+
+    def close(self, status: Status = "success") -> None:
+        """End the session at Tinker, if there is one."""
+        trainer, self._trainer, self._at = self._trainer, None, None
+        if trainer:
+            trainer.close(status)
+
+    def _learn(self, step: int, checkpoints: list[Checkpoint]) -> Checkpoint:
+        name, spec, seconds = self._training.name, self._training.spec, dict[str, float]()
+        before = checkpoints[-1].weights if checkpoints else FIRST
+        run_id = run_of(name, step)
+        run, plan = record_of(self._store, RunFile, run_id), record_of(self._store, Plan, run_id)
+        with _timed(seconds, "samples"):
+            collected = collect(self._store, run, plan, spec.loss)
+        batch = collected.batch
+        learned, weights = None, before
+        is_kept = step % spec.checkpoint_every == 0 or step == spec.steps
+        if batch.samples:
+            with _timed(seconds, "learn"):
+                trainer = self._open(before)
+                learned = trainer.step(batch.samples)
+            with _timed(seconds, "save"):
+                weights = self._at = trainer.save(step_name(step), None if is_kept else spec.checkpoint_ttl_s)
+        figures = figures_of(step, collected, before, learned, seconds)
+        self._store.put(key(StepFigures, name, name=step_name(step)), figures.to_bytes())
+        checkpoint = Checkpoint(
+            step=step,
+            weights=weights,
+            run=run_id,
+            samples_sha256=batch.sha256,
+            rollouts=batch.rollouts,
+            kept=is_kept and learned is not None,
+            saved_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        self._log.append([*checkpoints, checkpoint])
+        return checkpoint
+
+    def _open(self, weights: Weights) -> TinkerTrainer:
+        if self._trainer is None or self._at != weights:
+            self.close()
+            self._trainer = TinkerTrainer(self._training.spec, **self._service)
+            self._trainer.begin(weights)
+            self._at = weights
+        return self._trainer
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    seconds[phase] = time.monotonic() - began

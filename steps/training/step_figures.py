@@ -1,0 +1,99 @@
+"""What a step was, in figures."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from steps.contracts.data import Plan
+from steps.contracts.training import LearnedGroup, StepFigures, Weights
+from steps.contracts.verdict import Outcome
+from steps.training.advantages import Group
+from steps.training.checkpoints import FIRST
+from steps.training.datums import LearnedSample
+from steps.training.sample_files import SampledUnit
+from steps.training.step_samples import Collected, Rollout
+from steps.training.tinker_trainer import LearnedStep
+
+
+def figures_of(
+    step: int, collected: Collected, before: Weights, learned: LearnedStep | None, seconds: dict[str, float]
+) -> StepFigures:
+    """``before``: the weights that the step began to learn with. ``learned``: None where nothing was learnt."""
+    plan, rollouts, batch = collected.plan, collected.rollouts, collected.batch
+    calls = sum((rollout.calls for rollout in rollouts.values()), Counter())
+    sampled = sum(rollout.sampled_tokens for rollout in rollouts.values())
+    metrics = learned.metrics if learned else {}
+    return StepFigures(
+        step=step,
+        run=plan.run_id,
+        weights_used=dict(sorted(calls.items())),
+        lag=lag_of(calls, before),
+        groups=_groups(plan, rollouts, collected.groups),
+        rollouts=len(plan.units),
+        learnt=batch.rollouts,
+        infra_failures=collected.failed,
+        reward_mean=_mean(unit.reward for unit in rollouts),
+        resolved_share=_mean(unit.outcome == Outcome.RESOLVED for unit in rollouts),
+        prompt_tokens_mean=_mean(rollout.prompt_tokens for rollout in rollouts.values()),
+        sampled_tokens_mean=_mean(rollout.sampled_tokens for rollout in rollouts.values()),
+        turns_mean=_mean(rollout.calls.total() for rollout in rollouts.values()),
+        kl=kl_of(batch.samples, learned.logprobs_D) if learned and learned.logprobs_D else None,
+        entropy=-sum(rollout.logprob for rollout in rollouts.values()) / sampled if sampled else None,
+        loss=metrics.get("loss:sum"),
+        seconds={phase: round(spent, 3) for phase, spent in seconds.items()},
+        tokens={
+            "prompt": sum(rollout.prompt_tokens for rollout in rollouts.values()),
+            "sampled": sampled,
+            "trained": sum(len(each.sampled_N) for each in batch.samples),
+        },
+        metrics=metrics,
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def kl_of(samples: list[LearnedSample], logprobs_D: list[Any]) -> float:
+    """Estimate of KL(sampler || learner) a sampled token (k1, http://joschu.net/blog/kl-approx.html)."""
+    total, tokens = 0.0, 0
+    for sample, learner_N in zip(samples, logprobs_D, strict=True):
+        total += float(np.sum(sample.logprobs_N - learner_N, dtype=np.float64, where=sample.sampled_N))
+        tokens += int(np.count_nonzero(sample.sampled_N))
+    return total / tokens
+
+
+def lag_of(versions: Iterable[str], before: Weights) -> int:
+    """Steps by which the oldest of these weights are behind; those that are no step's are passed over."""
+    steps = [number for version in versions if (number := _step(version)) is not None]
+    return max(0, (_step(before.version) or 0) - min(steps, default=_step(before.version) or 0))
+
+
+def _step(version: str) -> int | None:
+    if version == FIRST.version:
+        return 0
+    return int(version) if version.isascii() and version.isdigit() else None
+
+
+def _groups(plan: Plan, rollouts: dict[SampledUnit, Rollout], groups: list[Group]) -> list[LearnedGroup]:
+    planned = Counter(unit.instance_id for unit in plan.units)
+    varied = {group.units_G[0].instance_id for group in groups if not group.is_constant}
+    units = {name: [unit for unit in rollouts if unit.instance_id == name] for name in planned}
+    return [
+        LearnedGroup(
+            instance_id=name,
+            rewards=[unit.reward for unit in units[name]],
+            solved=sum(unit.outcome == Outcome.RESOLVED for unit in units[name]),
+            missing=count - len(units[name]),
+            constant=name not in varied,
+        )
+        for name, count in planned.items()
+    ]
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    numbers = [float(value) for value in values]
+    return statistics.fmean(numbers) if numbers else None

@@ -1,0 +1,108 @@
+"""Learning at Tinker, by its own SDK, which also retries what may pass."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import tinker
+
+from steps.contracts.train_spec import TrainSpec
+from steps.contracts.training import Weights
+from steps.errors import ConfigError
+from steps.training.datums import LearnedSample, loss_config
+from steps.training.tinker_errors import failure_of
+
+TIMEOUT_S = 3600.0
+"""Seconds that one request may take, all of the SDK's own retries included: it would wait for a result for ever."""
+CLOSE_TIMEOUT_S = 10.0
+Status = Literal["success", "errored", "interrupted"]
+
+
+@dataclass(frozen=True)
+class LearnedStep:
+    """What forward_backward and optim_step answered; D datums."""
+
+    logprobs_D: list[Any]
+    """float32 arrays, N each: the learner's log probabilities before the step. Empty where the service tells none."""
+    metrics: dict[str, float]
+
+
+class TinkerTrainer:
+    """One session at Tinker and the weights that are trained in it. It sends heartbeats from a thread until ``close``.
+
+    Methods raise ConfigError for what Tinker calls the user's, InfraError for the rest; then it is of no more use.
+    """
+
+    def __init__(
+        self, spec: TrainSpec, api_key: str, base_url: str | None = None, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self._spec, self._timeout_s = spec, timeout_s
+        self._where: dict[str, Any] = {"api_key": api_key, "base_url": base_url}
+        try:
+            self._service: Any = tinker.ServiceClient(display_name=spec.name, **self._where)
+        except (ValueError, tinker.TinkerError) as error:
+            raise ConfigError(f"Tinker cannot be reached: {error}", field="TINKER_API_KEY") from None
+        self._client: Any = None
+
+    def begin(self, weights: Weights) -> None:
+        """Load the weights and the optimizer's state; where there are none yet, make the adapter of the seed."""
+        if weights.state_path is None:
+            self._refuse_unknown_model()
+            what, field = f"to train {self._spec.base_model}", "base_model"
+            with failure_of(what, field):
+                future = self._service.create_lora_training_client(
+                    self._spec.base_model, rank=self._spec.lora_rank, seed=self._spec.seed
+                )
+                self._client = self._result(future)
+            return
+        with failure_of(
+            f"to go on from the state after step {weights.version}, {weights.state_path} (states that are not kept for "
+            "good expire: checkpoint_ttl_s)",
+            "checkpoints",
+        ):
+            future = self._service.create_training_client_from_state_with_optimizer(weights.state_path)
+            self._client = self._result(future)
+
+    def step(self, batch: list[LearnedSample]) -> LearnedStep:
+        """One step of the optimizer; the gradient is the sum over the batch, in however many requests the SDK cuts it.
+
+        Both requests are submitted before either is awaited, so that the service does them without a pause.
+        """
+        loss, optimizer = self._spec.loss, self._spec.optimizer
+        adam = tinker.AdamParams(learning_rate=self._spec.lr, **optimizer.model_dump())
+        with failure_of(f"to learn with the loss {loss.name}", "loss"):
+            gradient = self._client.forward_backward([each.datum for each in batch], loss.name, loss_config(loss))
+            update = self._client.optim_step(adam)
+            output, done = self._result(gradient), self._result(update)
+        logprobs_D = [each["logprobs"].to_numpy() for each in output.loss_fn_outputs if "logprobs" in each]
+        return LearnedStep(logprobs_D, {**output.metrics, **(done.metrics or {})})
+
+    def save(self, version: str, ttl_s: int | None) -> Weights:
+        """Save the state with the optimizer's, and the weights for sampling; for so many seconds, None for good.
+
+        A name that is there already is a conflict, which the SDK would retry for minutes: each is new.
+        """
+        name = f"{version}-{secrets.token_hex(3)}"
+        with failure_of("to save the weights", "checkpoint_ttl_s"):
+            state = self._client.save_state(name, ttl_seconds=ttl_s, overwrite=True)
+            sampler = self._client.save_weights_for_sampler(name, ttl_seconds=ttl_s)
+            state_path, sampler_path = self._result(state).path, self._result(sampler).path
+        return Weights(version=version, state_path=state_path, sampler_path=sampler_path)
+
+    def close(self, status: Status) -> None:
+        """Tell the service how the session ended; a service that does not answer is not waited for."""
+        with failure_of("to end the session", "TINKER_API_KEY", passed_over=True):
+            self._service.close(status).result(CLOSE_TIMEOUT_S)
+
+    def _refuse_unknown_model(self) -> None:
+        with failure_of("to say which models it has", "TINKER_API_KEY"):
+            capabilities = self._result(tinker.RestClient(**self._where).get_server_capabilities())
+        names = sorted(each.model_name for each in capabilities.supported_models if each.model_name)
+        if self._spec.base_model not in names:
+            message = f"Tinker has no model {self._spec.base_model!r}; it has {', '.join(names) or 'none'}"
+            raise ConfigError(message, field="base_model")
+
+    def _result(self, future: Any) -> Any:
+        return future.result(self._timeout_s)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from steps.contracts.record import key
+from steps.contracts.training import Checkpoint, Checkpoints, StepFigures, TrainFile, WeightsFile, step_name
+from steps.errors import ConfigError
+from steps.store import Store
+from steps.training.learner import Learner
+from tests.steps.training.rounds import NAME, Try, logprobs_of, make_run, make_training
+from tests.tinker_server.server import KEY, TinkerServer
+from tests.tinker_server.training import SHIFT
+
+# The SDK asks for its configuration over a connection that it never closes (0.38, InternalClientHolder).
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+GROWS = (([1, 2], [3]), ([1, 2, 3, 4], [5, 6]))
+MIXED = {"a": [Try(1.0, GROWS), Try(0.0, (([7, 8], [9]),))], "b": [Try(1.0), Try(1.0)]}
+
+
+def learner_of(tinker: TinkerServer, store: Store, training: TrainFile) -> Learner:
+    return Learner(store, training, api_key=KEY, base_url=tinker.url, timeout_s=60)
+
+
+def figures(store: Store, step: int) -> StepFigures:
+    return StepFigures.from_bytes(store.get(key(StepFigures, NAME, name=step_name(step))))
+
+
+def checkpoints(store: Store) -> list[Checkpoint]:
+    return Checkpoints(store.get(key(Checkpoints, NAME))).list
+
+
+def test_a_step_learns_what_was_sampled_and_nothing_else(store: Store, tinker: TinkerServer) -> None:
+    learner = learner_of(tinker, store, make_training(store))
+    make_run(store, 1, MIXED)
+    done = learner.learn(1)
+    learner.close()
+    ((first, second),) = tinker.trainer.steps
+    assert (first.inputs, first.targets) == ([1, 2, 3, 4, 5], [2, 3, 4, 5, 6])
+    assert first.logprobs == [0, *logprobs_of([3]), 0, *logprobs_of([5, 6])]
+    assert first.advantages == [0, 0.25, 0, 0.25, 0.25]
+    assert (second.inputs, second.targets, second.advantages) == ([7, 8], [8, 9], [0, -0.25])
+    assert done.rollouts == 2
+    assert checkpoints(store) == [done]
+    assert json.loads(store.get(key(WeightsFile, NAME))) == {
+        "version": "000001",
+        "sampler_path": done.weights.sampler_path,
+    }
+    assert tinker.trainer.states[done.weights.state_path] == tinker.trainer.states[done.weights.sampler_path]
+    assert tinker.ended == ["success"]
+
+
+def test_gradient_and_update_are_submitted_before_either_is_awaited(store: Store, tinker: TinkerServer) -> None:
+    learner = learner_of(tinker, store, make_training(store))
+    make_run(store, 1, MIXED)
+    learner.learn(1)
+    routes = [route for route in tinker.requested if route in ("forward_backward", "optim_step", "save_weights")]
+    assert routes == ["forward_backward", "optim_step", "save_weights"]
+
+
+def test_figures_say_what_the_step_was(store: Store, tinker: TinkerServer) -> None:
+    learner = learner_of(tinker, store, make_training(store))
+    make_run(store, 1, MIXED | {"c": [Try(None), Try(0.0, tokens=False)]})
+    learner.learn(1)
+    learner.close()
+    done = figures(store, 1)
+    assert done.kl == pytest.approx(SHIFT)
+    assert done.entropy == pytest.approx((3 + 5 + 6 + 9 + 2 * (4 + 5)) / 8 / 8)
+    assert done.loss == pytest.approx(-(3 * 0.25 - 0.25) * 2.718281828**-SHIFT)
+    assert (done.rollouts, done.learnt, done.infra_failures) == (6, 2, 1)
+    assert [(group.rewards, group.solved, group.missing, group.constant) for group in done.groups] == [
+        ([1, 0], 1, 0, False),
+        ([1, 1], 2, 0, True),
+        ([], 0, 2, True),
+    ]
+    assert (done.weights_used, done.lag) == ({"base": 5}, 0)
+    assert done.tokens == {"prompt": 11, "sampled": 8, "trained": 7}
+    assert set(done.seconds) == {"samples", "learn", "save"}
+    assert done.metrics["grad_norm:mean"] == 2
+
+
+def test_every_step_goes_on_from_the_one_before_whoever_learns_it(store: Store, tinker: TinkerServer) -> None:
+    training = make_training(store)
+    one = learner_of(tinker, store, training)
+    for step in (1, 2):
+        make_run(store, step, MIXED)
+        one.learn(step)
+    one.close()
+    in_one = [tinker.trainer.states[each.weights.state_path] for each in checkpoints(store)]
+    store.delete_many([key(Checkpoints, NAME)])
+    for step in (1, 2):
+        each = learner_of(tinker, store, training)
+        each.learn(step)
+        each.close()
+    assert [tinker.trainer.states[each.weights.state_path] for each in checkpoints(store)] == in_one
+
+
+def test_a_step_without_a_difference_keeps_the_weights(store: Store, tinker: TinkerServer) -> None:
+    learner = learner_of(tinker, store, make_training(store))
+    make_run(store, 1, {"a": [Try(0.0), Try(0.0)], "b": [Try(None), Try(1.0)]})
+    done = learner.learn(1)
+    assert (done.rollouts, done.weights.version, done.weights.state_path, done.kept) == (0, "base", None, False)
+    assert json.loads(store.get(key(WeightsFile, NAME))) == {"version": "base", "sampler_path": None}
+    assert tinker.requested == []
+    make_run(store, 2, {"a": [Try(None), Try(None)]})
+    assert learner.learn(2).rollouts == 0
+    assert figures(store, 2).reward_mean is None
+
+
+def test_a_step_that_was_learnt_is_not_learnt_again_and_its_pointer_is_mended(
+    store: Store, tinker: TinkerServer
+) -> None:
+    training = make_training(store)
+    make_run(store, 1, MIXED)
+    done = learner_of(tinker, store, training).learn(1)
+    store.delete_many([key(WeightsFile, NAME)])
+    asked = len(tinker.requested)
+    assert learner_of(tinker, store, training).learn(1) == done
+    assert json.loads(store.get(key(WeightsFile, NAME)))["version"] == "000001"
+    assert len(tinker.requested) == asked
+
+
+def test_a_step_before_its_turn_is_refused(store: Store, tinker: TinkerServer) -> None:
+    with pytest.raises(ConfigError, match="--step: step 2 cannot be learnt: the last that was learnt is 0"):
+        learner_of(tinker, store, make_training(store)).learn(2)
+
+
+def test_states_between_kept_ones_expire(store: Store, tinker: TinkerServer) -> None:
+    learner = learner_of(tinker, store, make_training(store, checkpoint_every=2, steps=3, checkpoint_ttl_s=7200))
+    for step in (1, 2, 3):
+        make_run(store, step, MIXED)
+        learner.learn(step)
+    assert [each.kept for each in checkpoints(store)] == [False, True, True]
+    assert [tinker.trainer.ttls[each.weights.state_path] for each in checkpoints(store)] == [7200, None, None]
+    assert [tinker.trainer.ttls[each.weights.sampler_path] for each in checkpoints(store)] == [7200, None, None]
+
+
+def test_a_run_whose_endpoint_tells_no_tokens_is_refused(store: Store, tinker: TinkerServer) -> None:
+    make_run(store, 1, {"a": [Try(1.0, tokens=False), Try(0.0, tokens=False)]}, logprobs=False)
+    with pytest.raises(ConfigError, match="the endpoint gave no ids of the prompt"):
+        learner_of(tinker, store, make_training(store)).learn(1)
+
+
+def test_a_model_that_is_not_there_is_refused_with_those_that_are(store: Store, tinker: TinkerServer) -> None:
+    make_run(store, 1, MIXED)
+    training = make_training(store, base_model="test/retired")
+    with pytest.raises(ConfigError, match=r"base_model: Tinker has no model 'test/retired'; it has test/model"):
+        learner_of(tinker, store, training).learn(1)
