@@ -27,7 +27,8 @@ def record_of(store: Store, kind: type[R], run: str) -> R:
 
 def no_run(store: Store, run: str) -> ConfigError:
     """There is no such run."""
-    spelt = {name.lower(): name for name in store.folders("runs/") if name != run}  # a folder may be no run yet
+    names = (*store.folders("runs/"), *store.folders("trainings/"))
+    spelt = {name.lower(): name for name in names if name != run}  # a folder may be no run yet
     near = difflib.get_close_matches(run.lower(), spelt, 2, 0.75)
     hint = f" (did you mean {' or '.join(spelt[name] for name in near)}?)" if near else ""
     message = f"there is no run {run!r} in {store.url}{hint}; swe-argo runs{store_flag(store)} lists them"

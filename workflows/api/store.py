@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,9 +32,12 @@ class RunStore:
         """As it was opened: a folder or ``s3://bucket/prefix``."""
         return self._store.url
 
-    def runs(self) -> list[Run]:
-        """All runs, in the order of their names; what is known of each at first sight is read for all at once."""
-        names = self._store.folders("runs/")
+    def runs(self, among: Callable[[str], bool] = lambda _: True) -> list[Run]:
+        """All runs, in the order of their names; what is known of each at first sight is read for all at once.
+
+        ``among``: only those whose names it takes.
+        """
+        names = [name for name in self._store.folders("runs/") if among(name)]
         contents = self._store.get_many(name for run in names for name in (key(RunFile, run), key(Summary, run)))
         runs = [Run(self._store, run) for run in names if key(RunFile, run) in contents]
         for run in runs:

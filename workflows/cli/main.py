@@ -144,11 +144,18 @@ app.command()(_with_spec(validate, spec_sources.is_of_dataset))
 
 @app.command()
 def report(run_id: Run, store: StoreFlag = DEFAULT_STORE) -> None:
-    """Write the report of a run again, from what its store holds."""
+    """Write the report of a run, or the page of a training, again, from what its store holds."""
+    from steps.reports.training.write import write_training_page
+    from steps.store.trainings import is_training
     from workflows.api.run import Run
     from workflows.terminal.run_end import print_run_end
+    from workflows.terminal.training_lines import print_training
 
-    stored = Run(open_store(store), run_id)
+    opened = open_store(store)
+    if is_training(opened, run_id):
+        print_training(opened, write_training_page(opened, run_id), console)
+        return
+    stored = Run(opened, run_id)
     with ActivityLine(console, "writing the report") as doing:
         stored.write_report(doing.now)
     summary = print_run_end(stored, console)
@@ -220,11 +227,14 @@ def grade_log(  # noqa: PLR0917 - every parameter is a flag
 
 
 @app.command()
-def runs(store: StoreFlag = DEFAULT_STORE) -> None:
-    """List all runs of a store."""
+def runs(
+    store: StoreFlag = DEFAULT_STORE,
+    whole: Annotated[bool, typer.Option("--all", help="The runs of each training's steps, too.")] = False,
+) -> None:
+    """List all runs of a store, and its trainings."""
     from workflows.cli import run_list
 
-    run_list.print_runs(open_store(store), console)
+    run_list.print_runs(open_store(store), console, whole=whole)
 
 
 @app.command()
@@ -237,7 +247,7 @@ def show(  # noqa: PLR0917 - every parameter is a flag
     no_pager: Annotated[bool, typer.Option("--no-pager", help="Print it all at once, at a terminal, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the file of the instance's trajectory.")] = False,
 ) -> None:
-    """Show how a run ended, or everything about one of its instances, turn by turn."""
+    """Show how a run ended, or everything about one of its instances, turn by turn; of a training its last steps."""
     from workflows.cli import show
 
     how = show.ShowOptions(attempt=attempt, full=full, paged=not no_pager, as_json=as_json)

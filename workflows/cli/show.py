@@ -14,6 +14,7 @@ from rich.text import Text
 
 from steps.contracts.data import RunFile, Unit
 from steps.contracts.record import Place, key
+from steps.contracts.training import run_of
 from steps.contracts.verdict import GradeRecord
 from steps.errors import ConfigError
 from steps.reports.flakes.ledger import mark_flips, read_flips
@@ -22,13 +23,16 @@ from steps.reports.reading import SHOWN_TESTS, first_line, read_unit
 from steps.reports.stored_run import Standing, StoredUnit
 from steps.reports.text.formatting import unit_name
 from steps.reports.text.visible import WHOLE, cut_line, make_visible
+from steps.reports.training.stored_training import read_training
 from steps.reports.unit.conversation import read_conversation
 from steps.reports.unit.view import standing_note, view_unit
 from steps.store import Store
 from steps.store.runs import record_of, store_flag
+from steps.store.trainings import is_training
 from workflows.api.run import Run
 from workflows.terminal.columns import columns
 from workflows.terminal.run_end import print_run_end
+from workflows.terminal.training_lines import print_training
 from workflows.terminal.unit_lines import LINE_WIDTH, describe_replays, unit_lines
 
 SHOWN = 20
@@ -49,8 +53,14 @@ class ShowOptions:
 def show(store: Store, run: str, instance: str | None, console: Console, how: ShowOptions) -> None:
     """The end of a run and what did not go well, or all that is known of one unit, with its trajectory.
 
-    Raises ConfigError.
+    Of a training: where it stands, and its last steps. Raises ConfigError.
     """
+    if is_training(store, run):
+        if instance is not None or how.as_json or how.attempt != 1:
+            message = f"{run!r} is a training; the run of its first step is {run_of(run, 1)!r}, and so on"
+            raise ConfigError(message, field="run")
+        print_training(store, read_training(store, run), console)
+        return
     stored = Run(store, run)
     if instance is None:
         if how.as_json:

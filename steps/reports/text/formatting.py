@@ -71,3 +71,10 @@ def size(data_bytes: int) -> str:
     if data_bytes < 1000:
         return f"{data_bytes} B"
     return f"{data_bytes / 1000:.0f} kB" if data_bytes < 1_000_000 else f"{data_bytes / 1_000_000:.1f} MB"
+
+
+def decimal(number: float) -> str:
+    """Three significant digits, thousands as in ``tokens``: ``0.0125``, ``1.5``, ``-0.2``, ``12,800``."""
+    if abs(number) >= 1000:
+        return f"{'-' if number < 0 else ''}{tokens(round(abs(number)))}"
+    return f"{number:.3g}"

@@ -1,0 +1,102 @@
+"""What the page of a training draws: each figure of its steps, under the question that it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from steps.contracts.training import StepFigures
+from steps.reports.text.formatting import decimal, duration, percent
+from steps.reports.training.curves import Axis, Columns, Curve, draw_columns, draw_curve
+from steps.reports.training.metrics import infra_share
+from steps.reports.training.stored_training import StoredTraining
+
+
+@dataclass(frozen=True, slots=True)
+class Drawings:
+    """The curves of each part of the page. A figure that no step has is in ``unknown``, by its name."""
+
+    axis: Axis
+    learning: list[Curve]
+    health: list[Curve]
+    rollout: list[Curve]
+    """What one takes, on average."""
+    tokens: list[Curve]
+    """Of all rollouts of a step."""
+    seconds: Columns | None
+    unknown: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    name: str
+    say: Callable[[float], str]
+    of: Callable[[StepFigures], float | None]
+
+
+def _share(value: float) -> str:
+    return f"{percent(value)} %"
+
+
+def _constant(one: StepFigures) -> float | None:
+    return sum(group.constant for group in one.groups) / len(one.groups) if one.groups else None
+
+
+_LEARNING = (
+    _Figure("Mean reward", decimal, lambda one: one.reward_mean),
+    _Figure("Resolved rollouts", _share, lambda one: one.resolved_share),
+)
+_HEALTH = (
+    _Figure("KL", decimal, lambda one: one.kl),
+    _Figure("Entropy", decimal, lambda one: one.entropy),
+    _Figure("Loss", decimal, lambda one: one.loss),
+    _Figure("Groups all alike", _share, _constant),
+    _Figure("Failed infrastructure", _share, infra_share),
+    _Figure("Lag, in steps", decimal, lambda one: one.lag),
+)
+_ROLLOUT = (
+    _Figure("Turns", decimal, lambda one: one.turns_mean),
+    _Figure("Sampled tokens", decimal, lambda one: one.sampled_tokens_mean),
+    _Figure("Prompt tokens", decimal, lambda one: one.prompt_tokens_mean),
+)
+_TOKENS = (
+    _Figure("Tokens sampled", decimal, lambda one: one.tokens.get("sampled")),
+    _Figure("Tokens of prompts", decimal, lambda one: one.tokens.get("prompt")),
+    _Figure("Tokens trained on", decimal, lambda one: one.tokens.get("trained")),
+)
+
+
+def draw_training(training: StoredTraining) -> Drawings:
+    """All of them, over the same steps."""
+    steps, held_out = training.steps, training.held_out
+    numbers = [*(one.step for one in steps), *held_out] or [0]
+    axis = Axis(min(numbers), max(numbers))
+    rates = {step: summary.headline for step, summary in sorted(held_out.items())}
+    measured = draw_curve(
+        "Held out, resolved",
+        {step: rate.rate for step, rate in rates.items()},
+        axis,
+        _share,
+        {step: (rate.low, rate.high) for step, rate in rates.items() if rate.rate is not None},
+    )
+    unknown: list[str] = []
+
+    def draw(figures: tuple[_Figure, ...]) -> list[Curve]:
+        curves = []
+        for figure in figures:
+            curve = draw_curve(figure.name, {one.step: figure.of(one) for one in steps}, axis, figure.say)
+            if curve is None:
+                unknown.append(figure.name)
+            else:
+                curves.append(curve)
+        return curves
+
+    return Drawings(
+        axis,
+        [*([measured] if measured else []), *draw(_LEARNING)],
+        draw(_HEALTH),
+        draw(_ROLLOUT),
+        draw(_TOKENS),
+        draw_columns("Time", [one.seconds for one in steps], duration),
+        unknown if steps else [],
+    )

@@ -1,0 +1,56 @@
+"""Which instances teach nothing: those whose rollouts were all solved, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from steps.contracts.training import StepFigures
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedInstance:
+    """One instance over all steps."""
+
+    instance_id: str
+    solved: int
+    graded: int
+    """Rollouts with a verdict."""
+    last_step: int
+    """The last that took it."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceClasses:
+    """Every instance of the pool is in one; each has those most often tried first."""
+
+    always: list[TrainedInstance]
+    sometimes: list[TrainedInstance]
+    never: list[TrainedInstance]
+    no_verdict: list[TrainedInstance]
+    """Taken, and no rollout of it had a verdict."""
+    untried: int
+    """Taken by no step yet."""
+
+
+def classify_instances(steps: Sequence[StepFigures], pool: Iterable[str]) -> InstanceClasses:
+    """By the rollouts of all steps."""
+    solved: dict[str, int] = {}
+    graded: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for step in steps:
+        for group in step.groups:
+            one = group.instance_id
+            solved[one] = solved.get(one, 0) + group.solved
+            graded[one] = graded.get(one, 0) + len(group.rewards)
+            last[one] = step.step
+    seen = [TrainedInstance(one, solved[one], graded[one], last[one]) for one in last]
+    seen.sort(key=lambda one: (-one.graded, one.instance_id))
+    tried = [one for one in seen if one.graded]
+    return InstanceClasses(
+        always=[one for one in tried if one.solved == one.graded],
+        sometimes=[one for one in tried if 0 < one.solved < one.graded],
+        never=[one for one in tried if not one.solved],
+        no_verdict=[one for one in seen if not one.graded],
+        untried=len(set(pool) - set(last)),
+    )

@@ -1,0 +1,65 @@
+"""``metrics.jsonl``: a flat JSON object a step, with every figure of it; docs/training.md says what each is."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from steps.contracts.training import StepFigures
+from steps.reports.figures.summary import Summary
+from steps.reports.training.stored_training import StoredTraining
+
+METRICS_FILE = "metrics.jsonl"
+_AS_THEY_ARE = (
+    *("run", "finished_at", "rollouts", "learnt", "infra_failures", "reward_mean", "resolved_share", "turns_mean"),
+    *("prompt_tokens_mean", "sampled_tokens_mean", "kl", "entropy", "loss", "lag"),
+)
+
+
+def metrics_file(training: StoredTraining) -> bytes:
+    """The file's content, in the order of steps; what was measured of a step's weights stands in its line."""
+    figures = {one.step: step_metrics(one) for one in training.steps}
+    measured = {step: held_out_metrics(summary) for step, summary in training.held_out.items()}
+    lines = [
+        {"step": step, **figures.get(step, {}), **measured.get(step, {})} for step in sorted({*figures, *measured})
+    ]
+    return "".join(f"{json.dumps(line, allow_nan=False)}\n" for line in lines).encode()
+
+
+def step_metrics(one: StepFigures) -> dict[str, Any]:
+    """The figures of a step but its number; what is not known, or no finite number, is None."""
+    solved = [(group.solved, len(group.rewards)) for group in one.groups]
+    tables: dict[str, Mapping[str, float]] = {"seconds": one.seconds, "tokens": one.tokens, "tinker": one.metrics}
+    flat: dict[str, Any] = {
+        **{name: getattr(one, name) for name in _AS_THEY_ARE},
+        "infra_share": infra_share(one),
+        "groups": len(one.groups),
+        "groups_constant": sum(group.constant for group in one.groups),
+        "groups_always_solved": sum(0 < graded == good for good, graded in solved),
+        "groups_never_solved": sum(graded > 0 and good == 0 for good, graded in solved),
+        **{f"{table}/{name}": value for table, values in tables.items() for name, value in values.items()},
+    }
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in flat.items()
+    }
+
+
+def held_out_metrics(summary: Summary) -> dict[str, Any]:
+    """The headline of the run that measured, as ``run`` reports it."""
+    rate = summary.headline
+    return {
+        "held_out/run": summary.run_id,
+        "held_out/resolved_share": rate.rate,
+        "held_out/low": rate.low,
+        "held_out/high": rate.high,
+        "held_out/resolved": rate.resolved,
+        "held_out/graded": rate.graded,
+        "held_out/total": rate.total,
+    }
+
+
+def infra_share(one: StepFigures) -> float | None:
+    """Rollouts that failed for no fault of the agent / all that there should be; None where there are none."""
+    return one.infra_failures / one.rollouts if one.rollouts else None

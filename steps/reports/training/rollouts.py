@@ -1,0 +1,64 @@
+"""A few rollouts of a step to look at: the best, the worst, one by chance."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from steps.contracts.record import key
+from steps.reports.figures.summary import Summary
+from steps.reports.figures.units_table import UNITS_FILE
+from steps.reports.page.unit_pages import FOLDER
+from steps.reports.parquet_bytes import read_parquet
+from steps.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class PickedRollout:
+    """One of them."""
+
+    why: str
+    instance_id: str
+    attempt: int
+    standing: str
+    reward: float
+    stop_reason: str | None
+    turns: int | None
+    sampled_tokens: int
+    page: str
+    """Its page, as the report of the run has it."""
+
+
+def pick_rollouts(store: Store, run: str, seed: str) -> list[PickedRollout]:
+    """By the report of the run; none where it has none. The same seed picks the same. Raises InfraError."""
+    name = key(Summary, run).replace(Summary.file, UNITS_FILE)
+    data = store.get_many([name]).get(name)
+    try:
+        table = read_parquet(data).to_pylist() if data else []
+    except ValueError:
+        return []
+    rows = [row for row in table if row["reward"] is not None]
+    if not rows:
+        return []
+    ranked = sorted(rows, key=lambda row: (-row["reward"], row["turns"] or 0, row["instance_id"], row["attempt"]))
+    best, worst = ranked[0], ranked[-1]
+    picked = [("Best", best), ("Worst", worst)] if best["reward"] > worst["reward"] else []
+    others = [row for row in ranked if not any(row is one for _, one in picked)]
+    if others:
+        picked.append(("By chance", random.Random(seed).choice(others)))
+    return [_picked(why, row) for why, row in picked]
+
+
+def _picked(why: str, row: dict[str, Any]) -> PickedRollout:
+    return PickedRollout(
+        why,
+        row["instance_id"],
+        row["attempt"],
+        row["standing"],
+        row["reward"],
+        row["stop_reason"],
+        row["turns"] if row["turns"] is not None else row["calls"],
+        row["completion_tokens"] or 0,
+        f"{FOLDER}/{row['instance_id']}.{row['attempt']}.html",
+    )

@@ -1,0 +1,74 @@
+"""A training as its store has it: the spec, the steps that were learnt, what was measured on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from steps.contracts.record import Record, key
+from steps.contracts.training import Checkpoint, Checkpoints, StepFigures, TrainFile, held_out_run_of, step_name
+from steps.reports.figures.summary import Summary
+from steps.store import Store
+from steps.store.trainings import training_file
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class StoredTraining:
+    """Everything that is told of it but trajectories."""
+
+    file: TrainFile
+    steps: list[StepFigures]
+    """Of the steps that were learnt, in order: those that a checkpoint tells of."""
+    checkpoints: list[Checkpoint]
+    """In order."""
+    held_out: dict[int, Summary]
+    """Step whose weights were measured -> the figures of that run; 0: the weights that training begins with."""
+    unreadable: list[str]
+    """Keys of files that are broken, or of another version."""
+
+    @property
+    def learnt(self) -> int:
+        """The last step that was learnt; 0: none."""
+        return max([0, *(one.step for one in self.checkpoints)])
+
+
+def read_training(store: Store, name: str) -> StoredTraining:
+    """Raises ConfigError where there is no such training, InfraError when the store fails."""
+    file = training_file(store, name)
+    unreadable: list[str] = []
+    checkpoints = _checkpoints(store, name, unreadable)
+    learnt = [one.step for one in checkpoints]
+    names = [key(StepFigures, name, name=step_name(step)) for step in learnt]
+    steps = _records(StepFigures, store.get_many(names), unreadable)
+    runs = set(store.folders("runs/"))
+    measured = {key(Summary, run): step for step in (0, *learnt) if (run := held_out_run_of(name, step)) in runs}
+    summaries = _records(Summary, store.get_many(measured), unreadable)
+    return StoredTraining(
+        file,
+        sorted(steps.values(), key=lambda one: one.step),
+        checkpoints,
+        {measured[place]: summary for place, summary in sorted(summaries.items())},
+        unreadable,
+    )
+
+
+def _records(kind: type[R], contents: Mapping[str, bytes], unreadable: list[str]) -> dict[str, R]:
+    records = {}
+    for place, data in contents.items():
+        try:
+            records[place] = kind.from_bytes(data)
+        except ValueError:
+            unreadable.append(place)
+    return records
+
+
+def _checkpoints(store: Store, name: str, unreadable: list[str]) -> list[Checkpoint]:
+    place = key(Checkpoints, name)
+    try:
+        return Checkpoints(store.get_many([place]).get(place, b"")).list
+    except ValueError:
+        unreadable.append(place)
+        return []

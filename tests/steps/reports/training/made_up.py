@@ -1,0 +1,152 @@
+"""A training in a store as its programs would have left it: any number of steps, everything from a seed."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from steps.contracts.data import DatasetLock
+from steps.contracts.record import key
+from steps.contracts.train_spec import TrainSpec
+from steps.contracts.training import (
+    Checkpoint,
+    Checkpoints,
+    LearnedGroup,
+    StepFigures,
+    TrainFile,
+    Weights,
+    held_out_run_of,
+    run_of,
+    step_name,
+)
+from steps.reports.write import write_report
+from steps.store import Store
+from tests.steps.reports.synthetic import Synthetic
+
+HOSTILE_SPEC: dict[str, Any] = {"base_model": "<script>alert(1)</script>\u202e {{ 7*7 }}", "tokenizer": "\x1b[31m"}
+
+
+@dataclass(frozen=True)
+class MadeUpTraining:
+    """What to make."""
+
+    name: str = "grpo"
+    steps: int = 12
+    """Learnt."""
+    of: int = 100
+    pool: int = 60
+    groups: int = 8
+    group_size: int = 8
+    every: int = 0
+    """Steps between two measurements."""
+    seed: int = 1
+    reports: int = 0
+    """Of how many of the last steps there is the run, with its report."""
+    spec: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, store: Store) -> TrainFile:
+        """All of it."""
+        rng = random.Random(self.seed)
+        file = self.file()
+        steps = [self.figures(rng, file.pool, step) for step in range(1, self.steps + 1)]
+        store.put(key(TrainFile, self.name), file.to_bytes())
+        store.put_many({key(StepFigures, self.name, name=step_name(one.step)): one.to_bytes() for one in steps})
+        store.put(key(Checkpoints, self.name), Checkpoints.of([self.checkpoint(one) for one in steps]).to_bytes())
+        for step in range(0, self.steps + 1, self.every) if self.every else ():
+            good = 2 + 6 * step / max(1, self.steps)
+            mix = {"resolved": good, "unresolved": 8, "failed": 0.2}
+            self._run(store, held_out_run_of(self.name, step), Synthetic(instances=20, mix=mix, seed=step))
+        for one in steps[self.steps - self.reports :]:
+            self._run(store, one.run, Synthetic(instances=4, attempts=3, seed=one.step, agent="r2egym"))
+        return file
+
+    def file(self) -> TrainFile:
+        """Its first file."""
+        held_out = [f"django__django-{20000 + n}" for n in range(20)] if self.every else []
+        table = {
+            "name": self.name,
+            "base_model": "Qwen/Qwen3.6-35B-A3B",
+            "steps": self.of,
+            "groups": self.groups,
+            "group_size": self.group_size,
+            "held_out": {"every": self.every, "instance_ids": held_out},
+        }
+        return TrainFile(
+            name=self.name,
+            spec=TrainSpec.model_validate(table | self.spec),
+            dataset=DatasetLock(
+                name="R2E-Gym/R2E-Gym-Lite", split="train", revision="9f1c", rows=4578, sha256="9f" * 32
+            ),
+            pool=[f"pandas-dev__pandas-{1000 + 7 * n}" for n in range(self.pool)],
+            held_out=held_out,
+            versions={"swe-argo": "0.1.0", "code": "a70b7cd9ca55"},
+            created_at="2026-11-20T22:04:11Z",
+        )
+
+    def figures(self, rng: random.Random, pool: list[str], step: int) -> StepFigures:
+        """One step: rewards rise, instances differ in how hard they are."""
+        skill = 1 - math.exp(-step / 40)
+        groups = [self._group(rng, pool, one, skill) for one in rng.sample(range(self.pool), self.groups)]
+        rewards = [reward for group in groups for reward in group.rewards]
+        mean = sum(rewards) / len(rewards) if rewards else None
+        rollouts = self.groups * self.group_size
+        sampled = 4_000 + 1_500 * skill + rng.gauss(0, 250)
+        return StepFigures(
+            step=step,
+            run=run_of(self.name, step),
+            weights_used={step_name(step - 1) if step > 1 else "base": rollouts * 20},
+            lag=0,
+            groups=groups,
+            rollouts=rollouts,
+            learnt=sum(len(group.rewards) for group in groups if not group.constant),
+            infra_failures=sum(group.missing for group in groups),
+            reward_mean=mean,
+            resolved_share=mean,
+            prompt_tokens_mean=90_000 + rng.gauss(0, 6_000),
+            sampled_tokens_mean=sampled,
+            turns_mean=18 + 6 * skill + rng.gauss(0, 1),
+            kl=0.0012 + abs(rng.gauss(0, 0.0006)),
+            entropy=0.42 - 0.15 * skill + rng.gauss(0, 0.01),
+            loss=rng.gauss(-0.01, 0.02),
+            seconds={"collect": 900 + rng.gauss(0, 90), "samples": 6.5, "learn": 140 + rng.gauss(0, 9), "save": 21.0},
+            tokens={"prompt": 90_000 * rollouts, "sampled": int(sampled * rollouts), "trained": int(sampled * 40)},
+            metrics={"loss:sum": -0.3},
+            finished_at="2026-11-21T08:00:00Z",
+        )
+
+    def _group(self, rng: random.Random, pool: list[str], one: int, skill: float) -> LearnedGroup:
+        hard = one / self.pool
+        chance = 0.0 if hard > 0.8 else 1.0 if hard < 0.1 else min(1.0, (1 - hard) * (0.2 + 0.7 * skill))
+        missing = rng.choices([0, 1, 2], [90, 8, 2])[0]
+        rewards = [float(rng.random() < chance) for _ in range(self.group_size - missing)]
+        return LearnedGroup(
+            instance_id=pool[one],
+            rewards=rewards,
+            solved=int(sum(rewards)),
+            missing=missing,
+            constant=len(set(rewards)) < 2,
+        )
+
+    def checkpoint(self, one: StepFigures) -> Checkpoint:
+        """Its line."""
+        name = step_name(one.step)
+        return Checkpoint(
+            step=one.step,
+            weights=Weights(
+                version=name,
+                state_path=f"tinker://6f1d/weights/{name}",
+                sampler_path=f"tinker://6f1d/sampler_weights/{name}",
+            ),
+            run=one.run,
+            samples_sha256="ab" * 32,
+            rollouts=one.learnt,
+            kept=one.step % 10 == 0,
+            saved_at="2026-11-21T08:00:00Z",
+        )
+
+    def _run(self, store: Store, run: str, made: Synthetic) -> None:
+        made.run_id = run
+        made.write(store)
+        write_report(store, run)

@@ -1,0 +1,75 @@
+"""A training at a terminal: where it stands, its last steps, its page."""
+
+from __future__ import annotations
+
+import math
+
+from rich.console import Console
+from rich.text import Text
+
+from steps.contracts.training import StepFigures
+from steps.reports.text.formatting import count, decimal, duration, percent
+from steps.reports.text.visible import make_visible
+from steps.reports.training.describe import describe_measurements, find_doubts
+from steps.reports.training.stored_training import StoredTraining
+from steps.reports.training.write import training_page_key
+from steps.store import Store
+from steps.store.runs import store_flag
+from workflows.terminal.columns import columns
+
+STEPS_SHOWN = 10
+_TITLES = ["step", "reward", "resolved", "held out", "learnt from", "no verdict", "turns", "sampled", "KL", "time"]
+
+
+def print_training(store: Store, training: StoredTraining, console: Console) -> None:
+    """These lines, and where its page is."""
+    name = training.file.name
+    place = training_page_key(name)
+    written = bool(store.get_many([place]))
+    page = f"page: {store.locate(place)}" if written else f"no page yet: swe-argo report {name}{store_flag(store)}"
+    for line in (*training_lines(training), Text(""), Text(page)):
+        console.print(line, soft_wrap=True)
+
+
+def training_lines(training: StoredTraining, most: int = STEPS_SHOWN) -> list[Text]:
+    """A line of where it stands, one for each measurement and each doubt, and a table of its last steps."""
+    file = training.file
+    spec = file.spec
+    lines = [
+        Text(f"{file.name}: {training.learnt:,} of {count(spec.steps, 'step')} learnt", style="bold"),
+        Text(make_visible(f"{spec.base_model}, {file.dataset.name}, {count(len(file.pool), 'instance')}")),
+        *(Text(f"held out, {when}: {rate}") for when, rate in describe_measurements(training)),
+        *(Text(make_visible(doubt), style="yellow") for doubt in find_doubts(training)),
+    ]
+    if not training.steps:
+        return lines
+    shown = training.steps[-most:]
+    title, *rows = columns([_TITLES, *(_row(training, one) for one in shown)], right=range(len(_TITLES)))
+    lines += [Text(""), Text(title, style="bold"), *map(Text, rows)]
+    if earlier := len(training.steps) - len(shown):
+        lines.append(Text(f"and {count(earlier, 'earlier step')}; the page has them all"))
+    return lines
+
+
+def _row(training: StoredTraining, one: StepFigures) -> list[str]:
+    measured = training.held_out.get(one.step)
+    return [
+        str(one.step),
+        _number(one.reward_mean),
+        _share(one.resolved_share),
+        _share(measured.headline.rate) if measured else "",
+        f"{one.learnt:,}/{one.rollouts:,}",
+        f"{one.infra_failures:,}",
+        _number(one.turns_mean),
+        _number(one.sampled_tokens_mean),
+        _number(one.kl),
+        duration(math.fsum(value for value in one.seconds.values() if math.isfinite(value))),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else decimal(value)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{percent(value)} %"
