@@ -7,6 +7,8 @@ import secrets
 
 EVALUATE, SHARD, NIGHTLY = "swe-argo-evaluate", "swe-argo-shard", "swe-argo-nightly"
 """WorkflowTemplates of a run and of its parts; the CronWorkflow."""
+TRAIN, ROUND = "swe-argo-train", "swe-argo-round"
+"""WorkflowTemplates of a training and of one of its steps."""
 SETTINGS, LIMITS, ARTIFACTS = "swe-argo-settings", "swe-argo-limits", "swe-argo-artifacts"
 """ConfigMaps of the chart."""
 NO_SECRET = "swe-argo-no-secret"  # noqa: S105 - the name of a Secret that never is there

@@ -107,5 +107,31 @@ NAMESPACE_PARAMETERS = tuple(
 )
 """What differs from cluster to cluster, known to every Workflow of the pipeline."""
 
+TRAIN_PARAMETERS = (
+    PipelineParameter("training", "Name of the training, whatever its spec says. An earlier one of that name goes on."),
+    PipelineParameter("spec", "The training, TOML or JSON as for `swe-argo train`."),
+    *(
+        PipelineParameter(name, f"{meaning}; by default the spec's.")
+        for name, meaning in {
+            "steps": "Steps in all; more than before goes on with a training that had ended",
+            "groups": "Instances of a step",
+            "group-size": "Rollouts of an instance in a step",
+            "lr": "Learning rate",
+        }.items()
+    ),
+    *(each for each in RUN_PARAMETERS if each.name in ("priority", "log-level", "resource-factor")),
+)
+"""What a person may say of a training; everything else goes into ``spec``."""
+
+TRAIN_SETTINGS = tuple(
+    PipelineParameter(name, description, is_setting=True)
+    for name, description in {
+        "training-image": "Image of what learns: that of the steps with Tinker's SDK.",
+        "training-secret": "Secret with the key of Tinker.",
+        "proxy-url": "Endpoint that serves the weights of the training, where its spec names none.",
+    }.items()
+)
+"""The settings of the namespace that only trainings ask for."""
+
 FIELD_PARAMETERS = {each.field: each for each in (*RUN_PARAMETERS, *NAMESPACE_PARAMETERS) if each.field}
 """Field of the spec -> the parameter that sets it."""

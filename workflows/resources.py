@@ -88,6 +88,10 @@ PODS = {
     "report": Pod("250m", "512Mi", "4Gi", 1800),
     "compare": Pod("50m", "128Mi", "1Gi", 600),
     "finalize": Pod("100m", "256Mi", "4Gi", 1200),
+    "plan_training": Pod("250m", "512Mi", "4Gi", 1800),
+    "plan_round": Pod("100m", "256Mi", "2Gi", 1800),
+    "learn": Pod("500m", "1Gi", "16Gi", 6 * 3600),
+    "halt": Pod("50m", "128Mi", "1Gi", 1800),
 }
 """Step -> its pod."""
 
@@ -106,6 +110,9 @@ SHARDS = 64
 SHARD_S = 36 * 3600
 RUN_S = 7 * 24 * 3600
 """At 50 units a time, 20,000 units take six days."""
+ROUND_S = 2 * RUN_S + 24 * 3600
+"""A step of a training: a run, what is learnt of it, a measurement."""
+TRAIN_S = 180 * 24 * 3600
 
 TRIES_PAUSE = "30s"
 """Between the first two tries."""

@@ -1,4 +1,4 @@
-"""The Workflows of a run's shards: found, told to stop, waited for."""
+"""The Workflows that another one made, a run's shards above all: found, told to stop, waited for."""
 
 from __future__ import annotations
 
@@ -46,9 +46,14 @@ def stop_shards(
     One that only appears meanwhile is stopped too. Raises InfraError where some have not ended in ``patience_s``, or
     the API server is away; ConfigError without the rights.
     """
+    return stop_workflows(cluster, _of(run_id, parent_name), "the run's shards", patience_s=patience_s, pause_s=pause_s)
+
+
+def stop_workflows(cluster: Cluster, labels: str, what: str, *, patience_s: float, pause_s: float = 2.0) -> list[str]:
+    """The same for all Workflows with these labels; ``what`` they are, in words."""
     until = time.monotonic() + patience_s
     stopped: dict[str, None] = {}
-    while running := _unended(cluster, run_id, parent_name):
+    while running := _unended(cluster, labels):
         for name, phase in running.items():
             if name not in stopped:
                 _shut_down(cluster, name, phase)
@@ -56,7 +61,7 @@ def stop_shards(
         if time.monotonic() > until:
             raise InfraError(
                 FailureClass.STEP_TIMEOUT,
-                f"{len(running)} of the run's shards have not ended {patience_s:.0f} s after they were told to, "
+                f"{len(running)} of {what} have not ended {patience_s:.0f} s after they were told to, "
                 f"{next(iter(running))} for one: is Argo's workflow-controller running?",
             )
         time.sleep(pause_s)
@@ -87,15 +92,14 @@ def _of(run_id: str, parent_name: str) -> str:
     return f"{RUN}={run_id},{shards_of(parent_name)}"
 
 
-def _unended(cluster: Cluster, run_id: str, parent_name: str) -> dict[str, str]:
-    labels = f"{_of(run_id, parent_name)},{COMPLETED}!=true"
+def _unended(cluster: Cluster, labels: str) -> dict[str, str]:
     with cluster.client() as client:
-        workflows = list_objects(names_only(client), cluster, "workflows", labels)
+        workflows = list_objects(names_only(client), cluster, "workflows", f"{labels},{COMPLETED}!=true")
         return {each["metadata"]["name"]: each["metadata"]["labels"].get(PHASE, "") for each in workflows}
 
 
 def _shut_down(cluster: Cluster, name: str, phase: str) -> None:
-    # One that still waits for its semaphore heeds Terminate alone; a shard has no exit handler that it could skip.
+    # One that still waits for a lock heeds Terminate alone; it has made nothing that an exit handler would see to.
     how = {"spec": {"shutdown": "Stop" if phase == Phase.RUNNING else "Terminate"}}
     change_workflow(cluster, name, how, f"stopping Workflow {name}")
 

@@ -179,6 +179,16 @@ FINALIZE = Program(
     writes=(OUTCOME, PAGE),
 )
 
+HALT = Program(
+    "halt",
+    "a Workflow of a training that ended -> what it made ends too, and all that this made",
+    (
+        Option("workflow", "the Workflow that ended", required=True, metavar="NAME"),
+        Option("namespace", "namespace of the Workflow; by default the one of this pod"),
+        Option("within", "seconds for them to end", float, 1500.0, metavar="SECONDS"),
+    ),
+)
+
 _TRAINING = Option("training", "name of the training", required=True, metavar="NAME")
 _STEP = Option("step", "number of the step, from 1", int, required=True)
 STEP_COUNT = "steps"
@@ -197,6 +207,9 @@ PLAN_TRAINING = Program(
         Option("training", "the training's name, whatever the spec says", metavar="NAME"),
         Option("spec", "a spec of a training, TOML or JSON", Path, metavar="FILE"),
         Option("spec-text", "the same as text; it wins over --spec", default=""),
+        Option(
+            "default", "a field where no spec says it; an empty value: nothing", repeated=True, metavar="NAME=VALUE"
+        ),
         Option("set", "a field, whatever else says it", repeated=True, metavar="NAME=VALUE"),
         _out((OUTCOME, STEP_COUNT, NEXT_STEP)),
     ),

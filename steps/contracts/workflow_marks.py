@@ -7,7 +7,10 @@ from enum import StrEnum
 API_VERSION = "argoproj.io/v1alpha1"
 
 RUN, KIND, PARENT, SHARD = "swe-argo/run", "swe-argo/kind", "swe-argo/parent", "swe-argo/shard"
-"""Labels of Workflows: the run's id, evaluate or shard, and on shards the parent's name and their own number."""
+"""Labels of Workflows: the run's id, what it is (evaluate, shard, train, round), and on what another Workflow made that
+one's name; on shards their own number."""
+TRAINING, ROUND = "swe-argo/training", "swe-argo/round"
+"""Labels of a training's Workflows: its name, and on what belongs to one of its steps that one's number, six digits."""
 STEP = "swe-argo/step"
 """Label of a step's pod, beside the run's."""
 NIGHTLY = "swe-argo/nightly"
@@ -48,3 +51,13 @@ def runs_of(run_id: str) -> str:
 def shards_of(parent: str) -> str:
     """Selector of a Workflow's parts."""
     return f"{KIND}=shard,{PARENT}={parent}"
+
+
+def trainings_of(name: str) -> str:
+    """Selector of the Workflows that are this training, or were."""
+    return f"{TRAINING}={name},{KIND}=train"
+
+
+def made_by(parent: str) -> str:
+    """Selector of all Workflows that this one made."""
+    return f"{PARENT}={parent}"

@@ -6,7 +6,7 @@ import hashlib
 import io
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import distribution, version
 from pathlib import Path
 
@@ -24,6 +24,11 @@ PACKAGES = ("kubernetes", "websocket-client", "boto3", "jinja2", "pyarrow", "ope
 """What the extras of pyproject.toml that run on a cluster ask for, but for hubs: ``mini`` comes with the steps."""
 OF_MINI_SWE_AGENT = ("python-dotenv", "platformdirs", "rich")
 """What of its own requirements its agent needs; the rest is for models and screens of its own."""
+TINKER = (
+    *("tinker", "anyio", "click", "distro", "httpx", "h2", "hpack", "hyperframe", "numpy", "orjson", "protobuf"),
+    *("pyqwest", "rich", "sniffio", "zstandard"),
+)
+"""Its SDK with what it needs to learn; transformers is for tokenizers of its own."""
 PYTHONPATH = "/app:/app/packages"
 OWN = "opt/agents"
 """Where docs/add-an-agent.md puts an agent of one's own."""
@@ -32,10 +37,13 @@ BOTO_DATA = "botocore/data/"
 """A folder for every service of AWS; here one of them is used."""
 
 
-def load_pipeline_image(cluster: Cluster, *, tag: str = TAG, own: dict[str, Path] | None = None) -> None:
+def load_pipeline_image(
+    cluster: Cluster, *, tag: str = TAG, own: dict[str, Path] | None = None, more: Sequence[str] = ()
+) -> None:
     """Put the image on the node, with the steps as they are now; layers that are there already cost nothing.
 
     ``own``: what one more layer adds below ``OWN``, from where Python imports it: an image that is made FROM ours.
+    ``more``: packages beside those of the steps.
     """
     variables = [line.removeprefix("ENV ") for line in SETTINGS if line.startswith("ENV ")]
     python_path = f"{PYTHONPATH}:/{OWN}" if own else PYTHONPATH
@@ -45,17 +53,17 @@ def load_pipeline_image(cluster: Cluster, *, tag: str = TAG, own: dict[str, Path
     }
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder, "swe-argo-test-pipeline.tar")
-        layers = [_tar(dict(_everything())), _layer(dict(_packages())), _layer(dict(_project()), _texts())]
+        layers = [_tar(dict(_everything())), _layer(dict(_packages(more))), _layer(dict(_project()), _texts())]
         if own:
             layers.append(_layer({f"{OWN}/{name}": path for name, path in own.items()}))
         write_images(archive, [Image(f"{REPOSITORY}:{tag}", layers, config)])
         cluster.load(archive)
 
 
-def _packages() -> Iterator[tuple[str, Path]]:
+def _packages(more: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
     """Path in the image -> file of this machine."""
     binaries = []
-    for name in sorted(_needed("swe-argo", *PACKAGES, *OF_MINI_SWE_AGENT)):
+    for name in sorted(_needed("swe-argo", *PACKAGES, *OF_MINI_SWE_AGENT, *more)):
         found = distribution(name)
         for file in found.files or ():
             path = Path(str(found.locate_file(file))).resolve()

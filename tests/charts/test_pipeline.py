@@ -57,7 +57,7 @@ def test_without_a_bucket_or_where_it_is_refused_nothing_is_made_of_argo(name: s
 
 
 def test_the_templates_are_the_rendered_files_with_the_releases_labels(made: Rendered) -> None:
-    assert made.names("WorkflowTemplate") == {"swe-argo-evaluate", "swe-argo-shard"}
+    assert made.names("WorkflowTemplate") == {f"swe-argo-{name}" for name in ("evaluate", "shard", "train", "round")}
     for found in made.all("WorkflowTemplate"):
         assert bare(found) == FILES[found["metadata"]["name"]]
         assert found["metadata"]["labels"]["app.kubernetes.io/instance"] == "mine"
@@ -95,7 +95,8 @@ def test_only_accounts_that_ask_the_api_server_get_a_token(made: Rendered) -> No
     without = {
         each["metadata"]["name"] for each in made.all("ServiceAccount") if "automountServiceAccountToken" in each
     }
-    assert without == {"swe-argo-sandbox", "swe-argo-steps", "swe-argo-children", "swe-argo-executor"}
+    names = ("sandbox", "steps", "children", "trainer", "executor")
+    assert without == {f"swe-argo-{name}" for name in names}
 
 
 def rights(rendered: Rendered, name: str, account: str = "") -> set[tuple[str, str]]:
@@ -108,13 +109,14 @@ def rights(rendered: Rendered, name: str, account: str = "") -> set[tuple[str, s
 def test_roles_have_nothing_spare(made: Rendered) -> None:
     report = {("workflowtaskresults", "create"), ("workflowtaskresults", "patch")}
     assert rights(made, "swe-argo-executor") == report
-    assert rights(made, "swe-argo-children") == report | {("workflows", verb) for verb in ("get", "create", "patch")}
+    for name in ("swe-argo-children", "swe-argo-trainer"):
+        assert rights(made, name) == report | {("workflows", verb) for verb in ("get", "create", "patch")}
     finalizer = {("workflows", "get"), ("workflows", "list"), ("workflows", "patch")}
     assert rights(made, "swe-argo-finalizer") == finalizer | {("pods", "list"), ("pods", "delete")}
     planner = rights(made, "swe-argo-planner", "swe-argo-runner")
     assert planner == {("workflows", "list"), ("workflows", "delete")}
     assert made.names("Role") == {
-        f"swe-argo-{name}" for name in ("runner", "executor", "children", "finalizer", "planner")
+        f"swe-argo-{name}" for name in ("runner", "executor", "children", "trainer", "finalizer", "planner")
     }
 
 

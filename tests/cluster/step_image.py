@@ -18,7 +18,7 @@ from tests.cluster.real_cluster import Cluster
 from tests.paths import ROOT
 
 REFERENCE = "localhost/swe-argo-test-steps:1"
-UNUSED = {"swebench", "mini-swe-agent"}
+UNUSED = {"swebench", "mini-swe-agent", "tinker"}
 """Packages whose own requirements only other parts of them need (pyproject.toml says so too)."""
 
 

@@ -119,13 +119,18 @@ def program(
     patch: str = "control-pod",
     announced: str | None = None,
     pause: str = TRIES_PAUSE,
+    image: str = "{{workflow.parameters.image}}",
+    template: str = "",
 ) -> Container:
-    """The container of one step, in the pod that PODS gives it. ``announced``: what the Workflow calls its outcome."""
-    pod = PODS[name]
+    """The container of one step, in the pod that PODS gives it. ``announced``: what the Workflow calls its outcome.
+
+    ``template``: its name where a program has several.
+    """
+    pod, template = PODS[name], template or dashed(name)
     word = Parameter(name="outcome", value_from=m.ValueFrom(path=f"{OUT}/{OUTCOME}", default=""), global_name=announced)
     return Container(
-        name=name,
-        image="{{workflow.parameters.image}}",
+        name=template,
+        image=image,
         image_pull_policy="IfNotPresent",
         command=list(command) or ["python3", "-m", f"steps.{name}"],
         args=list(args),
@@ -135,15 +140,20 @@ def program(
         env_from=[_from_secret(each) for each in ("s3-secret", *secrets)],
         resources=amounts(pod),
         security_context=CONFINED,
-        volume_mounts=[m.VolumeMount(name=name, mount_path=f"/{name}") for name in ("out", "tmp")],
+        volume_mounts=[m.VolumeMount(name=each, mount_path=f"/{each}") for each in ("out", "tmp")],
         retry_strategy=retry(retried(name), first=pause),
         active_deadline_seconds=pod.deadline_s,
         service_account_name=account,
         automount_service_account_token=token,
-        labels=labels(name, label_run),
+        labels=labels(template, label_run),
         annotations=dict(STAYS),
         pod_spec_patch=f"{{{{workflow.parameters.{patch}}}}}",
     )
+
+
+def dashed(name: str) -> str:
+    """The template of a program: pods are named after it, and know no underscore."""
+    return name.replace("_", "-")
 
 
 CONFINED = m.SecurityContext(
@@ -188,9 +198,9 @@ def parameter(each: PipelineParameter) -> Parameter:
     return Parameter(name=each.name, value=each.default, description=each.description, enum=choices)
 
 
-def settings() -> list[Parameter]:
+def settings(*more: PipelineParameter) -> list[Parameter]:
     """What differs from cluster to cluster, as parameters of a workflow."""
-    return [parameter(each) for each in NAMESPACE_PARAMETERS]
+    return [parameter(each) for each in (*NAMESPACE_PARAMETERS, *more)]
 
 
 def by_key(name: str, path: str, where: str, *, optional: bool = False) -> Artifact:
@@ -222,7 +232,7 @@ def _unit_key(where: str, name: str = "") -> str:
 
 def kebab(file: str) -> str:
     """test_output.txt -> test-output, fail_fast -> fail-fast."""
-    return file.rsplit(".", 1)[0].replace("_", "-")
+    return dashed(file.rsplit(".", 1)[0])
 
 
 def _environment() -> list[m.EnvVar]:

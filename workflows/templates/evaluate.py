@@ -23,7 +23,6 @@ from workflows.object_names import EVALUATE
 from workflows.object_names import SHARD as SHARD_TEMPLATE
 from workflows.parameters import FIELD_PARAMETERS, RUN_PARAMETERS
 from workflows.resources import (
-    CHILD_PAUSE,
     LOCAL,
     PIPELINE_LIMITS,
     PLAN_PAUSE,
@@ -32,18 +31,15 @@ from workflows.resources import (
     SHARDS,
 )
 from workflows.templates import shard
+from workflows.templates.child import child
 from workflows.templates.container import (
-    ENDED,
     OUT,
-    STAYS,
     STORE,
     by_key,
     from_limits,
     kebab,
-    labels,
     parameter,
     program,
-    retry,
     settings,
     webhook,
 )
@@ -176,27 +172,12 @@ spec:
       - name: log-level
         value: "{{{{workflow.parameters.log-level}}}}"
 """
-    return Resource(
-        name="child",
-        inputs=[Parameter(name=name) for name in ("number", *_FROM_PLAN)],
-        action="apply",
-        set_owner_reference=True,
-        manifest=manifest,
-        success_condition="status.phase == Succeeded",
-        failure_condition="status.phase in (Failed, Error)",
-        # A shard with units that failed is a Failed one, and not tried again: only the pod that waits for it is.
-        retry_strategy=retry(
-            f"lastRetry.status == 'Error' || !(lastRetry.message matches '{ENDED}|failure condition')",
-            "3",
-            CHILD_PAUSE,
-        ),
-        service_account_name="swe-argo-children",
-        # Here the container of the step is Argo's own, and asks by the executor's account.
-        executor=m.ExecutorConfig(service_account_name="swe-argo-children"),
-        archive_location=m.ArtifactLocation(archive_logs=False),  # it has nothing to say, and so needs no bucket
-        labels=labels("child", _RUN),
-        annotations=dict(STAYS),
-        pod_spec_patch="{{workflow.parameters.waiter-pod}}",
+    return child(
+        "child",
+        manifest,
+        inputs=("number", *_FROM_PLAN),
+        account="swe-argo-children",
+        label_run=_RUN,
     )
 
 

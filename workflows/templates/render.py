@@ -14,20 +14,24 @@ from workflows.resources import PENDING
 from workflows.templates.evaluate import evaluate
 from workflows.templates.nightly import nightly
 from workflows.templates.shard import shard
+from workflows.templates.train import train
+from workflows.templates.training_round import training_round
 
 FOLDER = Path(__file__).parents[2] / "templates" / "argo"
 HEADER = "# Written by `python -m workflows.templates.render` from workflows/. Not to be edited here.\n"
+_ALL = (evaluate, shard, nightly, train, training_round)
 _DISPLAY = {
     # 2 to 63 letters, digits, dots and dashes, neither dot nor dash at the ends: with another name the node fails.
     "unit": "{{=sprig.trunc(59, sprig.replace('_', '-', sprig.replace('__', '-', inputs.parameters.id))) + '.' + "
     "inputs.parameters.attempt}}",
     "child": "shard-{{inputs.parameters.number}}",
+    "round": "step-{{inputs.parameters.step}}",
 }
 
 
 def render() -> dict[str, str]:
     """File name -> YAML of every object of the pipeline."""
-    manifests: list[dict[str, Any]] = [_finished(each.to_dict()) for each in (evaluate(), shard(), nightly())]
+    manifests: list[dict[str, Any]] = [_finished(make().to_dict()) for make in _ALL]
     return {f"{each['metadata']['name']}.yaml": HEADER + _yaml(each) for each in manifests}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from hera.workflows import models as m
@@ -14,8 +15,13 @@ RUN_ID = "workflow.parameters['run-id'] != '' ? workflow.parameters['run-id'] : 
 """The run's id as an expression: by default the Workflow's own name (a default cannot say so itself)."""
 
 
-def spec(name: str, title: str, description: str, *, kind: str, deadline_s: int) -> dict[str, Any]:
-    """The fields that all WorkflowTemplates share. ``kind``: evaluate or shard, a label of what is made from it."""
+def spec(
+    name: str, title: str, description: str, *, kind: str, deadline_s: int, found_by: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The fields that all WorkflowTemplates share. ``kind``: a label of what is made from it.
+
+    ``found_by``: other such labels -> expression; by default the run's id.
+    """
     words = {TITLE: title, DESCRIPTION: description}
     return {
         "name": name,
@@ -24,7 +30,9 @@ def spec(name: str, title: str, description: str, *, kind: str, deadline_s: int)
         "workflow_metadata": m.WorkflowMetadata(
             annotations=words,
             labels={KIND: kind},
-            labels_from={RUN: m.LabelValueFrom(expression=RUN_ID)},
+            labels_from={
+                label: m.LabelValueFrom(expression=each) for label, each in (found_by or {RUN: RUN_ID}).items()
+            },
         ),
         "active_deadline_seconds": deadline_s,
         "service_account_name": "swe-argo-steps",

@@ -11,7 +11,7 @@ true
 {{- define "swe-argo.accounts" -}}
 {{- $names := list .Values.serviceAccount.name -}}
 {{- if include "swe-argo.pipeline" . -}}
-{{- $names = concat $names (list "swe-argo-steps" "swe-argo-children" "swe-argo-finalizer") -}}
+{{- $names = concat $names (list "swe-argo-steps" "swe-argo-children" "swe-argo-trainer" "swe-argo-finalizer") -}}
 {{- end -}}
 {{ toJson $names }}
 {{- end }}

@@ -16,6 +16,8 @@ from tests.paths import ROOT
 
 FOLDER = ROOT / "templates" / "argo"
 EVALUATE, SHARD, NIGHTLY = "swe-argo-evaluate", "swe-argo-shard", "swe-argo-nightly"
+TRAIN, ROUND = "swe-argo-train", "swe-argo-round"
+TEMPLATES = (EVALUATE, SHARD, TRAIN, ROUND)
 LEAVES = ("container", "resource", "script", "containerSet", "data", "http", "plugin")
 KINDS = (*LEAVES, "dag", "steps", "suspend")
 
@@ -24,7 +26,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Made:
-    """The three objects by name, and the chart's others where they come from there."""
+    """The objects by name, and the chart's others where they come from there."""
 
     objects: dict[str, Object]
     chart: Rendered | None = None
@@ -33,16 +35,18 @@ class Made:
         return dict_of(self.objects[name]["spec"])
 
     def workflows(self) -> Iterator[tuple[str, Object]]:
-        """Name and spec of the two WorkflowTemplates."""
-        yield from ((name, self.spec(name)) for name in (EVALUATE, SHARD))
+        """Name and spec of the WorkflowTemplates."""
+        yield from ((name, self.spec(name)) for name in TEMPLATES)
 
     def templates(self) -> Iterator[tuple[str, Object]]:
-        """Every template of both, under a name that says whose it is."""
+        """Every template of them, under a name that says whose it is."""
         for name, spec in self.workflows():
             yield from ((f"{name}/{each['name']}", each) for each in spec["templates"])
 
     def template(self, name: str) -> Object:
-        (found,) = (each for _, each in self.templates() if each["name"] == name)
+        """What several have under one name is the same in all of them."""
+        found, *others = (each for _, each in self.templates() if each["name"] == name)
+        assert all(each == found for each in others), name
         return found
 
     def pods(self) -> Iterator[tuple[str, Object]]:
@@ -62,9 +66,14 @@ class Made:
         (found,) = (each for each in self.template(template)["dag"]["tasks"] if each["name"] == name)
         return dict_of(found)
 
-    def child(self) -> Object:
-        """The Workflow that a shard becomes, with zeros where its parent fills something in."""
-        return dict_of(yaml.safe_load(filled(self.template("child")["resource"]["manifest"])))
+    def child(self, template: str = "child") -> Object:
+        """The Workflow that a template makes, by default a shard, with zeros where its parent fills something in."""
+        return dict_of(yaml.safe_load(filled(self.template(template)["resource"]["manifest"])))
+
+    def children(self) -> list[Object]:
+        """The same of all templates that make one."""
+        names = [each["name"] for _, each in self.pods() if each.get("resource", {}).get("action") == "apply"]
+        return [self.child(name) for name in names]
 
 
 def dict_of(value: Any) -> Object:
@@ -74,8 +83,8 @@ def dict_of(value: Any) -> Object:
 
 
 def filled(text: str) -> str:
-    """A text with a zero for everything in double braces."""
-    return re.sub(r"\{\{.*?\}\}", "0", text)
+    """A text with a zero for everything in double braces, as text where that is quoted by itself."""
+    return re.sub(r"\{\{.*?\}\}", "0", re.sub(r"\{\{=toJson\(.*?\)\}\}", '"0"', text))
 
 
 def braces(value: Any) -> Iterator[str]:

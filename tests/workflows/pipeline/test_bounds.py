@@ -11,7 +11,7 @@ from steps.agents.iterative import WORTH_IT
 from steps.agents.solving import AROUND_S
 from steps.grade import SANDBOX_MARGIN_S
 from tests.paths import ROOT
-from tests.workflows.pipeline.rendered import EVALUATE, NIGHTLY, SHARD, Made, holds, seconds, tables
+from tests.workflows.pipeline.rendered import EVALUATE, NIGHTLY, ROUND, SHARD, TRAIN, Made, holds, seconds, tables
 from workflows.resources import RUNS
 
 VALUES = yaml.safe_load((ROOT / "charts" / "swe-argo" / "values.yaml").read_text("utf-8"))
@@ -62,8 +62,11 @@ def test_deadlines_stand_on_each_other(made: Made) -> None:
         shard, run = (made.spec(name)["activeDeadlineSeconds"] for name in (SHARD, EVALUATE))
         if unit + (waves - 1) * (solve + grade) > shard:
             yield f"a wave with every try {unit} s, and {waves - 1} more, do not fit into a shard, {shard} s"
+        step, training = (made.spec(name)["activeDeadlineSeconds"] for name in (ROUND, TRAIN))
         if not shard < run:
             yield f"shard {shard} s < run {run} s"
+        if not 2 * run + tries * made.template("learn")["activeDeadlineSeconds"] < step < training:
+            yield f"two runs {2 * run} s and what is learnt < step {step} s < training {training} s"
 
     def agents_work_longer(made: Made) -> None:
         args = made.template("plan")["container"]["args"]
@@ -79,6 +82,7 @@ def test_deadlines_stand_on_each_other(made: Made) -> None:
         lambda m: m.template("shard").update(parallelism=5),
         lambda m: m.spec(SHARD).update(activeDeadlineSeconds=4 * 3600),
         lambda m: m.spec(EVALUATE).update(activeDeadlineSeconds=24 * 3600),
+        lambda m: m.spec(ROUND).update(activeDeadlineSeconds=14 * 24 * 3600),
     )
 
 
@@ -213,7 +217,7 @@ def test_nothing_limits_the_pods_of_a_workflow_as_a_whole_and_no_template_fails_
             if "parallelism" in spec:
                 yield f"{name}: spec.parallelism counts all pods"
             for where, each in tables(spec["templates"]):
-                if each.get("failFast") is True:
+                if each.get("failFast") is True and (name, where.split("/")[1]) != (TRAIN, "rounds"):
                     yield f"{name}{where}: failFast"
 
     holds(

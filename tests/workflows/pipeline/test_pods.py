@@ -21,8 +21,19 @@ ACCOUNTS = {
     "list": ("swe-argo-steps", False),
     "solve": ("swe-argo-runner", True),
     "grade": ("swe-argo-runner", True),
+    "plan-training": ("swe-argo-steps", False),
+    "make-round": ("swe-argo-trainer", None),
+    "plan-rollouts": ("swe-argo-steps", False),
+    "rollouts": ("swe-argo-trainer", None),
+    "learn": ("swe-argo-steps", False),
+    "plan-measurement": ("swe-argo-steps", False),
+    "measurement": ("swe-argo-trainer", None),
+    "halt": ("swe-argo-finalizer", True),
 }
-"""Step -> the account it runs as, and whether it speaks to the API. Argo's executor does for ``child`` and ``stop``."""
+"""Step -> the account it runs as, and whether it speaks to the API. Argo's executor does for what
+makes or changes Workflows."""
+OF_IMAGES = {"learn": "training-image"}
+"""Step -> the setting that names its image, where that is not the one of all."""
 STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 
 
@@ -60,7 +71,8 @@ def test_every_program_is_of_the_chart_s_image_with_a_command_and_a_memory_limit
     def faults(made: Made) -> Iterator[str]:
         for where, each in made.containers():
             container = each["container"]
-            if container.get("image") != "{{workflow.parameters.image}}" or not container.get("command"):
+            image = f"{{{{workflow.parameters.{OF_IMAGES.get(each['name'], 'image')}}}}}"
+            if container.get("image") != image or not container.get("command"):
                 yield f"{where}: {container.get('image')} {container.get('command')}"
             amounts = container.get("resources", {})
             if amounts.get("requests", {}).keys() != {"cpu", "memory"} or "memory" not in amounts.get("limits", {}):
@@ -96,7 +108,7 @@ def test_only_what_speaks_to_the_api_has_a_token_each_by_an_account_of_its_own(m
         yield from (f"{name}: {found.get(name)}" for name, wanted in ACCOUNTS.items() if found.get(name) != wanted)
         yield from (f"{name} is new: say here what it may" for name in found.keys() - ACCOUNTS.keys())
         executors = {each["name"]: each["executor"] for _, each in made.templates() if "executor" in each}
-        if executors != {each: {"serviceAccountName": "swe-argo-children"} for each in ("child", "stop")}:
+        if executors != {each: {"serviceAccountName": of} for each, (of, token) in ACCOUNTS.items() if token is None}:
             yield f"executors of their own: {executors}"
         if made.chart:
             there = made.chart.names("ServiceAccount")
@@ -194,7 +206,8 @@ def test_files_go_under_keys_of_the_store_as_they_are_and_results_are_kept(made:
                         yield f"{place}: {artifact}"
                     if artifact.get("s3", {}).keys() != {"key"} or artifact.get("archive") != {"none": {}}:
                         yield f"{place}: {artifact}"
-                    if not artifact.get("s3", {}).get("key", "").startswith("{{workflow.parameters.prefix}}runs/"):
+                    where_it_is = ("{{workflow.parameters.prefix}}runs/", "{{workflow.parameters.prefix}}trainings/")
+                    if not artifact.get("s3", {}).get("key", "").startswith(where_it_is):
                         yield f"{place}: {artifact.get('s3')}"
             outputs = each.get("outputs", {}).get("artifacts", [])
             kept = {artifact["path"].rsplit("/", 1)[1] for artifact in outputs if not artifact.get("optional")}

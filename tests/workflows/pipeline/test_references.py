@@ -9,6 +9,7 @@ from steps.contracts.data import ShardUnit
 from tests.workflows.pipeline.rendered import (
     EVALUATE,
     NIGHTLY,
+    ROUND,
     SHARD,
     Made,
     Object,
@@ -19,13 +20,16 @@ from tests.workflows.pipeline.rendered import (
     texts,
 )
 
+MADE = {"child": SHARD, "make-round": ROUND, "rollouts": EVALUATE, "measurement": EVALUATE}
+"""Template that makes a Workflow -> of what."""
+
 
 def test_every_name_leads_somewhere(made: Made) -> None:
     def faults(made: Made) -> Iterator[str]:
         for name, spec in made.workflows():
             yield from _unresolved(name, spec)
         for who, arguments, of in (
-            ("child", made.child()["spec"]["arguments"], SHARD),
+            *((name, made.child(name)["spec"]["arguments"], of) for name, of in MADE.items()),
             (NIGHTLY, made.spec(NIGHTLY)["workflowSpec"].get("arguments", {}), EVALUATE),
         ):
             known = {each["name"]: each for each in made.spec(of)["arguments"]["parameters"]}

@@ -19,7 +19,14 @@ from tests.paths import ROOT
 from tests.workflows.pipeline.rendered import Change, Made, committed, holds
 from workflows.resources import OUTAGES
 
-STEPS = ("plan", "list", "solve", "grade", "canary", "report", "compare", "finalize")
+OF_A_RUN = ("plan", "list", "solve", "grade", "canary", "report", "compare", "finalize")
+PROGRAMS = {
+    **{name: name for name in OF_A_RUN},
+    **{"plan-training": "plan_training", "plan-rollouts": "plan_round", "plan-measurement": "plan_round"},
+    **{"learn": "learn", "halt": "halt"},
+}
+"""Template -> its program."""
+STEPS = tuple(PROGRAMS)
 CONFIG, BUG = 64, 70
 RETRIES = 2
 
@@ -143,7 +150,7 @@ def test_what_the_world_did_is_tried_again_and_what_is_wrong_is_not(made: Made) 
                 if not again(of(made, step), end):
                     yield f"{step}, {name}: not tried again"
             for name, end in NEVER.items():
-                if again(of(made, step), replace(end, message=end.message.replace("{step}", step))):
+                if again(of(made, step), replace(end, message=end.message.replace("{step}", PROGRAMS[step]))):
                     yield f"{step}, {name}: tried again"
 
     def instead(old: str, new: str) -> Change:
@@ -183,7 +190,7 @@ def test_what_an_outage_ended_has_tries_of_its_own(made: Made) -> None:
                 yield f"{step}: {limit}"
             for retries in range(RETRIES + OUTAGES):
                 for name, end in IN_OUTAGES.items():
-                    told = replace(end, message=end.message.replace("{step}", step))
+                    told = replace(end, message=end.message.replace("{step}", PROGRAMS[step]))
                     if not again(of(made, step), told, retries):
                         yield f"{step}, {name}: not tried again after {retries} retries"
                 for name in ("infrastructure", "pod deleted by force", "deadline", "told to end while argoexec starts"):
@@ -208,7 +215,7 @@ def test_a_pod_that_did_not_begin_in_time_gives_its_place_back_after_a_second_tr
 
 def test_engine_and_reports_agree_on_what_is_final(made: Made) -> None:
     """A try whose failure is read as a wrong request or a bug was not tried again, and all others were."""
-    for step in STEPS:
+    for step in OF_A_RUN:
         for name, end in (AGAIN | NEVER).items():
             message = end.message.replace("{step}", step)
             found = failure_reason(
@@ -254,17 +261,17 @@ def test_no_refusal_of_ours_is_tried_again() -> None:
     assert len(reasons) > 50
     for step in STEPS:
         for words in reasons:
-            ended = Ended("Failed", str(CONFIG), f"main: Error (exit code {CONFIG}): {step}: {words}")
+            ended = Ended("Failed", str(CONFIG), f"main: Error (exit code {CONFIG}): {PROGRAMS[step]}: {words}")
             assert not again(of(committed(), step), ended), words
 
 
 @given(st.text(), st.sampled_from(STEPS), st.sampled_from([CONFIG, BUG]))
 def test_no_words_make_a_refusal_or_a_bug_of_ours_tried_again(words: str, step: str, code: int) -> None:
-    message = f"main: Error (exit code {code}): {line(step, words)} evicted, exceeded its deadline"
+    message = f"main: Error (exit code {code}): {line(PROGRAMS[step], words)} evicted, exceeded its deadline"
     assert not again(of(committed(), step), Ended("Failed", str(code), message))
 
 
 @given(st.text(), st.sampled_from(STEPS), st.sampled_from([1, 2, 75, 76, 137, 143]))
 def test_no_words_of_ours_keep_a_try_from_being_tried_again(words: str, step: str, code: int) -> None:
-    message = f"main: Error (exit code {code}): {line(step, words)} workflow shutdown, exceeded its deadline"
+    message = f"main: Error (exit code {code}): {line(PROGRAMS[step], words)} workflow shutdown, exceeded its deadline"
     assert again(of(committed(), step), Ended("Failed", str(code), message))

@@ -31,7 +31,7 @@ NEWER = re.compile(r"/spec/templates/\d+/(pendingTimeout|annotations)")
 @needs_schemas
 def test_all_objects_are_what_the_full_crds_say(made: Made) -> None:
     def faults(made: Made) -> Iterator[str]:
-        for each in (*made.objects.values(), made.child()):
+        for each in (*made.objects.values(), *made.children()):
             yield from mistakes(each)
 
     holds(
@@ -50,7 +50,7 @@ def test_all_objects_are_what_the_full_crds_say(made: Made) -> None:
 
 def test_all_objects_are_what_hera_knows_and_nothing_else(made: Made) -> None:
     def faults(made: Made) -> Iterator[str]:
-        for each in (*made.objects.values(), made.child()):
+        for each in (*made.objects.values(), *made.children()):
             kind = each["kind"]
             kept = KINDS[kind].model_validate(each).model_dump(mode="json", by_alias=True, exclude_unset=True)
             yield from (f"{kind}{place}" for place in _lost(each, kept) if not NEWER.fullmatch(place))

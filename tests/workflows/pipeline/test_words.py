@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from steps.contracts.agents import AGENTS
 from steps.contracts.ids import is_safe_id
-from tests.workflows.pipeline.rendered import EVALUATE, NIGHTLY, SHARD, Made, committed, holds
+from tests.workflows.pipeline.rendered import EVALUATE, NIGHTLY, ROUND, SHARD, TRAIN, Made, committed, holds
 
 WORDS = ("workflows.argoproj.io/title", "workflows.argoproj.io/description")
 DISPLAY = "workflows.argoproj.io/display-name"
@@ -55,7 +55,7 @@ def test_titles_descriptions_and_choices_are_there_for_whoever_submits(made: Mad
 
 
 def test_units_and_shards_have_names_to_read_where_argo_looks_for_them(made: Made) -> None:
-    wanted = {"unit": ["id", "attempt"], "child": ["number"]}
+    wanted = {"unit": ["id", "attempt"], "child": ["number"], "round": ["step"]}
 
     def faults(made: Made) -> Iterator[str]:
         for where, each in made.templates():
@@ -82,12 +82,18 @@ def test_runs_and_shards_are_found_by_their_labels(made: Made) -> None:
                 yield f"{name}: {metadata.get('labels')}"
             if "run-id" not in metadata.get("labelsFrom", {}).get("swe-argo/run", {}).get("expression", ""):
                 yield f"{name}: {metadata.get('labelsFrom')}"
+        for name, kind in ((TRAIN, "train"), (ROUND, "round")):
+            metadata = made.spec(name)["workflowMetadata"]
+            found_by = {"swe-argo/training": {"expression": "workflow.parameters.training"}}
+            if metadata.get("labels", {}).get("swe-argo/kind") != kind or metadata.get("labelsFrom") != found_by:
+                yield f"{name}: {metadata}"
 
     holds(
         made,
         faults,
         lambda m: m.spec(SHARD)["workflowMetadata"]["labels"].update({"swe-argo/kind": "evaluate"}),
         lambda m: m.spec(EVALUATE)["workflowMetadata"].pop("labelsFrom"),
+        lambda m: m.spec(TRAIN)["workflowMetadata"].pop("labelsFrom"),
     )
 
 

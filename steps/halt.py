@@ -1,0 +1,28 @@
+"""A Workflow of a training that ended -> what it made ends too: Argo stops no children by itself."""
+
+from __future__ import annotations
+
+import sys
+
+from steps.argo.shards import stop_workflows
+from steps.contracts.chain import HALT
+from steps.contracts.run_spec import KubernetesSpec
+from steps.contracts.workflow_marks import made_by
+from steps.entry import Flags, run_program
+from steps.kube.kubeconfig import find
+
+
+def main(flags: Flags) -> None:
+    """What was made ends in its own way, an evaluation with a report, and ends what it made itself.
+
+    Raises InfraError: it has not ended in time, or the API server is away; ConfigError: without the rights.
+    """
+    cluster = find(KubernetesSpec(namespace=flags["namespace"]))
+    made = f"the Workflows that {flags['workflow']} made"
+    stopped = stop_workflows(cluster, made_by(flags["workflow"]), made, patience_s=flags["within"])
+    if stopped:
+        sys.stderr.write(f"stopped: {', '.join(stopped)}\n")
+
+
+if __name__ == "__main__":
+    run_program(HALT, main)

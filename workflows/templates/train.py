@@ -1,0 +1,168 @@
+"""A training: the Workflow that plans it, then goes through its steps, each a Workflow of its own, one by one."""
+
+from __future__ import annotations
+
+from hera.workflows import DAG, Container, Parameter, Resource, Task, WorkflowTemplate
+from hera.workflows import models as m
+
+from steps.contracts.chain import HALT, NEXT_STEP, PLAN_TRAINING, STEP_COUNT
+from steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, ROUND, TRAINING
+from workflows import object_names
+from workflows.parameters import FIELD_PARAMETERS as RUN_FIELDS
+from workflows.parameters import TRAIN_PARAMETERS, TRAIN_SETTINGS
+from workflows.resources import PLAN_PAUSE, TRAIN_S
+from workflows.templates.child import child
+from workflows.templates.container import OUT, STORE, kebab, parameter, program, settings
+from workflows.templates.workflow import spec
+
+DESCRIPTION = """\
+Trains a model by GRPO: for each step a run of `swe-argo-evaluate` on the newest weights, whose rollouts are learnt. The
+same `training` again goes on where it ended; more `steps` than before go on with one that is done."""
+TRAINER = "swe-argo-trainer"
+"""Account that makes the Workflows of a training."""
+NAME = "{{workflow.parameters.training}}"
+IN_FORM = ("steps", "groups", "group-size", "lr")
+"""Parameters that are fields of the spec, and win over it."""
+USUAL = {
+    "run.sandbox.backend": RUN_FIELDS["sandbox.backend"].default,
+    "run.sandbox.resource_factor": RUN_FIELDS["sandbox.resource_factor"].value,
+    "run.retries": RUN_FIELDS["retries"].value,
+    "proxy_url": "{{workflow.parameters.proxy-url}}",
+}
+"""Field -> what it is on this cluster where the spec does not say it."""
+
+
+def train() -> WorkflowTemplate:
+    """The WorkflowTemplate ``swe-argo-train``."""
+    with WorkflowTemplate(
+        **spec(
+            object_names.TRAIN,
+            "Train",
+            DESCRIPTION,
+            kind="train",
+            deadline_s=TRAIN_S,
+            found_by={TRAINING: "workflow.parameters.training"},
+        ),
+        entrypoint="train",
+        on_exit="end",
+        arguments=[
+            # It has no default: a training that was named by chance would never be gone on with.
+            *(_required(parameter(each)) if each.name == "training" else parameter(each) for each in TRAIN_PARAMETERS),
+            *settings(*TRAIN_SETTINGS),
+        ],
+        synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"swe-argo-training-{NAME}")]),
+        ttl_strategy=m.TTLStrategy(seconds_after_completion=7 * 86_400),
+    ) as template:
+        with DAG(name="train"):
+            Task(name="plan", template="plan-training")
+            numbers = {name: _planned(name) for name in ("first", "count")}
+            Task(name="rounds", template="rounds", depends="plan", arguments=numbers)
+        _rounds()
+        end_with_children()
+        _plan()
+        _make_round()
+    return template
+
+
+def _required(each: Parameter) -> Parameter:
+    return Parameter(name=each.name, description=each.description)
+
+
+def _planned(name: str) -> str:
+    """The steps to go through: those to come, and before them the last one, to do what is missing of it.
+
+    A Workflow that ended between learning and measuring left that to the next. Of a new training it is step 0, which
+    learns nothing: the weights that training begins with are measured.
+    """
+    next_step, steps = (f"asInt(tasks.plan.outputs.parameters['{kebab(each)}'])" for each in (NEXT_STEP, STEP_COUNT))
+    return {"first": f"{{{{={next_step} - 1}}}}", "count": f"{{{{={steps} - {next_step} + 2}}}}"}[name]
+
+
+def _rounds() -> None:
+    """One after another: none begins before the one before has ended, and none after one that failed.
+
+    ``failFast`` of the template (not of its DAG) does that. It takes a try that is tried again for a failure, so the
+    pods that wait are in a DAG of their own, ``round``, which is what it counts.
+    """
+    number = m.IntOrString(root="{{inputs.parameters.count}}")
+    sequence = m.Sequence(start=m.IntOrString(root="{{inputs.parameters.first}}"), count=number, format="%06d")
+    with DAG(
+        name="rounds",
+        inputs=[Parameter(name="first"), Parameter(name="count")],
+        parallelism=1,
+        fail_fast=True,
+    ):
+        Task(name="step", template="round", with_sequence=sequence, arguments={"step": "{{item}}"})
+    with DAG(name="round", inputs=[Parameter(name="step")]):
+        Task(name="workflow", template="make-round", arguments={"step": "{{inputs.parameters.step}}"})
+
+
+def end_with_children() -> None:
+    """Where a Workflow did not succeed, what it made may still run."""
+    with DAG(name="end"):
+        Task(name="halt", template="halt", when="{{workflow.status}} != Succeeded")
+    program(
+        HALT.name,
+        HALT.command_line({"workflow": "{{workflow.name}}"}),
+        account="swe-argo-finalizer",
+        token=True,
+        label_run=NAME,
+    )
+
+
+def _plan() -> Container:
+    given = {
+        "store": STORE,
+        "training": NAME,
+        "spec-text": "{{workflow.parameters.spec}}",
+        "default": [f"{field}={value}" for field, value in USUAL.items()],
+        "out": OUT,
+    }
+    return program(
+        PLAN_TRAINING.name,
+        [*PLAN_TRAINING.command_line(given), *map(_field, IN_FORM)],
+        account="swe-argo-steps",
+        secrets=["credentials"],
+        label_run=NAME,
+        pause=PLAN_PAUSE,
+        outputs=[
+            Parameter(name=kebab(name), value_from=m.ValueFrom(path=f"{OUT}/{name}"))
+            for name in (STEP_COUNT, NEXT_STEP)
+        ],
+    )
+
+
+def _field(name: str) -> str:
+    """A flag for a parameter that says something; else one that says nothing new."""
+    value = f"workflow.parameters['{name}']"
+    field = name.replace("-", "_")
+    again = "'--training=' + workflow.parameters.training"
+    return f"{{{{={value} != '' ? '--set={field}=' + {value} : {again}}}}}"
+
+
+def _make_round() -> Resource:
+    manifest = f"""\
+apiVersion: {API_VERSION}
+kind: Workflow
+metadata:
+  name: "{{{{workflow.name}}}}-{{{{inputs.parameters.step}}}}"
+  labels:
+    {KIND}: round
+    {TRAINING}: "{NAME}"
+    {PARENT}: "{{{{workflow.name}}}}"
+    {ROUND}: "{{{{inputs.parameters.step}}}}"
+spec:
+  workflowTemplateRef:
+    name: {object_names.ROUND}
+  arguments:
+    parameters:
+      - name: training
+        value: "{NAME}"
+      - name: step
+        value: "{{{{inputs.parameters.step}}}}"
+      - name: priority
+        value: "{{{{workflow.parameters.priority}}}}"
+      - name: log-level
+        value: "{{{{workflow.parameters.log-level}}}}"
+"""
+    return child("make-round", manifest, inputs=["step"], account=TRAINER, label_run=NAME)

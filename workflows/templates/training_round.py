@@ -1,0 +1,143 @@
+"""A step of a training: the child Workflow that has its run made, learns what that came to, and measures when due."""
+
+from __future__ import annotations
+
+from hera.workflows import DAG, Container, Parameter, Resource, Task, WorkflowTemplate
+from hera.workflows import models as m
+
+from steps.contracts.chain import IS_DUE, LEARN, PAGE, PLAN_ROUND, SPEC
+from steps.contracts.record import Place
+from steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, ROUND, RUN, TRAINING
+from workflows import object_names
+from workflows.parameters import TRAIN_SETTINGS
+from workflows.resources import ROUND_S
+from workflows.templates.child import child
+from workflows.templates.container import OUT, STORE, by_key, program, settings
+from workflows.templates.train import NAME, TRAINER, end_with_children
+from workflows.templates.workflow import spec
+
+DESCRIPTION = """\
+One step of a training: rollouts by a run of `swe-argo-evaluate`, new weights by `learn`, then the measurement, if one
+is due. Made by `swe-argo-train`. What is done already is not done again."""
+STEP = "{{workflow.parameters.step}}"
+OF_STEP = f"{NAME}.{STEP}"
+"""Name of the run whose rollouts are learnt: see steps.contracts.training.run_of."""
+RUNS = {"rollouts": ("r", OF_STEP), "measurement": ("h", f"{OF_STEP}.held-out")}
+"""Template that makes a run -> how its Workflow's name ends, and the run's own."""
+
+
+def training_round() -> WorkflowTemplate:
+    """The WorkflowTemplate ``swe-argo-round``. Parameters: the training, the step's six digits, what holds for runs."""
+    with WorkflowTemplate(
+        **spec(
+            object_names.ROUND,
+            "Step of a training",
+            DESCRIPTION,
+            kind="round",
+            deadline_s=ROUND_S,
+            found_by={TRAINING: "workflow.parameters.training"},
+        ),
+        entrypoint="phases",
+        on_exit="end",
+        arguments=[
+            Parameter(name="training", description="The training."),
+            Parameter(name="step", description="Number of the step, six digits; 000000 is before the first."),
+            Parameter(name="priority", value="0", description="Of its runs."),
+            Parameter(name="log-level", value="INFO", description="What steps print."),
+            *settings(*TRAIN_SETTINGS),
+        ],
+        # A training that was terminated may have left one behind, and two must not learn.
+        synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"swe-argo-round-{NAME}")]),
+        ttl_strategy=m.TTLStrategy(seconds_after_success=86_400, seconds_after_failure=7 * 86_400),
+    ) as template:
+        with DAG(name="phases"):
+            _tasks()
+        end_with_children()
+        _plan("plan-rollouts", held_out=False)
+        _plan("plan-measurement", held_out=True)
+        for name, (end, run) in RUNS.items():
+            _make_run(name, end, run)
+        _learn()
+    return template
+
+
+def _tasks() -> None:
+    """Before the first step there is nothing to learn, but perhaps something to measure."""
+    Task(name="plan", template="plan-rollouts", when=f"{STEP} != 000000")
+    Task(name="rollouts", template="rollouts", depends="plan.Succeeded", when=_is_due("plan"), arguments=_spec("plan"))
+    Task(name="learn", template="learn", depends="plan.Succeeded && (rollouts.Succeeded || rollouts.Skipped)")
+    Task(name="plan-measurement", template="plan-measurement", depends="learn.Succeeded || plan.Skipped")
+    Task(
+        name="measurement",
+        template="measurement",
+        depends="plan-measurement.Succeeded",
+        when=_is_due("plan-measurement"),
+        arguments=_spec("plan-measurement"),
+    )
+
+
+def _is_due(plan: str) -> str:
+    return f"{{{{tasks.{plan}.outputs.parameters.{IS_DUE}}}}} == true"
+
+
+def _spec(plan: str) -> dict[str, str]:
+    return {SPEC: f"{{{{tasks.{plan}.outputs.parameters.{SPEC}}}}}"}
+
+
+def _plan(template: str, *, held_out: bool) -> Container:
+    given = {"store": STORE, "training": NAME, "step": STEP, "held-out": held_out, "out": OUT}
+    return program(
+        PLAN_ROUND.name,
+        PLAN_ROUND.command_line(given),
+        template=template,
+        account="swe-argo-steps",
+        label_run=OF_STEP,
+        outputs=[
+            Parameter(name=name, value_from=m.ValueFrom(path=f"{OUT}/{name}", default=default))
+            for name, default in ((IS_DUE, "false"), (SPEC, ""))
+        ],
+    )
+
+
+def _make_run(template: str, end: str, run: str) -> Resource:
+    """Units without a verdict are a matter of what is learnt: their run succeeds all the same."""
+    manifest = f"""\
+apiVersion: {API_VERSION}
+kind: Workflow
+metadata:
+  name: "{{{{workflow.name}}}}-{end}"
+  labels:
+    {KIND}: evaluate
+    {RUN}: "{run}"
+    {TRAINING}: "{NAME}"
+    {PARENT}: "{{{{workflow.name}}}}"
+    {ROUND}: "{STEP}"
+spec:
+  workflowTemplateRef:
+    name: {object_names.EVALUATE}
+  arguments:
+    parameters:
+      - name: run-id
+        value: "{run}"
+      - name: spec
+        value: {{{{=toJson(inputs.parameters.spec)}}}}
+      - name: priority
+        value: "{{{{workflow.parameters.priority}}}}"
+      - name: log-level
+        value: "{{{{workflow.parameters.log-level}}}}"
+"""
+    return child(template, manifest, inputs=[SPEC], account=TRAINER, label_run=OF_STEP)
+
+
+def _learn() -> Container:
+    """Its page is the training's so far."""
+    folder = Place.TRAINING.value.format(run=NAME)
+    return program(
+        LEARN.name,
+        LEARN.command_line({"store": STORE, "training": NAME, "step": STEP, "out": OUT}),
+        account="swe-argo-steps",
+        secrets=["training-secret"],
+        label_run=OF_STEP,
+        outputs=[by_key("report", f"{OUT}/{PAGE}", f"{folder}/{PAGE}", optional=True)],
+        image="{{workflow.parameters.training-image}}",
+    )
