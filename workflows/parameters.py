@@ -128,7 +128,6 @@ TRAIN_SETTINGS = tuple(
     for name, description in {
         "training-image": "Image of what learns: that of the steps with Tinker's SDK.",
         "training-secret": "Secret with the key of Tinker.",
-        "proxy-url": "Endpoint that serves the weights of the training, where its spec names none.",
     }.items()
 )
 """The settings of the namespace that only trainings ask for."""
