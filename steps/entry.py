@@ -74,7 +74,7 @@ def run_step(step: Step, work: Work) -> NoReturn:
     _end_cleanly()
     set_up_logging()
     if flags["tied"]:
-        threading.Thread(target=_end_with_stdin, daemon=True).start()
+        tie_to_stdin()
     context = Context(flags["attempt"], flags["try"], flags["resource-factor"], flags["out"] / TRY)
     inputs = Inputs(flags["in"])
     began = time.monotonic()
@@ -182,6 +182,11 @@ def _end_cleanly() -> None:
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
     # SystemExit runs every finally on its way out: the sandbox is destroyed.
     sys.exit(128 + signal.SIGTERM)
+
+
+def tie_to_stdin() -> None:
+    """End this process, as SIGTERM would, when its standard input closes."""
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
 
 
 def _end_with_stdin() -> None:

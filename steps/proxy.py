@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steps.contracts.programs import Option, Program
-from steps.entry import Flags, run_program
+from steps.entry import Flags, run_program, tie_to_stdin
 from steps.errors import ConfigError
 from steps.settings import settings
 from steps.store import open_store
@@ -39,6 +39,7 @@ PROXY = Program(
         Option("traces", "folder for the calls of each rollout, /t/NAME/v1", Path),
         Option("host", "address to listen on", default="127.0.0.1"),
         Option("port", "port to listen on; 0: any", int, 8000),
+        Option("tied", "end when standard input closes", bool),
     ),
 )
 NUMBERS = {
@@ -61,6 +62,8 @@ def main(flags: Flags) -> None:
         from steps.serving.tinker_sampler import TinkerSource
     except ImportError as error:
         raise ConfigError(f"{EXTRA} ({error})", field="proxy") from None
+    if flags["tied"]:
+        tie_to_stdin()
     ours = settings()
     if ours.tinker_api_key is None:
         raise ConfigError("is not set", field="TINKER_API_KEY")

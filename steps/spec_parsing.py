@@ -84,7 +84,7 @@ def put_item(tables: Tables, item: str) -> None:
     if path[0] == "sandbox" and path[-1] in FLAT_FIELDS and len(path) == 2:
         path = ("sandbox", *FLAT_FIELDS[path[-1]])
     words = any(field.path == path and field.info.annotation in (str, str | None) for field in fields())
-    put(tables, path, _value(text) if not words or text[:1] in "\"'" else text.strip())
+    put(tables, path, value_of(text) if not words or text[:1] in "\"'" else text.strip())
 
 
 def laid_over(below: Tables, above: Tables) -> Tables:
@@ -100,11 +100,11 @@ def laid_over(below: Tables, above: Tables) -> Tables:
 def checked(tables: Tables, source: str) -> RunSpec:
     """The spec, every field of it right. Raises ConfigError naming each that is not, and the way out."""
     follow(tables)
-    _add_own_agent(tables)
+    add_own_agent(tables)
     try:
         return RunSpec.model_validate(tables)
     except ValidationError as error:
-        raise ConfigError(_explain(error, source)) from None
+        raise ConfigError(explain(error, source, [field.name for field in fields()])) from None
 
 
 def asks_model(tables: Tables) -> bool:
@@ -115,7 +115,7 @@ def asks_model(tables: Tables) -> bool:
     return name in AGENTS and AGENTS[name].asks_model
 
 
-def _add_own_agent(tables: Tables) -> None:
+def add_own_agent(tables: Tables) -> None:
     """Say what an agent of one's own says of itself, and its defaults where nothing else is said."""
     agent = tables.get("agent")
     if not isinstance(agent, dict) or not is_own(name := agent.get("name")):
@@ -125,7 +125,7 @@ def _add_own_agent(tables: Tables) -> None:
     tables["agent"] = {**getattr(agent_class, "defaults", {}), **agent, "own": facts}
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     """A TOML value, or the text itself where it is none: ``--set agent.name=gold`` needs no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -165,8 +165,8 @@ _WORDS = {
 """In place of pydantic's own, by its types of errors."""
 
 
-def _explain(error: ValidationError, source: str) -> str:
-    names = [field.name for field in fields()]
+def explain(error: ValidationError, source: str, names: list[str]) -> str:
+    """What is wrong with a spec from ``source``, in a line. ``names``: all fields that there are."""
     lines = []
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"] if not isinstance(part, int))
@@ -179,7 +179,7 @@ def _explain(error: ValidationError, source: str) -> str:
             message = _WORDS.get(problem["type"], problem["msg"]).removeprefix("Value error, ")
             message = message[0].lower() + message[1:]
             # What is refused for its secrets is not said again, nor what is said already.
-            names_value = "input" not in problem or name == "llm.base_url" or repr(problem["input"]) in message
+            names_value = "input" not in problem or name.endswith("llm.base_url") or repr(problem["input"]) in message
             suffix = "" if names_value else f", not {problem['input']!r}"
             words = re.findall(r"'([^']*)'", str(problem.get("ctx", {}).get("expected", "")))
             near = difflib.get_close_matches(str(problem.get("input")), words, 1, 0.6)

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from steps.contracts.ids import is_run_id
 from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_table import Table
+from steps.contracts.spec_table import How, Table
 
 NAME_RULE = "letters, digits, '.', '_' and '-', at most 40, starting and ending with a letter or digit"
 """Of a training: the runs of its steps are named after it, and a run's name has at most 63 characters."""
@@ -60,7 +60,7 @@ class CurriculumSpec(Table):
 class HeldOutSpec(Table):
     """What is measured on the way, with the weights of that moment, by an ordinary run."""
 
-    every: Annotated[int, Field(ge=0)] = 0
+    every: Annotated[int, How(), Field(ge=0)] = 0
     """Steps between two measurements, the first before the first step; 0: none."""
     instance_ids: list[str] = []
     """Instances that are measured with and never trained on."""
@@ -74,7 +74,8 @@ class TrainSpec(Table):
     """GRPO on Tinker, with an ordinary run of swe-argo as environment and reward."""
 
     name: str
-    """The training's name; the same name again goes on with it."""
+    """The training's name; the same name again goes on with it. Then fields that say how it is done may be others:
+    steps, checkpoint_every, checkpoint_ttl_s, proxy_url, held_out.every, and what a run may change."""
     base_model: str
     """Model of Tinker, as get_server_capabilities lists it."""
     tokenizer: str | None = None
@@ -82,7 +83,7 @@ class TrainSpec(Table):
     lora_rank: Annotated[int, Field(ge=1)] = 32
     seed: int = 0
     """Of the weights that training begins with, and of the order of instances."""
-    steps: Annotated[int, Field(ge=1)] = 100
+    steps: Annotated[int, How(), Field(ge=1)] = 100
     """Optimiser steps."""
     lr: Annotated[float, Field(gt=0)] = 1e-5
     """Learning rate."""
@@ -90,14 +91,14 @@ class TrainSpec(Table):
     """Rollouts of an instance in a step, whose rewards are compared with each other."""
     groups: Annotated[int, Field(ge=1)] = 8
     """Instances of a step."""
-    checkpoint_every: Annotated[int, Field(ge=1)] = 10
+    checkpoint_every: Annotated[int, How(), Field(ge=1)] = 10
     """Steps after which a checkpoint is kept for good; those between, by which a killed training goes on, expire."""
-    checkpoint_ttl_s: Annotated[int, Field(ge=3600)] = 604_800
+    checkpoint_ttl_s: Annotated[int, How(), Field(ge=3600)] = 604_800
     """Seconds that the others live (Tinker's cookbook: a week)."""
     max_lag: Annotated[int, Field(ge=0, le=8)] = 0
     """Steps by which the weights that sample may be behind: with 1 rollouts are collected while the step before is
     learnt. What it was is recorded for each step."""
-    proxy_url: str | None = None
+    proxy_url: Annotated[str | None, How()] = None
     """OpenAI-compatible endpoint that follows this training's weights; by default a proxy of its own is started (on a
     cluster: the chart's)."""
     loss: LossSpec = LossSpec()

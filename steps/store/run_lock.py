@@ -19,6 +19,9 @@ class Lock(Record):
 
     file: ClassVar[str] = "lock.json"
     place: ClassVar[Place] = Place.RUN
+    what: ClassVar[tuple[str, str]] = ("run", "another run id")
+    """What it locks, and what else there is to use."""
+    field: ClassVar[str] = "run_id"
     token: str
     """Tells one hold from every other."""
     process: str
@@ -36,16 +39,25 @@ class Lock(Record):
         """What is told to another that wants to work on the run."""
         silent = max(0.0, time.time() - self.alive_at)
         return ConfigError(
-            f"run {run_id!r} is being worked on by process {self.pid} on {self.host} (last sign of life {silent:.0f} s "
-            f"ago; after {DEAD_S:.0f} s without one it counts as dead): wait for it, stop it, or use another run id",
-            field="run_id",
+            f"{self.what[0]} {run_id!r} is being worked on by process {self.pid} on {self.host} (last sign of life "
+            f"{silent:.0f} s ago; after {DEAD_S:.0f} s without one it counts as dead): wait for it, stop it, or use "
+            f"{self.what[1]}",
+            field=self.field,
         )
 
 
-def lock_in(data: bytes | None) -> Lock | None:
+class TrainingLock(Lock):
+    """Who works on a training."""
+
+    place: ClassVar[Place] = Place.TRAINING
+    what: ClassVar[tuple[str, str]] = ("training", "another name")
+    field: ClassVar[str] = "name"
+
+
+def lock_in(data: bytes | None, kind: type[Lock] = Lock) -> Lock | None:
     """None where there is none, or one that is broken: nobody's."""
     try:
-        return None if data is None else Lock.from_bytes(data)
+        return None if data is None else kind.from_bytes(data)
     except ValueError:
         return None
 

@@ -15,8 +15,8 @@ WITHOUT_EFFECT = {
     "--prepull_images": "images are pulled ahead, within --disk-budget-gb",
 }
 """Flags of R2E-Gym for what is always so."""
-WITHOUT_SPEC = ("proxy",)
-"""Commands that have flags of their own alone: --context is tokens there."""
+WITHOUT_SPEC = ("proxy", "train")
+"""Commands that have flags of their own alone: --context is tokens there, --name is no agent's."""
 
 
 def our_names(arguments: list[str], note: Callable[[str], None] = lambda _: None) -> list[str]:

@@ -143,6 +143,50 @@ app.command()(_with_spec(validate, spec_sources.is_of_dataset))
 
 
 @app.command()
+def train(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "--config_path",
+            metavar="FILE",
+            help="A spec: TOML, or flat YAML (.yaml).",
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Set any field: --set lr=1e-4, --set run.agent.max_steps=30."),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The training's name; the same again goes on.")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="Optimiser steps, altogether.")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            "-o",
+            help="Folder or s3://bucket/prefix that holds trainings and their runs.",
+            envvar=["SWE_ARGO_STORE", "EVAL_OUTPUT_PATH"],
+        ),
+    ] = None,
+) -> None:
+    """Train a model of Tinker by GRPO, on this machine: its runs are rollouts, their verdicts rewards.
+
+    Every step is an ordinary run on the weights of the step before, then a step of the optimiser. The same name again
+    goes on after the last step that was learnt. Needs TINKER_API_KEY. Fields: docs/training.md.
+
+    Exit code 0: all steps are learnt; 3: a limit of a run ended it; 4: a run that failed did; 130: stopped.
+
+    64: the request is wrong; 75: Tinker, the sandboxes or the store failed.
+    """
+    from workflows.cli import train
+
+    spec = train.read_spec(config, set_ or [], name, steps, store)
+    train.check_machine(spec)
+    again = shlex.join(["swe-argo", *sys.argv[1:]])
+    raise typer.Exit(train.train(spec, console, again))
+
+
+@app.command()
 def report(run_id: Run, store: StoreFlag = DEFAULT_STORE) -> None:
     """Write the report of a run, or the page of a training, again, from what its store holds."""
     from steps.reports.training.write import write_training_page

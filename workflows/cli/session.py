@@ -40,7 +40,7 @@ def run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | No
     An end by an exception that leaves something to do has the command that does it as its note.
     """
     try:
-        with _ending(_interrupt):
+        with ending(_interrupt):
             return _run(spec, console, again, env)
     except KeyboardInterrupt:
         console.print(f"stopped; to go on: {again}", highlight=False, soft_wrap=True, markup=False)
@@ -108,7 +108,7 @@ class _TerminalObserver:
         if canary:
             patches = count(len(plan.units), "reference patch", "reference patches")
             self._console.print(f"canary: {patches} first", style="dim")
-        with Progress(self._console, plan.units, plan.run_id) as progress, _ending(self._stop):
+        with Progress(self._console, plan.units, plan.run_id) as progress, ending(self._stop):
             yield progress
 
     def judge_canary(self, result: CanaryResult) -> None:
@@ -133,7 +133,7 @@ def _bounds(spec: RunSpec, todo: int) -> str:
 
 
 @contextmanager
-def _ending(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def ending(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """What Ctrl-C does, a SIGTERM does, and a terminal that is closed, unless (nohup) that is not to end anything."""
     numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
     before = {n: signal.signal(n, handler) for n in numbers if signal.getsignal(n) is not signal.SIG_IGN}

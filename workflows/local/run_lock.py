@@ -26,10 +26,11 @@ class RunLock:
     ``on_loss`` is called, by another thread, when somebody else has taken the run over.
     """
 
-    def __init__(self, store: Store, run_id: str) -> None:
+    def __init__(self, store: Store, run_id: str, kind: type[Lock] = Lock) -> None:
+        """``kind``: TrainingLock, where it is a training of that name."""
         self.on_loss: Callable[[], None] = lambda: None
-        self.store, self._run = store, run_id
-        self._key = key(Lock, run_id)
+        self.store, self._run, self._kind = store, run_id, kind
+        self._key = key(kind, run_id)
         self._mine = b""
         self.token = secrets.token_hex(8)
         self._end = threading.Event()
@@ -40,7 +41,7 @@ class RunLock:
         existing: bytes | None = None
         while not self._write(existing):
             existing = self.store.get_many([self._key]).get(self._key)
-            if (lock := lock_in(existing)) and not lock.is_over():
+            if (lock := lock_in(existing, self._kind)) and not lock.is_over():
                 raise lock.refusal(self._run)
         self._thread.start()
 
@@ -53,7 +54,7 @@ class RunLock:
                 self.store.delete_many([self._key])
 
     def _write(self, old: bytes | None) -> bool:
-        lock = Lock(
+        lock = self._kind(
             token=self.token,
             process=process_owner(),
             pid=os.getpid(),
@@ -83,9 +84,12 @@ class RunLock:
 
 
 @contextmanager
-def hold_run(store: Store, run_id: str) -> Iterator[RunLock]:
-    """Hold the run for this process; a dead runner's hold is taken over. Raises ConfigError where another lives."""
-    hold = RunLock(store, run_id)
+def hold_run(store: Store, run_id: str, kind: type[Lock] = Lock) -> Iterator[RunLock]:
+    """Hold the run (``kind``: the training) for this process; a dead runner's hold is taken over.
+
+    Raises ConfigError where another lives.
+    """
+    hold = RunLock(store, run_id, kind)
     hold.take()
     try:
         yield hold

@@ -81,22 +81,23 @@ def make_plan(
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(spec.model_dump_json())
         file.flush()
-        _program(PLAN, {"spec": file.name}, env=env, show=show, watch=watch)
+        run_whole(PLAN, {"spec": file.name}, env=env, show=show, watch=watch)
     return Plan.from_bytes(open_store(spec.store).get(key(Plan, spec.run_id or "")))
 
 
 def make_report(store_url: str, run_id: str, show: Show | None = None) -> None:
     """Run the report step. Raises StepError, as report did."""
-    _program(REPORT, {"store": store_url, "run": run_id}, show=show)
+    run_whole(REPORT, {"store": store_url, "run": run_id}, show=show)
 
 
-def _program(
+def run_whole(
     program: Program,
     values: Mapping[str, object],
     env: Mapping[str, str] | None = None,
     show: Show | None = None,
     watch: WatchProcess | None = None,
 ) -> None:
+    """Run a step that works on a whole run or training, as a process. Raises StepError, as the step did."""
     command = [sys.executable, "-m", f"steps.{program.name}", *program.command_line(values)]
     environment = {**os.environ, **(env or {}), "PYTHONUTF8": "1"}
     with tempfile.TemporaryFile() as log:

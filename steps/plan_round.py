@@ -1,0 +1,30 @@
+"""TrainFile, StepFigures x n -> RunSpec: the run of a step's rollouts, or the one that measures its weights."""
+
+from __future__ import annotations
+
+import json
+
+from steps.contracts.chain import IS_DUE, PLAN_ROUND, SPEC
+from steps.entry import Flags, run_program
+from steps.store import open_store
+from steps.training.checkpoints import training_of
+from steps.training.rounds import plan_measurement, plan_rollouts
+
+
+def main(flags: Flags) -> str:
+    """Plan the round that the flags name. Returns it in a word."""
+    store, step = open_store(flags["store"]), flags["step"]
+    training = training_of(store, flags["training"])
+    plan = plan_measurement if flags["held-out"] else plan_rollouts
+    spec = plan(store, training, step)
+    if out := flags["out"]:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / IS_DUE).write_text(json.dumps(spec is not None), "utf-8")
+        (out / SPEC).write_text(spec.model_dump_json() if spec else "", "utf-8")
+    if spec is None:
+        return "nothing is due"
+    return f"{spec.run_id}: {len(spec.select.instance_ids)} instances, {spec.attempts} attempts at each"
+
+
+if __name__ == "__main__":
+    run_program(PLAN_ROUND, main)

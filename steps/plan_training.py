@@ -1,0 +1,133 @@
+"""TrainSpec -> TrainFile: what is trained on, and what is measured with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel
+
+from steps.contracts.chain import NEXT_STEP, PLAN_TRAINING, STEP_COUNT
+from steps.contracts.data import DatasetLock, Plan
+from steps.contracts.record import key
+from steps.contracts.run_spec import RunSpec, SelectSpec
+from steps.contracts.spec_table import How
+from steps.contracts.train_spec import TrainSpec
+from steps.contracts.training import TrainFile, held_out_run_of, run_of
+from steps.datasets.bucket_inputs import fetch_inputs
+from steps.entry import Flags, run_program
+from steps.errors import ConfigError
+from steps.families.rows import digest_rows
+from steps.planning.dataset import SelectedDataset, read_dataset
+from steps.store import Store, open_store
+from steps.training.checkpoints import CheckpointLog, training_of
+from steps.training.pool import divide
+from steps.training.train_spec_parsing import of_train_file, of_train_text, read_train_spec
+from steps.versions import versions
+
+
+def plan_training(spec: TrainSpec) -> TrainFile:
+    """Write what a training is; the same spec again goes on with it, under fields that say how it is done.
+
+    Raises ConfigError: nothing is written then; InfraError.
+    """
+    store = open_store(spec.run.store, create=True)
+    before = training_of(store, spec.name) if _has_begun(store, spec.name) else None
+    training = _go_on(store, before, spec) if before else _begin(store, spec)
+    store.put(key(TrainFile, spec.name), training.to_bytes())
+    return training
+
+
+def _has_begun(store: Store, name: str) -> bool:
+    """Whether anything follows from its spec: until then a spec may be put right under the same name."""
+    plans = [key(Plan, run) for run in (run_of(name, 1), held_out_run_of(name, 0))]
+    return bool(store.get_many(plans) or CheckpointLog(store, name).read())
+
+
+def _begin(store: Store, spec: TrainSpec) -> TrainFile:
+    with fetch_inputs(spec.run) as here:
+        selected = read_dataset(spec.run, here, None, store)
+        for notice in selected.notices:
+            sys.stderr.write(f"note: {notice}\n")
+        division = divide(spec, [row["instance_id"] for row in selected.rows])
+        known = {row["instance_id"] for row in selected.rows}
+        others = [each for each in division.held_out if each not in known]
+        rows = [*selected.rows, *(_read_others(spec.run, here, others, store).rows if others else ())]
+    unfit = selected.validation.unfit if selected.validation and not selected.validation.kept else {}
+    return TrainFile(
+        name=spec.name,
+        spec=spec,
+        dataset=selected.lock.model_copy(update={"rows": len(rows), "sha256": digest_rows(rows)}),
+        pool=division.pool,
+        held_out=division.held_out,
+        left_out={**unfit, **selected.not_gradeable},
+        versions=versions(),
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _read_others(run: RunSpec, here: RunSpec, ids: list[str], store: Store) -> SelectedDataset:
+    """Instances to measure with that are not among those to train on; what is not valid is no measure, either."""
+    select = SelectSpec(instance_ids=ids, validated=here.select.validated, keep_invalid=here.select.keep_invalid)
+    return read_dataset(run, here.model_copy(update={"select": select}), None, store)
+
+
+def _go_on(store: Store, before: TrainFile, spec: TrainSpec) -> TrainFile:
+    old, new = identity_fields(before.spec), identity_fields(spec)
+    changed = [f"{name} was {old[name]!r}, now {new[name]!r}" for name in old if old[name] != new[name]]
+    if changed:
+        raise ConfigError(
+            f"training {spec.name!r} exists with another spec ({', '.join(changed)}); use another name", field="name"
+        )
+    if _lock_now(store, before).sha256 != before.dataset.sha256:
+        raise ConfigError(
+            f"the rows of {before.dataset.name} changed since training {spec.name!r} began; use another name",
+            field="run.dataset",
+        )
+    return before.model_copy(update={"spec": spec})
+
+
+def _lock_now(store: Store, before: TrainFile) -> DatasetLock:
+    select = SelectSpec(instance_ids=[*before.pool, *before.held_out])
+    run = before.spec.run.model_copy(update={"revision": before.dataset.revision, "select": select})
+    with fetch_inputs(run) as here:
+        return read_dataset(run, here, None, store).lock
+
+
+def identity_fields(table: BaseModel, prefix: str = "") -> dict[str, Any]:
+    """The flat fields that make a training what it is: without those that say how it is done."""
+    flat: dict[str, Any] = {}
+    for name, info in type(table).model_fields.items():
+        value = getattr(table, name)
+        if isinstance(value, BaseModel):
+            flat |= identity_fields(value, f"{prefix}{name}.")
+        elif not any(isinstance(mark, How) for mark in info.metadata):
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def read_spec(flags: Flags) -> TrainSpec:
+    """The spec that the flags come to: --spec < --spec-text < --set < --training and --store. Raises ConfigError."""
+    tables = [of_train_file(flags["spec"])] if flags["spec"] else []
+    tables += [of_train_text(flags["spec-text"], "spec")] if flags["spec-text"] else []
+    tables += [{"run": {"store": flags["store"]}}]
+    sets = [*flags["set"], *([f"name={json.dumps(flags['training'])}"] if flags["training"] else [])]
+    return read_train_spec(tables, sets, "spec")
+
+
+def main(flags: Flags) -> str:
+    """Plan what the flags say. Returns the training in a word."""
+    training = plan_training(read_spec(flags))
+    spec, learned = training.spec, len(CheckpointLog(open_store(training.spec.run.store), training.name).read())
+    if out := flags["out"]:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, value in {STEP_COUNT: spec.steps, NEXT_STEP: learned + 1}.items():
+            (out / name).write_text(json.dumps(value), "utf-8")
+    apart = f", {len(training.held_out)} held out" if training.held_out else ""
+    return f"{learned} of {spec.steps} steps learnt, {len(training.pool)} instances to train on{apart}"
+
+
+if __name__ == "__main__":
+    run_program(PLAN_TRAINING, main)

@@ -1,0 +1,59 @@
+"""Which instances a step takes: in shuffled epochs, those that teach nothing any more behind the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from random import Random
+
+from steps.contracts.train_spec import CurriculumSpec
+from steps.contracts.training import LearnedGroup
+
+
+def choose_instances(
+    pool: list[str], seed: int, groups: int, step: int, behind: Mapping[int, frozenset[str]]
+) -> list[str]:
+    """The instances of a step, as many as ``groups``, no two the same, in the order in which the epoch has them.
+
+    Each epoch is the whole pool in an order of its own; one goes on where the step before ended. ``behind``: step ->
+    instances that it takes only where there are not enough others. The same arguments give the same choice, whatever
+    happened meanwhile: the steps before are gone through again.
+    """
+    left: list[str] = []
+    chosen: list[str] = []
+    epoch = 0
+    for number in range(1, step + 1):
+        avoided = behind.get(number, frozenset())
+        chosen = []
+        while len(chosen) < groups:
+            willing = [each for each in left if each not in avoided and each not in chosen]
+            if not willing and set(pool) - avoided - set(chosen):
+                epoch += 1
+                left = _shuffled(pool, seed, epoch)
+                continue
+            # Without others the avoided ones fill up: first those of this epoch that were passed over.
+            candidates = willing or [each for each in (*left, *_shuffled(pool, seed, epoch)) if each not in chosen]
+            chosen.append(candidates[0])
+            if candidates[0] in left:
+                left.remove(candidates[0])
+    return chosen
+
+
+def _shuffled(pool: list[str], seed: int, epoch: int) -> list[str]:
+    order = list(pool)
+    Random(f"{seed}/{epoch}").shuffle(order)
+    return order
+
+
+def too_easy_or_hard(groups: Iterable[LearnedGroup], spec: CurriculumSpec) -> frozenset[str]:
+    """Instances whose share of solved rollouts, in all these groups, lies outside what the spec asks for."""
+    solved: Counter[str] = Counter()
+    graded: Counter[str] = Counter()
+    for group in groups:
+        solved[group.instance_id] += group.solved
+        graded[group.instance_id] += len(group.rewards)
+    return frozenset(
+        each
+        for each, count in graded.items()
+        if count >= spec.after and not spec.min_solved <= solved[each] / count <= spec.max_solved
+    )

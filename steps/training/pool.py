@@ -1,0 +1,40 @@
+"""Instances of a dataset -> those that are trained on, and those that are measured with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from steps.contracts.train_spec import TrainSpec
+from steps.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Division:
+    """Two lists of ids without a common one, each in the dataset's order."""
+
+    pool: list[str]
+    held_out: list[str]
+
+
+def divide(spec: TrainSpec, selected: list[str]) -> Division:
+    """Choose what is measured with: the ids that the spec names, or a share by its seed; the rest is trained on.
+
+    Ids that it names need not be selected. Raises ConfigError where too few are left to train on.
+    """
+    named = spec.held_out.instance_ids
+    if spec.held_out.share:
+        count = max(1, round(spec.held_out.share * len(selected)))
+        # The order of ids in a sample depends on the seed alone, on every machine.
+        named = Random(f"{spec.seed}/held-out").sample(selected, min(count, len(selected)))
+    chosen = set(named)
+    held_out = [each for each in selected if each in chosen]
+    held_out += [each for each in dict.fromkeys(named) if each not in set(selected)]
+    pool = [each for each in selected if each not in chosen]
+    if spec.groups > len(pool):
+        apart = f", with {len(held_out)} held out" if held_out else ""
+        raise ConfigError(
+            f"{spec.groups} instances a step are more than the {len(pool)} that there are to train on{apart}",
+            field="groups",
+        )
+    return Division(pool, held_out)

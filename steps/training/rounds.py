@@ -1,0 +1,70 @@
+"""A training and what its steps so far came to -> the run whose rollouts a step learns from, or that measures it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steps.contracts.record import key
+from steps.contracts.run_spec import RunSpec, SelectSpec
+from steps.contracts.train_spec import TrainSpec
+from steps.contracts.training import StepFigures, TrainFile, held_out_run_of, run_of, step_name
+from steps.errors import ConfigError
+from steps.reports.figures.summary import Summary
+from steps.store import Store
+from steps.training.checkpoints import CheckpointLog
+from steps.training.curriculum import choose_instances, too_easy_or_hard
+
+
+def plan_rollouts(store: Store, training: TrainFile, step: int) -> RunSpec | None:
+    """The run of a step's rollouts; None where the step is learnt already. The same each time that it is asked for.
+
+    Raises ConfigError where the step cannot be planned yet, InfraError.
+    """
+    spec = training.spec
+    learned = len(CheckpointLog(store, training.name).read())
+    if step <= learned:
+        return None
+    if not 1 <= step <= spec.steps:
+        raise ConfigError(f"{training.name} has steps 1 to {spec.steps}", field="step")
+    if step - 1 - spec.max_lag > learned:
+        behind = f", which begins at most {spec.max_lag} ahead" if spec.max_lag else ""
+        raise ConfigError(f"{training.name} has learnt {learned} steps: step {step} is not due{behind}", field="step")
+    chosen = choose_instances(training.pool, spec.seed, spec.groups, step, _passed_over(store, training, step))
+    own: dict[str, Any] = {"attempts": spec.group_size, "canary": spec.run.canary if step == 1 else 0}
+    return _run(training, run_of(training.name, step), chosen, own)
+
+
+def plan_measurement(store: Store, training: TrainFile, step: int) -> RunSpec | None:
+    """The run that measures the weights that a step made, or of step 0 the first ones; None where none is due, or it
+    has its report. Raises InfraError."""
+    held = training.spec.held_out
+    name = held_out_run_of(training.name, step)
+    if not held.every or step % held.every or not training.held_out or store.get_many([key(Summary, name)]):
+        return None
+    llm = training.spec.run.llm.model_copy(update={"temperature": held.temperature, "logprobs": False})
+    return _run(training, name, training.held_out, {"attempts": held.attempts, "canary": 0, "llm": llm})
+
+
+def _run(training: TrainFile, run_id: str, instances: list[str], own: dict[str, Any]) -> RunSpec:
+    spec: TrainSpec = training.spec
+    llm = own.pop("llm", spec.run.llm).model_copy(update={"base_url": spec.proxy_url})
+    common = {"run_id": run_id, "revision": training.dataset.revision, "select": SelectSpec(instance_ids=instances)}
+    return spec.run.model_copy(update={**common, "llm": llm, **own})
+
+
+def _passed_over(store: Store, training: TrainFile, step: int) -> dict[int, frozenset[str]]:
+    """For each step up to this one what the steps before it make it take last.
+
+    A step looks at those alone that are learnt whenever it may begin, ``max_lag`` ahead: its choice is the same
+    whether it was begun early or late.
+    """
+    limits, lag = training.spec.curriculum, training.spec.max_lag
+    if limits.min_solved <= 0 and limits.max_solved >= 1:
+        return {}
+    names = {key(StepFigures, training.name, name=step_name(each)): each for each in range(1, step - lag)}
+    files = {names[name]: StepFigures.from_bytes(data) for name, data in store.get_many(names).items()}
+    behind = {}
+    for number in range(1, step + 1):
+        known = [group for each, file in files.items() if each < number - lag for group in file.groups]
+        behind[number] = too_easy_or_hard(known, limits)
+    return behind

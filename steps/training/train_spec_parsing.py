@@ -1,0 +1,145 @@
+"""A TrainSpec from what was written: TOML, JSON or flat YAML, and NAME=VALUE pairs. A wrong one is told in one line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from steps.contracts.agent_spec import agent_of
+from steps.contracts.agents import AgentKind
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.spec_fields import fields
+from steps.contracts.train_spec import TrainSpec
+from steps.errors import ConfigError
+from steps.spec_parsing import Tables, add_own_agent, explain, follow, has, laid_over, of_file, of_text, put, value_of
+
+MODEL = "openai/tinker"
+"""The model of a training's rollouts, as the proxy names it."""
+YAML = (".yaml", ".yml")
+_OWN = {
+    ("run_id",): "rollouts are named after the training: name",
+    ("attempts",): "group_size says it",
+    ("agent", "model"): "base_model says it",
+    ("llm", "base_url"): "proxy_url says it",
+    ("llm", "config"): "the rollouts ask the training's own proxy",
+    ("llm", "logprobs"): "nothing can be learnt without them",
+}
+"""Fields of ``run`` that are the training's own to say -> who says them."""
+_USUAL: dict[tuple[str, ...], tuple[Any, ...]] = {
+    ("run_id",): (None,),
+    ("attempts",): (1, None),
+    ("agent", "model"): (MODEL, None),
+    ("llm", "base_url"): (None,),
+    ("llm", "config"): (None,),
+    ("llm", "logprobs"): (True,),
+}
+"""What may stand there all the same: a spec as it was written out whole."""
+
+
+def of_train_file(file: Path) -> Tables:
+    """The spec in a file: YAML by its name, else TOML or JSON. Raises ConfigError."""
+    if file.suffix.lower() not in YAML:
+        return _placed(of_file(file))
+    try:
+        tables = yaml.safe_load(file.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {file}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(tables, dict) or not all(isinstance(name, str) for name in tables):
+        raise ConfigError(f"{file} holds no fields, NAME: VALUE")
+    return _placed(tables)
+
+
+def read_train_spec(tables: Iterable[Tables], sets: Iterable[str], source: str) -> TrainSpec:
+    """The whole spec, checked; later tables over earlier ones, ``NAME=VALUE`` over all. Raises ConfigError."""
+    whole: Tables = {}
+    for each in tables:
+        whole = laid_over(whole, each)
+    for item in sets:
+        name, equals, text = item.partition("=")
+        if not equals:
+            raise ConfigError(f"{item!r} is not NAME=VALUE", field="--set")
+        value = value_of(text)
+        put(whole, _path(name.strip(), value), value)
+    _complete(whole)
+    try:
+        spec = TrainSpec.model_validate(whole)
+    except ValidationError as error:
+        raise ConfigError(explain(error, source, [name for name, _ in train_fields()])) from None
+    agent = agent_of(spec.run.agent)
+    if not agent.asks_model or agent.kind is not AgentKind.AGENT:
+        raise ConfigError(f"agent {agent.name} asks no model: there is nothing to train", field="run.agent.name")
+    return spec
+
+
+def of_train_text(text: str, source: str) -> Tables:
+    """The spec in a TOML document or a JSON object. Raises ConfigError."""
+    return _placed(of_text(text, source))
+
+
+def train_fields(table: type[BaseModel] = TrainSpec, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Every field of the spec that is no table, with its whole name: loss.clip_low, run.agent.max_steps."""
+    for name, info in table.model_fields.items():
+        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
+            yield from train_fields(info.annotation, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", info
+
+
+def _complete(tables: Tables) -> None:
+    """Set what follows for the rollouts, and what a training's own are unless something else is said."""
+    run = tables.setdefault("run", {})
+    if not isinstance(run, dict):
+        return
+    for path, why in _OWN.items():
+        if has(run, path) and _value_at(run, path) not in _USUAL[path]:
+            raise ConfigError(f"this is the training's own to say: {why}", field=".".join(("run", *path)))
+    put(run, ("agent", "model"), MODEL)
+    put(run, ("llm", "logprobs"), True)
+    if not has(run, ("llm", "temperature")):
+        put(run, ("llm", "temperature"), 1.0)
+    follow(run)
+    add_own_agent(run)
+
+
+def _value_at(tables: Tables, path: tuple[str, ...]) -> Any:
+    value: Any = tables
+    for name in path:
+        value = value[name]
+    return value
+
+
+def _placed(tables: Tables) -> Tables:
+    """The tables with every field in its place: a run's may stand on top, by their own names. Raises ConfigError."""
+    placed: Tables = {}
+    for name, value in tables.items():
+        path = _path(name, value)
+        alone: Tables = {}
+        put(alone, path, value)
+        placed = laid_over(placed, alone)
+    return placed
+
+
+def _path(name: str, value: Any) -> tuple[str, ...]:
+    """The place of a field: by its whole name (run.agent.max_steps), or of a run's field by its own (max_steps)."""
+    first, *others = name.split(".")
+    if first in TrainSpec.model_fields:
+        return (first, *others)
+    if first in RunSpec.model_fields and (others or isinstance(value, dict)):
+        return ("run", first, *others)
+    places = [each.path for each in fields() if name in {each.path[-1], each.option.replace("-", "_")}]
+    if len(places) == 1:
+        return ("run", *places[0])
+    if places:
+        whole = ", ".join(".".join(("run", *place)) for place in places)
+        raise ConfigError(f"{name!r} is the name of several fields: {whole}")
+    known = [*TrainSpec.model_fields, *(each.path[-1] for each in fields()), *(each for each, _ in train_fields())]
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    raise ConfigError(f"there is no field {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))

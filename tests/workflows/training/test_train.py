@@ -1,0 +1,104 @@
+"""Trainings from the command line, from their first rollout to their last checkpoint."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.record import key
+from steps.contracts.training import StepFigures, held_out_run_of, run_of, step_name
+from steps.errors import EXIT_CONFIG
+from steps.store import open_store
+from tests.workflows.command import begin, children, plan, summary, swe_argo, wait_for, words_of
+from tests.workflows.training.train import Bench, bench
+
+pytestmark = pytest.mark.long
+
+
+def figures(here: Bench, store: str, step: int) -> StepFigures:
+    return StepFigures.from_bytes(
+        open_store(str(here.folder / store)).get(key(StepFigures, "one", name=step_name(step)))
+    )
+
+
+def test_each_step_learns_from_a_run_on_the_weights_of_the_one_before(tmp_path: Path) -> None:
+    with bench(tmp_path) as here:
+        file = here.spec("s", steps=3, held_out="{share: 0.25, every: 3}")
+        done = swe_argo("train", "--config_path", str(file), "--steps", "1", env=here.env, cwd=tmp_path, timeout_s=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        again = swe_argo("train", "--config_path", str(file), env=here.env, cwd=tmp_path, timeout_s=600)
+        assert again.returncode == 0, again.stdout + again.stderr
+        checkpoints, store = here.checkpoints("s"), str(tmp_path / "s")
+    assert "one: 1 of 1 step learnt" in done.stdout
+    assert "one: 3 of 3 steps learnt" in again.stdout
+    assert [each.run for each in checkpoints] == [run_of("one", step) for step in (1, 2, 3)]
+    before = ["base", *(each.weights.version for each in checkpoints)]
+    assert len(set(before)) > 1
+    for step in (1, 2, 3):
+        assert set(figures(here, "s", step).weights_used) == {before[step - 1]}
+        assert figures(here, "s", step).lag == 0
+        assert [unit.attempt for unit in plan(store, run_of("one", step)).units] == [1, 2, 1, 2]
+    for step in (0, 3):
+        measured = summary(store, held_out_run_of("one", step)).headline
+        assert measured.graded == measured.total == 1
+        assert f"held out after step {step}: {measured.resolved} of 1 resolved" in done.stdout + again.stdout
+
+
+def test_with_a_lag_the_next_rollouts_begin_while_a_step_is_learnt(tmp_path: Path) -> None:
+    with bench(tmp_path) as here:
+        here.hold("optim_step", until=lambda: begun(here, 2))
+        file = here.spec("s", steps=2, max_lag=1)
+        done = swe_argo("train", "--config_path", str(file), env=here.env, cwd=tmp_path, timeout_s=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert here.held
+    assert [figures(here, "s", step).lag for step in (1, 2)] == [0, 1]
+
+
+def begun(here: Bench, step: int) -> bool:
+    """Whether anything of a step's run was solved."""
+    return any(
+        name.endswith("/solve.json") for name in open_store(str(here.folder / "s")).keys(f"runs/{run_of('one', step)}/")
+    )
+
+
+def test_ctrl_c_ends_a_training_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
+    with bench(tmp_path) as here:
+        words = ("train", "--config_path", str(here.spec("s")))
+        runner = begin(*words, env=here.env)
+        wait_for(lambda: here.checkpoints("s") and begun(here, 2))
+        helpers = [
+            pid for pid in children(runner.pid) if b"steps.proxy" in words_of(pid) or b"learning" in words_of(pid)
+        ]
+        assert len(helpers) == 2
+        runner.send_signal(signal.SIGINT)
+        output, _ = runner.communicate(timeout=300)
+        assert runner.returncode == 130, output
+        assert "stopped; to go on: swe-argo train" in output
+        assert not any(words_of(pid) for pid in helpers)
+        learned = here.learned("s")
+        done = swe_argo(*words, env=here.env, timeout_s=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert here.learned("s")[: len(learned)] == learned
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "message"),
+    [
+        ((), {"TINKER_API_KEY": ""}, "TINKER_API_KEY: is not set"),
+        ((), {"TINKER_API_KEY": "tml-of-nobody"}, "TINKER_API_KEY: "),
+        (("--set", "tokenizer=nowhere"), {}, "nowhere/tokenizer_config.json cannot be read"),
+        (("--set", "lrr=1"), {}, "there is no field 'lrr'; did you mean 'lr'?"),
+        (("--set", "base_model=test/other"), {}, "--context"),
+        (("--set", "groups=9"), {}, "groups: 9 instances a step are more than the 4"),
+        (("--name", "a/b"), {}, "'a/b' is no name of a training"),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path: Path, words: tuple[str, ...], env: dict[str, str], message: str) -> None:
+    with bench(tmp_path) as here:
+        done = swe_argo("train", "--config_path", str(here.spec("s")), *words, env=here.env | env, cwd=tmp_path)
+    assert done.returncode == EXIT_CONFIG, done.stdout + done.stderr
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert not (tmp_path / "s" / "runs").exists()

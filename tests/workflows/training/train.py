@@ -1,0 +1,104 @@
+"""What tests of a training share: its spec, its server, what it comes to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steps.contracts.training import Checkpoint
+from steps.serving.chat_template import ChatTemplate
+from steps.store import open_store
+from steps.training.checkpoints import CheckpointLog
+from tests import solutions
+from tests.tinker_server.model import make_model
+from tests.tinker_server.server import KEY, Sampled, TinkerServer, tinker_server
+
+POOL = ["mini__slugkit-1", "mini__slugkit-2", "mini__gridprint-1", "mini__ledgerlet-1"]
+AGENT = Path(__file__).with_name("one_word.py")
+
+
+@dataclass
+class Bench:
+    """A server, the files of its model, and a folder in which everything lies."""
+
+    server: TinkerServer
+    folder: Path
+    model: Path
+    held: int = 0
+    """Requests that ``hold`` kept back."""
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What a person has in the environment. The key of another endpoint is of no use to the proxy."""
+        keys = {"TINKER_API_KEY": KEY, "OPENAI_API_KEY": "sk-of-somebody-else", "TINKER_TELEMETRY": "0"}
+        return {**keys, "TINKER_BASE_URL": self.server.url}
+
+    def spec(self, store: str, **more: Any) -> Path:
+        """A spec that learns from two attempts at each of two instances a step."""
+        lines = {
+            "name": "one",
+            "base_model": "test/model",
+            "tokenizer": str(self.model),
+            "steps": 2,
+            "groups": 2,
+            "group_size": 2,
+            "workers": 2,
+            "store": str(self.folder / store),
+            "agent": f"{self.agent}:OneWord",
+            "allow_host": True,
+            "counter_proof": "never",
+            **more,
+        }
+        file = self.folder / f"{store}.yaml"
+        ids = "".join(f"\n      - {each}" for each in POOL)
+        select = f"run:\n  select:\n    instance_ids:{ids}\n"
+        file.write_text("".join(f"{name}: {value}\n" for name, value in lines.items()) + select)
+        return file
+
+    @property
+    def agent(self) -> Path:
+        """The agent, with what it answers for each instance."""
+        file = self.folder / AGENT.name
+        patches = {each: solutions.rows()[each]["patch"] for each in POOL}
+        if not file.exists():
+            file.write_text(AGENT.read_text("utf-8").replace(" = {}\n", f" = {patches!r}\n"))
+        return file
+
+    def checkpoints(self, store: str) -> list[Checkpoint]:
+        """The steps that were learnt."""
+        return CheckpointLog(open_store(str(self.folder / store)), "one").read()
+
+    def hold(self, route: str, until: Callable[[], bool]) -> None:
+        """Answer requests of a route, which are tried again meanwhile, only when something holds."""
+
+        def status(requested: str) -> int | None:
+            if requested != route or until():
+                return None
+            self.held += 1
+            return 503
+
+        self.server.before = status
+
+    def learned(self, store: str) -> list[tuple[str, str]]:
+        """For each step the digest of its samples, and its state: the server's hash of all that it learnt."""
+        states = self.server.trainer.states
+        return [(each.samples_sha256, states[each.weights.state_path or ""]) for each in self.checkpoints(store)]
+
+
+@contextmanager
+def bench(folder: Path) -> Iterator[Bench]:
+    """A model whose word depends on all that it has learnt, and on what it is asked."""
+    model = make_model(folder / "model")
+    template = ChatTemplate(model)
+    words = [Sampled([*template.encode(word), template.stop_ids[0]]) for word in ("I mend it.", "I leave it.")]
+
+    def answer(prompt: list[int], _parameters: dict[str, Any], weights: str) -> Sampled:
+        state = server.trainer.states.get(weights, weights)
+        return words[hashlib.sha256(f"{state} {prompt}".encode()).digest()[0] % 2]
+
+    with tinker_server(answer, context=200_000) as server:
+        yield Bench(server, folder, model)

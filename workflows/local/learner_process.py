@@ -1,0 +1,117 @@
+"""The learner as a child of this process: begun when it is first needed, and again where it dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_after_attempt,
+    stop_any,
+    stop_when_event_set,
+    wait_exponential_jitter,
+)
+
+from steps.contracts.failure import FailureClass
+from steps.errors import EXIT_CONFIG, EXIT_INFRA, ConfigError, InfraError, StepError
+from steps.store import Store
+
+GRACE_S = 15.0
+
+
+class LearnerProcess:
+    """Learns the steps of one training. After a failure that may pass the step is begun again, ``retries`` times."""
+
+    def __init__(self, store: Store, training: str, retries: int, note: Callable[[str], None]) -> None:
+        self._store, self._training, self._retries, self._note = store, training, retries, note
+        self._process: subprocess.Popen[str] | None = None
+        self._over = threading.Event()
+
+    def learn(self, step: int) -> None:
+        """Learn a step whose rollouts are in the store. Raises ConfigError, InfraError, StepError."""
+        again = Retrying(
+            retry=retry_if_exception_type(InfraError),
+            wait=wait_exponential_jitter(initial=1, max=60),
+            stop=stop_any(stop_after_attempt(1 + self._retries), stop_when_event_set(self._over)),
+            sleep=sleep_using_event(self._over),
+            before_sleep=lambda state: self._note(f"step {step} is learnt again: {_reason(state.outcome)}"),
+            reraise=True,
+        )
+        again(self._ask, step)
+
+    def kill(self) -> None:
+        """End it where it stands: the step that it learns is begun again another time."""
+        self._over.set()
+        if self._process:
+            self._process.kill()
+
+    def close(self) -> None:
+        """End it."""
+        self._over.set()
+        process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _ask(self, step: int) -> None:
+        if self._over.is_set():
+            raise InfraError(FailureClass.STOPPED, "the learner was ended")
+        if self._process is None or self._process.poll() is not None:
+            self._process = self._begin()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(f"{step}\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except OSError:  # it died before it read this
+            line = ""
+        if not line:
+            code = self._process.wait()
+            raise InfraError(FailureClass.STEP_KILLED, f"the learner died (exit code {code})")
+        answer = json.loads(line)
+        if "step" in answer:
+            return
+        reason, code = answer["reason"], answer["exit_code"]
+        if code == EXIT_CONFIG:
+            raise ConfigError(reason)
+        raise InfraError(FailureClass.MODEL, reason) if code == EXIT_INFRA else StepError(FailureClass.BUG, reason)
+
+    def _begin(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "workflows.local.learning", self._store.url, self._training],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUTF8": "1"},
+            start_new_session=True,  # Ctrl-C reaches this process alone
+        )
+
+
+def _reason(outcome: object) -> str:
+    error = outcome.exception() if hasattr(outcome, "exception") else None
+    return str(error)
+
+
+@contextmanager
+def running_learner(store: Store, training: str, retries: int, note: Callable[[str], None]) -> Iterator[LearnerProcess]:
+    """A learner for as long as it is needed."""
+    learner = LearnerProcess(store, training, retries, note)
+    try:
+        yield learner
+    finally:
+        learner.close()

@@ -1,0 +1,182 @@
+"""A training's own proxy as a process of this machine: begun again where it dies, ended with the one that began it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import IO
+
+from steps.contracts.failure import FailureClass
+from steps.contracts.record import key
+from steps.contracts.training import TrainFile, Weights, WeightsFile
+from steps.errors import EXIT_CONFIG, ConfigError, InfraError, StepError
+from steps.proxy import PROXY
+from steps.store import Store
+
+PAUSE_S = 1.0
+"""Before a proxy that died is begun again."""
+PATIENCE_S = 900.0
+"""Seconds in which weights have to be served: a service may take minutes to open them."""
+REFRESH_S = 86_400.0
+"""The proxy reads the pointer when it begins; then it is told, so that what it read late never takes weights back."""
+GRACE_S = 10.0
+
+
+class ProxyProcess:
+    """``url`` is where rollouts ask, ``env`` what they must know for it. The port stays the same for all its processes.
+
+    ``on_loss`` is called, by another thread, with why there can be none any more.
+    """
+
+    def __init__(self, training: TrainFile, store: Store, on_loss: Callable[[StepError], None]) -> None:
+        self._training, self._store, self._on_loss = training, store, on_loss
+        self._admin_key = secrets.token_hex(16)
+        caller_key = secrets.token_hex(16)
+        # By name, so that a key of the person's own for other endpoints never reaches this one.
+        self.env = {"LLM_API_KEY": caller_key, "OPENAI_API_KEY": caller_key}
+        self.url = ""
+        self._port = 0
+        self._over = threading.Event()
+        self._process: subprocess.Popen[str] | None = None
+        self._thread = threading.Thread(target=self._watch, name="proxy", daemon=True)
+
+    def begin(self) -> None:
+        """Start it; returns when it takes calls. Raises ConfigError, InfraError: what the proxy said, in a line."""
+        self._start()
+        self._thread.start()
+
+    def serve(self, weights: Weights, is_over: Callable[[], bool]) -> None:
+        """Return when new calls are answered with these weights, or ``is_over``. Raises InfraError after a time."""
+        until, failure = time.monotonic() + PATIENCE_S, "it does not answer"
+        while not is_over():
+            try:
+                self._tell(weights)
+            except (OSError, HTTPException) as error:  # it is being begun again, or the service fails for a while
+                failure = str(error)
+            else:
+                return
+            if time.monotonic() > until:
+                raise InfraError(FailureClass.MODEL, f"the proxy does not serve weights {weights.version}: {failure}")
+            self._over.wait(PAUSE_S)
+
+    def _tell(self, weights: Weights) -> None:
+        body = {"version": weights.version, "sampler_path": weights.sampler_path}
+        with closing(HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)) as connection:
+            key = {"Authorization": f"Bearer {self._admin_key}"}
+            connection.request("POST", "/admin/weights", json.dumps(body), key)
+            answer = connection.getresponse()
+            if answer.status != HTTPStatus.OK:
+                raise OSError(answer.read().decode(errors="replace"))
+
+    def close(self) -> None:
+        """End it, at once: nobody asks it any more."""
+        self._over.set()
+        if self._process:
+            self._process.terminate()
+            try:
+                self._process.wait(GRACE_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def _watch(self) -> None:
+        while not self._over.is_set():
+            assert self._process is not None
+            self._process.wait()
+            if self._over.wait(PAUSE_S):
+                return
+            try:
+                self._start()
+            except StepError as error:
+                self._on_loss(error)
+                return
+
+    def _start(self) -> None:
+        spec = self._training.spec
+        flags = PROXY.command_line(
+            {
+                "base-model": spec.base_model,
+                "tokenizer": spec.tokenizer,
+                "store": self._store.url,
+                "pointer": key(WeightsFile, spec.name),
+                "refresh": REFRESH_S,
+                "port": self._port,
+                "tied": True,
+            }
+        )
+        with tempfile.TemporaryFile("w+") as log:
+            self._process = _begin([sys.executable, "-m", "steps.proxy", *flags], self._environment(), log)
+            assert self._process.stdout is not None
+            line = self._process.stdout.readline()
+            if not line:
+                code = self._process.wait()
+                log.seek(0)
+                message = log.read().strip() or f"the proxy ended with exit code {code} and no word"
+                last = message.splitlines()[-1]
+                raise ConfigError(last) if code == EXIT_CONFIG else InfraError(FailureClass.MODEL, last)
+        self.url = line.split()[-1]
+        self._port = int(self.url.rpartition(":")[2].removesuffix("/v1"))
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, **self.env, "SWE_ARGO_PROXY_ADMIN_KEY": self._admin_key, "PYTHONUTF8": "1"}
+
+
+class GivenProxy:
+    """A proxy that somebody else runs, and that follows the training's weights."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.env = url, dict[str, str]()
+
+    def serve(self, weights: Weights, is_over: Callable[[], bool]) -> None:
+        """Return when it answers with these weights, or ``is_over``. Raises InfraError after a time."""
+        health = f"{self.url.rstrip('/').removesuffix('/v1')}/health"
+        until, served = time.monotonic() + PATIENCE_S, "none"
+        while not is_over():
+            try:
+                with urllib.request.urlopen(health, timeout=PATIENCE_S) as answer:  # noqa: S310 - what the person named
+                    served = json.loads(answer.read())["weights"]
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                served = f"not known: {error}"
+            if served == weights.version:
+                return
+            if time.monotonic() > until:
+                message = f"{self.url} does not serve weights {weights.version}; what it serves is {served}"
+                raise InfraError(FailureClass.MODEL, message)
+            time.sleep(PAUSE_S)
+
+
+def _begin(command: list[str], environment: dict[str, str], log: IO[str]) -> subprocess.Popen[str]:
+    """In a session of its own: Ctrl-C reaches this process alone. Its standard input is a pipe that ends with us."""
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        cwd=Path.cwd(),
+        start_new_session=True,
+    )
+
+
+@contextmanager
+def running_proxy(training: TrainFile, store: Store, on_loss: Callable[[StepError], None]) -> Iterator[ProxyProcess]:
+    """A proxy for as long as it is needed. Raises ConfigError, InfraError where it cannot be begun."""
+    proxy = ProxyProcess(training, store, on_loss)
+    try:
+        proxy.begin()
+        yield proxy
+    finally:
+        proxy.close()

@@ -1,0 +1,260 @@
+"""One training on this machine: rounds of rollouts and learning, by a proxy and a learner of its own."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from steps.contracts.chain import PLAN_TRAINING
+from steps.contracts.failure import FailureClass
+from steps.contracts.record import key
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.spec_fields import replace_values
+from steps.contracts.train_spec import TrainSpec
+from steps.contracts.training import StepFigures, TrainFile, Weights, held_out_run_of, step_name
+from steps.contracts.verdict import GradeRecord
+from steps.errors import InfraError, StepError
+from steps.reports.training.write import write_training_page
+from steps.store import Store, open_store
+from steps.store.run_lock import TrainingLock
+from steps.training.checkpoints import FIRST, CheckpointLog, training_of
+from steps.training.rounds import plan_measurement, plan_rollouts
+from workflows.local.evaluation import Evaluation, RunObserver
+from workflows.local.learner_process import LearnerProcess, running_learner
+from workflows.local.proxy_process import GivenProxy, ProxyProcess, running_proxy
+from workflows.local.run_limits import StopReached
+from workflows.local.run_lock import hold_run
+from workflows.local.runner import run_whole
+
+
+class TrainingObserver(Protocol):
+    """What is told of a training as it goes."""
+
+    def note(self, text: str) -> None:
+        """What a person should know of it."""
+
+    def begin(self, training: TrainFile, learned: int) -> None:
+        """It is planned; so many steps were learnt before."""
+
+    def of_run(self, spec: RunSpec) -> RunObserver:
+        """Who is told of a run of it."""
+
+    def learning(self, step: int) -> None:
+        """The rollouts of a step are there, and it is learnt."""
+
+    def learned(self, figures: StepFigures, seconds: float) -> None:
+        """A step is learnt; it took so long altogether."""
+
+    def measured(self, step: int, run: str) -> None:
+        """The weights that a step made were measured."""
+
+
+@dataclass(frozen=True)
+class TrainingEnd:
+    """How a training came to its end: ``stopped`` by a person, ``limit`` of one of its runs, else by its last step."""
+
+    training: TrainFile
+    learned: int
+    stopped: bool
+    limit: StopReached | None
+
+
+class _Ended(Exception):  # noqa: N818 - no failure
+    """Nothing more is begun: it was stopped, or a run of it met a limit."""
+
+    def __init__(self, limit: StopReached | None = None) -> None:
+        self.limit = limit
+
+
+class Training:
+    """One training on this machine. ``run`` it once; ``stop`` may come from any thread."""
+
+    def __init__(self, spec: TrainSpec, observer: TrainingObserver) -> None:
+        self._spec, self._observer = spec, observer
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._evaluation: Evaluation | None = None
+        self._learner: LearnerProcess | None = None
+        self._lost: StepError | None = None
+
+    def run(self) -> TrainingEnd:
+        """Learn the steps that are missing. The same spec again goes on.
+
+        Raises StepError: ConfigError where the request is wrong, InfraError where the world failed.
+        """
+        spec, store = self._spec, open_store(self._spec.run.store, create=True)
+        with hold_run(store, spec.name, TrainingLock) as hold:
+            hold.on_loss = self._lose
+            training = _plan(spec)
+            log = CheckpointLog(store, spec.name)
+            self._observer.begin(training, len(log.read()))
+            limit: StopReached | None = None
+            if len(log.read()) < spec.steps or self._is_measurement_due(store, training):
+                with (
+                    running_learner(store, spec.name, spec.run.retries, self._observer.note) as learner,
+                    self._proxy(training, store) as proxy,
+                ):
+                    self._learner = learner
+                    try:
+                        _Rounds(self, store, training, proxy, learner).work()
+                    except _Ended as end:
+                        limit = end.limit
+                    except StepError:
+                        if not self._stop.is_set():
+                            raise
+            if self._lost:
+                raise self._lost
+        return TrainingEnd(training, len(log.read()), self._stop.is_set(), limit)
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Begin nothing more and end the run under way; a step that is learnt is learnt to its end, unless
+        ``at_once``."""
+        with self._lock:
+            self._stop.set()
+            learner = self._learner
+        self.end_run(at_once=at_once)
+        if learner and at_once:
+            learner.kill()
+
+    def end_run(self, *, at_once: bool = False) -> None:
+        """End the run under way, if there is one."""
+        with self._lock:
+            evaluation = self._evaluation
+        if evaluation:
+            evaluation.stop(at_once=at_once)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing more is begun."""
+        return self._stop.is_set()
+
+    @property
+    def observer(self) -> TrainingObserver:
+        """Who is told of it."""
+        return self._observer
+
+    def evaluate(self, spec: RunSpec, env: dict[str, str]) -> None:
+        """Do what is missing of a run. Raises _Ended where it did not come to its end, StepError."""
+        with self._lock:
+            if self._stop.is_set():
+                raise _Ended
+            self._evaluation = evaluation = Evaluation(spec, self._observer.of_run(spec), env)
+        try:
+            end = evaluation.run()
+        finally:
+            self._evaluation = None
+        if end.stopped or end.limit:
+            raise _Ended(end.limit)
+
+    def _lose(self) -> None:
+        self._observer.note("another process has taken over this training: stopping")
+        self.stop()
+
+    def _lose_proxy(self, error: StepError) -> None:
+        self._lost = error
+        self.stop()
+
+    def _is_measurement_due(self, store: Store, training: TrainFile) -> bool:
+        return plan_measurement(store, training, training.spec.steps) is not None
+
+    @contextmanager
+    def _proxy(self, training: TrainFile, store: Store) -> Iterator[ProxyProcess | GivenProxy]:
+        if training.spec.proxy_url is not None:
+            yield GivenProxy(training.spec.proxy_url)
+            return
+        with running_proxy(training, store, self._lose_proxy) as proxy:
+            yield proxy
+
+
+class _Rounds:
+    """The steps of a training that are missing. Runs are worked through one at a time, in a thread of their own, so
+    that with ``max_lag`` the next can be under way while a step is learnt."""
+
+    def __init__(
+        self,
+        training: Training,
+        store: Store,
+        file: TrainFile,
+        proxy: ProxyProcess | GivenProxy,
+        learner: LearnerProcess,
+    ) -> None:
+        self._training, self._store, self._file = training, store, file
+        self._proxy, self._learner = proxy, learner
+        self._log = CheckpointLog(store, file.name)
+        self._runs = ThreadPoolExecutor(1, "runs")
+        self._rollouts: dict[int, Future[None]] = {}
+
+    def work(self) -> None:
+        """Raises _Ended, StepError."""
+        try:
+            self._work(len(self._log.read()))
+        except BaseException:
+            self._training.end_run()
+            raise
+        finally:
+            self._runs.shutdown(cancel_futures=True)
+
+    def _work(self, learned: int) -> None:
+        if learned:
+            self._learner.learn(learned)  # what was killed between its checkpoint and the pointer is mended
+        self._serve(learned)
+        for step in range(learned + 1, self._file.spec.steps + 1):
+            began = time.monotonic()
+            self._begin_rollouts(step)
+            self._wait(self._rollouts.pop(step))
+            if self._training.is_stopped:
+                raise _Ended
+            self._training.observer.learning(step)
+            self._learner.learn(step)
+            figures = StepFigures.from_bytes(self._store.get(key(StepFigures, self._file.name, name=step_name(step))))
+            self._training.observer.learned(figures, time.monotonic() - began)
+            self._serve(step)
+            write_training_page(self._store, self._file.name)
+
+    def _begin_rollouts(self, step: int) -> None:
+        """Those of this step, and of the steps that may begin while it is learnt."""
+        spec = self._file.spec
+        for each in range(step, min(spec.steps, step + spec.max_lag) + 1):
+            if each not in self._rollouts:
+                self._rollouts[each] = self._runs.submit(self._collect, each)
+
+    def _serve(self, step: int) -> None:
+        """Let the proxy answer with what a step made, and measure that where it is due."""
+        checkpoints = self._log.read()
+        weights: Weights = checkpoints[step - 1].weights if step else FIRST
+        self._proxy.serve(weights, lambda: self._training.is_stopped)
+        if (spec := plan_measurement(self._store, self._file, step)) is not None:
+            self._wait(self._runs.submit(self._evaluate, spec))
+            self._training.observer.measured(step, held_out_run_of(self._file.name, step))
+
+    def _collect(self, step: int) -> None:
+        spec = plan_rollouts(self._store, self._file, step)
+        if spec is None:
+            return
+        self._evaluate(spec)
+        units = self._store.keys(f"runs/{spec.run_id}/units/")
+        if not any(name.endswith(f"/{GradeRecord.file}") for name in units):
+            report = f"swe-argo show {spec.run_id}"
+            raise InfraError(FailureClass.ENGINE, f"no rollout of step {step} has a verdict; {report} says why")
+
+    def _evaluate(self, spec: RunSpec) -> None:
+        self._training.evaluate(replace_values(spec, {"llm.base_url": self._proxy.url}), self._proxy.env)
+
+    @staticmethod
+    def _wait(future: Future[None]) -> None:
+        future.result()
+
+
+def _plan(spec: TrainSpec) -> TrainFile:
+    """Run the step that plans a training. Raises StepError, as that did."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(spec.model_dump_json())
+        file.flush()
+        run_whole(PLAN_TRAINING, {"store": spec.run.store, "spec": file.name})
+    return training_of(open_store(spec.run.store), spec.name)
