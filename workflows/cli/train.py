@@ -21,6 +21,7 @@ from steps.proxy import EXTRA
 from steps.reports.canary import describe_canary
 from steps.reports.stored_run import CanaryResult
 from steps.reports.text.formatting import count, duration, percent, tokens
+from steps.reports.training.stored_training import read_training
 from steps.settings import settings
 from steps.store import open_store
 from steps.training.train_spec_parsing import of_train_file, read_train_spec
@@ -30,6 +31,7 @@ from workflows.local.runner import Show, Watch
 from workflows.local.training import Training
 from workflows.terminal.progress import ActivityLine, Progress
 from workflows.terminal.run_end import EXIT_FAILED
+from workflows.terminal.training_lines import print_training
 
 
 def read_spec(file: Path | None, sets: list[str], name: str | None, steps: int | None, store: str | None) -> TrainSpec:
@@ -69,7 +71,8 @@ def train(spec: TrainSpec, console: Console, again: str) -> int:
         if error.exit_code == EXIT_INFRA:
             error.add_note(f"to go on: {again}")
         raise
-    _say(console, f"{spec.name}: {end.learned} of {count(spec.steps, 'step')} learnt")
+    store = open_store(spec.run.store)
+    print_training(store, read_training(store, spec.name), console)
     if end.limit:
         more = " ".join(end.limit.flags)
         _say(console, f"{end.limit.reason} {more}".rstrip())
@@ -95,6 +98,11 @@ class _TrainingLines:
         self._spec, self._console = spec, console
         self._notes: set[str] = set()
         self._interrupted = False
+
+    @contextmanager
+    def activity(self, title: str) -> Iterator[Show]:
+        with ActivityLine(self._console, title) as doing:
+            yield doing.now
 
     def note(self, text: str) -> None:
         """Once: each run of a training says the same."""

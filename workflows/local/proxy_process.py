@@ -11,8 +11,8 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -85,13 +85,14 @@ class ProxyProcess:
         self._over.set()
         if self._process:
             self._process.terminate()
-            try:
-                self._process.wait(GRACE_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        if self._thread.is_alive():  # it may be about to begin another
+            self._thread.join(GRACE_S)
+        if self._process:
+            self._process.kill()
+            self._process.wait()
 
     def _watch(self) -> None:
+        failing_since = None
         while not self._over.is_set():
             assert self._process is not None
             self._process.wait()
@@ -99,9 +100,12 @@ class ProxyProcess:
                 return
             try:
                 self._start()
+                failing_since = None
             except StepError as error:
-                self._on_loss(error)
-                return
+                failing_since = failing_since or time.monotonic()
+                if isinstance(error, ConfigError) or time.monotonic() - failing_since > PATIENCE_S:
+                    self._on_loss(error)
+                    return
 
     def _start(self) -> None:
         spec = self._training.spec
@@ -169,14 +173,3 @@ def _begin(command: list[str], environment: dict[str, str], log: IO[str]) -> sub
         cwd=Path.cwd(),
         start_new_session=True,
     )
-
-
-@contextmanager
-def running_proxy(training: TrainFile, store: Store, on_loss: Callable[[StepError], None]) -> Iterator[ProxyProcess]:
-    """A proxy for as long as it is needed. Raises ConfigError, InfraError where it cannot be begun."""
-    proxy = ProxyProcess(training, store, on_loss)
-    try:
-        proxy.begin()
-        yield proxy
-    finally:
-        proxy.close()

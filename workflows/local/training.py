@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,14 +27,17 @@ from steps.training.checkpoints import FIRST, CheckpointLog, training_of
 from steps.training.rounds import plan_measurement, plan_rollouts
 from workflows.local.evaluation import Evaluation, RunObserver
 from workflows.local.learner_process import LearnerProcess, running_learner
-from workflows.local.proxy_process import GivenProxy, ProxyProcess, running_proxy
+from workflows.local.proxy_process import GivenProxy, ProxyProcess
 from workflows.local.run_limits import StopReached
 from workflows.local.run_lock import hold_run
-from workflows.local.runner import run_whole
+from workflows.local.runner import Show, run_whole
 
 
 class TrainingObserver(Protocol):
     """What is told of a training as it goes."""
+
+    def activity(self, title: str) -> AbstractContextManager[Show]:
+        """Entered while something is done that takes its time; what it gives is called with how far that is."""
 
     def note(self, text: str) -> None:
         """What a person should know of it."""
@@ -91,26 +94,32 @@ class Training:
         spec, store = self._spec, open_store(self._spec.run.store, create=True)
         with hold_run(store, spec.name, TrainingLock) as hold:
             hold.on_loss = self._lose
-            training = _plan(spec)
+            with self._observer.activity(f"planning {spec.name}") as show:
+                training = _plan(spec, show)
             log = CheckpointLog(store, spec.name)
             self._observer.begin(training, len(log.read()))
             limit: StopReached | None = None
-            if len(log.read()) < spec.steps or self._is_measurement_due(store, training):
-                with (
-                    running_learner(store, spec.name, spec.run.retries, self._observer.note) as learner,
-                    self._proxy(training, store) as proxy,
-                ):
-                    self._learner = learner
-                    try:
-                        _Rounds(self, store, training, proxy, learner).work()
-                    except _Ended as end:
-                        limit = end.limit
-                    except StepError:
-                        if not self._stop.is_set():
-                            raise
+            try:
+                if len(log.read()) < spec.steps or plan_measurement(store, training, spec.steps):
+                    self._work(store, training)
+            except _Ended as end:
+                limit = end.limit
+            except StepError:
+                if not self._stop.is_set():
+                    raise
             if self._lost:
                 raise self._lost
         return TrainingEnd(training, len(log.read()), self._stop.is_set(), limit)
+
+    def _work(self, store: Store, training: TrainFile) -> None:
+        spec = training.spec
+        with (
+            running_learner(store, spec.name, spec.run.retries, self._observer.note) as learner,
+            self._proxy(training, store) as proxy,
+        ):
+            with self._lock:
+                self._learner = learner
+            _Rounds(self, store, training, proxy, learner).work()
 
     def stop(self, *, at_once: bool = False) -> None:
         """Begin nothing more and end the run under way; a step that is learnt is learnt to its end, unless
@@ -160,16 +169,18 @@ class Training:
         self._lost = error
         self.stop()
 
-    def _is_measurement_due(self, store: Store, training: TrainFile) -> bool:
-        return plan_measurement(store, training, training.spec.steps) is not None
-
     @contextmanager
     def _proxy(self, training: TrainFile, store: Store) -> Iterator[ProxyProcess | GivenProxy]:
         if training.spec.proxy_url is not None:
             yield GivenProxy(training.spec.proxy_url)
             return
-        with running_proxy(training, store, self._lose_proxy) as proxy:
+        proxy = ProxyProcess(training, store, self._lose_proxy)
+        try:
+            with self._observer.activity("starting the proxy"):
+                proxy.begin()
             yield proxy
+        finally:
+            proxy.close()
 
 
 class _Rounds:
@@ -251,10 +262,10 @@ class _Rounds:
         future.result()
 
 
-def _plan(spec: TrainSpec) -> TrainFile:
+def _plan(spec: TrainSpec, show: Show) -> TrainFile:
     """Run the step that plans a training. Raises StepError, as that did."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(spec.model_dump_json())
         file.flush()
-        run_whole(PLAN_TRAINING, {"store": spec.run.store, "spec": file.name})
+        run_whole(PLAN_TRAINING, {"store": spec.run.store, "spec": file.name}, show=show)
     return training_of(open_store(spec.run.store), spec.name)
