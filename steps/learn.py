@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from steps.contracts.chain import LEARN
+from steps.contracts.chain import LEARN, PAGE
 from steps.entry import Flags, run_program
 from steps.errors import ConfigError
+from steps.reports.training.write import training_page_key, write_training_page
 from steps.sandbox.command_log import set_up_logging
 from steps.settings import settings
 from steps.store import open_store
@@ -25,8 +26,14 @@ def main(flags: Flags) -> str:
     if ours.tinker_api_key is None:
         raise ConfigError("is not set", field="TINKER_API_KEY")
     learner = Learner(store, training, api_key=ours.tinker_api_key.get_secret_value(), base_url=ours.tinker_base_url)
-    checkpoint = learner.learn(flags["step"])
-    learner.close()
+    try:
+        checkpoint = learner.learn(flags["step"])
+    finally:
+        learner.close()
+    write_training_page(store, training.name)
+    if flags["out"]:
+        flags["out"].mkdir(parents=True, exist_ok=True)
+        (flags["out"] / PAGE).write_bytes(store.get(training_page_key(training.name)))
     return f"learnt from {checkpoint.rollouts} rollouts" if checkpoint.rollouts else "nothing to learn"
 
 

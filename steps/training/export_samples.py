@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from steps.contracts.data import Plan, RunFile, Unit
@@ -37,6 +38,8 @@ class WrittenSamples:
     """Reason -> names of units."""
     refused: str = ""
     """The first unit of which the endpoint did not tell the tokens, and what it did not tell; empty: it told all."""
+    spans: list[tuple[float, float]] = field(default_factory=list)
+    """When each unit in the file began, in seconds since 1970, and how long its agent and grading took."""
 
     @property
     def notices(self) -> list[str]:
@@ -66,7 +69,7 @@ def write_some_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> Wr
     with open_samples(path) as writer:
         for unit, trajectory, grade in _read(store, run, plan.units):
             try:
-                _write(writer, run, unit, trajectory, grade)
+                result.spans.append(_write(writer, run, unit, trajectory, grade))
             except _LeftOutError as reason:
                 result.left_out[str(reason)].append(unit_name(unit.instance_id, unit.attempt))
             except NoTokensError as error:
@@ -82,13 +85,16 @@ class _LeftOutError(Exception):
     """A unit has nothing that can be trained on."""
 
 
-def _write(writer: SampleWriter, run: RunFile, unit: Unit, trajectory: bytes | None, grade: bytes | None) -> None:
-    """Raises NoTokensError, _LeftOutError."""
+def _write(
+    writer: SampleWriter, run: RunFile, unit: Unit, trajectory: bytes | None, grade: bytes | None
+) -> tuple[float, float]:
+    """Returns its span. Raises NoTokensError, _LeftOutError."""
     if trajectory is None or grade is None:
         raise _LeftOutError(NO_TRAJECTORY if trajectory is None else NO_VERDICT)
     try:
         done, verdict = Trajectory.from_bytes(trajectory), GradeRecord.from_bytes(grade)
         calls = calls_of(done)
+        began = datetime.fromisoformat(done.extra.started_at).timestamp()
     except NoTokensError:
         raise
     except ValueError:  # pydantic's too
@@ -110,6 +116,7 @@ def _write(writer: SampleWriter, run: RunFile, unit: Unit, trajectory: bytes | N
         temperature=done.agent.extra.temperature if done.agent.extra else None,
     )
     writer.add(shared, stretches_of(calls))
+    return began, done.extra.seconds + sum(verdict.seconds.values())
 
 
 def _read(store: Store, run: RunFile, units: list[Unit]) -> Iterator[tuple[Unit, bytes | None, bytes | None]]:

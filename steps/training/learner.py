@@ -16,8 +16,8 @@ from steps.store import Store
 from steps.store.runs import record_of
 from steps.training.checkpoints import FIRST, CheckpointLog, point_to
 from steps.training.step_figures import figures_of
-from steps.training.step_samples import collect
-from steps.training.tinker_trainer import TIMEOUT_S, Status, TinkerTrainer
+from steps.training.step_samples import Batch, collect
+from steps.training.tinker_trainer import TIMEOUT_S, LearnedStep, Status, TinkerTrainer
 
 
 class Learner:
@@ -71,21 +71,20 @@ class Learner:
             trainer.close(status)
 
     def _learn(self, step: int, checkpoints: list[Checkpoint]) -> Checkpoint:
-        name, spec, seconds = self._training.name, self._training.spec, dict[str, float]()
+        name, seconds = self._training.name, dict[str, float]()
         before = checkpoints[-1].weights if checkpoints else FIRST
+        was_kept = bool(checkpoints) and checkpoints[-1].kept
         run_id = run_of(name, step)
         run, plan = record_of(self._store, RunFile, run_id), record_of(self._store, Plan, run_id)
         with _timed(seconds, "samples"):
-            collected = collect(self._store, run, plan, spec.loss)
-        batch = collected.batch
-        learned, weights = None, before
-        is_kept = step % spec.checkpoint_every == 0 or step == spec.steps
+            collected = collect(self._store, run, plan, self._training.spec.loss)
+        seconds["collect"] = collected.seconds
+        batch, learned, weights = collected.batch, None, before
         if batch.samples:
-            with _timed(seconds, "learn"):
-                trainer = self._open(before)
-                learned = trainer.step(batch.samples)
+            learned, weights = self._update(step, before, batch, seconds)
+        elif self._keeps(step) and not was_kept and before.state_path:  # they would expire, and are to be kept
             with _timed(seconds, "save"):
-                weights = self._at = trainer.save(step_name(step), None if is_kept else spec.checkpoint_ttl_s)
+                weights = self._at = self._open(before).save(before.version, None)
         figures = figures_of(step, collected, before, learned, seconds)
         self._store.put(key(StepFigures, name, name=step_name(step)), figures.to_bytes())
         checkpoint = Checkpoint(
@@ -94,11 +93,27 @@ class Learner:
             run=run_id,
             samples_sha256=batch.sha256,
             rollouts=batch.rollouts,
-            kept=is_kept and learned is not None,
+            kept=weights.state_path is not None and (self._keeps(step) or (learned is None and was_kept)),
             saved_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         self._log.append([*checkpoints, checkpoint])
         return checkpoint
+
+    def _update(
+        self, step: int, before: Weights, batch: Batch, seconds: dict[str, float]
+    ) -> tuple[LearnedStep, Weights]:
+        with _timed(seconds, "learn"):
+            trainer = self._open(before)
+            learned = trainer.step(batch.samples)
+        with _timed(seconds, "save"):
+            ttl_s = None if self._keeps(step) else self._training.spec.checkpoint_ttl_s
+            weights = self._at = trainer.save(step_name(step), ttl_s)
+        return learned, weights
+
+    def _keeps(self, step: int) -> bool:
+        """Whether what the step makes is kept for good: every so often, and at the end."""
+        spec = self._training.spec
+        return step % spec.checkpoint_every == 0 or step == spec.steps
 
     def _open(self, weights: Weights) -> TinkerTrainer:
         if self._trainer is None or self._at != weights:

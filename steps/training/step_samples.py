@@ -67,6 +67,8 @@ class Collected:
     batch: Batch
     failed: int
     """Rollouts without a verdict."""
+    seconds: float
+    """From the first rollout's beginning to the end of the last one's grading."""
 
 
 def collect(store: Store, run: RunFile, plan: Plan, loss: LossSpec) -> Collected:
@@ -81,10 +83,12 @@ def collect(store: Store, run: RunFile, plan: Plan, loss: LossSpec) -> Collected
             raise nothing(run, written)
         for notice in written.notices:
             log.warning("run %s: %s", run.run_id, notice)
+        began = min((begin for begin, _ in written.spans), default=0.0)
+        spent = max((begin + length for begin, length in written.spans), default=0.0) - began
         failed = sum(len(names) for reason, names in written.left_out.items() if reason != NO_TOKENS)
         rollouts = rollouts_of(path)
         groups = groups_of(rollouts, loss)
-        return Collected(plan, rollouts, groups, batch_of(path, rollouts, groups, loss), failed)
+        return Collected(plan, rollouts, groups, batch_of(path, rollouts, groups, loss), failed, spent)
 
 
 def rollouts_of(path: Path) -> dict[SampledUnit, Rollout]:

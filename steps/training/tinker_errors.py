@@ -42,7 +42,8 @@ def step_error(error: Exception, what: str, field: str) -> StepError:
         is_users = str(error.category).lower().endswith("user")
         return ConfigError(reason, field=field) if is_users else InfraError(FailureClass.MODEL, reason)
     status = getattr(error, "status_code", None) or getattr(error.__cause__, "status_code", None)
-    if status in _KEY:
+    is_malformed_key = "api_key" in str(error) and not isinstance(error, tinker.APIStatusError)  # nothing was sent
+    if status in _KEY or is_malformed_key:
         return ConfigError(reason, field="TINKER_API_KEY", failure_class=FailureClass.MODEL_ACCESS)
     if status == _BILLING:
         return InfraError(FailureClass.MODEL_ACCESS, reason)

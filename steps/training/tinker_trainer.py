@@ -40,10 +40,7 @@ class TinkerTrainer:
     ) -> None:
         self._spec, self._timeout_s = spec, timeout_s
         self._where: dict[str, Any] = {"api_key": api_key, "base_url": base_url}
-        try:
-            self._service: Any = tinker.ServiceClient(display_name=spec.name, **self._where)
-        except (ValueError, tinker.TinkerError) as error:
-            raise ConfigError(f"Tinker cannot be reached: {error}", field="TINKER_API_KEY") from None
+        self._service: Any = tinker.ServiceClient(display_name=spec.name, **self._where)  # asks nothing yet
         self._client: Any = None
 
     def begin(self, weights: Weights) -> None:
@@ -105,4 +102,7 @@ class TinkerTrainer:
             raise ConfigError(message, field="base_model")
 
     def _result(self, future: Any) -> Any:
-        return future.result(self._timeout_s)
+        try:
+            return future.result(self._timeout_s)
+        except TimeoutError:
+            raise TimeoutError(f"no answer within {self._timeout_s:g} s") from None

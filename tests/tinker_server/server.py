@@ -70,6 +70,8 @@ class TinkerServer:
     """Routes of all requests, in order, without those that come by the clock."""
     before: Callable[[str], int | None] = lambda _: None
     """Called with the route of each of these; a status is the answer."""
+    flags: dict[str, Any] = field(default_factory=dict)
+    """What the service asks of its clients."""
     ended: list[str] = field(default_factory=list)
     """How sessions ended."""
     _results: dict[str, tuple[Asked, Sampled]] = field(default_factory=dict)
@@ -79,7 +81,7 @@ class TinkerServer:
     def app(self) -> Starlette:
         """The routes that sampling and training need."""
         routes: dict[str, Callable[[Request], Any]] = {
-            "client/config": self._nothing,
+            "client/config": self._config,
             "client/dynamic_config": self._nothing,
             "telemetry": self._telemetry,
             "create_session": self._create_session,
@@ -111,6 +113,9 @@ class TinkerServer:
             return answer if isinstance(answer, Response) else JSONResponse(answer)
 
         return route
+
+    async def _config(self, _: Request) -> dict[str, Any]:
+        return self.flags
 
     async def _nothing(self, _: Request) -> dict[str, Any]:
         return {}
@@ -162,7 +167,7 @@ class TinkerServer:
     async def _retrieve(self, request: Request) -> Any:
         name = (await request.json())["request_id"]
         if self.trainer.owns(name):
-            return self.trainer.retrieve(name)
+            return await self.trainer.retrieve(name)
         asked, answer = self._results[name]
         await asyncio.sleep(answer.delay_s)
         if answer.error:

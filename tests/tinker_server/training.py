@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import itertools
 import json
@@ -74,6 +75,8 @@ class Trainer:
     """Route -> message and category of its next results."""
     lost: set[str] = field(default_factory=set)
     """Routes whose next result is lost (410), once each."""
+    stuck: set[str] = field(default_factory=set)
+    """Routes whose results never come."""
     _models: dict[str, Model] = field(default_factory=dict)
     _requests: dict[tuple[str, str, int], str] = field(default_factory=dict)
     _answers: dict[str, tuple[str, Answer]] = field(default_factory=dict)
@@ -94,9 +97,10 @@ class Trainer:
     def owns(self, request: str) -> bool:
         return request.startswith("train-")
 
-    def retrieve(self, request: str) -> Any:
+    async def retrieve(self, request: str) -> Any:
         """The result of a request, once it was its turn."""
-        if request not in self._answers:
+        if request not in self._answers or self._answers[request][0] in self.stuck:
+            await asyncio.sleep(0.1)
             return JSONResponse({"type": "try_again", "request_id": request, "queue_state": "active"}, 408)
         route, answer = self._answers[request]
         if route in self.lost:

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
-from tests.tinker_server.server import Sampled, TinkerServer, tinker_server
+from steps.contracts.training import TrainFile
+from steps.store import Store
+from steps.training.learner import Learner
+from tests.tinker_server.server import KEY, Sampled, TinkerServer, tinker_server
+
+NewLearner = Callable[..., Learner]
 
 
 @pytest.fixture
@@ -15,3 +22,16 @@ def tinker(monkeypatch: pytest.MonkeyPatch) -> Iterator[TinkerServer]:
     with tinker_server(lambda *_: Sampled([1])) as server:
         yield server
         gc.collect()  # connections that the SDK leaves open are told while their test's filter holds
+
+
+@pytest.fixture
+def new_learner(store: Store, tinker: TinkerServer) -> Iterator[NewLearner]:
+    """Makes learners of a training, which are closed when the test is over: else they send heartbeats for ever."""
+    with ExitStack() as open_learners:
+
+        def make(training: TrainFile, **options: Any) -> Learner:
+            learner = Learner(store, training, **{"api_key": KEY, "base_url": tinker.url, "timeout_s": 60} | options)
+            open_learners.callback(learner.close)
+            return learner
+
+        yield make

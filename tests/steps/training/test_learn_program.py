@@ -1,21 +1,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from steps.contracts.chain import OUTCOME
+from steps.contracts.chain import OUTCOME, PAGE
 from steps.contracts.record import key
-from steps.contracts.training import Checkpoints
+from steps.contracts.training import Checkpoints, WeightsFile
+from steps.serving.weights import read_pointer
 from steps.store import Store
+from steps.training.learner import Learner
 from tests.paths import ROOT
 from tests.steps.training.rounds import NAME, Try, make_run, make_training
 from tests.tinker_server.server import KEY, TinkerServer
 
-pytestmark = pytest.mark.slow
+# The SDK asks for its configuration over a connection that it never closes (0.38, InternalClientHolder).
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 MIXED = {"a": [Try(1.0), Try(0.0)]}
 
 
@@ -41,6 +45,7 @@ def test_learn_is_a_program_of_one_step(store: Store, tinker: TinkerServer, tmp_
     code, errors = learn(tinker, store, 1, tmp_path / "out")
     assert code == 0, errors
     assert (tmp_path / "out" / OUTCOME).read_text() == "learnt from 2 rollouts"
+    assert "toy" in (tmp_path / "out" / PAGE).read_text()
     (done,) = Checkpoints(store.get(key(Checkpoints, NAME))).list
     assert done.weights.version == "000001"
     assert tinker.ended == ["success"]
@@ -54,3 +59,62 @@ def test_a_missing_key_is_one_line(store: Store, tinker: TinkerServer, tmp_path:
 def test_a_training_that_is_not_there_is_one_line(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
     code, errors = learn(tinker, store, 1, tmp_path)
     assert (code, errors) == (64, f"training: there is no training 'toy' in {store.url}\n")
+
+
+def kill_at_every_request(tinker: TinkerServer, store: Store, step: int, out: Path) -> list[str]:
+    """Start the command again and again, and kill it when it makes its first request, its second, ...; until it ends.
+
+    Returns the routes at which it was killed: before the request was done, and after all those before it.
+    """
+    killed = []
+    while True:
+        made, process = 0, start(tinker, store, step, out)
+
+        def kill(route: str, process: subprocess.Popen[str] = process) -> int | None:
+            nonlocal made
+            made += 1
+            if made > len(killed) + 1:
+                return 503  # it is dead already
+            if made == len(killed) + 1:
+                process.send_signal(signal.SIGKILL)
+                process.wait(60)
+                killed.append(route)
+                made = sys.maxsize // 2
+                return 503
+            return None
+
+        tinker.before = kill
+        with process:
+            _, errors = process.communicate(timeout=300)
+        tinker.before = lambda _: None
+        if process.returncode != -signal.SIGKILL:
+            assert process.returncode == 0, errors
+            return killed
+
+
+@pytest.mark.long
+def test_killed_at_any_request_a_training_ends_as_one_that_was_left_alone(
+    store: Store, tinker: TinkerServer, tmp_path: Path
+) -> None:
+    training = make_training(store)
+    learner = Learner(store, training, api_key=KEY, base_url=tinker.url)
+    for step in (1, 2):
+        make_run(store, step, MIXED)
+        learner.learn(step)
+    learner.close()
+    expected = learnt(tinker, store)
+    store.delete_many(store.keys(f"trainings/{NAME}/"))
+    make_training(store)
+    for step in (1, 2):
+        killed = kill_at_every_request(tinker, store, step, tmp_path / "out")
+        assert {"forward_backward", "optim_step", "save_weights", "save_weights_for_sampler"} < set(killed)
+        assert killed[-1] == "sessions/{session}/finish"
+    assert learnt(tinker, store) == expected
+    pointer = read_pointer(store.get(key(WeightsFile, NAME)))
+    assert tinker.trainer.states[pointer.sampler_path] == expected[-1][-1]
+
+
+def learnt(tinker: TinkerServer, store: Store) -> list[tuple[int, str, str]]:
+    """Step, samples and saved state of every line."""
+    lines = Checkpoints(store.get(key(Checkpoints, NAME))).list
+    return [(each.step, each.samples_sha256, tinker.trainer.states[each.weights.state_path]) for each in lines]

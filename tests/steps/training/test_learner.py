@@ -5,22 +5,18 @@ import json
 import pytest
 
 from steps.contracts.record import key
-from steps.contracts.training import Checkpoint, Checkpoints, StepFigures, TrainFile, WeightsFile, step_name
+from steps.contracts.training import Checkpoint, Checkpoints, StepFigures, WeightsFile, step_name
 from steps.errors import ConfigError
 from steps.store import Store
-from steps.training.learner import Learner
+from tests.steps.training.conftest import NewLearner
 from tests.steps.training.rounds import NAME, Try, logprobs_of, make_run, make_training
-from tests.tinker_server.server import KEY, TinkerServer
+from tests.tinker_server.server import TinkerServer
 from tests.tinker_server.training import SHIFT
 
 # The SDK asks for its configuration over a connection that it never closes (0.38, InternalClientHolder).
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 GROWS = (([1, 2], [3]), ([1, 2, 3, 4], [5, 6]))
 MIXED = {"a": [Try(1.0, GROWS), Try(0.0, (([7, 8], [9]),))], "b": [Try(1.0), Try(1.0)]}
-
-
-def learner_of(tinker: TinkerServer, store: Store, training: TrainFile) -> Learner:
-    return Learner(store, training, api_key=KEY, base_url=tinker.url, timeout_s=60)
 
 
 def figures(store: Store, step: int) -> StepFigures:
@@ -31,8 +27,10 @@ def checkpoints(store: Store) -> list[Checkpoint]:
     return Checkpoints(store.get(key(Checkpoints, NAME))).list
 
 
-def test_a_step_learns_what_was_sampled_and_nothing_else(store: Store, tinker: TinkerServer) -> None:
-    learner = learner_of(tinker, store, make_training(store))
+def test_a_step_learns_what_was_sampled_and_nothing_else(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer
+) -> None:
+    learner = new_learner(make_training(store))
     make_run(store, 1, MIXED)
     done = learner.learn(1)
     learner.close()
@@ -51,16 +49,39 @@ def test_a_step_learns_what_was_sampled_and_nothing_else(store: Store, tinker: T
     assert tinker.ended == ["success"]
 
 
-def test_gradient_and_update_are_submitted_before_either_is_awaited(store: Store, tinker: TinkerServer) -> None:
-    learner = learner_of(tinker, store, make_training(store))
+def test_gradient_and_update_are_submitted_before_either_is_awaited(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer
+) -> None:
+    tinker.trainer.stuck.add("forward_backward")
+
+    def answer_it(route: str) -> None:
+        if route == "optim_step":
+            tinker.trainer.stuck.clear()
+
+    tinker.before = answer_it
     make_run(store, 1, MIXED)
-    learner.learn(1)
-    routes = [route for route in tinker.requested if route in ("forward_backward", "optim_step", "save_weights")]
-    assert routes == ["forward_backward", "optim_step", "save_weights"]
+    assert new_learner(make_training(store)).learn(1).rollouts == 2
 
 
-def test_figures_say_what_the_step_was(store: Store, tinker: TinkerServer) -> None:
-    learner = learner_of(tinker, store, make_training(store))
+@pytest.mark.parametrize("parallel", [True, False])
+def test_a_batch_that_is_sent_in_pieces_is_one_gradient(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer, parallel: bool
+) -> None:
+    training = make_training(store)
+    make_run(store, 1, {"a": [Try(float(number % 3 == 0), GROWS) for number in range(7)]})
+    whole = new_learner(training)
+    whole.learn(1)
+    expected = [tinker.trainer.states[each.weights.state_path] for each in checkpoints(store)]
+    store.delete_many([key(Checkpoints, NAME)])
+    tinker.flags = {"fwdbwd_max_chunk_len": 2, "parallel_fwdbwd_chunks": parallel}
+    new_learner(training).learn(1)
+    assert tinker.requested.count("forward_backward") == 1 + 4
+    assert [tinker.trainer.states[each.weights.state_path] for each in checkpoints(store)] == expected
+    assert figures(store, 1).kl == pytest.approx(SHIFT)
+
+
+def test_figures_say_what_the_step_was(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
+    learner = new_learner(make_training(store))
     make_run(store, 1, MIXED | {"c": [Try(None), Try(0.0, tokens=False)]})
     learner.learn(1)
     learner.close()
@@ -76,13 +97,15 @@ def test_figures_say_what_the_step_was(store: Store, tinker: TinkerServer) -> No
     ]
     assert (done.weights_used, done.lag) == ({"base": 5}, 0)
     assert done.tokens == {"prompt": 11, "sampled": 8, "trained": 7}
-    assert set(done.seconds) == {"samples", "learn", "save"}
+    assert set(done.seconds) == {"collect", "samples", "learn", "save"}
     assert done.metrics["grad_norm:mean"] == 2
 
 
-def test_every_step_goes_on_from_the_one_before_whoever_learns_it(store: Store, tinker: TinkerServer) -> None:
+def test_every_step_goes_on_from_the_one_before_whoever_learns_it(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer
+) -> None:
     training = make_training(store)
-    one = learner_of(tinker, store, training)
+    one = new_learner(training)
     for step in (1, 2):
         make_run(store, step, MIXED)
         one.learn(step)
@@ -90,14 +113,16 @@ def test_every_step_goes_on_from_the_one_before_whoever_learns_it(store: Store, 
     in_one = [tinker.trainer.states[each.weights.state_path] for each in checkpoints(store)]
     store.delete_many([key(Checkpoints, NAME)])
     for step in (1, 2):
-        each = learner_of(tinker, store, training)
+        each = new_learner(training)
         each.learn(step)
         each.close()
     assert [tinker.trainer.states[each.weights.state_path] for each in checkpoints(store)] == in_one
 
 
-def test_a_step_without_a_difference_keeps_the_weights(store: Store, tinker: TinkerServer) -> None:
-    learner = learner_of(tinker, store, make_training(store))
+def test_a_step_without_a_difference_keeps_the_weights(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer
+) -> None:
+    learner = new_learner(make_training(store))
     make_run(store, 1, {"a": [Try(0.0), Try(0.0)], "b": [Try(None), Try(1.0)]})
     done = learner.learn(1)
     assert (done.rollouts, done.weights.version, done.weights.state_path, done.kept) == (0, "base", None, False)
@@ -109,25 +134,25 @@ def test_a_step_without_a_difference_keeps_the_weights(store: Store, tinker: Tin
 
 
 def test_a_step_that_was_learnt_is_not_learnt_again_and_its_pointer_is_mended(
-    store: Store, tinker: TinkerServer
+    new_learner: NewLearner, store: Store, tinker: TinkerServer
 ) -> None:
     training = make_training(store)
     make_run(store, 1, MIXED)
-    done = learner_of(tinker, store, training).learn(1)
+    done = new_learner(training).learn(1)
     store.delete_many([key(WeightsFile, NAME)])
     asked = len(tinker.requested)
-    assert learner_of(tinker, store, training).learn(1) == done
+    assert new_learner(training).learn(1) == done
     assert json.loads(store.get(key(WeightsFile, NAME)))["version"] == "000001"
     assert len(tinker.requested) == asked
 
 
-def test_a_step_before_its_turn_is_refused(store: Store, tinker: TinkerServer) -> None:
+def test_a_step_before_its_turn_is_refused(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     with pytest.raises(ConfigError, match="--step: step 2 cannot be learnt: the last that was learnt is 0"):
-        learner_of(tinker, store, make_training(store)).learn(2)
+        new_learner(make_training(store)).learn(2)
 
 
-def test_states_between_kept_ones_expire(store: Store, tinker: TinkerServer) -> None:
-    learner = learner_of(tinker, store, make_training(store, checkpoint_every=2, steps=3, checkpoint_ttl_s=7200))
+def test_states_between_kept_ones_expire(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
+    learner = new_learner(make_training(store, checkpoint_every=2, steps=3, checkpoint_ttl_s=7200))
     for step in (1, 2, 3):
         make_run(store, step, MIXED)
         learner.learn(step)
@@ -136,14 +161,34 @@ def test_states_between_kept_ones_expire(store: Store, tinker: TinkerServer) -> 
     assert [tinker.trainer.ttls[each.weights.sampler_path] for each in checkpoints(store)] == [7200, None, None]
 
 
-def test_a_run_whose_endpoint_tells_no_tokens_is_refused(store: Store, tinker: TinkerServer) -> None:
+def test_weights_that_are_to_be_kept_are_saved_again_where_their_step_learnt_nothing(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer
+) -> None:
+    learner = new_learner(make_training(store, checkpoint_every=2, steps=3))
+    for step, tries in ((1, MIXED), (2, {"a": [Try(0.0), Try(0.0)]}), (3, {"a": [Try(1.0), Try(1.0)]})):
+        make_run(store, step, tries)
+        learner.learn(step)
+    first, second, third = checkpoints(store)
+    assert [each.kept for each in (first, second, third)] == [False, True, True]
+    assert second.weights == third.weights
+    assert second.weights.version == "000001"
+    assert tinker.trainer.ttls[second.weights.state_path] is None
+    states = [tinker.trainer.states[each.weights.state_path] for each in (first, second)]
+    assert states[0] == states[1]
+
+
+def test_a_run_whose_endpoint_tells_no_tokens_is_refused(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer
+) -> None:
     make_run(store, 1, {"a": [Try(1.0, tokens=False), Try(0.0, tokens=False)]}, logprobs=False)
     with pytest.raises(ConfigError, match="the endpoint gave no ids of the prompt"):
-        learner_of(tinker, store, make_training(store)).learn(1)
+        new_learner(make_training(store)).learn(1)
 
 
-def test_a_model_that_is_not_there_is_refused_with_those_that_are(store: Store, tinker: TinkerServer) -> None:
+def test_a_model_that_is_not_there_is_refused_with_those_that_are(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer
+) -> None:
     make_run(store, 1, MIXED)
     training = make_training(store, base_model="test/retired")
     with pytest.raises(ConfigError, match=r"base_model: Tinker has no model 'test/retired'; it has test/model"):
-        learner_of(tinker, store, training).learn(1)
+        new_learner(training).learn(1)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steps.contracts.train_spec import LossSpec
+from steps.contracts.trajectory import StopReason
+from steps.training.advantages import advantages_of, groups_of
+from steps.training.sample_files import SampledUnit
+
+REWARDS = st.lists(st.floats(-100, 100), min_size=1, max_size=12)
+PLAIN = LossSpec()
+
+
+def unit(attempt: int, reward: float, **more: Any) -> SampledUnit:
+    one = SampledUnit("r/a", "r", "a", attempt, reward, "resolved", False, StopReason.FINISHED, "m", 1.0)
+    return replace(one, **more)
+
+
+def units_of(rewards: list[float]) -> list[SampledUnit]:
+    return [unit(attempt, reward) for attempt, reward in enumerate(rewards, 1)]
+
+
+def advantages(units: list[SampledUnit], loss: LossSpec = PLAIN) -> list[float]:
+    """Of the one group that they are."""
+    (group,) = groups_of(units, loss)
+    return list(group.advantages_G.tolist())
+
+
+@given(REWARDS)
+def test_advantages_add_up_to_nothing_and_keep_the_order_and_distance_of_rewards(rewards: list[float]) -> None:
+    found = advantages_of(rewards)
+    assert math.isclose(found.sum(), 0, abs_tol=1e-9)
+    for (mine, reward), (other, its_reward) in zip(
+        zip(found, rewards, strict=True), zip(found[1:], rewards[1:], strict=True), strict=False
+    ):
+        assert math.isclose(mine - other, reward - its_reward, abs_tol=1e-9)
+
+
+@given(REWARDS, st.floats(-1000, 1000))
+def test_a_group_learns_the_same_whatever_is_added_to_all_its_rewards(rewards: list[float], more: float) -> None:
+    shifted = advantages_of([reward + more for reward in rewards])
+    np.testing.assert_allclose(shifted, advantages_of(rewards), atol=1e-9)
+
+
+@given(REWARDS)
+def test_advantages_by_the_standard_deviation_have_one_of_one(rewards: list[float]) -> None:
+    found = advantages_of(rewards, divide_by_std=True)
+    assert np.isfinite(found).all()
+    assert math.isclose(found.std(), 1 if found.any() else 0, abs_tol=1e-6)
+
+
+@given(st.floats(-100, 100), st.integers(1, 12), st.booleans())
+def test_a_group_of_equal_rewards_teaches_nothing_at_all(reward: float, size: int, divide: bool) -> None:
+    units = units_of([reward] * size)
+    (group,) = groups_of(units, LossSpec(divide_by_std=divide))
+    assert group.is_constant
+    assert group.advantages_G.tolist() == [0] * size
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=8), st.lists(st.integers(0, 7), max_size=20))
+def test_a_unit_of_several_samples_counts_once(rewards: list[float], again: list[int]) -> None:
+    units = units_of(rewards)
+    assert advantages([*units, *(units[place % len(units)] for place in again)]) == advantages(units)
+
+
+@pytest.mark.parametrize("absent", [math.nan, math.inf])
+def test_a_rollout_without_a_valid_reward_is_absent_not_zero(absent: float) -> None:
+    assert advantages(units_of([1.0, 0.0, absent])) == [0.5, -0.5]
+
+
+def test_what_is_not_believed_is_absent_unless_it_is_to_be_kept() -> None:
+    units = [*units_of([1.0, 0.0]), unit(3, 1.0, suspect=True)]
+    assert advantages(units) == [0.5, -0.5]
+    assert advantages(units, LossSpec(suspect="keep")) == pytest.approx([1 / 3, -2 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [("keep", [2 / 3, -1 / 3, -1 / 3]), ("drop", [0.5, -0.5]), ("no_gradient", [2 / 3, -1 / 3, 0])],
+)
+def test_rollouts_that_a_limit_ended_are_as_the_loss_says(rule: Any, expected: list[float]) -> None:
+    units = [*units_of([1.0, 0.0]), unit(3, 0.0, stop_reason=StopReason.ABSOLUTE_STEPS)]
+    assert advantages(units, LossSpec(limit_stopped=rule)) == pytest.approx(expected)
+
+
+def test_groups_are_told_apart_and_come_in_the_order_of_their_units() -> None:
+    others = [replace(one, group="r/b", instance_id="b") for one in units_of([0.0, 4.0])]
+    first, second = groups_of([others[0], *units_of([1.0, 0.0]), others[1]], PLAIN)
+    assert (first.name, first.advantages_G.tolist()) == ("r/b", [-2, 2])
+    assert (second.name, second.advantages_G.tolist()) == ("r/a", [0.5, -0.5])

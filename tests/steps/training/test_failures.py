@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import pytest
+
+from steps.contracts.failure import FailureClass
+from steps.contracts.record import key
+from steps.contracts.training import Checkpoints, StepFigures, TrainFile
+from steps.errors import ConfigError, InfraError, StepError
+from steps.store import Store
+from steps.training.checkpoints import CheckpointLog
+from steps.training.learner import Learner
+from tests.steps.training.conftest import NewLearner
+from tests.steps.training.rounds import NAME, Try, make_run, make_training
+from tests.tinker_server.server import TinkerServer
+
+# The SDK asks for its configuration over a connection that it never closes (0.38, InternalClientHolder).
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+MIXED = {"a": [Try(1.0), Try(0.0)]}
+
+
+@pytest.fixture
+def training(store: Store) -> TrainFile:
+    make_run(store, 1, MIXED)
+    make_run(store, 2, MIXED)
+    return make_training(store)
+
+
+def states(tinker: TinkerServer, store: Store) -> list[str]:
+    lines = Checkpoints(store.get(key(Checkpoints, NAME))).list
+    return [tinker.trainer.states[each.weights.state_path] for each in lines]
+
+
+def undisturbed(
+    new_learner: NewLearner, tinker: TinkerServer, store: Store, training: TrainFile, steps: int
+) -> list[str]:
+    """States of a training that nothing happened to; it leaves nothing in the store."""
+    learner = new_learner(training)
+    for step in range(1, steps + 1):
+        learner.learn(step)
+    learner.close()
+    expected = states(tinker, store)
+    store.delete_many([key(Checkpoints, NAME)])
+    return expected
+
+
+def test_what_passes_is_overcome_by_the_sdk(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
+) -> None:
+    expected = undisturbed(new_learner, tinker, store, training, 1)
+    refused = set()
+
+    def refuse_once(route: str) -> int | None:
+        first = route not in refused
+        refused.add(route)
+        return 503 if first else None
+
+    tinker.before = refuse_once
+    new_learner(training).learn(1)
+    assert states(tinker, store) == expected
+    assert {"forward_backward", "optim_step", "save_weights", "save_weights_for_sampler"} < refused
+
+
+@pytest.mark.parametrize("route", ["forward_backward", "optim_step", "save_weights", "save_weights_for_sampler"])
+def test_a_result_that_the_service_lost_is_learnt_anew(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile, route: str
+) -> None:
+    expected = undisturbed(new_learner, tinker, store, training, 2)
+    learner = new_learner(training)
+    learner.learn(1)
+    tinker.trainer.lost.add(route)
+    with pytest.raises(InfraError, match=r"Tinker was asked to .*: Promise expired"):
+        learner.learn(2)
+    assert len(states(tinker, store)) == 1
+    learner.learn(2)
+    assert states(tinker, store) == expected
+    learner.close()
+    assert tinker.ended[-2:] == ["errored", "success"]
+
+
+def fail_of(tinker: TinkerServer, learner: Learner, category: str) -> StepError:
+    """What comes of a gradient that fails so."""
+    tinker.trainer.fail["forward_backward"] = [("too long", category)]
+    with pytest.raises(
+        StepError, match=r"Tinker was asked to learn with the loss importance_sampling: .* too long"
+    ) as caught:
+        learner.learn(1)
+    return caught.value
+
+
+def test_a_request_that_fails_is_the_users_or_the_worlds(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
+) -> None:
+    learner = new_learner(training)
+    of_user = fail_of(tinker, learner, "user")
+    assert isinstance(of_user, ConfigError)
+    assert of_user.field == "loss"
+    assert isinstance(fail_of(tinker, learner, "server"), InfraError)
+    assert store.get_many([key(Checkpoints, NAME)]) == {}
+
+
+def test_a_service_that_never_answers_is_not_waited_for_for_ever(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
+) -> None:
+    tinker.trainer.stuck.add("optim_step")
+    with pytest.raises(InfraError, match=r"Tinker was asked to learn .*: no answer within 2 s") as caught:
+        new_learner(training, timeout_s=2).learn(1)
+    assert caught.value.failure_class is FailureClass.MODEL
+
+
+def test_a_state_that_expired_is_named(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
+) -> None:
+    first = new_learner(training)
+    done = first.learn(1)
+    first.close()
+    del tinker.trainer.states[done.weights.state_path]
+    with pytest.raises(ConfigError, match=rf"the state after step 000001, {done.weights.state_path} .*expire"):
+        new_learner(training).learn(2)
+
+
+def test_a_key_that_is_refused_is_named(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
+) -> None:
+    with pytest.raises(ConfigError, match=r"TINKER_API_KEY: .*no such key"):
+        new_learner(training, api_key="tml-other").learn(1)
+    with pytest.raises(ConfigError, match="TINKER_API_KEY: "):
+        new_learner(training, api_key="of another form").learn(1)
+
+
+@pytest.mark.parametrize("data", [b'{"step": 1', b"\x89PNG\n"])
+def test_a_file_that_is_broken_is_one_clear_line(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile, data: bytes
+) -> None:
+    store.put(key(Checkpoints, NAME), data)
+    reason = r"line 1 of .*checkpoints.jsonl is no checkpoint: take it and those after it out, and training goes on"
+    with pytest.raises(ConfigError, match=reason):
+        new_learner(training).learn(1)
+    assert tinker.requested == []
+
+
+def test_a_file_that_lacks_a_step_is_refused(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
+) -> None:
+    learner = new_learner(training)
+    learner.learn(1)
+    second = learner.learn(2)
+    learner.close()
+    store.put(key(Checkpoints, NAME), Checkpoints.of([second]).to_bytes())
+    with pytest.raises(ConfigError, match=r"line 1 of .* is step 2, where step 1 belongs"):
+        new_learner(training).learn(2)
+
+
+def test_of_two_writers_one_is_told(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
+) -> None:
+    log, other = CheckpointLog(store, NAME), CheckpointLog(store, NAME)
+    assert log.read() == other.read() == []
+    learner = new_learner(training)
+    done = learner.learn(1)
+    learner.close()
+    with pytest.raises(InfraError, match=r"step 1 was written to .* by another learner meanwhile"):
+        other.append([done])
+    assert log.read() == [done]
+
+
+def test_a_step_killed_before_its_line_is_learnt_anew_from_the_state_before(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
+) -> None:
+    expected = undisturbed(new_learner, tinker, store, training, 1)
+    assert [name for name in store.keys("trainings/") if name.endswith("000001.json")]  # its figures are there
+    learner = new_learner(training)
+    learner.learn(1)
+    learner.close()
+    assert states(tinker, store) == expected
+    assert StepFigures.from_bytes(store.get("trainings/toy/steps/000001.json")).learnt == 2
