@@ -179,7 +179,12 @@ def explain(error: ValidationError, source: str, names: list[str]) -> str:
             message = _WORDS.get(problem["type"], problem["msg"]).removeprefix("Value error, ")
             message = message[0].lower() + message[1:]
             # What is refused for its secrets is not said again, nor what is said already.
-            names_value = "input" not in problem or name.endswith("llm.base_url") or repr(problem["input"]) in message
+            names_value = (
+                problem["type"] == "missing"
+                or "input" not in problem
+                or name.endswith("llm.base_url")
+                or repr(problem["input"]) in message
+            )
             suffix = "" if names_value else f", not {problem['input']!r}"
             words = re.findall(r"'([^']*)'", str(problem.get("ctx", {}).get("expected", "")))
             near = difflib.get_close_matches(str(problem.get("input")), words, 1, 0.6)

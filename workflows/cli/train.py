@@ -68,14 +68,16 @@ def train(spec: TrainSpec, console: Console, again: str) -> int:
         with ending(watching.stop):
             end = watching.training.run()
     except StepError as error:
+        if watching.is_interrupted:  # Ctrl-C reaches what plans the training, too
+            _say(console, f"stopped; to go on: {again}")
+            return EXIT_INTERRUPTED
         if error.exit_code == EXIT_INFRA:
             error.add_note(f"to go on: {again}")
         raise
     store = open_store(spec.run.store)
     print_training(store, read_training(store, spec.name), console)
     if end.limit:
-        more = " ".join(end.limit.flags)
-        _say(console, f"{end.limit.reason} {more}".rstrip())
+        _say(console, end.limit.reason)
     if end.learned < spec.steps:
         _say(console, f"{'stopped; ' if end.stopped else ''}to go on: {again}")
     if end.stopped:
@@ -97,7 +99,7 @@ class _TrainingLines:
     def __init__(self, spec: TrainSpec, console: Console) -> None:
         self._spec, self._console = spec, console
         self._notes: set[str] = set()
-        self._interrupted = False
+        self.is_interrupted = False
 
     @contextmanager
     def activity(self, title: str) -> Iterator[Show]:
@@ -140,7 +142,7 @@ class _TrainingLines:
 
     def stop(self, _number: int, _frame: FrameType | None) -> None:
         """Ctrl-C, and what is like it."""
-        again, self._interrupted = self._interrupted, True
+        again, self.is_interrupted = self.is_interrupted, True
         if not again:
             line = "stopping: rollouts are put away, a step that is being learnt is finished (once more to drop all)"
             _say(self._console, line, "yellow")

@@ -113,6 +113,8 @@ class Training:
 
     def _work(self, store: Store, training: TrainFile) -> None:
         spec = training.spec
+        if self._stop.is_set():
+            raise _Ended
         with (
             running_learner(store, spec.name, spec.run.retries, self._observer.note) as learner,
             self._proxy(training, store) as proxy,

@@ -72,7 +72,7 @@ def test_a_wrong_field_is_refused_in_a_line_that_names_the_way_out(item: str, me
 
 
 def test_a_training_has_a_name_and_a_model() -> None:
-    with pytest.raises(ConfigError, match=r"^spec: name: field required.*base_model: field required"):
+    with pytest.raises(ConfigError, match=r"^spec: name: field required; base_model: field required$"):
         read_train_spec([], [], "spec")
 
 

@@ -14,7 +14,7 @@ from steps.store import open_store
 from tests.workflows.command import begin, children, plan, summary, swe_argo, wait_for, words_of
 from tests.workflows.training.train import Bench, bench
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 
 def figures(here: Bench, store: str, step: int) -> StepFigures:
@@ -46,6 +46,7 @@ def test_each_step_learns_from_a_run_on_the_weights_of_the_one_before(tmp_path: 
         assert f"held out after step {step}: {measured.resolved} of 1 resolved" in done.stdout + again.stdout
 
 
+@pytest.mark.long
 def test_with_a_lag_the_next_rollouts_begin_while_a_step_is_learnt(tmp_path: Path) -> None:
     with bench(tmp_path) as here:
         here.hold("optim_step", until=lambda: begun(here, 2))
@@ -63,6 +64,7 @@ def begun(here: Bench, step: int) -> bool:
     )
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_a_training_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
     with bench(tmp_path) as here:
         words = ("train", "--config_path", str(here.spec("s")))
