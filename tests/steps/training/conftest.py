@@ -30,7 +30,8 @@ def new_learner(store: Store, tinker: TinkerServer) -> Iterator[NewLearner]:
     with ExitStack() as open_learners:
 
         def make(training: TrainFile, **options: Any) -> Learner:
-            learner = Learner(store, training, **{"api_key": KEY, "base_url": tinker.url, "timeout_s": 60} | options)
+            service: dict[str, Any] = {"api_key": KEY, "base_url": tinker.url, "timeout_s": 60}
+            learner = Learner(store, training, **service | options)
             open_learners.callback(learner.close)
             return learner
 

@@ -66,7 +66,7 @@ def kill_at_every_request(tinker: TinkerServer, store: Store, step: int, out: Pa
 
     Returns the routes at which it was killed: before the request was done, and after all those before it.
     """
-    killed = []
+    killed: list[str] = []
     while True:
         made, process = 0, start(tinker, store, step, out)
 
