@@ -1,0 +1,1 @@
+"""A real trainer on this machine's processors, behind the wire protocol of Tinker's SDK: `make test-training`."""

@@ -1,0 +1,231 @@
+"""Tinker's wire protocol, as SDK 0.38 speaks it, in front of a server that speaks what 0.24 did (skyrl 0.3.0)."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tests.trainer import wire
+from tests.trainer.shuffling import shuffled
+from tests.trainer.upstream import FailedError, RefusedError, Upstream
+from tests.trainer.weights import WeightsBook
+
+Json = dict[str, Any]
+PROTOBUF = "application/x-protobuf"
+POLL_S = 40.0
+"""An answer that takes longer is asked for again: 408, as Tinker says it."""
+
+
+class Bridge:
+    """``model``: what the SDK calls the base model; ``context``: tokens of prompt and answer together."""
+
+    def __init__(self, upstream: Upstream, model: str, context: int) -> None:
+        self._upstream, self._model, self._context = upstream, model, context
+        self.learnt: list[tuple[str, Json]] = []
+        """Every forward_backward that came, in order: id of the model, its input in JSON."""
+        self.shuffling: random.Random | None = None
+        """Where it is there, advantages are exchanged between the datums of a batch: the control of a training, whose
+        rewards have to do with nothing."""
+        self._book = WeightsBook(upstream)
+        self._samplers: dict[str, str | None] = {}
+        self._requests: dict[str, asyncio.Task[Response]] = {}
+        self._numbers = itertools.count()
+
+    def app(self) -> Starlette:
+        """The routes that sampling and training need."""
+        routes: dict[str, Callable[[Request], Awaitable[Any]]] = {
+            "client/config": self._nothing,
+            "client/dynamic_config": self._nothing,
+            "telemetry": self._telemetry,
+            "get_server_capabilities": self._capabilities,
+            "create_session": self._pass_on,
+            "session_heartbeat": self._pass_on,
+            "sessions/{session}/finish": self._finish,
+            "create_model": self._create_model,
+            "load_weights": self._load_weights,
+            "get_info": self._info,
+            "forward_backward": self._forward_backward,
+            "optim_step": self._optim_step,
+            "save_weights": self._save_weights,
+            "save_weights_for_sampler": self._save_for_sampler,
+            "create_sampling_session": self._create_sampling_session,
+            "samplers/{sampler}": self._sampler,
+            "asample": self._asample,
+            "retrieve_future": self._retrieve,
+        }
+        return Starlette(
+            routes=[Route(f"/api/v1/{path}", _answering(one), methods=["GET", "POST"]) for path, one in routes.items()]
+        )
+
+    async def _nothing(self, _: Request) -> Json:
+        return {}
+
+    async def _telemetry(self, _: Request) -> Json:
+        return {"status": "accepted"}
+
+    async def _capabilities(self, _: Request) -> Json:
+        return {"supported_models": [{"model_name": self._model, "max_context_length": self._context}]}
+
+    async def _pass_on(self, request: Request) -> Json:
+        return await self._upstream.post(request.url.path.rpartition("/")[2], **await request.json())
+
+    async def _finish(self, request: Request) -> Json:
+        await self._book.end_session(request.path_params["session"])
+        return {}
+
+    async def _create_model(self, request: Request) -> Json:
+        body = await request.json()
+        if body["base_model"] != self._model:
+            raise RefusedError(400, f"there is no model {body['base_model']}, only {self._model}")
+        name, lora = _model_name(body), body["lora_config"]
+        work = self._book.create(name, body["session_id"], lora["rank"], lora.get("seed"))
+        return self._promise(_then(work, {"type": "create_model", "model_id": name}), model_id=name)
+
+    async def _load_weights(self, request: Request) -> Json:
+        body = await request.json()
+        if body.get("session_id") is None:
+            raise RefusedError(400, "weights are loaded into a new model only")
+        if not body["optimizer"]:
+            raise RefusedError(400, "weights are loaded with the state of their optimizer only")
+        name = _model_name(body)
+        work = self._book.create_from(name, body["session_id"], body["path"])
+        return self._promise(_then(work, {"type": "load_weights", "path": body["path"], "model_id": name}))
+
+    async def _info(self, request: Request) -> Json:
+        name = (await request.json())["model_id"]
+        rank = self._book.model(name).rank
+        return {"type": "get_info", "model_id": name, "is_lora": True, "lora_rank": rank, "model_name": self._model} | {
+            "model_data": {"arch": "qwen3", "model_name": self._model, "tokenizer_id": self._model}
+        }
+
+    async def _forward_backward(self, request: Request) -> Json:
+        name, forward_only, content = wire.read_forward_backward(await request.body())
+        model_id, path = self._book.model(name).upstream_id, "forward" if forward_only else "forward_backward"
+        if not forward_only:
+            self.learnt.append((name, content))
+            if self.shuffling:
+                content = content | {"data": shuffled(content["data"], self.shuffling)}
+        request_id = await self._upstream.submit(path, model_id=model_id, **{f"{path}_input": content})
+        return self._promise(_as_protobuf(self._upstream.result(request_id), wire.write_forward_backward))
+
+    async def _optim_step(self, request: Request) -> Json:
+        body = await request.json()
+        known = ("learning_rate", "beta1", "beta2", "eps", "weight_decay")
+        adam = {name: value for name, value in body["adam_params"].items() if name in known}
+        model_id = self._book.model(body["model_id"]).upstream_id
+        request_id = await self._upstream.submit("optim_step", model_id=model_id, adam_params=adam)
+        return self._promise(_as_json(self._upstream.result(request_id), {"type": "optim_step"}))
+
+    async def _save_weights(self, request: Request) -> Json:
+        body = await request.json()
+        path = f"tinker://{body['model_id']}/weights/{body['path']}"
+        return await self._save(body, path, {"type": "save_weights", "path": path}, bool(body.get("overwrite")))
+
+    async def _save_for_sampler(self, request: Request) -> Json:
+        body = await request.json()
+        answer: Json = {"type": "save_weights_for_sampler"}
+        if body.get("path"):
+            path = f"tinker://{body['model_id']}/sampler_weights/{body['path']}"
+            return await self._save(body, path, answer | {"path": path})
+        sampler = self._name("sampler")
+        self._samplers[sampler] = f"tinker://{body['model_id']}/sampler_weights/{sampler}"
+        return await self._save(body, str(self._samplers[sampler]), answer | {"sampling_session_id": sampler})
+
+    async def _save(self, body: Json, path: str, answer: Json, overwrite: bool = False) -> Json:
+        request_id = await self._book.begin_save(body["model_id"], path, overwrite)
+        return self._promise(_then(self._book.end_save(body["model_id"], path, request_id), answer))
+
+    async def _create_sampling_session(self, request: Request) -> Json:
+        body = await request.json()
+        path = body.get("model_path")
+        if path:
+            self._book.state(path)
+        elif body.get("base_model") != self._model:
+            raise RefusedError(400, f"there is no model {body.get('base_model')}, only {self._model}")
+        sampler = self._name("sampler")
+        self._samplers[sampler] = path
+        return {"type": "create_sampling_session", "sampling_session_id": sampler}
+
+    async def _sampler(self, request: Request) -> Json:
+        name = request.path_params["sampler"]
+        return {"sampler_id": name, "base_model": self._model, "model_path": self._samplers.get(name)}
+
+    async def _asample(self, request: Request) -> Json:
+        body = await request.json()
+        if body["sampling_session_id"] not in self._samplers:
+            raise RefusedError(404, "there is no such sampler")
+        path = self._samplers[body["sampling_session_id"]]
+        wanted = {name: body[name] for name in ("prompt", "sampling_params", "num_samples") if name in body}
+        ids = [self._name("sequence") for _ in range(body.get("num_samples", 1))]
+        return self._promise(_as_protobuf(self._sampled(path, wanted), wire.write_samples), sample_sequence_ids=ids)
+
+    async def _sampled(self, path: str | None, wanted: Json) -> Json:
+        if path is None:
+            return await self._upstream.done("asample", base_model=self._upstream.base_model, **wanted)
+        async with self._book.sampling(path) as upstream_path:
+            return await self._upstream.done("asample", model_path=upstream_path, **wanted)
+
+    async def _retrieve(self, request: Request) -> Response:
+        name = (await request.json())["request_id"]
+        if name not in self._requests:
+            raise RefusedError(410, f"there is no request {name}")
+        ready, _ = await asyncio.wait([self._requests[name]], timeout=POLL_S)
+        return self._requests[name].result() if ready else JSONResponse({"queue_state": "active"}, 408)
+
+    def _promise(self, work: Coroutine[Any, Any, Response], **more: Any) -> Json:
+        name = self._name("request")
+        self._requests[name] = asyncio.create_task(_or_failure(work))
+        return {"request_id": name, **more}
+
+    def _name(self, kind: str) -> str:
+        return f"{kind}-{next(self._numbers)}"
+
+
+def _model_name(body: Json) -> str:
+    """The SDK derives it so, too, where it creates a model by loading weights."""
+    return f"{body['session_id']}:train:{body['model_seq_id']}"
+
+
+async def _then(work: Coroutine[Any, Any, None], answer: Json) -> Response:
+    await work
+    return JSONResponse(answer)
+
+
+async def _as_json(work: Coroutine[Any, Any, Json], more: Json) -> Response:
+    answer = await work
+    return JSONResponse({name: value for name, value in answer.items() if value is not None} | more)
+
+
+async def _as_protobuf(work: Coroutine[Any, Any, Json], write: Callable[[Json], bytes]) -> Response:
+    return Response(write(await work), media_type=PROTOBUF)
+
+
+async def _or_failure(work: Coroutine[Any, Any, Response]) -> Response:
+    """What fails after it was taken is told as Tinker tells it: 200, with the error and whose it is."""
+    try:
+        return await work
+    except RefusedError as error:
+        return JSONResponse({"error": str(error), "category": "user"})
+    except FailedError as error:
+        return JSONResponse({"error": str(error), "category": error.category})
+    except Exception as error:  # noqa: BLE001 - ours: the SDK would ask for minutes
+        return JSONResponse({"error": f"the bridge is wrong: {error!r}", "category": "user"})
+
+
+def _answering(handler: Callable[[Request], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
+    async def route(request: Request) -> Response:
+        try:
+            answer = await handler(request)
+        except RefusedError as error:
+            return JSONResponse({"detail": str(error)}, error.status)
+        return answer if isinstance(answer, Response) else JSONResponse(answer)
+
+    return route

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.trainer.engine import RunningTrainer, running_trainer
+from tests.trainer.home import NoTrainerError, install_trainer, trainer_home
+
+
+@pytest.fixture(scope="session")
+def trainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTrainer]:
+    """A real trainer, installed where it is not; skips with the reason where it cannot be."""
+    home = trainer_home()
+    try:
+        install_trainer(home)
+        with running_trainer(home, tmp_path_factory.mktemp("trainer")) as running:
+            yield running
+    except NoTrainerError as reason:
+        pytest.skip(str(reason))

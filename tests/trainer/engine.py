@@ -1,0 +1,135 @@
+"""The trainer as processes of this machine: skyrl's server and engine, and the bridge in front of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.tinker_server.server import serving
+from tests.trainer.bridge import Bridge
+from tests.trainer.home import NoTrainerError, TrainerHome
+from tests.trainer.model import CONTEXT, NAME, make_tiny_model
+from tests.trainer.upstream import Upstream
+
+KEY = "tml-trainer"
+START_TIMEOUT_S = 300
+ADAPTERS, MAX_RANK, SAMPLED_TOGETHER = 16, 8, 16
+SESSION_TIMEOUT_S = 180
+"""The SDK is heard of every 10 s; who was killed holds an adapter so long."""
+
+
+@dataclass(frozen=True)
+class RunningTrainer:
+    """``url`` takes Tinker's SDK, with ``key``; ``model`` is the folder of the base model's files."""
+
+    url: str
+    model: Path
+    bridge: Bridge
+    log: Path
+    base_model: str = NAME
+    key: str = KEY
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to find it."""
+        return {"TINKER_BASE_URL": self.url, "TINKER_API_KEY": self.key, "TINKER_TELEMETRY": "0"}
+
+
+@contextmanager
+def running_trainer(home: TrainerHome, folder: Path) -> Iterator[RunningTrainer]:
+    """A trainer whose model, checkpoints and log lie in ``folder``. Raises NoTrainerError with the end of its log."""
+    model, log, port = make_tiny_model(folder / "model"), folder / "trainer.log", _free_port()
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            _command(model, folder, port),
+            env=_environment(home),
+            cwd=folder,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # server, engine and the two programs between them end together
+        ) as process,
+    ):
+        try:
+            upstream = f"http://127.0.0.1:{port}"
+            _wait(process, upstream, model, log)
+            bridge = Bridge(Upstream(upstream, str(model)), NAME, CONTEXT)
+            with serving(bridge.app()) as url:
+                yield RunningTrainer(url, model, bridge, log)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _command(model: Path, folder: Path, port: int) -> list[str]:
+    backend = {
+        "max_lora_adapters": ADAPTERS,
+        "max_lora_rank": MAX_RANK,
+        # One shape of a batch, so that its program is compiled once.
+        "sample_max_num_sequences": SAMPLED_TOGETHER,
+    }
+    words = {
+        "base-model": str(model),
+        "backend": "jax",
+        "backend-config": json.dumps(backend),
+        "checkpoints-base": str(folder / "checkpoints"),
+        "database-url": f"sqlite:///{folder / 'trainer.db'}",
+        "session-timeout-sec": str(SESSION_TIMEOUT_S),
+        "session-cleanup-interval-sec": "30",
+        "host": "127.0.0.1",
+        "port": str(port),
+    }
+    return [
+        "uv",
+        "run",
+        "-m",
+        "skyrl.tinker.api",
+        *(word for name, value in words.items() for word in (f"--{name}", value)),
+    ]
+
+
+def _environment(home: TrainerHome) -> dict[str, str]:
+    """One thread computes: the model is so small that more only wait for each other."""
+    paths = f"{home.programs}{os.pathsep}{os.environ.get('PATH', '')}"
+    return os.environ | {
+        "PATH": paths,
+        "PYTHONPATH": str(home.modules),
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(home.compiled),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _wait(process: subprocess.Popen[bytes], url: str, model: Path, log: Path) -> None:
+    """Until a token was sampled: the server answers long before its engine has loaded the model."""
+    prompt = {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]}
+    body = {"base_model": str(model), "prompt": prompt, "sampling_params": {"max_tokens": 1}}
+    deadline, request_id = time.monotonic() + START_TIMEOUT_S, ""
+    with httpx.Client(base_url=f"{url}/api/v1/", timeout=START_TIMEOUT_S, trust_env=False) as client:
+        while time.monotonic() < deadline and process.poll() is None:
+            with suppress(httpx.HTTPError):
+                request_id = request_id or client.post("asample", json=body).json()["request_id"]
+                answer = client.post("retrieve_future", json={"request_id": request_id})
+                if answer.status_code == httpx.codes.OK:
+                    return
+            time.sleep(0.2)
+    lines = log.read_text(errors="replace").strip().splitlines() or ["it says nothing"]
+    raise NoTrainerError(f"the trainer does not start: {lines[-1]}")

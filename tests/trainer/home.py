@@ -1,0 +1,91 @@
+"""The trainer's home: skyrl with JAX in a virtual environment of its own, outside of the checkout."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.trainer import stand_ins
+
+VARIABLE = "SWE_ARGO_TRAINER_HOME"
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+INSTALL_TIMEOUT_S = 600
+
+
+class NoTrainerError(Exception):
+    """Why there is no trainer on this machine, in one line."""
+
+
+@dataclass(frozen=True)
+class TrainerHome:
+    """``folder`` has ``venv``, with our stand-ins in ``modules``, and JAX's compiled programs in ``compiled``."""
+
+    folder: Path
+
+    @property
+    def programs(self) -> Path:
+        """Where its python is, and the ``uv`` that skyrl calls."""
+        return self.folder / "venv" / "bin"
+
+    @property
+    def modules(self) -> Path:
+        """What is imported before anything of the environment."""
+        return self.folder / "modules"
+
+    @property
+    def compiled(self) -> Path:
+        """JAX compiles a program for every shape; a second start finds them here."""
+        return self.folder / "compiled"
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether it is there, in the versions that are wanted now."""
+        mark = self.folder / "installed"
+        return mark.is_file() and mark.read_text() == _wanted()
+
+
+def trainer_home() -> TrainerHome:
+    """The folder that SWE_ARGO_TRAINER_HOME names, else one in the user's cache."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return TrainerHome(Path(os.environ.get(VARIABLE) or cache / "swe-argo" / "trainer"))
+
+
+def install_trainer(home: TrainerHome) -> None:
+    """Make it what is wanted: nothing where it is already, else a download of some 250 MB, which unpacked are 1 GB.
+
+    Raises NoTrainerError where the packages cannot be had.
+    """
+    home.folder.mkdir(parents=True, exist_ok=True)
+    with (home.folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if home.is_installed:
+            return
+        _call(sys.executable, "-m", "venv", "--clear", str(home.folder / "venv"))
+        # Its own list of dependencies brings torch and CUDA, of which nothing is needed here.
+        _call(str(home.programs / "python"), "-m", "pip", "install", "--no-deps", "--quiet", "-r", str(REQUIREMENTS))
+        for name, text in stand_ins.MODULES.items():
+            (home.modules / name).parent.mkdir(parents=True, exist_ok=True)
+            (home.modules / name).write_text(text)
+        (home.programs / "uv").write_text(stand_ins.UV)
+        (home.programs / "uv").chmod(0o755)
+        (home.folder / "installed").write_text(_wanted())
+
+
+def _wanted() -> str:
+    texts = [REQUIREMENTS.read_text(), *stand_ins.MODULES.values(), stand_ins.UV, sys.version]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def _call(*words: str) -> None:
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoTrainerError(f"the trainer cannot be installed: {error}") from None
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["pip says nothing"]
+        raise NoTrainerError(f"the trainer cannot be installed: {lines[-1]}")

@@ -1,0 +1,131 @@
+"""Tinker's SDK at a real trainer: what is sampled, learnt, saved and gone on with."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import tinker
+
+from tests.trainer.datums import PROMPT, datum, learn, losses, sample
+from tests.trainer.engine import RunningTrainer
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.xdist_group("trainer"),
+    pytest.mark.timeout(1800),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # the SDK leaves its connections open
+]
+CLOSE = 1e-4
+"""Of log probabilities: float32, computed in batches of other sizes."""
+
+
+@pytest.fixture(scope="module")
+def service(trainer: RunningTrainer) -> Iterator[Any]:
+    client = tinker.ServiceClient(base_url=trainer.url, api_key=trainer.key)
+    yield client
+    client.close("success").result()
+    gc.collect()  # while the filter holds
+
+
+@pytest.fixture
+def client(service: Any, trainer: RunningTrainer) -> Any:
+    return service.create_lora_training_client(base_model=trainer.base_model, rank=4, seed=7).result()
+
+
+def test_what_was_sampled_is_learnt_from_token_by_token(trainer: RunningTrainer, client: Any) -> None:
+    sampled = sample(client.save_weights_and_get_sampling_client().result(), n=4, seed=1)
+    answer = learn(client, [datum(each, advantage) for each, advantage in zip(sampled, (1, -1, 1, -1), strict=True)])
+    [(_, came)] = [each for each in trainer.bridge.learnt if each[0] == client.model_id]
+    assert came["loss_fn"] == "importance_sampling"
+    for datum_in, each, out in zip(came["data"], sampled, answer.loss_fn_outputs, strict=True):
+        inputs = {name: value["data"] for name, value in datum_in["loss_fn_inputs"].items()}
+        tokens = datum_in["model_input"]["chunks"][0]["tokens"]
+        assert set(inputs) == {"target_tokens", "logprobs", "advantages"}
+        assert [*tokens, inputs["target_tokens"][-1]] == [*PROMPT, *each.tokens]
+        assert inputs["target_tokens"][:-1] == tokens[1:]
+        assert not any(inputs["advantages"][: len(PROMPT) - 1])
+        assert out["logprobs"].data[len(PROMPT) - 1 :] == pytest.approx(each.logprobs, abs=1e-2)
+    assert answer.metrics["loss:sum"] == pytest.approx(0, abs=1)
+
+
+def test_a_step_makes_what_was_rewarded_more_likely(client: Any) -> None:
+    good, bad = sample(client.save_weights_and_get_sampling_client().result(), n=2, seed=2)
+    data = [datum(good, 1.0), datum(bad, -1.0)]
+    before = learn(client, data)
+    after = client.forward(data, "importance_sampling").result()
+    raised, lowered = (
+        sum(later["logprobs"].data[len(PROMPT) - 1 :]) - sum(earlier["logprobs"].data[len(PROMPT) - 1 :])
+        for earlier, later in zip(before.loss_fn_outputs, after.loss_fn_outputs, strict=True)
+    )
+    assert raised > 0 > lowered
+
+
+def test_what_goes_on_from_a_saved_state_learns_as_if_nothing_had_been(service: Any, client: Any) -> None:
+    sampled = sample(client.save_weights_and_get_sampling_client().result(), n=4, seed=3)
+    data = [datum(each, advantage) for each, advantage in zip(sampled, (1, -1, 0.5, -0.5), strict=True)]
+    learn(client, data)
+    path = client.save_state("after-one").result().path
+    undisturbed = [losses(learn(client, data)) for _ in range(3)]
+    resumed = service.create_training_client_from_state_with_optimizer(path).result()
+    assert resumed.model_id != client.model_id
+    again = [losses(learn(resumed, data)) for _ in range(3)]
+    for one, other in zip(undisturbed, again, strict=True):
+        assert one == pytest.approx(other, abs=CLOSE)
+    assert undisturbed[0] != pytest.approx(undisturbed[2], abs=CLOSE)  # and there was something to learn
+
+
+def test_gradients_that_a_killed_trainer_left_are_not_learnt_by_the_next(
+    trainer: RunningTrainer, service: Any, client: Any
+) -> None:
+    sampled = sample(client.save_weights_and_get_sampling_client().result(), n=2, seed=4)
+    data = [datum(each, advantage) for each, advantage in zip(sampled, (1, -1), strict=True)]
+    path = client.save_state("before").result().path
+    undisturbed = losses(learn(client, data)), losses(learn(client, data))
+    killed = tinker.ServiceClient(base_url=trainer.url, api_key=trainer.key)
+    lost = killed.create_training_client_from_state_with_optimizer(path).result()
+    lost.forward_backward([datum(sampled[0], 50.0)], "importance_sampling").result()
+    killed.close("errored").result()  # its adapter is free
+    resumed = service.create_training_client_from_state_with_optimizer(path).result()
+    again = losses(learn(resumed, data)), losses(learn(resumed, data))
+    assert again[0] == pytest.approx(undisturbed[0], abs=CLOSE)
+    assert again[1] == pytest.approx(undisturbed[1], abs=CLOSE)
+
+
+def test_saved_sampler_weights_stay_what_they_were_and_leave_the_training_as_it_is(service: Any, client: Any) -> None:
+    early = client.save_weights_for_sampler("early").result().path
+    assert early.endswith("/sampler_weights/early")
+    before = sample(service.create_sampling_client(model_path=early).result(), n=2, seed=5)
+    data = [datum(before[0], 1.0), datum(before[1], -1.0)]
+    for _ in range(3):
+        learn(client, data, lr=3e-2)
+    late = client.save_weights_for_sampler("late").result().path
+    learnt = losses(client.forward(data, "importance_sampling").result())
+    changed = sample(service.create_sampling_client(model_path=late).result(), n=2, seed=5)
+    again = sample(service.create_sampling_client(model_path=early).result(), n=2, seed=5)
+    assert [each.tokens for each in again] == [each.tokens for each in before]
+    assert again[0].logprobs == pytest.approx(before[0].logprobs, abs=CLOSE)
+    assert changed[0].logprobs != pytest.approx(before[0].logprobs, abs=1e-2)
+    assert losses(client.forward(data, "importance_sampling").result()) == pytest.approx(learnt, abs=CLOSE)
+
+
+def test_a_state_that_is_saved_twice_is_the_later_one(service: Any, client: Any) -> None:
+    sampled = sample(client.save_weights_and_get_sampling_client().result(), n=2, seed=6)
+    data = [datum(sampled[0], 1.0), datum(sampled[1], -1.0)]
+    client.save_state("here").result()
+    learn(client, data)
+    path = client.save_state("here", overwrite=True).result().path
+    now = losses(client.forward(data, "importance_sampling").result())
+    resumed = service.create_training_client_from_state_with_optimizer(path).result()
+    assert losses(resumed.forward(data, "importance_sampling").result()) == pytest.approx(now, abs=CLOSE)
+
+
+def test_it_tells_the_model_it_has_and_refuses_what_it_has_not(trainer: RunningTrainer, service: Any) -> None:
+    told = tinker.RestClient(base_url=trainer.url, api_key=trainer.key).get_server_capabilities().result()
+    assert [each.model_name for each in told.supported_models] == [trainer.base_model]
+    with pytest.raises(tinker.TinkerError, match="there is no model other"):
+        service.create_sampling_client(base_model="other").result()
+    with pytest.raises(tinker.TinkerError, match="there is nothing at"):
+        service.create_sampling_client(model_path="tinker://x/sampler_weights/none").result()
