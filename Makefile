@@ -32,7 +32,7 @@ run: $(VENV)/.ready ## Evaluate (the bundled mini dataset unless ARGS="..." says
 
 .PHONY: test
 test: $(VENV)/.ready ## Run all tests that this machine can; the others say what they lack
-	@$(BIN)/pytest -n 4 --dist loadgroup -m "not cluster and not images and not argo and not long and not live" $(ARGS)
+	@$(BIN)/pytest -n 4 --dist loadgroup -m "not cluster and not images and not argo and not long and not live and not training" $(ARGS)
 
 QUICK = contracts datasets reports/figures reports/text grading/patches host argo
 .PHONY: test-quick
@@ -42,6 +42,10 @@ test-quick: $(VENV)/.ready ## Run the tests that need no sandbox and no process:
 .PHONY: test-long
 test-long: $(VENV)/.ready ## Run the long tests: whole runs in containers, many units at once
 	@$(BIN)/pytest -n 2 --dist loadgroup -m long $(ARGS)
+
+.PHONY: test-training
+test-training: $(VENV)/.ready ## Train a tiny model on a real trainer of this machine (SWE_ARGO_TRAINER_HOME), into training-results.json
+	@$(BIN)/pytest -s tests/trainer $(ARGS)
 
 .PHONY: test-e2b
 test-e2b: $(VENV)/.ready ## Run the sandboxes' conformance suite on the E2B account of E2B_API_KEY (some dozen small sandboxes)

@@ -1,0 +1,59 @@
+"""An agent for a model that can do nothing yet: four characters are its whole answer to mini/unit-prices.
+
+The file of prices is what it leaves, and the task's own verifier counts how many of the four are right: so the reward
+is the one of `swe-argo run` for any agent, in quarters.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+from steps.agents.limits import Limits
+from steps.agents.model_call import ask
+from steps.agents.task import Task
+from steps.contracts.trajectory import StopReason
+
+QUESTION = "Prices?"
+"""Short: it is a token for each of its letters."""
+FIRST, LAST = "@", "\x7f"
+"""A character between these divides the price of all pieces by their number, any other does not. A model of random
+weights writes one in about a quarter of its tokens."""
+
+
+def divides(character: str) -> bool:
+    """Whether the character chooses the right way."""
+    return FIRST <= character <= LAST
+
+
+class Cashier:
+    """Asks once. What the n-th character of the answer says is done with the n-th product."""
+
+    asks_model = True
+
+    def act(self, task: Task) -> StopReason:
+        limits, messages = Limits(task.spec), [{"role": "user", "content": QUESTION}]
+        task.journal.add_message("user", QUESTION)
+        reply = ask(task, limits, messages, tools=None)
+        if isinstance(reply, StopReason):
+            return reply
+        limits.answered(reply.message, reply.metrics)
+        task.journal.add_agent_turn(reply.text, [], metrics=reply.metrics)
+        orders = task.box.read("/app/orders.csv").decode()
+        task.box.write("/app/prices.json", json.dumps(_prices(orders, reply.text)).encode())
+        return StopReason.FINISHED
+
+
+def _prices(orders: str, answer: str) -> dict[str, float]:
+    pieces: dict[str, int] = {}
+    prices: dict[str, float] = {}
+    for order in csv.DictReader(io.StringIO(orders)):
+        product = order["product"]
+        pieces[product] = pieces.get(product, 0) + int(order["pieces"])
+        prices[product] = prices.get(product, 0.0) + float(order["price"])
+    chosen = dict(zip(prices, answer, strict=False))
+    return {
+        product: round(price / pieces[product], 2) if divides(chosen.get(product, "")) else price
+        for product, price in prices.items()
+    }

@@ -1,0 +1,23 @@
+"""The toy of the learning test: what the chain counts for an answer is what a learner is to find out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.record import key
+from steps.contracts.verdict import GradeRecord
+from steps.store import open_store
+from tests.model_server import Answer, model_server, play
+from tests.trainer.toy import AGENT, DATASET, INSTANCE
+from tests.workflows.models.run import evaluate
+
+
+@pytest.mark.parametrize(("answer", "reward"), [("Abc~", 1.0), ("A1b2", 0.5), ("1234A", 0.0)])
+def test_the_reward_is_the_share_of_characters_that_divide(tmp_path: Path, answer: str, reward: float) -> None:
+    with model_server(play(Answer(answer))) as server:
+        done = evaluate(server, tmp_path / "store", AGENT, "--dataset", DATASET, instances=[INSTANCE])
+    assert done.returncode == 0, done.stdout + done.stderr
+    grade = GradeRecord.from_bytes(open_store(str(tmp_path / "store")).get(key(GradeRecord, "run", INSTANCE, 1)))
+    assert grade.reward == reward

@@ -1,0 +1,75 @@
+"""A training that a model of a hundred thousand random parameters can learn from, by `swe-argo train` itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steps.contracts.record import key
+from steps.contracts.training import Checkpoint, Checkpoints, StepFigures, step_name
+from steps.store import open_store
+from tests.trainer.engine import RunningTrainer
+from tests.workflows.command import swe_argo
+
+AGENT = f"{Path(__file__).with_name('cashier.py')}:Cashier"
+DATASET, INSTANCE = "harbor:mini", "mini__unit-prices"
+TIMEOUT_S = 3600
+TOML = """\
+name = "{name}"
+base_model = "{base_model}"
+tokenizer = "{tokenizer}"
+lora_rank = 8
+seed = {seed}
+steps = {steps}
+lr = {lr}
+group_size = {samples}
+groups = 1
+
+[run]
+store = "{store}"
+workers = {workers}
+dataset = "{dataset}"
+select.instance_ids = ["{instance}"]
+agent.name = "{agent}"
+llm.temperature = 1.0
+llm.max_output_tokens = 4
+"""
+
+
+@dataclass(frozen=True)
+class ToyTraining:
+    """``samples`` rollouts a step, all of one group."""
+
+    store: Path
+    name: str
+    seed: int
+    steps: int
+    samples: int
+    lr: float
+    workers: int = 8
+
+    def run(self, trainer: RunningTrainer) -> list[StepFigures]:
+        """Do what is missing of it; the figures of its steps."""
+        file = self.store.parent / f"{self.name}.toml"
+        named = {"base_model": trainer.base_model, "tokenizer": trainer.model, "dataset": DATASET, "agent": AGENT}
+        file.write_text(TOML.format(**vars(self), **named, instance=INSTANCE))
+        done = swe_argo("train", "--config", str(file), env=trainer.environment, timeout_s=TIMEOUT_S)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return self.figures()
+
+    def figures(self) -> list[StepFigures]:
+        """Of the steps that are learnt."""
+        store = open_store(str(self.store))
+        names = [step_name(each.step) for each in self.checkpoints()]
+        return [StepFigures.from_bytes(store.get(key(StepFigures, self.name, name=name))) for name in names]
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Lines of its checkpoints.jsonl."""
+        return Checkpoints(open_store(str(self.store)).get(key(Checkpoints, self.name))).list
+
+
+def as_json(figures: list[StepFigures]) -> list[dict[str, Any]]:
+    """What of each step is worth keeping."""
+    kept = ("step", "reward_mean", "learnt", "kl", "entropy", "loss", "seconds")
+    return [{name: getattr(each, name) for name in kept} for each in figures]
