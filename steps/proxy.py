@@ -22,7 +22,7 @@ PROXY = Program(
     "Tinker's models -> an OpenAI-compatible endpoint that tells the tokens it sampled",
     (
         Option("base-model", "model of Tinker, as get_server_capabilities lists it", required=True),
-        Option("tokenizer", "folder with its tokenizer.json and tokenizer_config.json", Path, required=True),
+        Option("tokenizer", "folder with its tokenizer files, or an id of the hub; by default the model's own"),
         Option("name", "what callers name the model by", default="tinker"),
         Option("weights", "tinker:// path of trained weights; by default the base model"),
         Option("store", "folder or s3://bucket/prefix that holds the pointer"),
@@ -60,6 +60,7 @@ def main(flags: Flags) -> None:
     try:
         from steps.serving.server import ProxyOptions, serve
         from steps.serving.tinker_sampler import TinkerSource
+        from steps.serving.tokenizer_files import find_tokenizer
     except ImportError as error:
         raise ConfigError(f"{EXTRA} ({error})", field="proxy") from None
     if flags["tied"]:
@@ -70,7 +71,7 @@ def main(flags: Flags) -> None:
     if bool(flags["pointer"]) != bool(flags["store"]):
         raise ConfigError("--pointer names a file in --store: both or none", field="--pointer")
     options = ProxyOptions(
-        tokenizer=flags["tokenizer"].expanduser(),
+        tokenizer=find_tokenizer(flags["tokenizer"] or flags["base-model"]),
         model=flags["name"],
         weights=flags["weights"],
         store=open_store(flags["store"]) if flags["store"] else None,

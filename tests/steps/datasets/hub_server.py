@@ -1,4 +1,4 @@
-"""A hub on this machine: the part of the Hugging Face Hub's HTTP protocol by which a dataset repository is read."""
+"""A hub on this machine: the part of the Hugging Face Hub's HTTP protocol by which repositories are read."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from tests.http_server import Handler, serve
 
 @dataclass
 class Repo:
-    """A dataset repository: branches and tags name commits, and a commit is files."""
+    """A repository, of a dataset or a model: branches and tags name commits, and a commit is files."""
 
     commits: dict[str, dict[str, bytes]]
     refs: dict[str, str]
     error: tuple[int, str, str] | None = None
     """status, X-Error-Code, X-Error-Message of every answer."""
+    token: str = ""
+    """Who does not give this one is told that the repository is gated."""
     broken: frozenset[str] = frozenset()
     """Paths whose content is cut off in the middle, the connection closed."""
 
@@ -76,6 +78,9 @@ def _handler(hub: Hub) -> type[Handler]:
             if repo.error:
                 self._error(*repo.error)
                 return None
+            if repo.token and self.headers.get("Authorization") != f"Bearer {repo.token}":
+                self._error(401, "GatedRepo", "Access to this repository is restricted")
+                return None
             sha = repo.refs.get(revision, revision)
             if sha not in repo.commits:
                 self._error(404, "RevisionNotFound", f"Invalid rev id: {revision}")
@@ -88,8 +93,10 @@ def _handler(hub: Hub) -> type[Handler]:
                 self._error(403, "", "Forbidden")
                 return
             parts = [unquote(part) for part in url.path.strip("/").split("/")]
-            if parts[:2] == ["api", "datasets"] and len(parts) >= 4:
+            if parts[0] == "api" and parts[1] in ("datasets", "models") and len(parts) >= 4:
                 self._api("/".join(parts[2:4]), parts[4:], parse_qs(url.query))
+            elif len(parts) >= 5 and parts[2] == "resolve":  # models have no word before their id
+                self._resolve("/".join(parts[:2]), parts[3], "/".join(parts[4:]))
             elif parts[0] == "datasets" and len(parts) >= 6 and parts[3] == "resolve":
                 self._resolve("/".join(parts[1:3]), parts[4], "/".join(parts[5:]))
             else:

@@ -1,0 +1,80 @@
+"""Where a model's tokenizer and chat template are: a folder of this machine, else downloaded from the hub."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import huggingface_hub
+from huggingface_hub import errors
+from huggingface_hub.utils.tqdm import disable_progress_bars
+
+from steps.contracts.failure import FailureClass
+from steps.errors import ConfigError, InfraError
+from steps.settings import settings
+
+NEEDED = ("tokenizer.json", "tokenizer_config.json")
+FILES = (*NEEDED, "chat_template.jinja", "generation_config.json")
+"""What ChatTemplate reads; weights are never downloaded."""
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_FIELD = "--tokenizer"
+
+
+def find_tokenizer(name: str) -> Path:
+    """The folder of that name, or what the hub has under that id (``owner/name``), as of now.
+
+    Downloads go to the hub's own cache (HF_HOME) with HF_TOKEN; what is there is used where the hub cannot be asked, or
+    with HF_HUB_OFFLINE. Raises ConfigError where it does not exist or may not be read, InfraError (storage) where the
+    hub cannot be reached.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if not HUB_ID.fullmatch(name):
+        raise ConfigError(f"{name} is neither a folder nor an id of the hub, owner/name", field=_FIELD)
+    endpoint = settings().hf_endpoint.rstrip("/")
+    found = _download(name, endpoint)
+    if missing := [each for each in NEEDED if not (found / each).is_file()]:
+        raise ConfigError(
+            f"{name} on {endpoint} has no {' and no '.join(missing)}: make them in a folder, and name that",
+            field=_FIELD,
+        )
+    return found
+
+
+def _download(name: str, endpoint: str) -> Path:
+    disable_progress_bars()
+    try:
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=list(FILES), endpoint=endpoint))
+    except errors.GatedRepoError as error:
+        raise _refused(f"{name} on {endpoint} is gated: ask for access on its page and set HF_TOKEN") from error
+    except errors.RepositoryNotFoundError as error:
+        raise _refused(
+            f"there is no folder {name}, and no model of that id on {endpoint}, or it is private: then set HF_TOKEN"
+        ) from error
+    except errors.LocalEntryNotFoundError as error:
+        if huggingface_hub.constants.HF_HUB_OFFLINE:
+            raise _refused(f"HF_HUB_OFFLINE is set, and {name} is not in the cache (HF_HOME): name a folder") from error
+        raise _unreachable(name, endpoint, error.__cause__ or error) from error
+    except errors.HfHubHTTPError as error:
+        if error.response is not None and error.response.status_code == 401:
+            raise _refused(f"HF_TOKEN is not valid on {endpoint}, which was asked for {name}") from error
+        raise _unreachable(name, endpoint, error) from error
+    except OSError as error:
+        if error.filename is not None:
+            raise _refused(f"the hub's cache cannot be used, set HF_HOME: {error}") from error
+        raise _unreachable(name, endpoint, error) from error
+    except (errors.HTTPError, ValueError) as error:  # type: ignore[attr-defined]
+        raise _unreachable(name, endpoint, error) from error
+
+
+def _refused(reason: str) -> ConfigError:
+    return ConfigError(reason, field=_FIELD)
+
+
+def _unreachable(name: str, endpoint: str, error: BaseException) -> InfraError:
+    line = next((line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return InfraError(
+        FailureClass.STORAGE,
+        f"the tokenizer {name} cannot be had from {endpoint}: {line}. Set HF_ENDPOINT to a mirror, or name a folder",
+    )
