@@ -68,7 +68,7 @@ templates: $(VENV)/.ready ## Write templates/argo from workflows/
 	@$(BIN)/python -m workflows.templates.render
 
 .PHONY: build
-build: $(VENV)/.ready ## Build the images: of the steps, and of mini (IMAGE_REGISTRY, IMAGE_TAG, BASE, BUILDER: see images/build)
+build: $(VENV)/.ready ## Build the images: of the steps, of training, and of mini (IMAGE_REGISTRY, IMAGE_TAG, BASE, BUILDER: see images/build)
 	@PYTHON=$(BIN)/python bash images/build build $(IMAGES)
 
 .PHONY: push
@@ -134,6 +134,7 @@ bench: $(VENV)/.ready ## Measure speed beside the peers, into bench-results.json
 lock: $(VENV)/.ready ## Resolve requirements.lock again (needs uv)
 	@uv pip compile pyproject.toml --extra dev --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --upgrade --output-file requirements.lock
 	@uv pip compile pyproject.toml --constraint requirements.lock --no-emit-package pytest --no-emit-package pluggy --no-emit-package iniconfig --extra s3 --extra hub --extra kubernetes --extra models --extra mini-swe-agent --extra e2b --extra ags --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --output-file images/steps.lock
+	@uv pip compile pyproject.toml --constraint requirements.lock $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' images/steps.lock) --no-emit-package pytest --no-emit-package pluggy --no-emit-package iniconfig --extra tinker --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --output-file images/training.lock
 
 .PHONY: ci
 ci: ## What decides whether a change lands

@@ -17,7 +17,7 @@ from tests.argo.pipeline import S3, TINY, own_bucket
 from tests.cluster.real_cluster import Cluster
 from tests.debian import NoDebianError, root_archive
 from tests.images import index
-from tests.images.conftest import DEBIAN, LOCK, buildah
+from tests.images.conftest import DEBIAN, LOCKS, buildah
 from tests.paths import ROOT
 from tests.registry import serve as serve_registry
 
@@ -75,7 +75,7 @@ def place(argo_cluster: Cluster, tmp_path: Path) -> Iterator[Place]:
     """A registry, a bucket, a base image and an index of packages of this machine; all are gone at the end."""
     try:
         root_archive()
-        folder = index.wheels(LOCK, "3.11")
+        folder = index.wheels(LOCKS / "steps.lock", "3.11")
     except (NoDebianError, index.NoWheelsError) as reason:
         pytest.skip(f"no image can be built here: {reason}")
     namespace = f"printed-{secrets.token_hex(3)}"

@@ -48,7 +48,7 @@ def test_every_image_that_push_pushes_has_a_repository_and_a_second_time_changes
         return sorted(ours, key=lambda each: str(each["repositoryUri"]))
 
     before = made()
-    wanted = {f"{REGISTRY}/swe-argo-steps"}
+    wanted = {f"{REGISTRY}/swe-argo-{name}" for name in ("steps", "training")}
     wanted |= {through_registry(swebench_image(name), REGISTRY).removesuffix(":latest") for name in instance_ids()}
     assert {each["repositoryUri"] for each in before} == wanted
     assert f"export IMAGE_REGISTRY={REGISTRY}\n" in first

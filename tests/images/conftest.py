@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 BUILDERS = ("docker", "buildah")
-LOCK = ROOT / "images" / "steps.lock"
+LOCKS = ROOT / "images"
 DEBIAN = "localhost/swe-argo-test-debian:1"
 SLIM = "localhost/swe-argo-test-python:1"
 """Python and nothing else, as python:3.13-slim: what the size is counted with."""
@@ -132,13 +132,23 @@ def shop(
 @pytest.fixture(scope="session")
 def steps_image(shop: Shop) -> str:
     """The image of the steps, its packages from an index that asks for a password."""
+    return _built(shop, "steps")
+
+
+@pytest.fixture(scope="session")
+def training_image(shop: Shop, steps_image: str) -> str:
+    """That of training, likewise, on the image of the steps."""
+    return _built(shop, "training")
+
+
+def _built(shop: Shop, word: str) -> str:
     python = shop.inside(DEBIAN, "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
     try:
-        folder = index.wheels(LOCK, python)
+        folder = index.wheels(LOCKS / f"{word}.lock", python)
     except index.NoWheelsError as reason:
         pytest.skip(str(reason))
     with index.serve(folder) as packages:
-        name = shop.build("steps", BUILD_NETWORK="host", PIP_INDEX_URL=packages.url)
+        name = shop.build(word, BUILD_NETWORK="host", PIP_INDEX_URL=packages.url)
     assert packages.fetched, "nothing was fetched from the index that was named"
     return name
 

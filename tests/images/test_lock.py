@@ -1,9 +1,11 @@
-"""``images/steps.lock``: what the steps need, in the versions that the tests run with, and nothing else."""
+"""The images' locks: what the steps need, and training beside them, in the versions that the tests run with."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+
+import pytest
 
 from tests.paths import ROOT
 
@@ -40,6 +42,16 @@ def test_what_only_the_command_line_needs_is_not_locked() -> None:
     assert pins("images/steps.lock").keys() & unwanted == set()
 
 
-def test_every_package_has_a_hash() -> None:
-    entries = re.split(r"^(?=\S)", (ROOT / "images" / "steps.lock").read_text(), flags=re.MULTILINE)
+def test_training_has_what_its_extra_asks_for_beside_the_steps_and_none_of_theirs() -> None:
+    """Its image stands on theirs."""
+    everything, steps, training = pins("requirements.lock"), pins("images/steps.lock"), pins("images/training.lock")
+    assert {name: versions for name, versions in training.items() if everything.get(name) != versions} == {}
+    assert steps.keys() & training.keys() == set()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {re.split(r"[^\w.-]", each)[0] for each in extras["tinker"]} <= steps.keys() | training.keys()
+
+
+@pytest.mark.parametrize("lock", ["steps", "training"])
+def test_every_package_has_a_hash(lock: str) -> None:
+    entries = re.split(r"^(?=\S)", (ROOT / "images" / f"{lock}.lock").read_text(), flags=re.MULTILINE)
     assert [entry for entry in entries if "==" in entry and "--hash=sha256:" not in entry] == []

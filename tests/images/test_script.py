@@ -18,7 +18,8 @@ from tests.paths import ROOT
 def test_the_images_have_the_names_that_runs_through_the_registry_ask_for() -> None:
     done = images_build("names", IMAGE_REGISTRY="registry.example.com/team/", IMAGE_TAG="7")
     wanted = [through_registry(swebench_image(name), "registry.example.com/team") for name in instance_ids()]
-    assert done.stdout.splitlines() == ["registry.example.com/team/swe-argo-steps:7", *wanted]
+    ours = [f"registry.example.com/team/swe-argo-{name}:7" for name in ("steps", "training")]
+    assert done.stdout.splitlines() == [*ours, *wanted]
 
 
 def test_some_images_can_be_named() -> None:

@@ -1,0 +1,49 @@
+"""The image of training: the steps' own, and on it what the proxy needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.images.conftest import Shop
+from tests.images.index import PASSWORD
+
+pytestmark = [pytest.mark.images, pytest.mark.slow, pytest.mark.timeout(900)]
+
+MORE_MB = 60
+"""Measured: see test_it_is_little_more_than_the_steps."""
+
+
+def test_it_stands_on_the_layers_of_the_steps(shop: Shop, steps_image: str, training_image: str) -> None:
+    below, above = (shop.client.images.get(each).attrs["RootFS"]["Layers"] for each in (steps_image, training_image))
+    assert above[: len(below)] == below
+    assert len(above) == len(below) + 1
+
+
+def test_the_proxy_begins_in_it_and_asks_for_the_key(shop: Shop, training_image: str) -> None:
+    command = "python -m steps.proxy --base-model=a/b --tokenizer=/tmp || echo ended with $?"
+    said = shop.inside(training_image, "sh", "-c", f"({command}) 2>&1")
+    assert "TINKER_API_KEY: is not set" in said
+    assert said.endswith("ended with 64\n")
+
+
+def test_what_it_serves_with_can_be_loaded(shop: Shop, training_image: str) -> None:
+    modules = [f"steps.serving.{name}" for name in ("server", "tokenizer_files", "tinker_sampler")]
+    code = f"import boto3, {', '.join(modules)}; print('ready')"
+    assert shop.inside(training_image, "python", "-W", "ignore", "-c", code).strip() == "ready"
+
+
+def test_it_runs_as_the_steps_do(shop: Shop, steps_image: str, training_image: str) -> None:
+    steps, training = (shop.client.images.get(each).attrs["Config"] for each in (steps_image, training_image))
+    assert (training["User"], training["Env"]) == (steps["User"], steps["Env"])
+    programs = shop.inside(training_image, "sh", "-c", "for each in pip pip3 uv cc; do command -v $each; done; :")
+    assert programs == ""
+
+
+def test_the_indexs_password_is_nowhere_in_it(shop: Shop, training_image: str) -> None:
+    found = shop.inside(training_image, "sh", "-c", f"grep -rlF {PASSWORD} /opt /etc || :", user="0")
+    assert found == ""
+
+
+def test_it_is_little_more_than_the_steps(shop: Shop, steps_image: str, training_image: str) -> None:
+    size = {name: shop.client.images.get(name).attrs["Size"] for name in (steps_image, training_image)}
+    assert (size[training_image] - size[steps_image]) / 1e6 < MORE_MB
