@@ -61,6 +61,10 @@ class Settings(BaseSettings):
     """OpenAI-compatible endpoint, where llm.base_url names none."""
     llm_api_key: SecretStr | None = Field(None, validation_alias=AliasChoices("LLM_API_KEY", "OPENAI_API_KEY"))
     """Its key; some endpoints need none."""
+    proxy_url: str | None = Field(None, validation_alias="SWE_ARGO_PROXY_URL")
+    """The namespace's own proxy: the endpoint where neither llm.base_url nor LLM_BASE_URL names one."""
+    proxy_key: SecretStr | None = Field(None, validation_alias="SWE_ARGO_PROXY_KEY")
+    """Its key, which no other endpoint is given."""
     credentials: str | None = Field(None, validation_alias="SWE_ARGO_CREDENTIALS")
     """Secret of the cluster that the keys of this process come from, by name."""
     model_gate: Path | None = Field(None, validation_alias="SWE_ARGO_GATE")
@@ -132,6 +136,7 @@ class Settings(BaseSettings):
 
     @field_validator(
         "llm_api_key",
+        "proxy_key",
         "tinker_api_key",
         "e2b_api_key",
         "tencentcloud_secret_id",

@@ -51,7 +51,8 @@ RUN_PARAMETERS = (
         "model", "The model to ask, as openai/NAME; for gold, given and replay only its name in reports."
     ),
     PipelineParameter(
-        "base-url", "OpenAI-compatible endpoint; by default LLM_BASE_URL of the credentials, else OpenAI's."
+        "base-url",
+        "OpenAI-compatible endpoint; by default LLM_BASE_URL of the credentials, else the proxy, else OpenAI's.",
     ),
     PipelineParameter("temperature", "Sampling temperature; 0 by default."),
     PipelineParameter("max-steps", "Actions an instance; by default the agent's own."),
@@ -95,6 +96,8 @@ NAMESPACE_PARAMETERS = tuple(
         "s3-endpoint": "An S3 server other than Amazon's.",
         "s3-secret": "Secret with the keys of the bucket.",
         "credentials": "Secret with the keys of models and hubs.",
+        "proxy-url": "The namespace's own proxy of a model of Tinker, or nothing.",
+        "proxy-secret": "Secret with the key that it wants.",
         "sandbox-credentials": "Secret with the keys of the provider of sandboxes.",
         "hf-endpoint": "Hub that dataset ids are loaded from.",
         "webhook-secret": "Secret with the address that hears of a comparison.",

@@ -1,4 +1,5 @@
-"""Which endpoint is asked, for which model, with which key: from the spec, else from the environment."""
+"""Which endpoint is asked, for which model, with which key: from the spec, else from the environment, else the
+namespace's own proxy."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def resolve_endpoint(spec: RunSpec) -> Endpoint:
         raise ConfigError(
             f"agent {spec.agent.name!r} needs a model: --model openai/NAME, or {group}", field="agent.model"
         )
-    base_url = (spec.llm.base_url or settings().llm_base_url or "").strip()
+    ours = settings()
+    base_url = (spec.llm.base_url or ours.llm_base_url or ours.proxy_url or "").strip()
     url = base_url or OPENAI.url
     model = wire_name(spec.agent.model)
     if not _is_address(url):
@@ -51,7 +53,7 @@ def resolve_endpoint(spec: RunSpec) -> Endpoint:
             "an address begins with http:// or https:// and ends with its path, as in http://host:8000/v1",
             field="llm.base_url",
         )
-    key = settings().llm_api_key
+    key = ours.proxy_key if base_url and base_url == ours.proxy_url else ours.llm_api_key
     theirs = vendor_of_host(urlsplit(url).hostname or "")
     if theirs is OPENAI:
         _refuse_what_is_not_openais(spec, model, has_base_url=bool(base_url))

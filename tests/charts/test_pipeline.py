@@ -227,4 +227,4 @@ def test_a_cluster_without_argo_is_told_so_and_how_to_go_on(tmp_path: Path) -> N
 
 def test_every_case_of_the_pipeline_is_tried() -> None:
     on = {case.stem.removesuffix("-values") for case in CASES if render(case=case).all("WorkflowTemplate")}
-    assert on == {"s3-server", "eks", "nightly", "pipeline-namespace-only", "provider"}
+    assert on == {"s3-server", "eks", "nightly", "pipeline-namespace-only", "provider", "training"}

@@ -163,10 +163,10 @@ def test_control_pods_go_before_steps_and_steps_before_sandboxes_and_none_pushes
         assert {each["preemptionPolicy"] for each in classes.values()} == {"Never"}
 
 
-def ways(rendered: Rendered) -> list[tuple[Any, str, int, int]]:
-    """What a step pod reaches by address: network, ranges left out, first and last port."""
+def ways(rendered: Rendered, policy: str = "swe-argo-steps") -> list[tuple[Any, str, int, int]]:
+    """What a pod of a policy reaches by address: network, ranges left out, first and last port."""
     found = []
-    for rule in rendered.one("NetworkPolicy", "swe-argo-steps")["spec"]["egress"]:
+    for rule in rendered.one("NetworkPolicy", policy)["spec"]["egress"]:
         for block in (each["ipBlock"] for each in rule["to"] if "ipBlock" in each):
             for port in rule["ports"]:
                 last = port.get("endPort", port["port"])

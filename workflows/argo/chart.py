@@ -22,6 +22,8 @@ class Chart:
     """"" for Amazon's S3."""
     s3_secret: str = ""
     credentials: str = ""
+    proxy_url: str = ""
+    """"" where the chart makes no proxy."""
     sandbox_credentials: str = ""
     step_pod: Plain | None = None
     """Merge patches of the pods of solve and grade, and of the others."""
@@ -56,6 +58,7 @@ def read(engine: Engine) -> Chart | None:
         endpoint=data.get("s3-endpoint", ""),
         s3_secret=_secret(data.get("s3-secret", "")),
         credentials=_secret(data.get("credentials", "")),
+        proxy_url=data.get("proxy-url", ""),
         sandbox_credentials=_secret(data.get("sandbox-credentials", "")),
         step_pod=json.loads(data.get("step-pod") or "{}"),
         control_pod=json.loads(data.get("control-pod") or "{}"),

@@ -146,6 +146,8 @@ def _secrets(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool) -
     _sandbox_keys(engine, spec, chart)
     if not agent_of(spec.agent).asks_model:
         return []
+    if chart.proxy_url and spec.llm.base_url in (None, chart.proxy_url):
+        return []  # it is there, with a key of its own, where the Secret names no other
     use = f"agent {spec.agent.name} gets its keys from"
     where = f"Secret {chart.credentials}" if chart.credentials else "a Secret"
     if not chart.credentials and (key or spec.llm.base_url is None):

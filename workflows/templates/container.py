@@ -256,9 +256,15 @@ def _environment() -> list[m.EnvVar]:
 
 
 def _credentials(secrets: Sequence[str]) -> list[m.EnvVar]:
-    """By which name a step tells of a key that is wrong."""
-    name = "{{workflow.parameters.credentials}}"
-    return [m.EnvVar(name="SWE_ARGO_CREDENTIALS", value=name)] if "credentials" in secrets else []
+    """By which name a step tells of a key that is wrong, and the endpoint that it asks where it knows no other."""
+    if "credentials" not in secrets:
+        return []
+    key = m.SecretKeySelector(name="{{workflow.parameters.proxy-secret}}", key="LLM_API_KEY", optional=True)
+    return [
+        m.EnvVar(name="SWE_ARGO_CREDENTIALS", value="{{workflow.parameters.credentials}}"),
+        m.EnvVar(name="SWE_ARGO_PROXY_URL", value="{{workflow.parameters.proxy-url}}"),
+        m.EnvVar(name="SWE_ARGO_PROXY_KEY", value_from=m.EnvVarSource(secret_key_ref=key)),
+    ]
 
 
 def webhook() -> list[m.EnvVar]:

@@ -13,6 +13,7 @@ true
 {{- if include "swe-argo.pipeline" . -}}
 {{- $names = concat $names (list "swe-argo-steps" "swe-argo-children" "swe-argo-trainer" "swe-argo-finalizer") -}}
 {{- end -}}
+{{- if .Values.proxy.enabled }}{{ $names = append $names "swe-argo-proxy" }}{{ end -}}
 {{ toJson $names }}
 {{- end }}
 

@@ -174,3 +174,29 @@ def test_a_group_over_another_keeps_its_address(tmp_path: Path) -> None:
     file.write_text('[llm]\nbase_url = "http://localhost:1/v1"\n' + GUIDE.format(model="claude-4", key=NOBODYS))
     read = read_group(str(file), "llm.eval_claude")
     assert resolve_endpoint(RunSpec.model_validate(laid_over(read.fields, {}))).url == "http://localhost:1/v1"
+
+
+PROXY = "http://swe-argo-proxy.evals.svc:8000/v1"
+
+
+@pytest.mark.parametrize(
+    ("named", "of_credentials", "url", "key"),
+    [
+        (None, None, PROXY, "of-the-proxy"),
+        (PROXY, None, PROXY, "of-the-proxy"),
+        (None, "http://vllm:8000/v1", "http://vllm:8000/v1", "mine"),
+        ("https://api.openai.com/v1", None, "https://api.openai.com/v1", "mine"),
+    ],
+)
+def test_the_namespaces_proxy_is_asked_where_nobody_names_another_and_has_a_key_of_its_own(
+    environment: pytest.MonkeyPatch, *, named: str | None, of_credentials: str | None, url: str, key: str
+) -> None:
+    environment.setenv("SWE_ARGO_PROXY_URL", PROXY)
+    environment.setenv("SWE_ARGO_PROXY_KEY", "of-the-proxy\n")
+    if of_credentials:
+        environment.setenv("LLM_BASE_URL", of_credentials)
+    with_key(environment, "mine")
+    found = resolve_endpoint(chosen_spec(named, "openai/tinker"))
+    assert (found.url, found.model) == (url, "tinker")
+    assert found.key is not None
+    assert found.key.get_secret_value() == key

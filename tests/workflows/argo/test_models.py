@@ -141,6 +141,13 @@ def test_a_chart_that_names_no_secret_is_told_of(engine: Engine, world: World, b
     send(engine, asks(llm={"base_url": "http://vllm:8000/v1"}))
 
 
+def test_the_charts_proxy_needs_no_key_of_the_persons(engine: Engine, world: World, bucket: str) -> None:
+    proxy = "http://swe-argo-proxy.evals.svc:8000/v1"
+    world.chart(**{"proxy-url": proxy, "credentials": "models"})
+    world.put("secrets", "models", data={"TINKER_API_KEY": "a"})
+    assert send(engine, asks()).notes == send(engine, asks(run_id="named", llm={"base_url": proxy})).notes == []
+
+
 def test_money_for_a_whole_run_is_refused_with_the_way_out(engine: Engine, world: World, bucket: str) -> None:
     world.chart()
     said = r"max_cost_usd: a run on the cluster does not watch .*--max-cost-per-instance"
