@@ -96,6 +96,10 @@ secrets: $(VENV)/.ready ## Put the keys of .env into the cluster, printing none
 deploy: $(VENV)/.ready ## Install Argo Workflows, the autoscaler and the pipeline (S3_BUCKET, IMAGE_REGISTRY, IMAGE_TAG)
 	+@$(EKS)/deploy
 
+.PHONY: deploy-training
+deploy-training: $(VENV)/.ready ## Install the pipeline with the proxy of Tinker's models (what `deploy` takes; BASE_MODEL, TRAINING)
+	+@$(EKS)/deploy-training
+
 .PHONY: submit-smoke
 submit-smoke: $(VENV)/.ready ## Submit five instances of Verified (AGENT, MODEL, RUN_ID, ARGS)
 	+@$(EKS)/submit smoke

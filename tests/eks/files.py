@@ -14,7 +14,18 @@ import yaml
 from tests.paths import ROOT
 
 EKS = ROOT / "cluster" / "eks"
-SCRIPTS = ("up", "create-ecr", "secrets", "deploy", "karpenter", "submit", "prescale", "results", "teardown")
+SCRIPTS = (
+    "up",
+    "create-ecr",
+    "secrets",
+    "deploy",
+    "deploy-training",
+    "karpenter",
+    "submit",
+    "prescale",
+    "results",
+    "teardown",
+)
 REGISTRY = "111122223333.dkr.ecr.eu-central-1.amazonaws.com"
 VALUES = {
     "CLUSTER": "evals",

@@ -17,6 +17,7 @@ TARGETS = {
     "create-ecr": "would make repository swe-argo/swe-argo-steps",
     "secrets": "secret tinker-credentials in namespace bench: HF_TOKEN",
     "deploy": "helm upgrade --install argo-workflows",
+    "deploy-training": "--values charts/swe-argo/values-training.yaml",
     "submit-smoke": "submit --dataset verified --agent gold --backend kubernetes --namespace bench --k 5",
     "submit-verified": "submit --dataset verified --agent gold --backend kubernetes --namespace bench",
     "prescale": "--name cpu-sandbox --nodes 5",

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from steps.contracts.record import key
+from steps.contracts.training import WeightsFile
 from tests.eks.files import VALUES, group
 from tests.paths import ROOT
 
@@ -31,8 +33,9 @@ def used_accounts() -> set[str]:
 
 def test_the_accounts_with_roles_are_those_of_the_workflows_pods(cluster: dict[str, Any]) -> None:
     # Argo's helper containers only talk to the API server by their account: a pod's role is that of its own. What waits
-    # for a shard keeps no log, and so never asks S3.
-    assert accounts(cluster)[VALUES["NAMESPACE"]] == used_accounts() - {"swe-argo-executor", "swe-argo-children"}
+    # for a shard keeps no log, and so never asks S3. The proxy is no pod of a workflow.
+    used = used_accounts() - {"swe-argo-executor", "swe-argo-children"} | {"swe-argo-proxy"}
+    assert accounts(cluster)[VALUES["NAMESPACE"]] == used
 
 
 def test_sandboxes_have_no_role(cluster: dict[str, Any]) -> None:
@@ -43,6 +46,8 @@ def test_roles_reach_the_folders_of_runs_and_logs_and_nothing_else_of_s3(cluster
     base = "arn:aws:s3:::our-runs/team/"
     allowed = {f"{base}runs/*", f"{base}logs/*", f"{base}.writable", f"{base}inputs/*"}
     for each in cluster["iam"]["podIdentityAssociations"]:
+        if each["serviceAccountName"] == "swe-argo-proxy":
+            continue
         for statement in each.get("permissionPolicy", {}).get("Statement", []):
             actions, resources = set(statement["Action"]), statement["Resource"]
             assert all(action.startswith("s3:") and "*" not in action for action in actions)
@@ -70,6 +75,21 @@ def test_the_ui_reads_and_writes_nothing(cluster: dict[str, Any]) -> None:
     }
     assert objects["argo-workflows-server"] == {"s3:GetObject"}
     assert "swe-argo-children" not in objects
+
+
+def test_the_proxy_reads_what_trainings_leave_and_nothing_else(cluster: dict[str, Any]) -> None:
+    (policy,) = (
+        each["permissionPolicy"]["Statement"]
+        for each in cluster["iam"]["podIdentityAssociations"]
+        if each["serviceAccountName"] == "swe-argo-proxy"
+    )
+    folder = key(WeightsFile, "one").partition("/")[0]
+    reach = {action: each["Resource"] for each in policy for action in each["Action"]}
+    assert reach == {
+        "s3:GetObject": f"arn:aws:s3:::our-runs/team/{folder}/*",
+        "s3:ListBucket": "arn:aws:s3:::our-runs",
+        "s3:GetBucketLocation": "arn:aws:s3:::our-runs",
+    }
 
 
 def test_the_node_group_may_fill_the_cache_of_images(cluster: dict[str, Any]) -> None:

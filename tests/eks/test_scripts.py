@@ -56,6 +56,36 @@ def test_deploy_installs_argo_then_the_autoscaler_then_the_pipeline() -> None:
     assert "imagePrefixes" not in ours
 
 
+def test_training_is_the_same_pipeline_with_the_values_of_training() -> None:
+    (ours,) = dry("deploy-training", **WISH)
+    usual = dry("deploy", **WISH)[-1]
+    more = " --values charts/swe-argo/values-training.yaml --set training.existingSecret=tinker-credentials"
+    assert ours.replace(more, "") == usual
+    assert more in ours
+    (ours,) = dry("deploy-training", **WISH, BASE_MODEL="Qwen/Qwen3-8B", TRAINING="007", SECRET="mine")
+    assert (
+        " --set training.existingSecret=mine --set proxy.baseModel=Qwen/Qwen3-8B --set-string proxy.training=007 "
+        in ours
+    )
+
+
+@pytest.mark.parametrize("held", ["yes", ""])
+def test_training_is_not_installed_without_its_key(tmp_path: Path, held: str) -> None:
+    context = '[ "$*" = "config current-context" ] && echo me@evals.eu-central-1.eksctl.io'
+    asked = f'case "$*" in *TINKER_API_KEY*) echo "{held}" ;; esac'
+    for program, text in (("helm", f'echo "$*" >>{tmp_path}/called'), ("kubectl", f"{context}\n{asked}")):
+        (tmp_path / program).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / program).chmod(0o755)
+    done = script("deploy-training", **WISH, PATH=before(tmp_path))
+    if held:
+        assert done.returncode == 0, done.stderr
+        assert "values-training.yaml" in (tmp_path / "called").read_text()
+        return
+    assert done.returncode == 64
+    assert "Secret tinker-credentials in namespace bench does not hold TINKER_API_KEY: put it into .env" in done.stderr
+    assert not (tmp_path / "called").exists()
+
+
 def test_with_a_cache_sandboxes_run_images_of_it_and_ours_only() -> None:
     ours = dry("deploy", **WISH, SANDBOX_REGISTRY=f"{REGISTRY}/docker-hub/")[-1]
     assert f"'sandbox.imagePrefixes={{{REGISTRY}/docker-hub/,{REGISTRY}/swe-argo/}}'" in ours
@@ -191,7 +221,7 @@ def test_another_cluster_of_the_kubeconfig_is_left_alone(tmp_path: Path, context
 def test_shellcheck_finds_nothing() -> None:
     if not shutil.which("shellcheck"):
         pytest.skip("needs shellcheck")
-    files = [str(EKS / name) for name in (*SCRIPTS, "settings.sh")]
+    files = [str(EKS / name) for name in (*SCRIPTS, "settings.sh", "pipeline.sh")]
     done = subprocess.run(["shellcheck", *files], capture_output=True, text=True, check=False)
     assert done.stdout == ""
 

@@ -130,27 +130,29 @@ def shop(
 
 
 @pytest.fixture(scope="session")
-def steps_image(shop: Shop) -> str:
-    """The image of the steps, its packages from an index that asks for a password."""
-    return _built(shop, "steps")
+def packages(shop: Shop) -> Iterator[index.Index]:
+    """The packages of all images, at an index that asks for a password: one for all builds, which so share layers."""
+    python = shop.inside(DEBIAN, "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
+    try:
+        folders = [index.wheels(LOCKS / f"{name}.lock", python) for name in ("steps", "training")]
+    except index.NoWheelsError as reason:
+        pytest.skip(str(reason))
+    with index.serve(*folders) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
-def training_image(shop: Shop, steps_image: str) -> str:
-    """That of training, likewise, on the image of the steps."""
-    return _built(shop, "training")
-
-
-def _built(shop: Shop, word: str) -> str:
-    python = shop.inside(DEBIAN, "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
-    try:
-        folder = index.wheels(LOCKS / f"{word}.lock", python)
-    except index.NoWheelsError as reason:
-        pytest.skip(str(reason))
-    with index.serve(folder) as packages:
-        name = shop.build(word, BUILD_NETWORK="host", PIP_INDEX_URL=packages.url)
+def steps_image(shop: Shop, packages: index.Index) -> str:
+    """The image of the steps."""
+    name = shop.build("steps", BUILD_NETWORK="host", PIP_INDEX_URL=packages.url)
     assert packages.fetched, "nothing was fetched from the index that was named"
     return name
+
+
+@pytest.fixture(scope="session")
+def training_image(shop: Shop, packages: index.Index, steps_image: str) -> str:
+    """That of training, on the image of the steps."""
+    return shop.build("training", BUILD_NETWORK="host", PIP_INDEX_URL=packages.url)
 
 
 def _address(client: DockerClient) -> str:

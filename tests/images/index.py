@@ -59,9 +59,10 @@ class Index:
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[Index]:
-    """The wheels of ``folder`` as a simple index (PEP 503) on a free port of 127.0.0.1."""
+def serve(*folders: Path) -> Iterator[Index]:
+    """The wheels of these folders as a simple index (PEP 503) on a free port of 127.0.0.1."""
     index = Index()
+    files_by_name = {path.name: path for folder in folders for path in folder.iterdir()}
     wanted = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
     class Packages(Handler):
@@ -73,8 +74,8 @@ def serve(folder: Path) -> Iterator[Index]:
                 return self.answer(401, WWW_Authenticate='Basic realm="index"')
             if self.path.startswith("/files/"):
                 index.fetched.append(name)
-                return self.answer(200, (folder / name).read_bytes(), Content_Type="application/zip")
-            files = [path.name for path in folder.iterdir() if _project(path.name) == name]
+                return self.answer(200, files_by_name[name].read_bytes(), Content_Type="application/zip")
+            files = [each for each in files_by_name if _project(each) == name]
             page = "".join(f'<a href="/files/{each}">{each}</a>\n' for each in files)
             return self.answer(200 if files else 404, f"<!DOCTYPE html>{page}", Content_Type="text/html")
 
