@@ -33,8 +33,8 @@ def used_accounts() -> set[str]:
 
 def test_the_accounts_with_roles_are_those_of_the_workflows_pods(cluster: dict[str, Any]) -> None:
     # Argo's helper containers only talk to the API server by their account: a pod's role is that of its own. What waits
-    # for a shard keeps no log, and so never asks S3. The proxy is no pod of a workflow.
-    used = used_accounts() - {"swe-argo-executor", "swe-argo-children"} | {"swe-argo-proxy"}
+    # for a child keeps no log, and so never asks S3. The proxy is no pod of a workflow.
+    used = used_accounts() - {"swe-argo-executor", "swe-argo-children", "swe-argo-trainer"} | {"swe-argo-proxy"}
     assert accounts(cluster)[VALUES["NAMESPACE"]] == used
 
 
@@ -42,9 +42,9 @@ def test_sandboxes_have_no_role(cluster: dict[str, Any]) -> None:
     assert not any("sandbox" in name for names in accounts(cluster).values() for name in names)
 
 
-def test_roles_reach_the_folders_of_runs_and_logs_and_nothing_else_of_s3(cluster: dict[str, Any]) -> None:
+def test_roles_reach_the_folders_of_runs_trainings_and_logs_and_nothing_else_of_s3(cluster: dict[str, Any]) -> None:
     base = "arn:aws:s3:::our-runs/team/"
-    allowed = {f"{base}runs/*", f"{base}logs/*", f"{base}.writable", f"{base}inputs/*"}
+    allowed = {f"{base}runs/*", f"{base}logs/*", f"{base}trainings/*", f"{base}.writable", f"{base}inputs/*"}
     for each in cluster["iam"]["podIdentityAssociations"]:
         if each["serviceAccountName"] == "swe-argo-proxy":
             continue
@@ -57,7 +57,7 @@ def test_roles_reach_the_folders_of_runs_and_logs_and_nothing_else_of_s3(cluster
                 assert (
                     {"team/runs/*", "team/logs/*"}
                     <= set(prefixes)
-                    <= {*("team/runs/*", "team/logs/*", "team/inputs/*")}
+                    <= {*("team/runs/*", "team/logs/*", "team/trainings/*", "team/inputs/*")}
                 )
             elif actions == {"s3:GetBucketLocation"}:
                 assert resources == "arn:aws:s3:::our-runs"

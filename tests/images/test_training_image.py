@@ -10,7 +10,7 @@ from tests.images.index import PASSWORD
 pytestmark = [pytest.mark.images, pytest.mark.slow, pytest.mark.timeout(900)]
 
 MORE_MB = 60
-"""Measured: see test_it_is_little_more_than_the_steps."""
+"""Unpacked, the wheels are 39: zstandard 24, tokenizers 12."""
 
 
 def test_it_stands_on_the_layers_of_the_steps(shop: Shop, steps_image: str, training_image: str) -> None:

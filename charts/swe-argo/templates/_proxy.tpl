@@ -19,11 +19,12 @@ app.kubernetes.io/component: proxy
 {{- if .Values.proxy.enabled }}{{ .Values.proxy.callers.existingSecret | default "swe-argo-proxy" }}{{ end -}}
 {{- end }}
 
-{{- /* The image of training: that of the steps' registry and tag, where the values say nothing else. */ -}}
+{{- /* The image of training: that of the steps' registry and tag, where the values say nothing else. A digest is one image's. */ -}}
 {{- define "swe-argo.training.image" -}}
 {{- $image := .Values.training.image -}}
 {{- $beside := append (.Values.image.repository | splitList "/" | initial) "swe-argo-training" | join "/" -}}
-{{- $tag := $image.tag | default .Values.image.tag | default .Chart.AppVersion | toString -}}
+{{- $shared := hasPrefix "sha256:" (toString .Values.image.tag) | ternary "" .Values.image.tag -}}
+{{- $tag := $image.tag | default $shared | default .Chart.AppVersion | toString -}}
 {{ $image.repository | default $beside }}{{ hasPrefix "sha256:" $tag | ternary "@" ":" }}{{ $tag }}
 {{- end }}
 
