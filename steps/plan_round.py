@@ -7,8 +7,9 @@ import json
 from steps.contracts.chain import IS_DUE, PLAN_ROUND, SPEC
 from steps.entry import Flags, run_program
 from steps.store import open_store
-from steps.training.checkpoints import training_of
+from steps.training.checkpoints import FIRST, CheckpointLog, training_of
 from steps.training.rounds import plan_measurement, plan_rollouts
+from steps.training.served_weights import await_weights
 
 
 def main(flags: Flags) -> str:
@@ -17,6 +18,9 @@ def main(flags: Flags) -> str:
     training = training_of(store, flags["training"])
     plan = plan_measurement if flags["held-out"] else plan_rollouts
     spec = plan(store, training, step)
+    if spec and flags["served"] and spec.llm.base_url:
+        learned = CheckpointLog(store, training.name).read()
+        await_weights(spec.llm.base_url, (learned[-1].weights if learned else FIRST).version)
     if out := flags["out"]:
         out.mkdir(parents=True, exist_ok=True)
         (out / IS_DUE).write_text(json.dumps(spec is not None), "utf-8")

@@ -24,7 +24,7 @@ from steps.planning.dataset import SelectedDataset, read_dataset
 from steps.store import Store, open_store
 from steps.training.checkpoints import CheckpointLog, training_of
 from steps.training.pool import divide
-from steps.training.train_spec_parsing import of_train_file, of_train_text, read_train_spec
+from steps.training.train_spec_parsing import of_train_file, of_train_pairs, of_train_text, read_train_spec
 from steps.versions import versions
 
 
@@ -109,8 +109,12 @@ def identity_fields(table: BaseModel, prefix: str = "") -> dict[str, Any]:
 
 
 def read_spec(flags: Flags) -> TrainSpec:
-    """The spec that the flags come to: --spec < --spec-text < --set < --training and --store. Raises ConfigError."""
-    tables = [of_train_file(flags["spec"])] if flags["spec"] else []
+    """The spec that the flags come to: --default < --spec < --spec-text < --set < --training and --store.
+
+    Raises ConfigError.
+    """
+    tables = [of_train_pairs(each for each in flags["default"] if each.partition("=")[2])]
+    tables += [of_train_file(flags["spec"])] if flags["spec"] else []
     tables += [of_train_text(flags["spec-text"], "spec")] if flags["spec-text"] else []
     tables += [{"run": {"store": flags["store"]}}]
     sets = [*flags["set"], *([f"name={json.dumps(flags['training'])}"] if flags["training"] else [])]

@@ -223,6 +223,7 @@ PLAN_ROUND = Program(
         _TRAINING,
         _STEP,
         Option("held-out", "the run that measures the weights that the step makes, if one is due", bool),
+        Option("served", "wait until the training's endpoint answers with its newest weights", bool),
         _out((OUTCOME, IS_DUE, SPEC)),
     ),
     writes=(OUTCOME, IS_DUE, SPEC),

@@ -58,6 +58,11 @@ def trainings_of(name: str) -> str:
     return f"{TRAINING}={name},{KIND}=train"
 
 
+def rounds_of(parent: str) -> str:
+    """Selector of the steps of a training's Workflow."""
+    return f"{KIND}=round,{PARENT}={parent}"
+
+
 def made_by(parent: str) -> str:
     """Selector of all Workflows that this one made."""
     return f"{PARENT}={parent}"

@@ -62,12 +62,7 @@ def read_train_spec(tables: Iterable[Tables], sets: Iterable[str], source: str) 
     whole: Tables = {}
     for each in tables:
         whole = laid_over(whole, each)
-    for item in sets:
-        name, equals, text = item.partition("=")
-        if not equals:
-            raise ConfigError(f"{item!r} is not NAME=VALUE", field="--set")
-        value = value_of(text)
-        put(whole, _path(name.strip(), value), value)
+    _put_pairs(whole, sets)
     _complete(whole)
     try:
         spec = TrainSpec.model_validate(whole)
@@ -77,6 +72,22 @@ def read_train_spec(tables: Iterable[Tables], sets: Iterable[str], source: str) 
     if not agent.asks_model or agent.kind is not AgentKind.AGENT:
         raise ConfigError(f"agent {agent.name} asks no model: there is nothing to train", field="run.agent.name")
     return spec
+
+
+def of_train_pairs(pairs: Iterable[str]) -> Tables:
+    """The spec in ``NAME=VALUE`` pairs. Raises ConfigError."""
+    tables: Tables = {}
+    _put_pairs(tables, pairs)
+    return tables
+
+
+def _put_pairs(tables: Tables, pairs: Iterable[str]) -> None:
+    for item in pairs:
+        name, equals, text = item.partition("=")
+        if not equals:
+            raise ConfigError(f"{item!r} is not NAME=VALUE", field="--set")
+        value = value_of(text)
+        put(tables, _path(name.strip(), value), value)
 
 
 def of_train_text(text: str, source: str) -> Tables:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,11 @@ from steps.contracts.validation import Fitness, ValidatedInstance, Validation, V
 from steps.errors import ConfigError
 from steps.plan_training import plan_training
 from steps.reports.figures.summary import Summary
-from steps.store import Store
+from steps.store import Store, open_store
 from steps.training.checkpoints import FIRST
 from steps.training.rounds import plan_measurement, plan_rollouts
 from steps.training.train_spec_parsing import read_train_spec
+from tests.paths import ROOT
 
 MINI = 12
 
@@ -205,3 +208,25 @@ def test_weights_are_measured_every_few_steps_once(store: Store) -> None:
     assert plan_measurement(store, training, 3) is not None
     store.put(key(Summary, held_out_run_of("one", 3)), b"reported")
     assert plan_measurement(store, training, 3) is None
+
+
+def test_what_a_cluster_says_holds_where_the_spec_says_nothing(tmp_path: Path) -> None:
+    """As Argo starts the program: an empty value says nothing."""
+    said = ["run.sandbox.backend=kubernetes", "run.retries=4", "proxy_url=", "run.sandbox.resource_factor=2"]
+    text = 'name = "one"\nbase_model = "test/model"\nagent = "r2egym"\nretries = 1\n'
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "steps.plan_training", f"--store={tmp_path / 'store'}", "--training=two"),
+            *(f"--default={each}" for each in said),
+            *(f"--spec-text={text}", "--set=steps=3", f"--out={tmp_path / 'out'}"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ((tmp_path / "out" / "steps").read_text(), (tmp_path / "out" / "next_step").read_text()) == ("3", "1")
+    spec = TrainFile.from_bytes(open_store(str(tmp_path / "store")).get(key(TrainFile, "two"))).spec
+    assert (spec.name, spec.proxy_url, spec.run.retries) == ("two", None, 1)
+    assert (spec.run.sandbox.backend, spec.run.sandbox.resource_factor) == ("kubernetes", 2.0)

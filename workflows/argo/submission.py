@@ -83,7 +83,7 @@ def workflow(spec: RunSpec, *, priority: int = 0, compare_with: str = "") -> Pla
     The others are what a person looks for in the list of runs.
     """
     run = spec.run_id or ""
-    changed = _changed_fields(spec.model_dump(mode="json", exclude=NOT_SENT), RunSpec().model_dump(mode="json"))
+    changed = changed_fields(spec.model_dump(mode="json", exclude=NOT_SENT), RunSpec().model_dump(mode="json"))
     values = _field_parameters(spec) | {
         "log-level": settings().log_level,
         "spec": json.dumps(changed, separators=(",", ":")),
@@ -120,7 +120,7 @@ def _field_parameters(spec: RunSpec) -> dict[str, str]:
     return values
 
 
-def _changed_fields(fields: Plain, default: Plain) -> Plain:
+def changed_fields(fields: Plain, default: Plain) -> Plain:
     """The spec without what is None by default: none of temperature is something to say, none of revision is not.
 
     Nor is a table within a table that is as by default: an older image of the steps may not know it.
@@ -132,7 +132,7 @@ def _changed_fields(fields: Plain, default: Plain) -> Plain:
             continue
         if isinstance(value, dict) and usual:
             inner = {each: item for each, item in value.items() if not _is_usual_table(item, usual[each])}
-            changed[name] = _changed_fields(inner, usual)
+            changed[name] = changed_fields(inner, usual)
         else:
             changed[name] = value
     return changed

@@ -15,7 +15,9 @@ from steps.contracts.run_spec import KubernetesSpec, RunSpec
 from workflows.cli import spec_sources
 
 if TYPE_CHECKING:
+    from steps.contracts.train_spec import TrainSpec
     from workflows.argo.engine import Engine
+    from workflows.argo.submission import Submission
 
 console = Console()
 INTERRUPTED = 130
@@ -74,6 +76,23 @@ def submit(
         _submit(engine, spec, priority, compare_with, stay=watch, dry=dry_run, key=bool(request.env))
 
 
+def submit_training(
+    spec: TrainSpec,
+    *,
+    priority: int,
+    stay: bool,
+    dry: bool,
+    namespace: str | None,
+    kube_context: str | None,
+) -> None:
+    """Submit a training; ``stay``: watch it to its end. Raises ConfigError, InfraError."""
+    from workflows.argo import training
+
+    with _engine(namespace, kube_context) as engine:
+        submission = training.submit_training(engine, spec, priority=priority, dry=dry, say=_say)
+        _tell(engine, submission, stay=stay, dry=dry)
+
+
 def submit_validation(runs: Mapping[str, RunSpec], name: str, *, stay: bool, dry: bool) -> int:
     """Submit the two runs of a validation; ``stay``: watch them to their ends, and say what they come to.
 
@@ -119,7 +138,7 @@ def resume(
 
 
 def watch(run_id: RunId, namespace: Namespace = None, kube_context: KubeContext = None) -> None:
-    """Show a run on the cluster as it goes, to its end. Ctrl-C leaves it running.
+    """Show a run, or a training, on the cluster as it goes, to its end. Ctrl-C leaves it running.
 
     Exit code 0: every unit has a verdict; 3: some have none; 4: it ended as failed (--fail-fast); 64: its spec was
     wrong; 75: it ended without a report.
@@ -134,10 +153,12 @@ def stop(
     namespace: Namespace = None,
     kube_context: KubeContext = None,
 ) -> None:
-    """Stop a run and all its parts; what is finished is reported, and resume goes on from there."""
-    from workflows.argo import stop
+    """Stop a run, or a training, and all its parts; what is finished is reported, and resume goes on from there."""
+    from workflows.argo import stop, training
 
     with _engine(namespace, kube_context) as engine:
+        if training.is_on_cluster(engine, run_id):
+            raise typer.Exit(training.stop_training(engine, run_id, console, wait=wait))
         raise typer.Exit(stop.stop(engine, run_id, console, wait=wait))
 
 
@@ -214,10 +235,16 @@ def _submit(
 ) -> None:
     from workflows.argo.submission import submit as send
 
-    def say(text: str) -> None:
-        console.print(text, style="dim", highlight=False, soft_wrap=True)
+    submission = send(engine, spec, priority=priority, compare_with=compare_with, dry=dry, say=_say, key=key)
+    _tell(engine, submission, stay=stay, dry=dry)
 
-    submission = send(engine, spec, priority=priority, compare_with=compare_with, dry=dry, say=say, key=key)
+
+def _say(text: str) -> None:
+    console.print(text, style="dim", highlight=False, soft_wrap=True)
+
+
+def _tell(engine: Engine, submission: Submission, *, stay: bool, dry: bool) -> None:
+    """What was submitted, and how it is watched and stopped; ``stay``: watch it."""
     for note in submission.notes:
         sys.stderr.write(f"note: {note}\n")
     if dry:
@@ -236,10 +263,12 @@ def _submit(
 
 
 def _watch(engine: Engine, run_id: str) -> None:
+    from workflows.argo import training
     from workflows.argo.watch import watch as follow
 
     try:
-        code = follow(engine, run_id, console)
+        to_follow = training.watch_training if training.is_on_cluster(engine, run_id) else follow
+        code = to_follow(engine, run_id, console)
     except KeyboardInterrupt:
         console.print(
             f"{run_id} goes on; to stop it: swe-argo stop {run_id} --namespace {engine.namespace}",

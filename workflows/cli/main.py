@@ -168,8 +168,15 @@ def train(
             envvar=["SWE_ARGO_STORE", "EVAL_OUTPUT_PATH"],
         ),
     ] = None,
+    *,
+    argo: Annotated[bool, typer.Option("--argo", help="On the cluster: submit it to the chart's pipeline.")] = False,
+    priority: argo_commands.Priority = 0,
+    watch: argo_commands.Watch = False,
+    dry_run: argo_commands.Dry = False,
+    namespace: argo_commands.Namespace = None,
+    kube_context: argo_commands.KubeContext = None,
 ) -> None:
-    """Train a model of Tinker by GRPO, on this machine: its runs are rollouts, their verdicts rewards.
+    """Train a model of Tinker by GRPO, on this machine or (--argo) a cluster: runs are rollouts, verdicts rewards.
 
     Every step is an ordinary run on the weights of the step before, then a step of the optimiser. The same name again
     goes on after the last step that was learnt. Needs TINKER_API_KEY. Fields: docs/training.md.
@@ -181,6 +188,10 @@ def train(
     from workflows.cli import train
 
     spec = train.read_spec(config, set_ or [], name, steps, store)
+    if argo:
+        where = {"namespace": namespace, "kube_context": kube_context}
+        argo_commands.submit_training(spec, priority=priority, stay=watch, dry=dry_run, **where)
+        return
     train.check_machine(spec)
     again = shlex.join(["swe-argo", *sys.argv[1:]])
     raise typer.Exit(train.train(spec, console, again))

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Callable
 from contextlib import closing
 from http import HTTPStatus
@@ -24,11 +23,8 @@ from steps.contracts.training import TrainFile, Weights, WeightsFile
 from steps.errors import EXIT_CONFIG, ConfigError, InfraError, StepError
 from steps.proxy import PROXY
 from steps.store import Store
+from steps.training.served_weights import PATIENCE_S, PAUSE_S, await_weights
 
-PAUSE_S = 1.0
-"""Before a proxy that died is begun again."""
-PATIENCE_S = 900.0
-"""Seconds in which weights have to be served: a service may take minutes to open them."""
 REFRESH_S = 86_400.0
 """The proxy reads the pointer when it begins; then it is told, so that what it read late never takes weights back."""
 GRACE_S = 10.0
@@ -145,20 +141,7 @@ class GivenProxy:
 
     def serve(self, weights: Weights, is_over: Callable[[], bool]) -> None:
         """Return when it answers with these weights, or ``is_over``. Raises InfraError after a time."""
-        health = f"{self.url.rstrip('/').removesuffix('/v1')}/health"
-        until, served = time.monotonic() + PATIENCE_S, "none"
-        while not is_over():
-            try:
-                with urllib.request.urlopen(health, timeout=PATIENCE_S) as answer:  # noqa: S310 - what the person named
-                    served = json.loads(answer.read())["weights"]
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                served = f"not known: {error}"
-            if served == weights.version:
-                return
-            if time.monotonic() > until:
-                message = f"{self.url} does not serve weights {weights.version}; what it serves is {served}"
-                raise InfraError(FailureClass.MODEL, message)
-            time.sleep(PAUSE_S)
+        await_weights(self.url, weights.version, is_over)
 
 
 def _begin(command: list[str], environment: dict[str, str], log: IO[str]) -> subprocess.Popen[str]:

@@ -85,7 +85,7 @@ def _spec(plan: str) -> dict[str, str]:
 
 
 def _plan(template: str, *, held_out: bool) -> Container:
-    given = {"store": STORE, "training": NAME, "step": STEP, "held-out": held_out, "out": OUT}
+    given = {"store": STORE, "training": NAME, "step": STEP, "held-out": held_out, "served": True, "out": OUT}
     return program(
         PLAN_ROUND.name,
         PLAN_ROUND.command_line(given),

@@ -1,0 +1,115 @@
+"""A training becomes a Workflow, is followed step by step, and what cannot work is refused before anything is made."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from steps.contracts.train_spec import TrainSpec
+from steps.errors import ConfigError, InfraError
+from steps.training.train_spec_parsing import of_train_text, read_train_spec
+from tests.workflows.argo.test_submission import parameters
+from tests.workflows.argo.world import World
+from workflows.argo.engine import Engine
+from workflows.argo.training import stop_training, submit_training, watch_training, workflow
+
+pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
+
+USUAL = {"name": "one", "base_model": "test/model", "run": {"agent": {"name": "r2egym"}}}
+
+
+def spec_of(**fields: Any) -> TrainSpec:
+    return read_train_spec([USUAL], [f"{name}={json.dumps(value)}" for name, value in fields.items()], "spec")
+
+
+def ready(world: World) -> None:
+    """The chart with a key of the model."""
+    world.chart(credentials="tinker-credentials", **{"proxy-url": "http://swe-argo-proxy.evals.svc:8000/v1"})
+    world.put("secrets", "tinker-credentials", data={"LLM_API_KEY": "a2V5"})
+    for name in ("swe-argo-train", "swe-argo-round"):
+        world.put("workflowtemplates", name, spec={})
+
+
+def send(engine: Engine, spec: TrainSpec) -> Any:
+    return submit_training(engine, spec, priority=2, dry=False, say=lambda _: None)
+
+
+def test_the_whole_spec_travels_and_means_the_same_there() -> None:
+    fields = {"steps": 7, "lr": 1e-4, "loss.name": "ppo", "held_out.share": 0.5, "held_out.every": 2}
+    spec = spec_of(**fields, **{"run.select.k": 5, "run.sandbox.memory_mb": 2048})
+    said = parameters(workflow(spec, priority=4))
+    assert (said["training"], said["priority"]) == ("one", "4")
+    again = read_train_spec([of_train_text(said["spec"], "spec")], [], "spec")
+    assert again.model_dump(exclude={"run"}) == spec.model_dump(exclude={"run"})
+    for part in ("select", "agent", "llm", "grading", "dataset"):
+        assert getattr(again.run, part) == getattr(spec.run, part)
+    assert not {"store", "run_id", "workers", "retries"} & json.loads(said["spec"])["run"].keys()
+
+
+def test_a_training_is_made_with_the_labels_by_which_it_is_found(world: World, either: Engine) -> None:
+    ready(world)
+    submission = send(either, spec_of())
+    (made,) = (each.get("workflow", each) for each in world.made())
+    assert made["metadata"]["name"] == submission.name
+    assert made["metadata"]["labels"] == {"swe-argo/training": "one", "swe-argo/kind": "train"}
+    assert made["spec"]["workflowTemplateRef"] == {"name": "swe-argo-train"}
+    sent = json.loads(parameters(made)["spec"])["run"]
+    assert sent["sandbox"]["backend"] == "kubernetes"
+    with pytest.raises(ConfigError, match="running already, as workflow"):
+        send(either, spec_of())
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"run.sandbox.backend": "docker"}, "backend docker is this machine's"),
+        ({"run.max_cost_usd": 3}, "a run on the cluster does not watch what all its units cost"),
+    ],
+)
+def test_what_no_run_of_it_could_do_is_refused(world: World, either: Engine, fields: dict[str, Any], said: str) -> None:
+    ready(world)
+    with pytest.raises(ConfigError, match=said):
+        send(either, spec_of(**fields))
+    assert world.made() == []
+
+
+def test_a_chart_without_trainings_is_named(world: World, either: Engine) -> None:
+    ready(world)
+    world.objects.pop(("workflowtemplates", "swe-argo-train"))
+    with pytest.raises(ConfigError, match="workflowtemplate swe-argo-train is missing"):
+        send(either, spec_of())
+
+
+def training(world: World, phase: str) -> None:
+    """A Workflow of a training that is at its second step."""
+    labels = {"swe-argo/training": "one", "swe-argo/run": "", "swe-argo/kind": "train"}
+    world.workflow("one-abc", "", phase, labels=labels)
+    for step in ("000001", "000002"):
+        more = {"swe-argo/kind": "round", "swe-argo/parent": "one-abc", "swe-argo/round": step}
+        world.workflow(f"one-abc-{step}", "", phase, labels=labels | more)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_who_watches_hears_the_step_and_the_end(world: World, either: Engine, phase: str) -> None:
+    training(world, phase)
+    console = Console(file=io.StringIO(), width=200)
+    if phase == "Succeeded":
+        assert watch_training(either, "one", console) == 0
+        assert "step 2 was the last" in console.file.getvalue()  # type: ignore[attr-defined]
+    else:
+        with pytest.raises(InfraError, match="training 'one' ended, failed, step 2: see workflow one-abc"):
+            watch_training(either, "one", console)
+
+
+def test_stopping_asks_the_training_and_no_other_workflow(world: World, either: Engine) -> None:
+    training(world, "Running")
+    assert stop_training(either, "one", Console(file=io.StringIO()), wait=False) == 0
+    shut = {name: each["spec"].get("shutdown") for (kind, name), each in world.objects.items() if kind == "workflows"}
+    assert shut == {"one-abc": "Stop", "one-abc-000001": None, "one-abc-000002": None}
+    training(world, "Succeeded")
+    with pytest.raises(ConfigError, match="it is not running: it ended, Succeeded"):
+        stop_training(either, "one", Console(file=io.StringIO()), wait=False)

@@ -1,0 +1,144 @@
+"""A training on the cluster: submitted, followed step by step, stopped."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+
+from steps.contracts.failure import FailureClass
+from steps.contracts.train_spec import TrainSpec
+from steps.contracts.training import run_of
+from steps.contracts.workflow_marks import API_VERSION, KIND, ROUND, TRAINING, Phase, rounds_of, trainings_of
+from steps.errors import EXIT_OK, ConfigError, InfraError
+from steps.settings import settings
+from workflows.argo import chart as charts
+from workflows.argo import inputs, submit_checks
+from workflows.argo.engine import Engine, Plain, WorkflowHeader
+from workflows.argo.submission import NOT_SENT, Submission, changed_fields
+from workflows.object_names import TRAIN, workflow_name
+
+POLL_S = 5.0
+_ANY = TrainSpec(name="any", base_model="any")
+
+
+def submit_training(
+    engine: Engine, requested: TrainSpec, *, priority: int, dry: bool, say: Callable[[str], None]
+) -> Submission:
+    """Check the spec, bring its files to the bucket, make the Workflow. ``dry``: all checks, and nothing is made.
+
+    Raises ConfigError: the spec or the cluster cannot work; InfraError: the cluster or the bucket does not answer.
+    """
+    # What a run of its first step would be refused for, it is refused for.
+    asked = {"run_id": run_of(requested.name, 1), "llm": requested.run.llm.model_copy(update=_endpoint(requested))}
+    run = submit_checks.fit_to_pipeline(requested.run.model_copy(update=asked))
+    local = inputs.find_inputs(run)
+    chart = charts.read(engine)
+    submit_checks.same_store(run, chart)
+    _refuse_busy(engine, requested.name)
+    with submit_checks.BucketCheck(run, chart, needed=bool(local)) as bucket_check:
+        notes = submit_checks.check(engine, run, chart)
+        if engine.see("workflowtemplates", TRAIN) is None:
+            raise ConfigError(f"{charts.describe_missing_chart(engine).reason} (workflowtemplate {TRAIN} is missing)")
+        notes += bucket_check.notes()
+    if local:
+        store = charts.store_address(chart, run.store)
+        if not dry:
+            inputs.upload(local, bucket_check.bucket(), say)
+        run = inputs.in_bucket(run, local, store)
+    own = {"run_id": None, "llm": run.llm.model_copy(update={"base_url": None})}
+    body = workflow(requested.model_copy(update={"run": run.model_copy(update=own)}), priority=priority)
+    if not dry:
+        engine.create(body)
+    return Submission(body, requested.name, notes)
+
+
+def workflow(spec: TrainSpec, *, priority: int = 0) -> Plain:
+    """The Workflow: a reference to swe-argo-train and its arguments; ``spec`` holds the whole spec."""
+    sent = spec.model_dump(mode="json", exclude={"run": NOT_SENT})
+    changed = changed_fields(sent, _ANY.model_dump(mode="json")) | {"name": spec.name, "base_model": spec.base_model}
+    values = {
+        "training": spec.name,
+        "spec": json.dumps(changed, separators=(",", ":")),
+        "priority": str(priority),
+        "log-level": settings().log_level,
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Workflow",
+        "metadata": {"name": workflow_name(spec.name), "labels": {TRAINING: spec.name, KIND: "train"}},
+        "spec": {
+            "workflowTemplateRef": {"name": TRAIN},
+            "arguments": {"parameters": [{"name": name, "value": value} for name, value in values.items()]},
+        },
+    }
+
+
+def is_on_cluster(engine: Engine, name: str) -> bool:
+    """Whether there is a Workflow of a training of this name."""
+    return bool(engine.glance(trainings_of(name)))
+
+
+def watch_training(engine: Engine, name: str, console: Console) -> int:
+    """Say which step it is at until it ends; the exit code. KeyboardInterrupt ends the watching alone.
+
+    Raises ConfigError: there is no such training; InfraError: it ended before its last step.
+    """
+    last_line = ""
+    while True:
+        newest = _newest(engine, name)
+        line = _line(engine, newest)
+        if line != last_line:
+            console.print(f"{time.strftime('%H:%M:%S')} {name}: {line}", highlight=False, soft_wrap=True)
+            last_line = line
+        if newest.has_ended:
+            break
+        time.sleep(POLL_S)
+    if newest.phase == Phase.SUCCEEDED:
+        return EXIT_OK
+    raise InfraError(FailureClass.STEP_KILLED, f"training {name!r} ended, {line}: see workflow {newest.name}")
+
+
+def stop_training(engine: Engine, name: str, console: Console, *, wait: bool) -> int:
+    """Its Workflow ends what it made, and what is learnt stays. Returns 0. Raises ConfigError where it does not run."""
+    newest = _newest(engine, name)
+    if newest.has_ended:
+        raise ConfigError(f"it is not running: it ended, {newest.phase}", field=f"training {name!r}")
+    engine.stop(newest.name, waits=newest.phase == Phase.PENDING)
+    while wait and not _newest(engine, name).has_ended:
+        time.sleep(POLL_S)
+    ended = "stopped" if wait else "asked to stop"
+    console.print(f"{name} is {ended}; to go on, submit it again", highlight=False, soft_wrap=True)
+    return EXIT_OK
+
+
+def _endpoint(spec: TrainSpec) -> dict[str, Any]:
+    return {"base_url": spec.proxy_url} if spec.proxy_url else {}
+
+
+def _refuse_busy(engine: Engine, name: str) -> None:
+    for each in engine.glance(trainings_of(name)):
+        if not each.has_ended:
+            raise ConfigError(
+                f"training {name!r} is running already, as workflow {each.name}: "
+                f"swe-argo watch {name}, or swe-argo stop {name}",
+                field="name",
+            )
+
+
+def _newest(engine: Engine, name: str) -> WorkflowHeader:
+    headers = engine.glance(trainings_of(name))
+    if not headers:
+        raise ConfigError(f"no Workflow of it is in {engine.where}", field=f"training {name!r}")
+    return ([each for each in headers if not each.has_ended] or headers)[-1]
+
+
+def _line(engine: Engine, training: WorkflowHeader) -> str:
+    """Where it is, in words."""
+    rounds = engine.glance(rounds_of(training.name))
+    at = f"step {int(rounds[-1].labels.get(ROUND, '0'))}" if rounds else "planning"
+    phase = training.phase or Phase.PENDING
+    return f"{phase.lower()}, {at}" if phase != Phase.SUCCEEDED else f"succeeded, {at} was the last"
