@@ -33,13 +33,16 @@ class TinkerSource:
             raise sampling_error(error) from error
 
     async def context_length(self) -> int | None:
-        """As the service lists it for the base model. Raises SamplingError."""
+        """As the service lists it for the base model, None where it does not say. Raises SamplingError."""
         try:
             capabilities = await tinker.RestClient(**self._where).get_server_capabilities()
         except (tinker.TinkerError, ValueError) as error:
             raise sampling_error(error) from error
         lengths = {each.model_name: each.max_context_length for each in capabilities.supported_models}
-        return lengths.get(self.base_model)
+        if self.base_model not in lengths:
+            known = ", ".join(sorted(map(str, lengths))) or "none"
+            raise SamplingError(400, f"Tinker has no model {self.base_model!r}; it has {known}")
+        return lengths[self.base_model]
 
     def close(self) -> None:
         """Tell the service that the session is over."""

@@ -1,7 +1,6 @@
 """Numbers of steps on standard input -> what each came to, a JSON object a line: the child process that learns.
 
-It ends when its standard input does, whatever it does then: a step that is killed is begun again from the checkpoint
-before it.
+It ends when its standard input does, in the midst of a step, too: that is begun again from the checkpoint before it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 import queue
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steps.errors import EXIT_BUG, ConfigError, StepError
 from steps.sandbox.command_log import set_up_logging
@@ -19,43 +18,63 @@ from steps.settings import settings
 from steps.store import open_store
 from steps.training.checkpoints import training_of
 
-
-def main() -> None:
-    """``python -m workflows.local.learning STORE TRAINING``."""
-    store_url, name = sys.argv[1:]
-    set_up_logging()
-    steps: queue.SimpleQueue[int] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(steps,), daemon=True).start()
-    learner: Any = None
-    while True:
-        step = steps.get()
-        try:
-            learner = learner or _open(store_url, name)
-            learner.learn(step)
-            answer: dict[str, Any] = {"step": step}
-        except StepError as error:
-            answer = {"reason": error.reason, "exit_code": error.exit_code}
-        except Exception as error:  # noqa: BLE001 - told to whoever asked, who says it is our bug
-            answer = {"reason": f"{type(error).__name__}: {error}", "exit_code": EXIT_BUG}
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
-
-
-def _open(store_url: str, name: str) -> Any:
+if TYPE_CHECKING:
     from steps.training.learner import Learner
 
-    ours, store = settings(), open_store(store_url)
-    if ours.tinker_api_key is None:
-        raise ConfigError("is not set", field="TINKER_API_KEY")
-    key = ours.tinker_api_key.get_secret_value()
-    return Learner(store, training_of(store, name), api_key=key, base_url=ours.tinker_base_url)
 
+class _Learning:
+    """The steps that are asked for, one after the other, by one learner."""
 
-def _read(steps: queue.SimpleQueue[int]) -> None:
-    for line in sys.stdin:
-        steps.put(int(line))
-    os._exit(0)  # whoever asked is gone: the SDK's threads would keep this process
+    def __init__(self, store_url: str, training: str) -> None:
+        self._store_url, self._training = store_url, training
+        self._steps: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._learner: Learner | None = None
+        self._lock = threading.Lock()
+        """Held while a step is learnt."""
+        self._over = threading.Event()
+
+    def work(self) -> None:
+        """Until nobody can ask any more."""
+        threading.Thread(target=self._read, daemon=True).start()
+        while (step := self._steps.get()) is not None:
+            with self._lock:
+                if self._over.is_set():
+                    break
+                answer = self._learn(step)
+            sys.stdout.write(json.dumps(answer) + "\n")
+            sys.stdout.flush()
+        if self._learner:
+            self._learner.close()
+
+    def _read(self) -> None:
+        for line in sys.stdin:
+            self._steps.put(int(line))
+        self._over.set()
+        if not self._lock.acquire(blocking=False):
+            os._exit(0)  # whoever asked is gone, and somebody else may learn this step already
+        self._lock.release()
+        self._steps.put(None)
+
+    def _learn(self, step: int) -> dict[str, Any]:
+        try:
+            self._learner = self._learner or self._open()
+            self._learner.learn(step)
+        except StepError as error:
+            return {"reason": error.reason, "exit_code": error.exit_code}
+        except Exception as error:  # noqa: BLE001 - told to whoever asked, who says it is our bug
+            return {"reason": f"{type(error).__name__}: {error}", "exit_code": EXIT_BUG}
+        return {"step": step}
+
+    def _open(self) -> Learner:
+        from steps.training.learner import Learner
+
+        ours, store = settings(), open_store(self._store_url)
+        if ours.tinker_api_key is None:
+            raise ConfigError("is not set", field="TINKER_API_KEY")
+        key = ours.tinker_api_key.get_secret_value()
+        return Learner(store, training_of(store, self._training), api_key=key, base_url=ours.tinker_base_url)
 
 
 if __name__ == "__main__":
-    main()
+    set_up_logging()
+    _Learning(*sys.argv[1:]).work()

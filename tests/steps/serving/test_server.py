@@ -38,7 +38,7 @@ def test_answers_do_not_wait_for_receipts() -> None:
         ({}, ("--port=70000",), "--port: 70000 is not within 0 to 65,535"),
         ({}, ("--at-once=0",), "--at-once: 0 is not within 1 to 65,536"),
         ({}, ("--timeout=nan",), "--timeout: nan is not within 1.0 to 86,400.0"),
-        ({}, ("--base-model=other/model",), "--context: the service does not tell it for this model: name it"),
+        ({}, ("--base-model=other/model",), "--base-model: Tinker has no model 'other/model'; it has test/model"),
         ({}, ("--weights=tinker://gone",), "--base-model: Tinker: Error code: 404"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_killed_training_ends_as_one_that_was_left_alone(tmp_path: Path, capsy
             killed.append((kind, len(here.checkpoints("killed"))))
             if kind == "driver":
                 runner.send_signal(signal.SIGKILL)
-                runner.wait()
+                runner.communicate()
                 runner = start(here, "killed")
             else:
                 kill(pid)
