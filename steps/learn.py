@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+
 from steps.contracts.chain import LEARN, PAGE
 from steps.entry import Flags, run_program
 from steps.errors import ConfigError
-from steps.reports.training.write import training_page_key, write_training_page
+from steps.reports.training.publish import publish_training
+from steps.reports.training.write import training_page_key
 from steps.sandbox.command_log import set_up_logging
 from steps.settings import settings
 from steps.store import open_store
+from steps.store.trainings import training_of
+
+log = logging.getLogger(__name__)
 
 EXTRA = "learning needs the extra tinker: pip install 'swe-argo[tinker]'"
 
@@ -17,7 +23,6 @@ def main(flags: Flags) -> str:
     """Learn the step. Raises ConfigError, InfraError."""
     set_up_logging()
     try:
-        from steps.training.checkpoints import training_of
         from steps.training.learner import Learner
     except ImportError as error:
         raise ConfigError(f"{EXTRA} ({error})", field="learn") from None
@@ -30,7 +35,8 @@ def main(flags: Flags) -> str:
         checkpoint = learner.learn(flags["step"])
     finally:
         learner.close()
-    write_training_page(store, training.name)
+    if note := publish_training(store, training.name):
+        log.warning(note)
     if flags["out"]:
         flags["out"].mkdir(parents=True, exist_ok=True)
         (flags["out"] / PAGE).write_bytes(store.get(training_page_key(training.name)))

@@ -7,7 +7,8 @@ import json
 from steps.contracts.chain import IS_DUE, PLAN_ROUND, SPEC
 from steps.entry import Flags, run_program
 from steps.store import open_store
-from steps.training.checkpoints import FIRST, CheckpointLog, training_of
+from steps.store.trainings import training_of
+from steps.training.checkpoints import FIRST, CheckpointLog
 from steps.training.rounds import plan_measurement, plan_rollouts
 from steps.training.served_weights import await_weights
 

@@ -22,7 +22,8 @@ from steps.errors import ConfigError
 from steps.families.rows import digest_rows
 from steps.planning.dataset import SelectedDataset, read_dataset
 from steps.store import Store, open_store
-from steps.training.checkpoints import CheckpointLog, training_of
+from steps.store.trainings import training_of
+from steps.training.checkpoints import CheckpointLog
 from steps.training.pool import divide
 from steps.training.train_spec_parsing import of_train_file, of_train_pairs, of_train_text, read_train_spec
 from steps.versions import versions

@@ -1,16 +1,21 @@
 """Store -> report/: official summaries, predictions, figures, leaderboard bundle, page, and a comparison on request.
 
-Nothing is graded here. A run that is a part of a validation has that written, too.
+Nothing is graded here. A run that is a part of a validation, or measures a training, has the page of that written, too.
 """
 
 from __future__ import annotations
 
+import logging
+
 from steps.contracts.chain import PAGE, REPORT
 from steps.entry import Flags, run_program
 from steps.reports.figures.summary import page_key
+from steps.reports.training.publish import publish_training_of
 from steps.reports.validation.write import write_validation_of
 from steps.reports.write import write_report
 from steps.store import open_store
+
+log = logging.getLogger(__name__)
 
 
 def main(flags: Flags) -> str:
@@ -18,6 +23,8 @@ def main(flags: Flags) -> str:
     store, out = open_store(flags["store"]), flags["out"]
     summary = write_report(store, flags["run"], flags["against"] or None)
     write_validation_of(store, flags["run"])
+    if note := publish_training_of(store, flags["run"]):
+        log.warning(note)
     if out:
         out.mkdir(parents=True, exist_ok=True)
         (out / PAGE).write_bytes(store.get(page_key(flags["run"])))

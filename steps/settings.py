@@ -80,6 +80,13 @@ class Settings(BaseSettings):
     """Address of a service that speaks Tinker's protocol; Tinker's own by default."""
     proxy_admin_key: SecretStr | None = Field(None, validation_alias="SWE_ARGO_PROXY_ADMIN_KEY")
     """Key by which the proxy's weights may be changed; the key of its callers is LLM_API_KEY. A secret."""
+    wandb_api_key: SecretStr | None = Field(None, validation_alias="WANDB_API_KEY")
+    """Key of the Weights & Biases account that figures of trainings are sent to; its other variables (WANDB_ENTITY,
+    WANDB_BASE_URL, WANDB_DIR, ...) are its client's own. A secret."""
+    wandb_project: str = Field("swe-argo", validation_alias="WANDB_PROJECT")
+    """Project there."""
+    wandb_mode: str | None = Field(None, validation_alias="WANDB_MODE", pattern="^(online|offline|shared|disabled)$")
+    """offline: figures are kept in ./wandb until they are sent by ``wandb sync``, without any key; disabled: none."""
 
     e2b_api_key: SecretStr | None = Field(None, validation_alias="E2B_API_KEY")
     """Key of the E2B account whose sandboxes are used. A secret."""
@@ -138,6 +145,7 @@ class Settings(BaseSettings):
         "llm_api_key",
         "proxy_key",
         "tinker_api_key",
+        "wandb_api_key",
         "e2b_api_key",
         "tencentcloud_secret_id",
         "tencentcloud_secret_key",

@@ -12,7 +12,7 @@ from steps.errors import ConfigError
 from steps.store.protocol import Store
 from steps.store.runs import store_flag
 
-_RUN_OF = re.compile(r"(.+)\.\d{6}(?:\.held-out)?")
+_RUN_OF = re.compile(r"(.+)\.\d{6}(\.held-out)?")
 """Names as ``run_of`` and ``held_out_run_of`` make them."""
 
 
@@ -22,7 +22,7 @@ def is_training(store: Store, name: str) -> bool:
     return store.get_many([training, run]).keys() == {training}
 
 
-def training_file(store: Store, name: str) -> TrainFile:
+def training_of(store: Store, name: str) -> TrainFile:
     """Its first file. Raises ConfigError where there is no such training, or the file cannot be read."""
     place = key(TrainFile, name)
     try:
@@ -44,7 +44,7 @@ def trainings_of(store: Store) -> list[str]:
     return [name for name in names if key(TrainFile, name) in there]
 
 
-def training_of_run(run: str) -> str | None:
-    """The training that a run would be a step, or a measurement, of by its name; None where it is of none."""
+def training_of_run(run: str, *, measured: bool = False) -> str | None:
+    """The training that a run would be of by its name; None where it is of none. ``measured``: as a measurement."""
     found = _RUN_OF.fullmatch(run)
-    return found[1] if found else None
+    return found[1] if found and (found[2] or not measured) else None

@@ -1,28 +1,16 @@
-"""What a training has learnt so far, in its store: train.json, checkpoints.jsonl and the pointer to its weights."""
+"""What a training has learnt so far, in its store: checkpoints.jsonl and the pointer to its weights."""
 
 from __future__ import annotations
 
 from steps.contracts.failure import FailureClass
 from steps.contracts.record import key
-from steps.contracts.training import Checkpoint, Checkpoints, TrainFile, Weights, WeightsFile
+from steps.contracts.training import Checkpoint, Checkpoints, Weights, WeightsFile
 from steps.errors import ConfigError, InfraError
 from steps.serving.weights import WeightsPointer
 from steps.store import Store
 
 FIRST = Weights(version="base", state_path=None, sampler_path=None)
 """What a training begins with: the base model, and an adapter that its seed makes."""
-
-
-def training_of(store: Store, name: str) -> TrainFile:
-    """A training by its name. Raises ConfigError where there is none, or it cannot be read; InfraError."""
-    place = key(TrainFile, name)
-    try:
-        return TrainFile.from_bytes(store.get(place))
-    except FileNotFoundError:
-        raise ConfigError(f"there is no training {name!r} in {store.url}", field="training") from None
-    except ValueError:  # pydantic's too
-        message = f"{store.locate(place)} is broken, or of another version of swe-argo"
-        raise ConfigError(message, field="training") from None
 
 
 class CheckpointLog:

@@ -14,7 +14,7 @@ from steps.errors import ConfigError
 from steps.reports.text.visible import make_visible
 from steps.store import Store
 from steps.store.runs import store_flag
-from steps.store.trainings import training_file, training_of_run, trainings_of
+from steps.store.trainings import training_of, training_of_run, trainings_of
 from workflows.api.run import Run
 from workflows.api.store import RunStore
 from workflows.terminal.columns import columns
@@ -32,7 +32,8 @@ def print_runs(store: Store, console: Console, *, whole: bool = False) -> None:
         rows = [_training(store, name) for name in trainings]
         _print_table(["begun (UTC)", "learnt", "training", "base model", "dataset"], rows, console)
         if not whole:
-            console.print(Text("the runs of their steps: swe-argo runs --all" + store_flag(store), style="dim"))
+            hint = f"the runs of their steps: swe-argo runs --all{store_flag(store)}"
+            console.print(Text(hint, style="dim"), soft_wrap=True)
     if not runs and not trainings:
         message = f"{store.url} holds no run yet; begin one with: swe-argo run{store_flag(store)}"
         console.print(Text(message), soft_wrap=True)
@@ -53,7 +54,7 @@ def _run(run: Run) -> list[str]:
 
 def _training(store: Store, name: str) -> list[str]:
     try:
-        file = training_file(store, name)
+        file = training_of(store, name)
     except ConfigError:  # of another version, or broken
         return ["?", "?", name, "train.json cannot be read", ""]
     place = key(Checkpoints, name)

@@ -16,7 +16,7 @@ from steps.errors import EXIT_BUG, ConfigError, StepError
 from steps.sandbox.command_log import set_up_logging
 from steps.settings import settings
 from steps.store import open_store
-from steps.training.checkpoints import training_of
+from steps.store.trainings import training_of
 
 if TYPE_CHECKING:
     from steps.training.learner import Learner

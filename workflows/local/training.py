@@ -20,10 +20,11 @@ from steps.contracts.train_spec import TrainSpec
 from steps.contracts.training import StepFigures, TrainFile, Weights, held_out_run_of, step_name
 from steps.contracts.verdict import GradeRecord
 from steps.errors import InfraError, StepError
-from steps.reports.training.write import write_training_page
+from steps.reports.training.publish import publish_training
 from steps.store import Store, open_store
 from steps.store.run_lock import TrainingLock
-from steps.training.checkpoints import FIRST, CheckpointLog, training_of
+from steps.store.trainings import training_of
+from steps.training.checkpoints import FIRST, CheckpointLog
 from steps.training.rounds import plan_measurement, plan_rollouts
 from workflows.local.evaluation import Evaluation, RunObserver
 from workflows.local.learner_process import LearnerProcess, running_learner
@@ -227,8 +228,9 @@ class _Rounds:
             self._learner.learn(step)
             figures = StepFigures.from_bytes(self._store.get(key(StepFigures, self._file.name, name=step_name(step))))
             self._training.observer.learned(figures, time.monotonic() - began)
+            if note := publish_training(self._store, self._file.name):
+                self._training.observer.note(note)
             self._serve(step)
-            write_training_page(self._store, self._file.name)
 
     def _begin_rollouts(self, step: int) -> None:
         """Those of this step, and of the steps that may begin while it is learnt."""

@@ -10,7 +10,7 @@ from steps.contracts.record import Record, key
 from steps.contracts.training import Checkpoint, Checkpoints, StepFigures, TrainFile, held_out_run_of, step_name
 from steps.reports.figures.summary import Summary
 from steps.store import Store
-from steps.store.trainings import training_file
+from steps.store.trainings import training_of
 
 R = TypeVar("R", bound=Record)
 
@@ -37,7 +37,7 @@ class StoredTraining:
 
 def read_training(store: Store, name: str) -> StoredTraining:
     """Raises ConfigError where there is no such training, InfraError when the store fails."""
-    file = training_file(store, name)
+    file = training_of(store, name)
     unreadable: list[str] = []
     checkpoints = _checkpoints(store, name, unreadable)
     learnt = [one.step for one in checkpoints]

@@ -44,6 +44,7 @@ class MadeUpTraining:
     seed: int = 1
     reports: int = 0
     """Of how many of the last steps there is the run, with its report."""
+    created_at: str = "2026-11-20T22:04:11Z"
     spec: dict[str, Any] = field(default_factory=dict)
 
     def write(self, store: Store) -> TrainFile:
@@ -55,7 +56,7 @@ class MadeUpTraining:
         store.put_many({key(StepFigures, self.name, name=step_name(one.step)): one.to_bytes() for one in steps})
         store.put(key(Checkpoints, self.name), Checkpoints.of([self.checkpoint(one) for one in steps]).to_bytes())
         for step in range(0, self.steps + 1, self.every) if self.every else ():
-            good = 2 + 6 * step / max(1, self.steps)
+            good = 2 + step / 8
             mix = {"resolved": good, "unresolved": 8, "failed": 0.2}
             self._run(store, held_out_run_of(self.name, step), Synthetic(instances=20, mix=mix, seed=step))
         for one in steps[self.steps - self.reports :]:
@@ -82,7 +83,7 @@ class MadeUpTraining:
             pool=[f"pandas-dev__pandas-{1000 + 7 * n}" for n in range(self.pool)],
             held_out=held_out,
             versions={"swe-argo": "0.1.0", "code": "a70b7cd9ca55"},
-            created_at="2026-11-20T22:04:11Z",
+            created_at=self.created_at,
         )
 
     def figures(self, rng: random.Random, pool: list[str], step: int) -> StepFigures:

@@ -1,0 +1,155 @@
+"""The figures of a training at Weights & Biases, where there is a key: each step once, whoever was killed when."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from steps.contracts.record import Place
+from steps.contracts.training import TrainFile
+from steps.reports.training.metrics import held_out_metrics, step_metrics
+from steps.reports.training.stored_training import StoredTraining
+from steps.settings import Settings
+from steps.store import Store
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 60.0
+"""Of opening its run, and of sending what is logged; a training waits no longer for W&B."""
+STEP, HELD_OUT_STEP = "step", "held_out/step"
+"""What the horizontal axes of its charts are: of figures, and of what was measured on the way."""
+_BEGUN = "begun"
+"""Of its config: tells two trainings of one name apart."""
+_FILE = "wandb.json"
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """What W&B has already."""
+
+    step: int = 0
+    """The last step of which it has the figures; of ``held_out`` the measurement."""
+    held_out: int = -1
+    rows: int = 0
+    """The number of the next row, W&B's own step: that of the training where nothing stands in between."""
+
+
+def log_steps(store: Store, training: StoredTraining, settings: Settings) -> str:
+    """Send to W&B every step and measurement that it does not have: the run has the training's name and goes on.
+
+    Nothing that goes wrong there ends a training. Returns one line on what did, empty where all is well or nobody asked
+    (neither WANDB_API_KEY nor WANDB_MODE=offline is set). What one call could not send the next one sends.
+    """
+    if settings.wandb_mode == "disabled" or not (settings.wandb_api_key or settings.wandb_mode == "offline"):
+        return ""
+    try:
+        import wandb  # noqa: F401 - the extra
+    except ImportError:
+        return "nothing is sent to Weights & Biases: the extra wandb is not installed (pip install 'swe-argo[wandb]')"
+    try:
+        # Online its own files are of no use afterwards; offline it keeps them in ./wandb, or in WANDB_DIR.
+        with nullcontext() if settings.wandb_mode == "offline" else tempfile.TemporaryDirectory() as folder:
+            return _log(store, training, settings, folder)
+    except Exception as error:
+        log.debug("Weights & Biases", exc_info=True)
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        return f"nothing is sent to Weights & Biases: {first[:300]}"
+
+
+def _log(store: Store, training: StoredTraining, settings: Settings, folder: str | None) -> str:
+    run = _open(training.file, settings, folder)
+    try:
+        begun = run.config.get(_BEGUN)
+        if begun not in (None, training.file.created_at):
+            return (
+                f"nothing is sent to Weights & Biases: its project {run.project!r} has another training of the name "
+                f"{training.file.name!r}; name another project by WANDB_PROJECT"
+            )
+        spec = training.file.spec.model_dump(mode="json", exclude_none=True)
+        run.config.update({_BEGUN: training.file.created_at, **spec}, allow_val_change=True)
+        _define_axes(run, training)
+        sent = _sent_before(store, training, run)
+        rows = pending_rows(training, sent.step, sent.held_out)
+        place = sent.rows
+        for row in rows:
+            place = max(place, row.get(STEP, 0))
+            run.log(row, step=place)
+            place += 1
+    finally:
+        run.finish()
+    if run.offline and rows:
+        newest = _Sent(max((one.step for one in training.steps), default=0), max(training.held_out, default=-1), place)
+        store.put(_key(training), json.dumps(asdict(newest)).encode())
+    return ""
+
+
+def pending_rows(training: StoredTraining, step: int, held_out: int) -> list[dict[str, Any]]:
+    """What comes after these two steps, in order; a measurement joins the next row of figures, or is a row of its own.
+
+    A measurement is known when its step has long been logged, so it has a horizontal axis of its own.
+    """
+    measured = [
+        {HELD_OUT_STEP: at, **_known(held_out_metrics(summary))}
+        for at, summary in sorted(training.held_out.items())
+        if at > held_out
+    ]
+    rows = [{STEP: one.step, **_known(step_metrics(one))} for one in training.steps if one.step > step]
+    for place, row in enumerate(rows[: len(measured)]):
+        rows[place] = row | measured[place]
+    return [*rows, *measured[len(rows) :]]
+
+
+def _open(file: TrainFile, settings: Settings, folder: str | None) -> Any:
+    import wandb
+
+    key = settings.wandb_api_key
+    return wandb.init(
+        id=file.name,
+        name=file.name,
+        project=settings.wandb_project,
+        dir=folder,
+        resume="allow",
+        settings=wandb.Settings(
+            api_key=key.get_secret_value() if key else None,
+            init_timeout=TIMEOUT_S,
+            finish_timeout=TIMEOUT_S,
+            finish_timeout_raises=True,
+            silent=True,
+            console="off",
+            disable_git=True,
+            disable_code=True,
+            x_disable_stats=True,
+            x_disable_machine_info=True,
+        ),
+    )
+
+
+def _define_axes(run: Any, training: StoredTraining) -> None:
+    """One by one: a pattern for all figures would be one for what was measured, too, and which holds is not told."""
+    for axis in (STEP, HELD_OUT_STEP):
+        run.define_metric(axis)
+    for name in sorted({name for one in training.steps for name in _known(step_metrics(one))}):
+        run.define_metric(name, step_metric=STEP)
+    run.define_metric("held_out/*", step_metric=HELD_OUT_STEP)
+
+
+def _sent_before(store: Store, training: StoredTraining, run: Any) -> _Sent:
+    """By what W&B says itself; offline, where nobody can be asked, by what was noted in the store."""
+    if run.offline:
+        noted = store.get_many([_key(training)]).get(_key(training))
+        return _Sent(**json.loads(noted)) if noted else _Sent()
+    return _Sent(int(run.summary.get(STEP, 0)), int(run.summary.get(HELD_OUT_STEP, -1)), run.starting_step)
+
+
+def _known(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is not known, and without words: W&B draws numbers."""
+    return {name: value for name, value in figures.items() if isinstance(value, int | float)}
+
+
+def _key(training: StoredTraining) -> str:
+    return f"{Place.TRAINING.format(run=training.file.name)}/report/{_FILE}"
