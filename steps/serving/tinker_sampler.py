@@ -38,7 +38,8 @@ class TinkerSource:
             capabilities = await tinker.RestClient(**self._where).get_server_capabilities()
         except (tinker.TinkerError, ValueError) as error:
             raise sampling_error(error) from error
-        lengths = {each.model_name: each.max_context_length for each in capabilities.supported_models}
+        models = capabilities.supported_models
+        lengths: dict[str, int | None] = {each.model_name: each.max_context_length for each in models}
         if self.base_model not in lengths:
             known = ", ".join(sorted(map(str, lengths))) or "none"
             raise SamplingError(400, f"Tinker has no model {self.base_model!r}; it has {known}")
