@@ -43,16 +43,16 @@ def read_spec(file: Path | None, sets: list[str], name: str | None, steps: int |
 
 def check_machine(spec: TrainSpec) -> None:
     """Raises ConfigError for what the training needs on this machine and lacks."""
-    if any(importlib.util.find_spec(module) is None for module in ("tinker", "tokenizers", "starlette", "uvicorn")):
+    needed = ("tinker", "tokenizers", "huggingface_hub", "uvicorn")
+    if any(importlib.util.find_spec(module) is None for module in needed):
         raise ConfigError(EXTRA, field="train")
     if settings().tinker_api_key is None:
         raise ConfigError("is not set: the key of the Tinker account to train with", field="TINKER_API_KEY")
     if spec.proxy_url is None:
         from steps.serving.chat_template import ChatTemplate
+        from steps.serving.tokenizer_files import find_tokenizer
 
-        if spec.tokenizer is None:
-            raise ConfigError("name the folder with the base model's tokenizer.json", field="tokenizer")
-        ChatTemplate(Path(spec.tokenizer).expanduser())
+        ChatTemplate(find_tokenizer(spec.tokenizer or spec.base_model))
 
 
 def train(spec: TrainSpec, console: Console, again: str) -> int:

@@ -90,7 +90,7 @@ def test_ctrl_c_ends_a_training_cleanly_and_says_how_to_go_on(tmp_path: Path) ->
     [
         ((), {"TINKER_API_KEY": ""}, "TINKER_API_KEY: is not set"),
         ((), {"TINKER_API_KEY": "tml-of-nobody"}, "TINKER_API_KEY: "),
-        (("--set", "tokenizer=nowhere"), {}, "nowhere/tokenizer_config.json cannot be read"),
+        (("--set", "tokenizer=nowhere"), {}, "nowhere is neither a folder nor an id of the hub"),
         (("--set", "lrr=1"), {}, "there is no field 'lrr'; did you mean 'lr'?"),
         (("--set", "base_model=test/other"), {}, "Tinker has no model 'test/other'; it has test/model"),
         (("--set", "groups=9"), {}, "groups: 9 instances a step are more than the 4"),
