@@ -3,21 +3,25 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from steps.contracts.training import TrainFile
 from steps.store import Store
-from steps.training.learner import Learner
-from tests.tinker_server.server import KEY, Sampled, TinkerServer, tinker_server
 
-NewLearner = Callable[..., Learner]
+if TYPE_CHECKING:  # the tests that need the extra tinker say so themselves
+    from steps.training.learner import Learner
+    from tests.tinker_server.server import TinkerServer
+
+NewLearner = Callable[..., "Learner"]
 
 
 @pytest.fixture
 def tinker(monkeypatch: pytest.MonkeyPatch) -> Iterator[TinkerServer]:
     """A server of Tinker's protocol that trains. Its tests ignore ResourceWarning, see there."""
+    from tests.tinker_server.server import Sampled, tinker_server
+
     monkeypatch.setenv("TINKER_TELEMETRY", "0")
     with tinker_server(lambda *_: Sampled([1])) as server:
         yield server
@@ -27,6 +31,9 @@ def tinker(monkeypatch: pytest.MonkeyPatch) -> Iterator[TinkerServer]:
 @pytest.fixture
 def new_learner(store: Store, tinker: TinkerServer) -> Iterator[NewLearner]:
     """Makes learners of a training, which are closed when the test is over: else they send heartbeats for ever."""
+    from steps.training.learner import Learner
+    from tests.tinker_server.server import KEY
+
     with ExitStack() as open_learners:
 
         def make(training: TrainFile, **options: Any) -> Learner:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from steps.contracts.failure import FailureClass
@@ -8,13 +10,17 @@ from steps.contracts.training import Checkpoints, StepFigures, TrainFile
 from steps.errors import ConfigError, InfraError, StepError
 from steps.store import Store
 from steps.training.checkpoints import CheckpointLog
-from steps.training.learner import Learner
+from tests.broken_s3 import breakable
 from tests.steps.training.conftest import NewLearner
 from tests.steps.training.rounds import NAME, Try, make_run, make_training
 from tests.tinker_server.server import TinkerServer
 
+if TYPE_CHECKING:
+    from steps.training.learner import Learner
+
 # The SDK asks for its configuration over a connection that it never closes (0.38, InternalClientHolder).
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+CHANGES = ("forward_backward", "optim_step", "save_weights", "save_weights_for_sampler")
 MIXED = {"a": [Try(1.0), Try(0.0)]}
 
 
@@ -57,10 +63,32 @@ def test_what_passes_is_overcome_by_the_sdk(
     tinker.before = refuse_once
     new_learner(training).learn(1)
     assert states(tinker, store) == expected
-    assert {"forward_backward", "optim_step", "save_weights", "save_weights_for_sampler"} < refused
+    assert set(CHANGES) < refused
 
 
-@pytest.mark.parametrize("route", ["forward_backward", "optim_step", "save_weights", "save_weights_for_sampler"])
+def test_a_request_whose_connection_breaks_off_is_done_once(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
+) -> None:
+    expected = undisturbed(new_learner, tinker, store, training, 1)
+    before, cut = len(tinker.requested), set()
+    host, _, port = tinker.url.removeprefix("http://").partition(":")
+    with breakable("127.0.0.1", 0, (host, int(port))) as way:
+
+        def cut_once(route: str) -> None:
+            if route not in cut:
+                cut.add(route)
+                way.break_()
+                way.mend()
+
+        tinker.before = cut_once
+        learner = new_learner(training, base_url=way.url)
+        learner.learn(1)
+        learner.close()
+    assert states(tinker, store) == expected
+    assert all(tinker.requested[before:].count(route) > 1 for route in CHANGES)
+
+
+@pytest.mark.parametrize("route", CHANGES)
 def test_a_result_that_the_service_lost_is_learnt_anew(
     new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile, route: str
 ) -> None:

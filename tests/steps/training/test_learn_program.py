@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from steps.contracts.record import key
 from steps.contracts.training import Checkpoints, WeightsFile
 from steps.serving.weights import read_pointer
 from steps.store import Store
-from steps.training.learner import Learner
 from tests.paths import ROOT
+from tests.steps.training.conftest import NewLearner
 from tests.steps.training.rounds import NAME, Try, make_run, make_training
 from tests.tinker_server.server import KEY, TinkerServer
 
@@ -61,43 +62,45 @@ def test_a_training_that_is_not_there_is_one_line(store: Store, tinker: TinkerSe
     assert (code, errors) == (64, f"training: there is no training 'toy' in {store.url}\n")
 
 
-def kill_at_every_request(tinker: TinkerServer, store: Store, step: int, out: Path) -> list[str]:
-    """Start the command again and again, and kill it when it makes its first request, its second, ...; until it ends.
+@dataclass
+class Killer:
+    """Kills a process when it makes its request number ``at``, before that is done."""
 
-    Returns the routes at which it was killed: before the request was done, and after all those before it.
+    process: subprocess.Popen[str]
+    at: int
+    routes: list[str] = field(default_factory=list)
+
+    def __call__(self, route: str) -> int | None:
+        self.routes.append(route)
+        if len(self.routes) < self.at:
+            return None
+        self.process.send_signal(signal.SIGKILL)
+        return 503
+
+
+def kill_at_every_request(tinker: TinkerServer, store: Store, step: int, out: Path) -> list[str]:
+    """Start the command again and again, and kill it at its first request, its second, ...; until it ends.
+
+    Returns the routes at which it was killed.
     """
     killed: list[str] = []
     while True:
-        made, process = 0, start(tinker, store, step, out)
-
-        def kill(route: str, process: subprocess.Popen[str] = process) -> int | None:
-            nonlocal made
-            made += 1
-            if made > len(killed) + 1:
-                return 503  # it is dead already
-            if made == len(killed) + 1:
-                process.send_signal(signal.SIGKILL)
-                process.wait(60)
-                killed.append(route)
-                made = sys.maxsize // 2
-                return 503
-            return None
-
-        tinker.before = kill
-        with process:
+        with start(tinker, store, step, out) as process:
+            tinker.before = killer = Killer(process, len(killed) + 1)
             _, errors = process.communicate(timeout=300)
         tinker.before = lambda _: None
         if process.returncode != -signal.SIGKILL:
             assert process.returncode == 0, errors
             return killed
+        killed.append(killer.routes[killer.at - 1])
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_killed_at_any_request_a_training_ends_as_one_that_was_left_alone(
-    store: Store, tinker: TinkerServer, tmp_path: Path
+    new_learner: NewLearner, store: Store, tinker: TinkerServer, tmp_path: Path
 ) -> None:
-    training = make_training(store)
-    learner = Learner(store, training, api_key=KEY, base_url=tinker.url)
+    learner = new_learner(make_training(store))
     for step in (1, 2):
         make_run(store, step, MIXED)
         learner.learn(step)
