@@ -81,7 +81,7 @@ def test_its_flags_are_those_of_the_program(made: Rendered, whole: Rendered) -> 
         "refresh": "5",
     }
     more = {"tokenizer": "acme/tokenizer", "context": "32768", "tool-format": "hermes", "name": "policy"}
-    weights = {"weights": "tinker://run/sampler_weights/000001", "pointer": key(WeightsFile, "one"), "refresh": "0.5"}
+    weights = {"weights": "tinker://run/sampler_weights/000001", "pointer": key(WeightsFile, "one"), "refresh": "30"}
     assert flags(whole).items() >= (more | weights | {"store": "s3://runs/team/"}).items()
 
 

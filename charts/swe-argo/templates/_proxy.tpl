@@ -32,14 +32,14 @@ app.kubernetes.io/component: proxy
 {{- define "swe-argo.proxy.flags" -}}
 {{- $proxy := .Values.proxy -}}
 {{- $flags := list "--host=0.0.0.0" "--port=8000" (printf "--base-model=%s" $proxy.baseModel) (printf "--name=%s" $proxy.name)
-  (printf "--at-once=%d" (int64 $proxy.atOnce)) (printf "--timeout=%v" $proxy.timeoutSeconds) -}}
+  (printf "--at-once=%d" (int64 $proxy.atOnce)) (printf "--timeout=%d" (int64 $proxy.timeoutSeconds)) -}}
 {{- with $proxy.tokenizer }}{{ $flags = append $flags (printf "--tokenizer=%s" .) }}{{ end -}}
 {{- with $proxy.weights }}{{ $flags = append $flags (printf "--weights=%s" .) }}{{ end -}}
 {{- with $proxy.context }}{{ $flags = append $flags (printf "--context=%d" (int64 .)) }}{{ end -}}
 {{- with $proxy.toolFormat }}{{ $flags = append $flags (printf "--tool-format=%s" .) }}{{ end -}}
 {{- if $proxy.training -}}
 {{- $store := printf "--store=s3://%s/%s" .Values.aws.s3.bucket (include "swe-argo.prefix" .) -}}
-{{- $flags = concat $flags (list $store (printf "--pointer=trainings/%s/weights.json" $proxy.training) (printf "--refresh=%v" $proxy.refreshSeconds)) -}}
+{{- $flags = concat $flags (list $store (printf "--pointer=trainings/%s/weights.json" $proxy.training) (printf "--refresh=%d" (int64 $proxy.refreshSeconds))) -}}
 {{- end -}}
 {{ toJson $flags }}
 {{- end }}
