@@ -230,3 +230,17 @@ def test_what_a_cluster_says_holds_where_the_spec_says_nothing(tmp_path: Path) -
     spec = TrainFile.from_bytes(open_store(str(tmp_path / "store")).get(key(TrainFile, "two"))).spec
     assert (spec.name, spec.proxy_url, spec.run.retries) == ("two", None, 1)
     assert (spec.run.sandbox.backend, spec.run.sandbox.resource_factor) == ("kubernetes", 2.0)
+
+
+def test_a_training_lies_in_a_bucket_as_in_a_folder(bucket: str, store: Store) -> None:
+    there = open_store(f"s3://{bucket}/team", create=True)
+    trainings = []
+    for each in (store, there):
+        training = plan(each, **{"held_out.share": 0.2, "held_out.every": 3})
+        learn(each, 2)
+        assert plan(each, **{"held_out.share": 0.2, "held_out.every": 3}).pool == training.pool
+        third = plan_rollouts(each, training, 3)
+        assert third is not None
+        assert plan_rollouts(each, training, 2) is None
+        trainings.append((training.pool, training.held_out, third.select.instance_ids))
+    assert trainings[0] == trainings[1]

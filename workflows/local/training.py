@@ -221,7 +221,7 @@ class _Rounds:
         for step in range(learned + 1, self._file.spec.steps + 1):
             began = time.monotonic()
             self._begin_rollouts(step)
-            self._wait(self._rollouts.pop(step))
+            self._rollouts.pop(step).result()
             if self._training.is_stopped:
                 raise _Ended
             self._training.observer.learning(step)
@@ -245,7 +245,7 @@ class _Rounds:
         weights: Weights = checkpoints[step - 1].weights if step else FIRST
         self._proxy.serve(weights, lambda: self._training.is_stopped)
         if (spec := plan_measurement(self._store, self._file, step)) is not None:
-            self._wait(self._runs.submit(self._evaluate, spec))
+            self._runs.submit(self._evaluate, spec).result()
             self._training.observer.measured(step, held_out_run_of(self._file.name, step))
 
     def _collect(self, step: int) -> None:
@@ -260,10 +260,6 @@ class _Rounds:
 
     def _evaluate(self, spec: RunSpec) -> None:
         self._training.evaluate(replace_values(spec, {"llm.base_url": self._proxy.url}), self._proxy.env)
-
-    @staticmethod
-    def _wait(future: Future[None]) -> None:
-        future.result()
 
 
 def _plan(spec: TrainSpec, show: Show) -> TrainFile:
