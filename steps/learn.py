@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 
 from steps.contracts.chain import LEARN, PAGE
 from steps.entry import Flags, run_program
@@ -44,4 +46,10 @@ def main(flags: Flags) -> str:
 
 
 if __name__ == "__main__":
-    run_program(LEARN, main)
+    try:
+        run_program(LEARN, main)
+    except SystemExit as end:
+        # Native threads of the SDK that wait for an answer abort an interpreter which ends in the usual way: the exit
+        # code would be another.
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 0)

@@ -75,7 +75,7 @@ class Settings(BaseSettings):
     """How many units run at a time, where no such runner is: each keeps its share of the endpoint's limits."""
 
     tinker_api_key: SecretStr | None = Field(None, validation_alias="TINKER_API_KEY")
-    """Key of the Tinker account that the proxy samples with. A secret."""
+    """Key of the Tinker account that the proxy samples with and the learner learns with. A secret."""
     tinker_base_url: str | None = Field(None, validation_alias="TINKER_BASE_URL")
     """Address of a service that speaks Tinker's protocol; Tinker's own by default."""
     proxy_admin_key: SecretStr | None = Field(None, validation_alias="SWE_ARGO_PROXY_ADMIN_KEY")

@@ -81,12 +81,14 @@ def collect(store: Store, run: RunFile, plan: Plan, loss: LossSpec) -> Collected
         written = write_some_samples(store, run, plan, path)
         if written.refused and not written.units:
             raise nothing(run, written)
+        rollouts = rollouts_of(path)
         for notice in written.notices:
             log.warning("run %s: %s", run.run_id, notice)
         began = min((begin for begin, _ in written.spans), default=0.0)
         spent = max((begin + length for begin, length in written.spans), default=0.0) - began
+        if untold := sum(rollout.calls[UNKNOWN] for rollout in rollouts.values()):
+            log.warning("run %s: %d calls do not tell which weights answered them", run.run_id, untold)
         failed = sum(len(names) for reason, names in written.left_out.items() if reason != NO_TOKENS)
-        rollouts = rollouts_of(path)
         groups = groups_of(rollouts, loss)
         return Collected(plan, rollouts, groups, batch_of(path, rollouts, groups, loss), failed, spent)
 

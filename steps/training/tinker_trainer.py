@@ -55,8 +55,8 @@ class TinkerTrainer:
                 self._client = self._result(future)
             return
         with failure_of(
-            f"to go on from the state after step {weights.version}, {weights.state_path} (states that are not kept for "
-            "good expire: checkpoint_ttl_s)",
+            f"to go on from the state after step {weights.version}, {weights.state_path} (where it has expired, take "
+            'the lines after the last with "kept": true out of checkpoints.jsonl, and training goes on from there)',
             "checkpoints",
         ):
             future = self._service.create_training_client_from_state_with_optimizer(weights.state_path)

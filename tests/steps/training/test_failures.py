@@ -142,7 +142,9 @@ def test_a_state_that_expired_is_named(
     done = first.learn(1)
     first.close()
     del tinker.trainer.states[done.weights.state_path]
-    with pytest.raises(ConfigError, match=rf"the state after step 000001, {done.weights.state_path} .*expire"):
+    with pytest.raises(
+        ConfigError, match=rf"the state after step 000001, {done.weights.state_path} .*expired, take the lines"
+    ):
         new_learner(training).learn(2)
 
 

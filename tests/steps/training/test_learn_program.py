@@ -52,6 +52,20 @@ def test_learn_is_a_program_of_one_step(store: Store, tinker: TinkerServer, tmp_
     assert tinker.ended == ["success"]
 
 
+def test_a_learner_that_is_told_to_end_says_so_and_leaves_the_step_to_be_learnt(
+    store: Store, tinker: TinkerServer, tmp_path: Path
+) -> None:
+    make_training(store)
+    make_run(store, 1, MIXED)
+    tinker.trainer.stuck.add("optim_step")
+    with start(tinker, store, 1, tmp_path / "out") as process:
+        tinker.before = lambda route: process.terminate() if route == "optim_step" else None
+        _, errors = process.communicate(timeout=300)
+    assert process.returncode == 128 + signal.SIGTERM, errors
+    assert tinker.ended == ["interrupted"]
+    assert store.get_many([key(Checkpoints, NAME)]) == {}
+
+
 def test_a_missing_key_is_one_line(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
     make_training(store)
     assert learn(tinker, store, 1, tmp_path, "") == (64, "TINKER_API_KEY: is not set\n")
@@ -59,7 +73,9 @@ def test_a_missing_key_is_one_line(store: Store, tinker: TinkerServer, tmp_path:
 
 def test_a_training_that_is_not_there_is_one_line(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
     code, errors = learn(tinker, store, 1, tmp_path)
-    assert (code, errors) == (64, f"training: there is no training 'toy' in {store.url}\n")
+    assert code == 64
+    assert errors.startswith(f"training: there is no training 'toy' in {store.url}")
+    assert errors.count("\n") == 1
 
 
 @dataclass
