@@ -19,7 +19,8 @@ OWN_SPEC = {
 
 def workflow(name: str, kind: str, spec: dict[str, Any]) -> Manifest:
     """A Workflow of a controller that is not there: nothing comes of it."""
-    labels = {"swe-argo/kind": kind, "swe-argo/parent": "parent", "workflows.argoproj.io/controller-instanceid": "none"}
+    labels = {"swe-argo/kind": kind, "workflows.argoproj.io/controller-instanceid": "none"}
+    labels |= {"swe-argo/parent": "parent"} if kind == "shard" else {}
     made = _made(name, labels)
     made["spec"] |= spec
     return made
@@ -46,6 +47,56 @@ def _made(name: str, labels: dict[str, str]) -> Manifest:
             "arguments": {"parameters": [{"name": "run-id", "value": "r"}, {"name": "shard", "value": "00001"}]},
         },
     }
+
+
+def of_training(release: Release, kind: str) -> Manifest:
+    """A step of the training ``parent``, or the run of one, as the account of trainings makes them."""
+    labels = {"kind": kind, "parent": "parent", "training": "one", "round": "000001"}
+    values = {"training": "one", "step": "000001", "priority": "0", "log-level": "INFO"}
+    name = "parent-000001"
+    if kind == "evaluate":
+        labels["run"] = "one.000001"
+        values = {"run-id": "one.000001", "spec": '{"agent": {"name": "gold"}}', "priority": "0", "log-level": "INFO"}
+        name = "parent-r"
+    made = shard(release)
+    made["metadata"] |= {"name": name, "labels": {f"swe-argo/{key}": value for key, value in labels.items()}}
+    template = {"round": "swe-argo-round", "evaluate": "swe-argo-evaluate"}[kind]
+    parameters = [{"name": each, "value": value} for each, value in values.items()]
+    made["spec"] = {"workflowTemplateRef": {"name": template}, "arguments": {"parameters": parameters}}
+    return made
+
+
+OF_TRAINING_LIES: dict[str, tuple[str, Callable[[Manifest], object], str]] = {
+    "a shard": (
+        "round",
+        put("metadata", "labels", "swe-argo/kind", to="shard"),
+        "swe-argo/kind=round or evaluate only",
+    ),
+    "another template": ("round", put("spec", "workflowTemplateRef", "name", to="swe-argo-train"), "each as its label"),
+    "a name of its own": ("evaluate", put("metadata", "name", to="other"), "by the one that it belongs to"),
+    "a run of nobody's": ("evaluate", put("metadata", "labels", "swe-argo/run", to="two.000001"), "training and step"),
+    "an account": ("evaluate", put("spec", "serviceAccountName", to="swe-argo-runner"), "and nothing else"),
+    "a status": ("round", put("status", "storedWorkflowTemplateSpec", to=OWN_SPEC), "without a status"),
+    "finalizers": ("round", put("metadata", "finalizers", to=["example.org/stay"]), "neither finalizers nor"),
+    "an annotation": (
+        "round",
+        put("metadata", "annotations", to={"workflows.argoproj.io/pod-name-format": "v1"}),
+        "gives a Workflow no annotations",
+    ),
+    "another owner": ("evaluate", put("metadata", "ownerReferences", 0, "name", to="other"), "the one that made them"),
+    "an image": (
+        "evaluate",
+        lambda made: made["spec"]["arguments"]["parameters"].append({"name": "image", "value": "localhost/evil:1"}),
+        "images and settings are the namespace's",
+    ),
+    "a spec that is looked up": (
+        "evaluate",
+        put("spec", "arguments", "parameters", 1, "value", to="{{workflow.parameters.credentials}}"),
+        "none that is looked up",
+    ),
+    "another step": ("round", put("spec", "arguments", "parameters", 1, "value", to="000002"), "that its labels name"),
+}
+"""What is wrong with a Workflow of a training, of which kind it is, and what is said against it."""
 
 
 def parameter(**given: object) -> Callable[[Manifest], object]:

@@ -8,7 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.argo.forged_workflows import CHANGES, LIES, least, shard, workflow, workflow_schema
+from tests.argo.forged_workflows import (
+    CHANGES,
+    LIES,
+    OF_TRAINING_LIES,
+    least,
+    of_training,
+    shard,
+    workflow,
+    workflow_schema,
+)
 from tests.cluster.real_cluster import Cluster
 from tests.cluster.release import Account, Manifest, Release, installed, plain_pod
 from tests.cluster.test_access import rules
@@ -64,6 +73,7 @@ RIGHTS: dict[str, set[tuple[str, ...]]] = {
     "swe-argo-steps": set(),
     "swe-argo-executor": EXECUTOR,
     "swe-argo-children": EXECUTOR | {("argoproj.io", "workflows", verb) for verb in ("get", "create", "patch")},
+    "swe-argo-trainer": EXECUTOR | {("argoproj.io", "workflows", verb) for verb in ("get", "create", "patch")},
     "swe-argo-finalizer": {
         *(("argoproj.io", "workflows", verb) for verb in ("get", "list", "patch")),
         *(("", "pods", verb) for verb in ("list", "delete")),
@@ -87,7 +97,7 @@ def test_an_account_has_its_rights_and_no_others(release: Release, nobody: set[t
     assert single == RIGHTS[name]
 
 
-@pytest.mark.parametrize("name", ["swe-argo-executor", "swe-argo-children"])
+@pytest.mark.parametrize("name", ["swe-argo-executor", "swe-argo-children", "swe-argo-trainer"])
 def test_the_secret_that_argo_mounts_has_a_token_of_its_account(release: Release, name: str) -> None:
     secret = json.loads(release.kubectl("get", "secret", f"{name}.service-account-token", "-o", "json"))
     assert secret["type"] == "kubernetes.io/service-account-token"
@@ -145,6 +155,27 @@ def test_who_makes_shards_uses_no_other_field_of_a_workflow(
 def test_who_makes_shards_does_not_touch_other_workflows(children: Account) -> None:
     for command in ("get workflows", "delete workflow parent", "get pods", "get secret keys"):
         assert "cannot" in children.refused(*command.split())
+
+
+@pytest.mark.parametrize("kind", ["round", "evaluate"])
+def test_what_a_training_needs_is_made_once_taken_up_again_and_not_changed(release: Release, kind: str) -> None:
+    trainer, made = release.account("swe-argo-trainer"), of_training(release, kind)
+    name = made["metadata"]["name"]
+    trainer.may("apply", "-f", "-", input=made)
+    trainer.may("apply", "-f", "-", input=made)
+    for change in (*CHANGES, STOP):
+        assert "the trainer's account changes no" in trainer.refused(*patched(name, change)), change
+    release.account("swe-argo-finalizer").may(*patched(name, STOP))
+    release.kubectl("delete", "workflow", name)
+
+
+@pytest.mark.parametrize("lie", OF_TRAINING_LIES)
+def test_who_makes_the_workflows_of_trainings_makes_nothing_else(release: Release, lie: str) -> None:
+    kind, change, reason = OF_TRAINING_LIES[lie]
+    made = of_training(release, kind)
+    change(made)
+    refusal = release.account("swe-argo-trainer").refused("create", "--dry-run=server", "-f", "-", input=made)
+    assert reason in refusal
 
 
 def patched(name: str, change: str) -> list[str]:
@@ -227,7 +258,15 @@ MORE = ("WorkflowTemplate", "CronWorkflow", "WorkflowTaskSet", "WorkflowArtifact
 
 
 @pytest.mark.parametrize(
-    "name", ["swe-argo-runner", "swe-argo-steps", "swe-argo-executor", "swe-argo-children", "swe-argo-finalizer"]
+    "name",
+    [
+        "swe-argo-runner",
+        "swe-argo-steps",
+        "swe-argo-executor",
+        "swe-argo-children",
+        "swe-argo-trainer",
+        "swe-argo-finalizer",
+    ],
 )
 def test_no_account_makes_anything_else_that_argo_runs(release: Release, name: str) -> None:
     for kind in MORE:

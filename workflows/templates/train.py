@@ -27,6 +27,7 @@ USUAL = {
     "run.sandbox.backend": RUN_FIELDS["sandbox.backend"].default,
     "run.sandbox.resource_factor": RUN_FIELDS["sandbox.resource_factor"].value,
     "run.retries": RUN_FIELDS["retries"].value,
+    "proxy_url": "{{workflow.parameters.proxy-url}}",
 }
 """Field -> what it is on this cluster where the spec does not say it."""
 

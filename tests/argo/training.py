@@ -1,0 +1,115 @@
+"""A training on Argo: a namespace with what it needs, Tinker's server and the proxy on this machine, its ruler."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from steps.contracts.record import key
+from steps.contracts.training import WeightsFile
+from steps.store import open_store
+from steps.training.checkpoints import CheckpointLog
+from tests.argo.conftest import PORTS, free_port
+from tests.argo.image import REPOSITORY, TAG, TINKER, load_pipeline_image
+from tests.argo.pipeline import S3, Pipeline, installed
+from tests.broken_s3 import Way, breakable
+from tests.tinker_server.proxy import CALLER_KEY, running_proxy
+from tests.tinker_server.server import KEY
+from tests.workflows.command import swe_argo
+from tests.workflows.training.train import POOL, Bench, bench
+
+IMAGE_TAG = f"{TAG}-training"
+AGENT = "one_word:OneWord"
+NAME = "one"
+
+
+@dataclass
+class Gym:
+    """Where trainings run. ``tinker``: the way of the pods to Tinker's server, which a test may break."""
+
+    pipeline: Pipeline
+    bench: Bench
+    tinker: Way
+    proxy_url: str
+
+    def spec(self, name: str, **more: Any) -> dict[str, Any]:
+        """Two attempts at each of two instances a step."""
+        run = {"agent": {"name": AGENT}, "select": {"instance_ids": POOL}, "grading": {"counter_proof": "never"}}
+        fields = {"name": name, "base_model": "test/model", "steps": 3, "groups": 2, "group_size": 2, "run": run}
+        return {**fields, **more}
+
+    def submit(self, name: str, spec: dict[str, Any], **parameters: object) -> str:
+        """Make a Workflow of ``swe-argo-train``; its name."""
+        said = {"training": name, "spec": json.dumps(spec), **{each: str(value) for each, value in parameters.items()}}
+        workflow = {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Workflow",
+            "metadata": {"generateName": f"{name}-"},
+            "spec": {
+                "workflowTemplateRef": {"name": "swe-argo-train"},
+                "arguments": {"parameters": [{"name": each, "value": value} for each, value in said.items()]},
+            },
+        }
+        made = json.loads(self.pipeline.kubectl("create", "-o", "json", "-f", "-", input=workflow))
+        return str(made["metadata"]["name"])
+
+    def learned(self, name: str) -> list[tuple[str, str]]:
+        """For each step the digest of its samples, and what its state is: the server's hash of all that it learnt."""
+        states = self.bench.server.trainer.states
+        steps = CheckpointLog(open_store(self.pipeline.store), name).read()
+        return [(each.samples_sha256, states[each.weights.state_path or ""]) for each in steps]
+
+    def made(self, name: str, kind: str) -> list[str]:
+        """The Workflows of this kind that belong to a training, by name."""
+        found = self.pipeline.got("workflows", "-l", f"swe-argo/training={name},swe-argo/kind={kind}")["items"]
+        return sorted(each["metadata"]["name"] for each in found)
+
+    def told(self, name: str) -> str:
+        """What became of every Workflow of a training, for whoever reads a failed test."""
+        kinds = [each for kind in ("train", "round", "evaluate") for each in self.made(name, kind)]
+        return "\n".join(self.pipeline.told(each) for each in kinds)
+
+
+@contextmanager
+def gym(pipeline: Pipeline, s3_way: Way, folder: Path) -> Iterator[Gym]:
+    """A second installation of the chart, whose image has an agent of its own and Tinker's SDK."""
+    with ExitStack() as stack:
+        here = stack.enter_context(bench(folder))
+        address = urlsplit(here.server.url)
+        assert address.hostname
+        assert address.port
+        way = stack.enter_context(breakable(S3[0], free_port(), (address.hostname, address.port)))
+        files = {here.agent.name: here.agent}
+        load_pipeline_image(pipeline.cluster, tag=IMAGE_TAG, own=files, more=TINKER)
+        port = free_port()
+        url = f"http://{S3[0]}:{port}/v1"
+        words = [
+            *("--set-string", f"image.tag={IMAGE_TAG}", "--set-string", f"training.image.tag={IMAGE_TAG}"),
+            *("--set", f"training.image.repository={REPOSITORY}", "--set", f"network.allow[0].cidr={S3[0]}/32"),
+            *("--set", f"network.allow[0].ports={{{PORTS[0]}-{PORTS[-1]}}}"),
+        ]
+        made = stack.enter_context(installed(pipeline.cluster, s3_way.url, *words))
+        keys = {"LLM_API_KEY": CALLER_KEY, "TINKER_API_KEY": KEY, "TINKER_BASE_URL": way.url, "TINKER_TELEMETRY": "0"}
+        literals = [f"--from-literal={name}={value}" for name, value in keys.items()]
+        made.kubectl("create", "secret", "generic", "tinker-credentials", *literals)
+        pointer = key(WeightsFile, NAME)
+        flags = ["--host", S3[0], "--port", str(port), "--store", made.store, "--pointer", pointer, "--refresh", "1"]
+        stack.enter_context(running_proxy(here.server, here.model, folder, *flags))
+        yield Gym(made, here, way, url)
+
+
+def ruler(folder: Path, spec: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the same training comes to by ``swe-argo train``, undisturbed, with a server of its own."""
+    with bench(folder) as here:
+        file = folder / "spec.json"
+        there = {"store": str(folder / "store"), "workers": 2, "sandbox": {"local": {"allow_host": True}}}
+        file.write_text(json.dumps({**spec, "tokenizer": str(here.model), "run": {**spec["run"], **there}}))
+        python_path = {"PYTHONPATH": f"{here.agent.parent}"}
+        done = swe_argo("train", "--config", str(file), env=here.env | python_path, cwd=folder, timeout_s=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return here.learned("store")
