@@ -257,17 +257,7 @@ def test_a_workflow_has_no_part_with_rights_of_its_own(release: Release, name: s
 MORE = ("WorkflowTemplate", "CronWorkflow", "WorkflowTaskSet", "WorkflowArtifactGCTask", "WorkflowEventBinding")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "swe-argo-runner",
-        "swe-argo-steps",
-        "swe-argo-executor",
-        "swe-argo-children",
-        "swe-argo-trainer",
-        "swe-argo-finalizer",
-    ],
-)
+@pytest.mark.parametrize("name", ["swe-argo-runner", *(each for each in RIGHTS if each != "person")])
 def test_no_account_makes_anything_else_that_argo_runs(release: Release, name: str) -> None:
     for kind in MORE:
         head = {"apiVersion": "argoproj.io/v1alpha1", "kind": kind, "metadata": {"name": "mine"}, "spec": {}}
