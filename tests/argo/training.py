@@ -107,7 +107,7 @@ def ruler(folder: Path, spec: dict[str, Any]) -> list[tuple[str, str]]:
     """What the same training comes to by ``swe-argo train``, undisturbed, with a server of its own."""
     with bench(folder) as here:
         file = folder / "spec.json"
-        there = {"store": str(folder / "store"), "workers": 2, "sandbox": {"local": {"allow_host": True}}}
+        there = {"store": str(folder / "store"), "workers": 2, "sandbox": {"allow_host": True}}
         file.write_text(json.dumps({**spec, "tokenizer": str(here.model), "run": {**spec["run"], **there}}))
         python_path = {"PYTHONPATH": f"{here.agent.parent}"}
         done = swe_argo("train", "--config", str(file), env=here.env | python_path, cwd=folder, timeout_s=600)
