@@ -73,9 +73,10 @@ def _planned(name: str) -> str:
 
     A Workflow that ended between learning and measuring left that to the next. Of a new training it is step 0, which
     learns nothing: the weights that training begins with are measured.
+    With a count below 1 Argo would go backwards.
     """
     next_step, steps = (f"asInt(tasks.plan.outputs.parameters['{kebab(each)}'])" for each in (NEXT_STEP, STEP_COUNT))
-    return {"first": f"{{{{={next_step} - 1}}}}", "count": f"{{{{={steps} - {next_step} + 2}}}}"}[name]
+    return {"first": f"{{{{={next_step} - 1}}}}", "count": f"{{{{=max(1, {steps} - {next_step} + 2)}}}}"}[name]
 
 
 def _rounds() -> None:

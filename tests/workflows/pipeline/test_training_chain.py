@@ -1,0 +1,79 @@
+"""The pods of a training as processes of this machine: their very arguments, and what one hands to the next."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from steps.contracts.chain import PLAN
+from steps.contracts.training import TrainFile
+from steps.planning.requested_spec import fit_to_limits, read_spec, refuse_fields
+from tests.paths import ROOT
+from tests.workflows.pipeline.rendered import committed
+from workflows.resources import LOCAL, PIPELINE_LIMITS
+from workflows.templates.container import OUT, STORE
+
+SPEC = """
+name = "another"
+base_model = "test/model"
+steps = 2
+groups = 2
+group_size = 3
+agent = "r2egym"
+[held_out]
+every = 1
+share = 0.25
+"""
+VALUES = {
+    "training": "one", "spec": SPEC, "steps": "5", "groups": "", "group-size": "", "lr": "1e-4", "retries": "3",
+    "resource-factor": "2", "proxy-url": "", "step": "000001",
+}  # fmt: skip
+
+
+def filled(text: str, folder: Path) -> str:
+    """An argument as Argo fills it in."""
+    text = text.replace(STORE, str(folder / "store")).replace(f"={OUT}", f"={folder / 'out'}")
+    if match := re.fullmatch(
+        r"\{\{=workflow\.parameters\['([a-z-]+)'\] != '' \? '([^']+)' \+ .* : '([^']+)' \+ .*\}\}", text
+    ):
+        name, said, else_said = match.groups()
+        return f"{said}{VALUES[name]}" if VALUES[name] else f"{else_said}{VALUES['training']}"
+    return re.sub(r"\{\{workflow\.parameters\.([a-z-]+)\}\}", lambda found: VALUES[found[1]], text)
+
+
+def run(template: str, folder: Path) -> dict[str, str]:
+    """What the pod of a template gives out, by the name of the parameter."""
+    container = committed().template(template)["container"]
+    command = [sys.executable, *container["command"][1:], *(filled(each, folder) for each in container["args"])]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    given = committed().template(template)["outputs"]["parameters"]
+    return {each["name"]: (folder / "out" / Path(each["valueFrom"]["path"]).name).read_text() for each in given}
+
+
+def test_what_is_planned_becomes_steps_and_each_step_a_spec_that_a_run_takes(tmp_path: Path) -> None:
+    planned = run("plan-training", tmp_path)
+    assert (planned["steps"], planned["next-step"]) == ("5", "1")
+    training = TrainFile.from_bytes((tmp_path / "store" / "trainings" / "one" / "train.json").read_bytes())
+    assert (training.spec.name, training.spec.lr, training.spec.groups) == ("one", 1e-4, 2)
+    for template, ends, attempts in (("plan-rollouts", "", 3), ("plan-measurement", ".held-out", 1)):
+        given = run(template, tmp_path)
+        assert given["due"] == "true"
+        spec = read_spec(flags_of_run(given["spec"]))
+        assert (spec.run_id, spec.attempts) == (f"one.000001{ends}", attempts)
+        assert (spec.sandbox.backend, spec.sandbox.resource_factor, spec.retries) == ("kubernetes", 2.0, 3)
+        refuse_fields(spec, LOCAL)
+        assert fit_to_limits(spec, PIPELINE_LIMITS).agent.timeout_s <= PIPELINE_LIMITS["agent.timeout_s"]
+
+
+def flags_of_run(spec: str) -> dict[str, object]:
+    """What ``plan`` of swe-argo-evaluate reads where nothing is said but run-id and spec."""
+    said = {
+        each["name"]: each.get("value", "") for each in committed().spec("swe-argo-evaluate")["arguments"]["parameters"]
+    }
+    usual = {option.name: [] if option.repeated else option.default for option in PLAN.options}
+    named = {option.name: said[option.name] for option in PLAN.options if option.field and option.name in said}
+    return {**usual, **named, "run-id": json.loads(spec)["run_id"], "spec-text": spec}
