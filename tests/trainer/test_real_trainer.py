@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.xdist_group("trainer"),
     pytest.mark.timeout(1800),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # the SDK leaves its connections open
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # the SDK leaves a connection open (0.38)
 ]
 CLOSE = 1e-4
 """Of log probabilities: float32, computed in batches of other sizes."""
