@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from steps.training.checkpoints import FIRST, CheckpointLog, point_to
 from steps.training.step_figures import figures_of
 from steps.training.step_samples import Batch, collect
 from steps.training.tinker_trainer import TIMEOUT_S, LearnedStep, Status, TinkerTrainer
+
+log = logging.getLogger(__name__)
 
 
 class Learner:
@@ -97,6 +100,7 @@ class Learner:
             saved_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         self._log.append([*checkpoints, checkpoint])
+        log.info("step %d: learnt from %d of %d rollouts", step, batch.rollouts, figures.rollouts)
         return checkpoint
 
     def _update(
