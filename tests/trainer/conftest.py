@@ -8,9 +8,9 @@ from tests.trainer.engine import RunningTrainer, running_trainer
 from tests.trainer.home import NoTrainerError, install_trainer, trainer_home
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def trainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTrainer]:
-    """A real trainer, installed where it is not; skips with the reason where it cannot be."""
+    """A real trainer for the tests of this folder, installed where it is not; they skip where it cannot be."""
     home = trainer_home()
     try:
         install_trainer(home)
