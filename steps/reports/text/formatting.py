@@ -75,6 +75,6 @@ def size(data_bytes: int) -> str:
 
 def decimal(number: float) -> str:
     """Three significant digits, thousands as in ``tokens``: ``0.0125``, ``1.5``, ``-0.2``, ``12,800``."""
-    if abs(number) >= 1000:
+    if 1000 <= abs(number) < 1e12:
         return f"{'-' if number < 0 else ''}{tokens(round(abs(number)))}"
     return f"{number:.3g}"

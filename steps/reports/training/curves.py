@@ -77,7 +77,7 @@ def draw_curve(
     low, high = _limits([*known.values(), *ends])
 
     def at(step: int, value: float) -> str:
-        return f"{axis.place(step):.2f} {100 * (high - value) / (high - low):.2f}"
+        return f"{axis.place(step):.2f} {100 * ((high - value) / (high - low)):.2f}"
 
     steps = sorted(values)
     window = mean_of(len(known))

@@ -2,7 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from steps.reports.text.formatting import count, duration, listing, money, percent, size, tokens, unit_name, utc
+from steps.reports.text.formatting import (
+    count,
+    decimal,
+    duration,
+    listing,
+    money,
+    percent,
+    size,
+    tokens,
+    unit_name,
+    utc,
+)
 
 
 @pytest.mark.parametrize(
@@ -53,3 +64,10 @@ def test_counts_sizes_and_lists() -> None:
 
 def test_a_unit_is_called_by_its_attempt_where_it_is_not_the_first() -> None:
     assert [unit_name("a__b-1", attempt) for attempt in (1, 2)] == ["a__b-1", "a__b-1 #2"]
+
+
+def test_decimals_have_three_digits_and_thousands_are_separated() -> None:
+    numbers = (0.0, 0.01249, 1.5, -0.2, 12_800.4, -1500.0, 2.5e7, 8e307)
+    assert [decimal(number) for number in numbers] == [
+        *("0", "0.0125", "1.5", "-0.2", "12,800", "-1,500", "25.0 M", "8e+307"),
+    ]
