@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import shlex
+from dataclasses import dataclass
 
 KILL_AFTER_S = 2
 """Between the polite signal at a timeout and the one that cannot be refused."""
@@ -29,55 +30,42 @@ TURN_S = 1.0
 _NEVER_S = 10**9
 
 
-def start_script(
-    stem: str,
-    command: bytes,
-    *,
-    timeout_s: float,
-    cwd: str,
-    env: dict[str, str],
-    merge: bool,
-    most_bytes: int,
-    forget: list[str],
-    input_open: bool = False,
-) -> str:
+@dataclass(frozen=True)
+class ScriptOptions:
+    """How a command is run, however its job is started."""
+
+    timeout_s: float
+    cwd: str
+    env: dict[str, str]
+    merge: bool
+    """Whether stderr goes where stdout does."""
+    most_bytes: int
+    """Of a stream that is longer the rest is not kept: it would fill the machine's disk."""
+    forget: list[str]
+    """Stems of jobs whose results are known: removed when this one has ended, but for their locks, which a start of
+    theirs still on its way must find."""
+
+
+def start_script(stem: str, command: bytes, options: ScriptOptions, *, input_open: bool = False) -> str:
     """The script that launches the job. The job itself takes the lock: a start that died half-way is repeated.
 
-    A command longer than INLINE_BYTES must be in ``<stem>.cmd`` already. Of a stream that is longer than ``most_bytes``
-    the rest is not kept: it would fill the machine's disk. ``forget``: stems of jobs whose results are
-    known: removed when this one has ended, but for their locks, which a start of theirs still on its way must find.
-    ``input_open``: the command leads a session of its own, has a FIFO as its input, and no timeout.
+    A command longer than INLINE_BYTES must be in ``<stem>.cmd`` already. ``input_open``: the command leads a session of
+    its own, has a FIFO as its input, and no timeout.
     """
-    put, lead = _leader(
-        _DETACHED, stem, command, timeout_s=timeout_s, cwd=cwd, env=env, merge=merge, most_bytes=most_bytes,
-        forget=forget, input_open=input_open,
-    )  # fmt: skip
-    files = _prepare_files(stem, merge=merge, input_open=input_open)
+    put, lead = _leader(_DETACHED, stem, command, options, input_open=input_open)
+    files = _prepare_files(stem, merge=options.merge, input_open=input_open)
     return f"{files}{put and put + ' '}setsid sh -c {shlex.quote(lead)} >/dev/null 2>&1 </dev/null &\n"
 
 
-def stream_script(
-    stem: str,
-    command: bytes,
-    *,
-    timeout_s: float,
-    cwd: str,
-    env: dict[str, str],
-    merge: bool,
-    most_bytes: int,
-    forget: list[str],
-) -> str:
+def stream_script(stem: str, command: bytes, options: ScriptOptions) -> str:
     """The same job, for who can read a script's output while it runs: this script is the leader itself.
 
     What the command prints comes on the script's own streams too, and behind stdout's mark ``exit code, late, processes
     that the memory limit killed`` and a newline. It must lead a session of its own. Who lost its output, or will not
     wait for more of it, gives ``start_script`` for the same stem, and polls.
     """
-    put, lead = _leader(
-        _STREAMED, stem, command, timeout_s=timeout_s, cwd=cwd, env=env, merge=merge, most_bytes=most_bytes,
-        forget=forget, input_open=False,
-    )  # fmt: skip
-    return f"{_prepare_files(stem, merge=merge, input_open=False)}{put and put + '; export __cmd'}\n{lead}"
+    put, lead = _leader(_STREAMED, stem, command, options, input_open=False)
+    return f"{_prepare_files(stem, merge=options.merge, input_open=False)}{put and put + '; export __cmd'}\n{lead}"
 
 
 def _prepare_files(stem: str, *, merge: bool, input_open: bool) -> str:
@@ -89,17 +77,7 @@ def _prepare_files(stem: str, *, merge: bool, input_open: bool) -> str:
 
 
 def _leader(
-    way: dict[str, str],
-    stem: str,
-    command: bytes,
-    *,
-    timeout_s: float,
-    cwd: str,
-    env: dict[str, str],
-    merge: bool,
-    most_bytes: int,
-    forget: list[str],
-    input_open: bool,
+    way: dict[str, str], stem: str, command: bytes, options: ScriptOptions, *, input_open: bool
 ) -> tuple[str, str]:
     """What sets the variable that holds a short command, and the script of who leads the job."""
     put, take, word = "", "", '-c "$c"'
@@ -109,28 +87,28 @@ def _leader(
         take = f"c=$(cat {stem}.cmd); "
     else:
         word = f"{stem}.cmd"
-    exports = f"env {' '.join(shlex.quote(f'{name}={value}') for name, value in env.items())} " if env else ""
+    exports = " ".join(["env", *(shlex.quote(f"{name}={value}") for name, value in options.env.items())])
     tell = f"echo $$ >{stem}.pid; " if input_open else ""
-    run = shlex.quote(f"{tell}{take}exec {exports}/bin/bash {word}")
+    run = shlex.quote(f"{tell}{take}exec {exports} /bin/bash {word}")
     work = _TALK if input_open else _WORK
     lead = _LEAD.format(
         d=stem,
         work=work.format(
             d=stem,
             run=run,
-            cwd=shlex.quote(cwd),
-            err="8" if merge else "9",
-            fifo="fout" if merge else "ferr",
-            t=f"{max(timeout_s, 0.01):.3f}",  # zero would mean no timeout at all
+            cwd=shlex.quote(options.cwd),
+            err="8" if options.merge else "9",
+            fifo="fout" if options.merge else "ferr",
+            t=f"{max(options.timeout_s, 0.01):.3f}",  # zero would mean no timeout at all
             kill=KILL_AFTER_S,
             most_s=_NEVER_S,
         ),
-        copy=way["copy"].format(blocks=(most_bytes >> 9) + 16),
-        hundredths=int((_NEVER_S if input_open else timeout_s) * 100),
-        forget=f"rm -f {' '.join(f'{each}.[!l]*' for each in forget)}" if forget else "",
-        copy_err="" if merge else _COPY_ERR,
+        copy=way["copy"].format(blocks=(options.most_bytes >> 9) + 16),
+        hundredths=int((_NEVER_S if input_open else options.timeout_s) * 100),
+        forget=f"rm -f {' '.join(f'{each}.[!l]*' for each in options.forget)}" if options.forget else "",
+        copy_err="" if options.merge else _COPY_ERR,
         end=way["end"].format(mark=mark(stem).decode()),
-        mark_err="" if merge else f"printf %s '{mark(stem).decode()}' >&9\n",
+        mark_err="" if options.merge else f"printf %s '{mark(stem).decode()}' >&9\n",
     )
     return put, lead
 

@@ -12,11 +12,10 @@ import uuid
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TypedDict
 
 from steps.contracts.failure import FailureClass
 from steps.errors import InfraError, StepError
-from steps.sandbox.job_script import INLINE_BYTES, mark, start_script, stream_script
+from steps.sandbox.job_script import INLINE_BYTES, ScriptOptions, mark, start_script, stream_script
 from steps.sandbox.job_watch import JobWatch, PollResult, PollTimes
 from steps.sandbox.protocol import ExecResult
 from steps.sandbox.short_exec import ShortExec, StreamExec
@@ -73,15 +72,6 @@ class JobResult:
             truncated=self.truncated,
             seconds=self.seconds,
         )
-
-
-class _ScriptOptions(TypedDict):
-    timeout_s: float
-    cwd: str
-    env: dict[str, str]
-    merge: bool
-    most_bytes: int
-    forget: list[str]
 
 
 class _Stream:
@@ -169,7 +159,7 @@ class Jobs:
         stem = self._stem()
         job = Job(command, 0.0, cwd, env, merge=True, max_output_bytes=most_bytes)
         text, options = self._prepare(stem, job)
-        return stem, JobWatch(self.short_exec, stem, start_script(stem, text, **options, input_open=True), times)
+        return stem, JobWatch(self.short_exec, stem, start_script(stem, text, options, input_open=True), times)
 
     def forget(self, stem: str) -> None:
         """The job has ended, and all it printed that is wanted is here: its files can be removed."""
@@ -180,11 +170,11 @@ class Jobs:
         streams[1].complete = job.merge
         command, options = self._prepare(stem, job)
         if self._stream_exec is not None:
-            script = stream_script(stem, command, **options)
+            script = stream_script(stem, command, options)
             if (end := _listen(self._stream_exec(script), streams)) is not None:
                 self.forget(stem)
                 return _result(end, streams, time.monotonic() - began)
-        watch = JobWatch(self.short_exec, stem, start_script(stem, command, **options), self._tempo)
+        watch = JobWatch(self.short_exec, stem, start_script(stem, command, options), self._tempo)
         wait_s, ended_at = math.inf, 0.0
         while True:
             poll = watch.look((streams[0].at, streams[1].at), wait_s=wait_s)
@@ -210,20 +200,20 @@ class Jobs:
     def _stem(self) -> str:
         return f"{self._root}/{uuid.uuid4().hex}"
 
-    def _prepare(self, stem: str, job: Job) -> tuple[bytes, _ScriptOptions]:
+    def _prepare(self, stem: str, job: Job) -> tuple[bytes, ScriptOptions]:
         """The command, in the machine already where it is long, and what else the scripts of its start are made of."""
         command = job.command.encode(errors="surrogateescape")
         if len(command) > INLINE_BYTES:
             write_file(self.short_exec, f"{stem}.cmd", command)
         forget, self._known = self._known, []
-        return command, {
-            "timeout_s": job.timeout_s,
-            "cwd": job.cwd,
-            "env": job.env,
-            "merge": job.merge,
-            "most_bytes": job.max_output_bytes,
-            "forget": forget,
-        }
+        return command, ScriptOptions(
+            timeout_s=job.timeout_s,
+            cwd=job.cwd,
+            env=job.env,
+            merge=job.merge,
+            most_bytes=job.max_output_bytes,
+            forget=forget,
+        )
 
 
 def _listen(pieces: Generator[tuple[int, bytes], None, None], streams: tuple[_Stream, _Stream]) -> PollResult | None:
