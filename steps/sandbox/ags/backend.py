@@ -12,10 +12,9 @@ from steps.contracts.data import Machine
 from steps.contracts.failure import FailureClass
 from steps.contracts.run_spec import SandboxSpec
 from steps.errors import ConfigError, StepError
-from steps.host.folders import process_owner
 from steps.sandbox.ags import snapshots
 from steps.sandbox.ags.control import AGSControl
-from steps.sandbox.ags.instances import KIND, stop_named
+from steps.sandbox.ags.instances import stop_named
 from steps.sandbox.ags.service import (
     FULL,
     NO_IMAGE,
@@ -41,6 +40,7 @@ from steps.sandbox.ags.tools import (
     tool_name,
 )
 from steps.sandbox.envd.machine import EnvdMachine, EnvdSandbox
+from steps.sandbox.envd.orphans import metadata_of
 from steps.sandbox.job_sandbox import JobSandbox
 from steps.sandbox.protocol import Sandbox, SandboxRequest
 
@@ -74,7 +74,7 @@ class AGSBackend:
             "ToolName": tool_name(table, image.name, mode),
             "Timeout": f"{math.ceil(life_s)}s",
             "AuthMode": "TOKEN",
-            "Metadata": [{"Name": key, "Value": value} for key, value in _metadata(request).items()],
+            "Metadata": [{"Name": key, "Value": value} for key, value in metadata_of(request).items()],
         }
         if not table.tool_per_image:
             parameters["CustomConfiguration"] = configuration(image, cpus=request.cpus, memory_mb=request.memory_mb)
@@ -152,16 +152,6 @@ class AGSBackend:
 def _has_refused(error: BaseException) -> bool:
     """Whether the service made nothing, by its own word."""
     return isinstance(error, StepError) or (isinstance(error, TencentCloudSDKException) and not is_transient(error))
-
-
-def _metadata(request: SandboxRequest) -> dict[str, str]:
-    return {
-        "swe-argo": KIND,
-        "name": request.name,
-        "owner": process_owner(),
-        "store": request.store_id,
-        **request.labels,
-    }
 
 
 def _check_confinement(instance: dict[str, Any], request: SandboxRequest) -> None:

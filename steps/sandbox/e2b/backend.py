@@ -14,16 +14,16 @@ from steps.contracts.data import Machine
 from steps.contracts.failure import FailureClass
 from steps.contracts.run_spec import SandboxSpec
 from steps.errors import ConfigError, StepError
-from steps.host.folders import process_owner
 from steps.sandbox.e2b import snapshots
 from steps.sandbox.e2b.creation import creation_rate, has_refused, insist
 from steps.sandbox.e2b.creation_rate import CreationRate
 from steps.sandbox.e2b.prices import hourly_price
 from steps.sandbox.e2b.routes import kill_named, make_sandbox
-from steps.sandbox.e2b.service import KIND, E2BControl, service_failure
+from steps.sandbox.e2b.service import E2BControl, service_failure
 from steps.sandbox.e2b.templates import template_of
 from steps.sandbox.envd.failures import FAILURES
 from steps.sandbox.envd.machine import EnvdMachine, EnvdSandbox
+from steps.sandbox.envd.orphans import metadata_of
 from steps.sandbox.job_sandbox import JobSandbox
 from steps.sandbox.protocol import Sandbox as AnySandbox
 from steps.sandbox.protocol import SandboxRequest
@@ -63,7 +63,7 @@ class E2BBackend:
                 template,
                 life_s=max(1, math.ceil(life_s)),
                 name=request.name,
-                metadata={"swe-argo": KIND, "owner": process_owner(), "store": request.store_id, **request.labels},
+                metadata=metadata_of(request),
                 network=request.network,
                 idempotency_key=idempotency_key(request.name, template),
                 again=next(tries) > 0,

@@ -48,7 +48,6 @@ def make_sandbox(
     ``again``: an earlier try may have made one whose answer was lost. Today's route knows that by the key; of the older
     one such a sandbox is removed first, found by its name.
     """
-    metadata = {**metadata, "name": name}
     if not _is_old(_CREATE):
         try:
             return _make(template, life_s, metadata, network=network, idempotency_key=idempotency_key)

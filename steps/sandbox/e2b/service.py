@@ -26,8 +26,6 @@ from steps.settings import settings
 
 T = TypeVar("T")
 
-KIND = "swe-argo"
-"""Metadata that tells our sandboxes from others'."""
 _REASON_WIDTH = 300
 
 

@@ -14,8 +14,9 @@ pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 from steps.contracts.run_spec import SandboxSpec
 from steps.sandbox.ags.backend import connect
 from steps.sandbox.ags.control import stop
-from steps.sandbox.ags.instances import our_instances
+from steps.sandbox.ags.instances import list_instances
 from steps.sandbox.envd.machine import EnvdSandbox
+from steps.sandbox.envd.orphans import OURS
 from steps.sandbox.job_sandbox import JobSandbox
 from steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.steps.sandbox.conformance import Conformance
@@ -62,7 +63,7 @@ def lab() -> Iterator[ServiceLab]:
     for box in lab.made:
         lab.destroy(box)
     ids = {box.transport.sandbox_id for box in lab.made}
-    assert not ids & {number for number, _ in our_instances()}
+    assert not ids & {number for number, _ in list_instances(OURS)}
 
 
 class TestAGSItself(Conformance):

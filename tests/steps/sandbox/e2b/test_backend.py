@@ -20,7 +20,7 @@ from steps.errors import ConfigError, InfraError
 from steps.planning.sandboxes import prepare_sandboxes
 from steps.sandbox import jobs
 from steps.sandbox.diagnosis import diagnose
-from steps.sandbox.e2b.orphans import find_orphans
+from steps.sandbox.e2b.orphans import e2b_sandboxes
 from steps.sandbox.e2b.templates import template_name
 from steps.sandbox.envd.failures import retrying
 from steps.sandbox.local import bubblewrap
@@ -29,7 +29,8 @@ from steps.sandbox.readiness import SandboxNeeds, ready
 from steps.sandbox.untrusted import SandboxBroken, as_untrusted
 from steps.settings import settings
 from tests.steps.sandbox.conformance import Conformance, run, says
-from tests.steps.sandbox.e2b.lab import IMAGE, LABELS, E2BLab
+from tests.steps.sandbox.e2b.lab import E2BLab
+from tests.steps.sandbox.envd.lab import IMAGE, LABELS
 
 pytestmark = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
 
@@ -226,5 +227,5 @@ class TestAccount:
         assert machine is not None
         here = machine.metadata["owner"].partition(":")[0]
         machine.metadata["owner"] = f"{here}:999999999:1"
-        assert find_orphans() == {"sb-test-left": left.transport.sandbox_id}
-        assert mine.transport.sandbox_id not in find_orphans().values()
+        assert e2b_sandboxes().find_orphans() == {"sb-test-left": left.transport.sandbox_id}
+        assert mine.transport.sandbox_id not in e2b_sandboxes().find_orphans().values()

@@ -12,7 +12,7 @@ pytest.importorskip("e2b", reason="the extra e2b is not installed")
 from steps.contracts.ids import store_id
 from steps.contracts.run_spec import SandboxSpec
 from steps.sandbox.e2b.backend import connect
-from steps.sandbox.e2b.orphans import find_orphans
+from steps.sandbox.e2b.orphans import e2b_sandboxes
 from steps.sandbox.e2b.templates import template_name
 from steps.sandbox.protocol import SandboxRequest
 from steps.sandbox.readiness import SandboxNeeds, ready
@@ -66,7 +66,7 @@ def test_finalize_removes_the_sandboxes_of_its_run_and_no_others(world: World, s
     store = world.store.url
     left = {leave(server, "sb-1", RUN, store), leave(server, "sb-2", RUN, store)}
     others = {leave(server, "sb-3", "other", store), leave(server, "sb-4", RUN, "s3://of-another-team")}
-    assert find_orphans() == {}
+    assert e2b_sandboxes().find_orphans() == {}
     done = world.finalize()
     assert done.returncode == 0, done.stderr
     assert (names(server), done.stderr) == (others, f"removed: {', '.join(sorted(left))}\n")

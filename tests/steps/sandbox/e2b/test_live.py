@@ -17,7 +17,7 @@ pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
 from steps.contracts.run_spec import SandboxSpec
 from steps.sandbox.e2b.backend import connect
-from steps.sandbox.e2b.orphans import find_orphans
+from steps.sandbox.e2b.orphans import e2b_sandboxes
 from steps.sandbox.e2b.service import kill_sandbox
 from steps.sandbox.job_sandbox import JobSandbox
 from steps.sandbox.protocol import Sandbox, SandboxRequest
@@ -67,7 +67,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveLab]:
     finally:
         for box in lab.made:
             lab.destroy(box)
-    assert not [name for name in find_orphans() if name.startswith("sb-live-")]
+    assert not [name for name in e2b_sandboxes().find_orphans() if name.startswith("sb-live-")]
 
 
 class TestLiveE2B(Conformance):

@@ -20,14 +20,15 @@ from steps.sandbox.e2b.backend import E2BBackend
 from steps.sandbox.e2b.care import care_for
 from steps.sandbox.e2b.creation import NotNowError, insist
 from steps.sandbox.e2b.creation_rate import CreationRate
-from steps.sandbox.e2b.orphans import find_orphans
+from steps.sandbox.e2b.orphans import e2b_sandboxes
 from steps.sandbox.envd.refusals import Refusals
 from steps.sandbox.local import bubblewrap
 from steps.sandbox.protocol import SandboxRequest
 from tests.steps.sandbox.conformance import says
-from tests.steps.sandbox.e2b.lab import IMAGE, E2BLab
+from tests.steps.sandbox.e2b.lab import E2BLab
 from tests.steps.sandbox.e2b.limits import Limits
 from tests.steps.sandbox.e2b.test_creation_rate import Clock
+from tests.steps.sandbox.envd.lab import IMAGE
 
 pytestmark = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
 SPEC = SandboxSpec(backend="e2b")
@@ -165,7 +166,7 @@ def test_a_run_removes_what_dead_processes_left_before_and_after(lab: E2BLab, li
         care.remove_remains(None)  # type: ignore[arg-type]
         assert lab.server.machines.list_all() == []
         leave()
-    assert find_orphans() == {}
+    assert e2b_sandboxes().find_orphans() == {}
     assert lab.server.machines.list_all() == []
 
 

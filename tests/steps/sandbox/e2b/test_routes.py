@@ -16,7 +16,7 @@ from steps.contracts.run_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.diagnosis import diagnose
 from steps.sandbox.e2b.backend import E2BBackend, connect
-from steps.sandbox.e2b.orphans import find_orphans
+from steps.sandbox.e2b.orphans import e2b_sandboxes
 from steps.sandbox.e2b.templates import template_name
 from steps.sandbox.local import bubblewrap
 from steps.sandbox.protocol import SandboxRequest
@@ -59,7 +59,7 @@ def test_sandboxes_are_made_listed_and_removed_by_the_older_routes(server: E2BSe
     assert diagnose("e2b", SandboxSpec()).well
     machine = server.machines.list_all()[0]
     machine.metadata["owner"] = f"{machine.metadata['owner'].partition(':')[0]}:999999999:1"
-    assert list(find_orphans().values()) == [machine.number]
+    assert list(e2b_sandboxes().find_orphans().values()) == [machine.number]
     backend.destroy(box)
     assert server.machines.list_all() == []
 

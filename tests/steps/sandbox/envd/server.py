@@ -45,6 +45,11 @@ class EnvdServer:
         self.address = f"http://{host}:{self._server.port}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
+    @property
+    @abstractmethod
+    def variables(self) -> dict[str, str]:
+        """By which it is found, of the environment."""
+
     @abstractmethod
     def answer_control(self, request: Request) -> Response:
         """A request of the control plane; may raise DropConnection."""

@@ -1,0 +1,46 @@
+"""What a run at a provider needs beside sandboxes: no leftovers, and a word to a person while there is no room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from steps.contracts.data import Unit
+from steps.errors import StepError
+from steps.sandbox.envd.orphans import ProviderSandboxes
+from steps.sandbox.envd.refusals import Refusals
+from steps.sandbox.envd.room_watch import watch_room
+
+
+class ProviderCare:
+    """Orphans are told by their owner, whatever run or unit they are of. ``answers``: whether the service does."""
+
+    env: Mapping[str, str] = {}
+
+    def __init__(self, sandboxes: ProviderSandboxes, answers: Callable[[], bool]) -> None:
+        self._sandboxes = sandboxes
+        self._answers = answers
+
+    def can_create(self) -> bool:
+        """Whether the service answers."""
+        return self._answers()
+
+    def remove_remains(self, _unit: Unit) -> None:
+        """Remove all orphans."""
+        self._sandboxes.remove_orphans()
+
+    def finish_unit(self, _unit: Unit) -> None:
+        """A sandbox is gone with its unit."""
+
+
+@contextmanager
+def care_at(sandboxes: ProviderSandboxes, refusals: Refusals, answers: Callable[[], bool]) -> Iterator[ProviderCare]:
+    """The care of a run, see ``steps.sandbox.care``. ``refusals``: of the account, for want of room."""
+    with suppress(StepError):
+        sandboxes.remove_orphans()
+    try:
+        with watch_room(refusals, sandboxes.where):
+            yield ProviderCare(sandboxes, answers)
+    finally:
+        with suppress(StepError):  # of steps that were killed, or told to end while they waited for an answer
+            sandboxes.remove_orphans()
