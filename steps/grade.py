@@ -15,7 +15,8 @@ from typing import cast
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.chain import GRADE
-from steps.contracts.data import CANARY_ATTEMPT, Answer, Instance, Layer, Machine, Patch, RunFile
+from steps.contracts.data import CANARY_ATTEMPT, Answer, Instance, Machine, Patch, RunFile
+from steps.contracts.layer import Layer
 from steps.contracts.record import Raw, Record
 from steps.contracts.verdict import (
     Confirmation,

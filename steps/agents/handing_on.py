@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 from steps.agents.history import hide_history
 from steps.agents.patch import Start, extract, record_start
-from steps.contracts.data import History, LayerSummary
+from steps.contracts.data import History
+from steps.contracts.layer import LayerSummary
 from steps.families.family import HandsOn
 from steps.layers.listing import Listing, record
 from steps.layers.take import take

@@ -10,7 +10,8 @@ from typing import Any
 from steps.agents.runner import check
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
-from steps.contracts.data import Layer, Patch, RunFile
+from steps.contracts.data import Patch, RunFile
+from steps.contracts.layer import Layer
 from steps.contracts.record import key
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import Recording

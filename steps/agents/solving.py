@@ -18,7 +18,8 @@ from steps.agents.task import NoModel, Task
 from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.chain import SOLVE
-from steps.contracts.data import History, Instance, Layer, Machine, Patch, RunFile, SolveRecord
+from steps.contracts.data import History, Instance, Machine, Patch, RunFile, SolveRecord
+from steps.contracts.layer import Layer
 from steps.contracts.trajectory import AgentExtra, AgentInfo, Recording, Replayed, StopReason, Trajectory
 from steps.families.family import load_family
 from steps.models.reply import Model

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from steps.argo.nodes import UnitName
-from steps.contracts.data import Plan, RunFile, Shard, Unit
+from steps.contracts.data import Plan, RunFile, Unit
 from steps.contracts.failure import Failure
 from steps.contracts.record import key
+from steps.contracts.shard import Shard
 from steps.contracts.verdict import GradeRecord
 from steps.errors import ConfigError
 from steps.store import Store

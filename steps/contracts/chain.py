@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.contracts.data import Answer, Instance, Layer, Patch, Plan, RunFile, SolveRecord
+from steps.contracts.data import Answer, Instance, Patch, Plan, RunFile, SolveRecord
+from steps.contracts.layer import Layer
 from steps.contracts.programs import Option, Program
 from steps.contracts.record import Raw, Record
 from steps.contracts.spec_fields import fields

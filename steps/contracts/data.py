@@ -1,15 +1,15 @@
-"""What plan and solve hand on, in flow order; beside it trajectory.py, verdict.py and failure.py."""
+"""What plan and solve hand on, in flow order; beside it shard.py, layer.py, trajectory.py, verdict.py, failure.py."""
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from typing import ClassVar, Literal, Self
 
 from pydantic import ConfigDict
 
 from steps.contracts.families import SWEBENCH
-from steps.contracts.record import AnyText, Part, Place, Raw, Record
+from steps.contracts.layer import LayerSummary
+from steps.contracts.record import Part, Place, Raw, Record
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import Replayed, StopReason, Usage
 
@@ -134,32 +134,6 @@ class Plan(Record):
         return [unit for unit in self.canary if unit.begins is not Stage.NONE]
 
 
-class ShardUnit(Part):
-    """A unit as an engine hands it on: all that may travel as a parameter."""
-
-    id: str
-    attempt: int
-    begins: Stage
-
-
-class Shard(Raw):
-    """A part of the units that have something to do: a JSON list of ShardUnit, in a file named by its number."""
-
-    file: ClassVar[str] = "{name}.json"
-    place: ClassVar[Place] = Place.SHARDS
-
-    @classmethod
-    def of(cls, units: list[Unit]) -> Self:
-        """The part that holds these units."""
-        items = [ShardUnit(id=unit.instance_id, attempt=unit.attempt, begins=unit.begins) for unit in units]
-        return cls(json.dumps([item.model_dump(mode="json") for item in items], separators=(",", ":")).encode())
-
-    @property
-    def units(self) -> list[ShardUnit]:
-        """The units in it."""
-        return [ShardUnit.model_validate(item) for item in json.loads(self.data)]
-
-
 class TaskMachine(Part):
     """What a task says of the machine that it is worked on in, where the person who runs it says nothing else."""
 
@@ -248,15 +222,6 @@ class Patch(Raw):
         return self.data.decode("utf-8", "surrogateescape")
 
 
-class Layer(Raw):
-    """What an agent changed in its machine, as steps.layers.archive writes it: of families whose answer is no patch.
-
-    Empty where nothing changed, so that no earlier try's is taken for this one's."""
-
-    file: ClassVar[str] = "layer.tgz"
-    place: ClassVar[Place] = Place.UNIT
-
-
 class Machine(Part):
     """The sandbox a stage ran in."""
 
@@ -286,27 +251,6 @@ class History(Part):
     unreachable_after: int
     verified: bool
     """No ref, reflog entry, stash, remote, alternate or object remains that HEAD does not reach."""
-
-
-class LayerChange(Part):
-    """A file or folder that a layer has or removes."""
-
-    path: AnyText
-    """Absolute; bytes that are no text as surrogates of PEP 383."""
-    change: Literal["new", "changed", "deleted"]
-    size: int = 0
-    """Bytes of a file."""
-
-
-class LayerSummary(Part):
-    """What a layer changes."""
-
-    new: int
-    changed: int
-    deleted: int
-    """Files and folders; what was in a folder that is deleted counts with it."""
-    first: list[LayerChange]
-    """In order of their paths, as many as people read."""
 
 
 class SolveAttempt(Part):

@@ -8,7 +8,7 @@ import tarfile
 from collections import Counter
 from dataclasses import dataclass
 
-from steps.contracts.data import LayerSummary
+from steps.contracts.layer import LayerSummary
 from steps.errors import ResourceError
 from steps.layers import archive
 from steps.layers.archive import BROKEN, MAX_CONTENT, LayerWriter, is_inside

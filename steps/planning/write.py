@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.chain import CANARY_SHARD
-from steps.contracts.data import Plan, RunFile, Shard
+from steps.contracts.data import Plan, RunFile
 from steps.contracts.progress_lines import doing
 from steps.contracts.record import key
+from steps.contracts.shard import Shard
 from steps.families import rows
 from steps.planning.resolve import Resolution
 from steps.store import Store

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import Plan, Shard, Stage, Unit
+from steps.contracts.data import Plan, Stage, Unit
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
+from steps.contracts.shard import Shard
 from steps.reports.figures.summary import Summary
 from steps.reports.write import write_report
 from steps.store import Store, open_store

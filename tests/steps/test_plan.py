@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Plan, RunFile, Shard
+from steps.contracts.data import Plan, RunFile
 from steps.contracts.record import key
+from steps.contracts.shard import Shard
 from steps.contracts.verdict import GradeRecord
 from steps.store import open_store
 from steps.store.run_lock import DEAD_S, Lock

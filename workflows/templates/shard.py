@@ -6,7 +6,7 @@ from hera.workflows import DAG, Container, Parameter, Task, WorkflowTemplate
 from hera.workflows import models as m
 
 from steps.contracts.chain import CANARY_SHARD
-from steps.contracts.data import Shard
+from steps.contracts.shard import Shard
 from workflows.object_names import LIMITS, SHARD
 from workflows.resources import SHARD_S, WINDOW
 from workflows.templates.container import IN, OUT, by_key, key_of, program, settings

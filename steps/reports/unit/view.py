@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from steps.contracts.data import LayerSummary, Machine
+from steps.contracts.data import Machine
+from steps.contracts.layer import LayerSummary
 from steps.contracts.trajectory import Replayed, StopReason, Usage
 from steps.contracts.verdict import GradeRecord
 from steps.reports.figures import confirmations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from steps.contracts.data import ShardUnit
+from steps.contracts.shard import ShardUnit
 from tests.workflows.pipeline.rendered import (
     EVALUATE,
     NIGHTLY,

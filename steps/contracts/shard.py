@@ -1,0 +1,35 @@
+"""A part of a plan's units, as an engine hands it on."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar, Self
+
+from steps.contracts.data import Stage, Unit
+from steps.contracts.record import Part, Place, Raw
+
+
+class ShardUnit(Part):
+    """A unit as an engine hands it on: all that may travel as a parameter."""
+
+    id: str
+    attempt: int
+    begins: Stage
+
+
+class Shard(Raw):
+    """A part of the units that have something to do: a JSON list of ShardUnit, in a file named by its number."""
+
+    file: ClassVar[str] = "{name}.json"
+    place: ClassVar[Place] = Place.SHARDS
+
+    @classmethod
+    def of(cls, units: list[Unit]) -> Self:
+        """The part that holds these units."""
+        items = [ShardUnit(id=unit.instance_id, attempt=unit.attempt, begins=unit.begins) for unit in units]
+        return cls(json.dumps([item.model_dump(mode="json") for item in items], separators=(",", ":")).encode())
+
+    @property
+    def units(self) -> list[ShardUnit]:
+        """The units in it."""
+        return [ShardUnit.model_validate(item) for item in json.loads(self.data)]

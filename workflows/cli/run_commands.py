@@ -1,0 +1,156 @@
+"""The commands about runs that a store holds, and about what one left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError
+from steps.store import open_store
+from workflows.cli.flags import DEFAULT_STORE, StoreFlag
+from workflows.terminal.progress import ActivityLine
+
+console = Console()
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run of the store, as runs lists them.")]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(report)
+    app.command()(regrade)
+    app.command()(compare)
+    app.command("grade-log")(grade_log)
+    app.command()(runs)
+    app.command()(show)
+    app.command()(export)
+
+
+def report(run_id: Run, store: StoreFlag = DEFAULT_STORE) -> None:
+    """Write the report of a run, or the page of a training, again, from what its store holds."""
+    from steps.reports.training.write import write_training_page
+    from steps.store.trainings import is_training
+    from workflows.api.run import Run
+    from workflows.terminal.run_end import print_run_end
+    from workflows.terminal.training_lines import print_training
+
+    opened = open_store(store)
+    if is_training(opened, run_id):
+        print_training(opened, write_training_page(opened, run_id), console)
+        return
+    stored = Run(opened, run_id)
+    with ActivityLine(console, "writing the report") as doing:
+        stored.write_report(doing.now)
+    summary = print_run_end(stored, console)
+    raise typer.Exit(EXIT_OK if summary.complete else EXIT_INCOMPLETE)
+
+
+def regrade(
+    run_id: Run,
+    store: StoreFlag = DEFAULT_STORE,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-j", min=1, help="Units at a time; by default as in the run.")
+    ] = None,
+) -> None:
+    """Grade a run's patches again in fresh sandboxes, as a run of its own, and compare the verdicts."""
+    from workflows.cli import regrade
+
+    raise typer.Exit(regrade.regrade(run_id, store, workers, console))
+
+
+def compare(
+    earlier: Annotated[str, typer.Argument(metavar="RUN", help="The earlier run.")],
+    later: Annotated[str, typer.Argument(metavar="RUN", help="The later run.")],
+    store: StoreFlag = DEFAULT_STORE,
+    store_b: Annotated[
+        str | None, typer.Option("--store-b", help="Store of the later run, where it is another one.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what compare.json holds.")] = False,
+) -> None:
+    """Compare two runs: what changed before any score, then what was gained, lost and left without a verdict."""
+    from workflows.cli.compare import compare as compare_runs
+
+    compare_runs((store, earlier), (store_b or store, later), console, as_json=as_json)
+
+
+def grade_log(  # noqa: PLR0917 - every parameter is a flag
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="Rows: a hub id, an alias, a file or a task repo.")],
+    instance: Annotated[str | None, typer.Option("--instance", "-i", help="The log's instance.")] = None,
+    log: Annotated[Path | None, typer.Option("--log", help="A saved test_output.txt.")] = None,
+    patch: Annotated[Path | None, typer.Option("--patch", help="The patch that was graded.")] = None,
+    corpus: Annotated[
+        Path | None, typer.Option("--corpus", help="A folder of <id>/test_output.txt, all at once.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", "-s", help="Split of the dataset.")] = "test",
+    integrity: Annotated[
+        bool, typer.Option("--integrity", help="Say beside the verdict whether to believe it, and why not.")
+    ] = False,
+) -> None:
+    """Print the official report.json of a saved log; with --corpus one JSON object a line."""
+    from steps.contracts.families import SWEBENCH
+    from steps.datasets import classic_rows, load
+    from steps.families.rows import family_name
+    from workflows.cli import grade_log
+
+    loaded = load.load(dataset, split, allow_classic=True)
+    if loaded.rows and family_name(loaded.rows[0]) != SWEBENCH:
+        raise ConfigError("only logs of SWE-bench are graded so", field="--dataset")
+    rows = {row["instance_id"]: classic_rows.grading_row(row) for row in loaded.rows}
+    if corpus is not None:
+        grade_log.grade_folder(rows, corpus, integrity=integrity)
+        return
+    if instance is None or log is None:
+        raise ConfigError("give --instance ID and --log FILE, or --corpus DIR", field="grade-log")
+    if instance not in rows:
+        raise ConfigError(f"{dataset} has no instance {instance!r}", field="--instance")
+    grade_log.grade_one(rows[instance], log, patch, integrity=integrity)
+
+
+def runs(
+    store: StoreFlag = DEFAULT_STORE,
+    whole: Annotated[bool, typer.Option("--all", help="The runs of each training's steps, too.")] = False,
+) -> None:
+    """List all runs of a store, and its trainings."""
+    from workflows.cli import run_list
+
+    run_list.print_runs(open_store(store), console, whole=whole)
+
+
+def show(  # noqa: PLR0917 - every parameter is a flag
+    run_id: Run,
+    instance: Annotated[str | None, typer.Argument(metavar="[ID]", help="One of its instances.")] = None,
+    attempt: Annotated[int, typer.Option("--attempt", min=1, help="Which of the instance's attempts.")] = 1,
+    store: StoreFlag = DEFAULT_STORE,
+    full: Annotated[bool, typer.Option("--full", help="Fold nothing.")] = False,
+    no_pager: Annotated[bool, typer.Option("--no-pager", help="Print it all at once, at a terminal, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the file of the instance's trajectory.")] = False,
+) -> None:
+    """Show how a run ended, or everything about one of its instances, turn by turn; of a training its last steps."""
+    from workflows.cli import show
+
+    how = show.ShowOptions(attempt=attempt, full=full, paged=not no_pager, as_json=as_json)
+    show.show(open_store(store), run_id, instance, console, how)
+
+
+def export(
+    run_id: Run,
+    form: Annotated[
+        Literal["r2egym", "openhands", "sweagent", "mini", "atif", "preds", "samples"],
+        typer.Option(
+            "--format",
+            "-f",
+            help="Whose files to write; preds: patches alone, as swebench reads them; samples: tokens, for training.",
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="PATH", help="Folder or file; by default exports/RUN/FORMAT.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    store: StoreFlag = DEFAULT_STORE,
+) -> None:
+    """Write a run's trajectories and patches in the files that other projects' tools read."""
+    from workflows.cli import export
+
+    export.export(store, run_id, form, out, console, force=force)
