@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from steps.training.trajectory_calls import calls_of_trace
 from tests.tinker_server.proxy import ADMIN_KEY, CALLER_KEY, RunningProxy
 from tests.tinker_server.server import Sampled
+from tests.workflows.command import wait_for
 
 HI: Any = [{"role": "user", "content": "Hi"}]
 TOOL: Any = {
@@ -193,10 +193,7 @@ def test_a_caller_who_hangs_up_ends_his_sampling(proxy: RunningProxy, client: op
     proxy.says("late", delay_s=600.0)
     with pytest.raises(openai.APITimeoutError):
         chat(client.with_options(timeout=1.0))
-    until = time.monotonic() + 60
-    while "calls_in_flight 0\n" not in read(f"{proxy.root}/metrics"):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_for(lambda: "calls_in_flight 0\n" in read(f"{proxy.root}/metrics"))
     assert 'responses_total{status="499"} 1\n' in read(f"{proxy.root}/metrics")
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from steps.serving.weights import read_pointer
 from steps.store import open_store
 from tests.tinker_server.proxy import ADMIN_KEY, CALLER_KEY, RunningProxy, running_proxy
 from tests.tinker_server.server import Sampled, tinker_server
+from tests.workflows.command import wait_for
 
 POINTER = "training/one/weights.json"
 HI: Any = [{"role": "user", "content": "Hi"}]
@@ -55,13 +55,6 @@ def test_the_pointer_in_the_store_is_followed(followed: tuple[RunningProxy, Path
     store.put(POINTER, b'{"version": "gone", "sampler_path": "tinker://gone"}')
     wait_for(lambda: "there is nothing at tinker://gone" in (folder.parent / "stderr").read_text())
     assert health(proxy) == "base"
-
-
-def wait_for(condition: Any) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def test_a_call_ends_on_the_weights_it_began_on(followed: tuple[RunningProxy, Path]) -> None:
