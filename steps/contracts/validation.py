@@ -93,7 +93,7 @@ class Validation(Record):
     instances: list[ValidatedInstance]
 
     @property
-    def known(self) -> list[ValidatedInstance]:
+    def known_instances(self) -> list[ValidatedInstance]:
         """Those whose class will not change by another try of the same run."""
         return [one for one in self.instances if one.fitness is not Fitness.INCOMPLETE]
 

@@ -84,7 +84,7 @@ def _best_of_store(selected: list[dict[str, Any]], lock: DatasetLock, store: Sto
         command = f"swe-argo validate {lock.name}{store_flag(store)}"
         raise ConfigError(f"{store.url} has no validation of {lock.name}: {command}", field=FIELD)
     ids = {row["instance_id"] for row in selected}
-    known = [sum(one.instance_id in ids for one in validation.known) for validation in stored]
+    known = [sum(one.instance_id in ids for one in validation.known_instances) for validation in stored]
     return max(zip(known, range(len(stored)), stored, strict=True))[2]
 
 

@@ -30,7 +30,7 @@ def known_doubts(store: Store, dataset: str) -> KnownDoubts:
     """Raises InfraError."""
     classes: dict[str, tuple[int, Fitness, str]] = {}
     for validation in validations_of(store, dataset):
-        for one in validation.known:
+        for one in validation.known_instances:
             if len(one.gold) >= classes.get(one.instance_id, (0, ""))[0]:
                 classes[one.instance_id] = (len(one.gold), one.fitness, validation.validation_id)
     unfit = {

@@ -36,15 +36,17 @@ def _parse_text(data: bytes) -> WrittenReward:
     try:
         value = float(data.decode())
     except ValueError:
-        return _none(f"reward.txt is no number: {_shown(data)}")
-    return WrittenReward(value) if math.isfinite(value) else _none(f"reward.txt is no finite number: {_shown(data)}")
+        return _none(f"reward.txt is no number: {_abbreviate(data)}")
+    if not math.isfinite(value):
+        return _none(f"reward.txt is no finite number: {_abbreviate(data)}")
+    return WrittenReward(value)
 
 
 def _parse_numbers(data: bytes) -> WrittenReward:
     try:
         content = json.loads(data.decode())
     except (ValueError, RecursionError):
-        return _none(f"reward.json is no JSON: {_shown(data)}" if data else "reward.json is empty")
+        return _none(f"reward.json is no JSON: {_abbreviate(data)}" if data else "reward.json is empty")
     if not isinstance(content, dict):
         return _none("reward.json is no object of numbers")
     for name, value in content.items():
@@ -67,5 +69,5 @@ def _none(problem: str) -> WrittenReward:
     return WrittenReward(None, problem=problem)
 
 
-def _shown(data: bytes) -> str:
+def _abbreviate(data: bytes) -> str:
     return repr(data[:60].decode(errors="replace"))
