@@ -5,18 +5,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from kubernetes.client import ApiException
-
-from steps.argo.requests import call, refused
-from steps.argo.shards import PATIENCE, list_objects, names_only
+from steps.argo.shards import delete_object, list_objects, names_only
 from steps.argo.step_pods import running_step_pods
 from steps.contracts.failure import FailureClass
 from steps.contracts.workflow_marks import COMPLETED, KIND, PARENT, RUN
 from steps.errors import InfraError
 from steps.kube.client import Cluster
-from steps.kube.requests import path, request_object
 
 PODS_S = 180.0
 """Seconds for the pods of deleted shards: 30 to put a sandbox away, the rest for a busy cluster to get to it."""
@@ -34,20 +28,10 @@ def remove_earlier_shards(
     with cluster.client() as client:
         names = [each["metadata"]["name"] for each in list_objects(names_only(client), cluster, "workflows", labels)]
     for name in names:
-        _delete(cluster, name)
+        delete_object(cluster, "workflows", name, field="--workflow")
     if running := running_step_pods(cluster, run_id, patience_s, pause_s):
         raise InfraError(
             FailureClass.STEP_KILLED,
             f"an earlier Workflow of run {run_id} works on, and units would run twice: pods {', '.join(running[:3])}",
         )
     return names
-
-
-def _delete(cluster: Cluster, name: str) -> None:
-    doing = f"deleting Workflow {name}"
-    with cluster.client() as client:
-        try:
-            call(partial(request_object, client, "DELETE", path("workflows", cluster.namespace, name)), doing, PATIENCE)
-        except ApiException as error:
-            if error.status != 404:
-                raise refused(error, doing, field="--workflow") from error

@@ -119,6 +119,17 @@ def change_workflow(cluster: Cluster, name: str, how: Plain, doing: str) -> None
                 raise _refusal(error, doing) from error
 
 
+def delete_object(cluster: Cluster, kind: str, name: str, *, field: str) -> None:
+    """Delete what may be gone by now. ``field``: what to change where this is forbidden. Raises StepError."""
+    doing = f"deleting {name} of {kind}"
+    with cluster.client() as client:
+        try:
+            call(partial(request_object, client, "DELETE", path(kind, cluster.namespace, name)), doing, PATIENCE)
+        except ApiException as error:
+            if error.status != 404:
+                raise refused(error, doing, field=field) from error
+
+
 def _call(act: Callable[[], T], doing: str) -> T:
     try:
         return call(act, doing, PATIENCE)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import time
-from functools import partial
-
-from kubernetes.client import ApiException
 
 from steps.argo.node_failures import LIST
-from steps.argo.requests import call, refused
-from steps.argo.shards import PATIENCE, list_objects, names_only
+from steps.argo.shards import delete_object, list_objects, names_only
 from steps.contracts.chain import GRADE, SOLVE
 from steps.contracts.failure import FailureClass
 from steps.contracts.workflow_marks import RUN, STEP
 from steps.errors import InfraError
 from steps.kube.client import Cluster
-from steps.kube.requests import path, request_object
 
 UNENDED = "status.phase!=Succeeded,status.phase!=Failed"
 KILL_S = 45.0
@@ -30,7 +25,7 @@ def end_step_pods(cluster: Cluster, run_id: str, *, patience_s: float, pause_s: 
     """
     running = running_step_pods(cluster, run_id, patience_s, pause_s)
     for name in running:
-        _delete(cluster, name)
+        delete_object(cluster, "pods", name, field="--namespace")
     if running and (still := running_step_pods(cluster, run_id, KILL_S, pause_s)):
         raise InfraError(
             FailureClass.NODE_LOST,
@@ -52,13 +47,3 @@ def _running(cluster: Cluster, run_id: str) -> list[str]:
     with cluster.client() as client:
         pods = list_objects(names_only(client), cluster, "pods", steps, fieldSelector=UNENDED)
         return [each["metadata"]["name"] for each in pods]
-
-
-def _delete(cluster: Cluster, name: str) -> None:
-    doing = f"deleting pod {name}"
-    with cluster.client() as client:
-        try:
-            call(partial(request_object, client, "DELETE", path("pods", cluster.namespace, name)), doing, PATIENCE)
-        except ApiException as error:
-            if error.status != 404:
-                raise refused(error, doing, field="--namespace") from error
