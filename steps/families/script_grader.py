@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
-from steps.contracts.verdict import Confirmation, CounterProof, Evidence, Finding, Integrity, Outcome, TestCounts
+from steps.contracts.verdict import Evidence, Finding, Integrity, Outcome, TestCounts
 from steps.families.bounded_judging import judge_bounded
 from steps.families.family_verdict import FamilyVerdict, ListOutcome
+from steps.families.without_counter_proof import WithoutCounterProof
 from steps.grading.bounded import SMALL_BYTES
 from steps.grading.patches.suite import Suite
 from steps.grading.procedure import ProcedureRun, run_tests
@@ -31,7 +31,7 @@ class _TestScript:
 
 
 @dataclass(frozen=True)
-class ScriptGrader:
+class ScriptGrader(WithoutCounterProof):
     """See ``Grader``. The script keeps the exit code of the tests in SWEBENCH_TEST_EXIT_CODE."""
 
     instance_id: str
@@ -110,18 +110,6 @@ class ScriptGrader:
                 reason = f"{SMALL_BYTES} bytes of test output are {error}"
         run.journal.error(reason)
         return FamilyVerdict(False, {}, {}, unreadable=reason)
-
-    def confirm(
-        self,
-        open_sandbox: Callable[[], AbstractContextManager[Sandbox]],  # noqa: ARG002
-        patch: bytes | None,  # noqa: ARG002
-        verdict: Verdict,  # noqa: ARG002
-        *,
-        timeout_s: int,  # noqa: ARG002
-        folder: str,  # noqa: ARG002
-    ) -> CounterProof:
-        """Tests that must fail and pass are put in by the test patch of SWE-bench's scripts alone."""
-        return CounterProof(outcome=Confirmation.UNAVAILABLE, reason="only SWE-bench's scripts take further tests")
 
 
 def _count(outcome: ListOutcome | None) -> TestCounts | None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from steps.contracts.failure import FailureClass
 from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
-from steps.contracts.verdict import Confirmation, CounterProof, Evidence, Finding, Integrity, Outcome
+from steps.contracts.verdict import Evidence, Finding, Integrity, Outcome
 from steps.families.harbor import reward
 from steps.families.harbor.findings import examine_layer
 from steps.families.harbor.folders import unpack
 from steps.families.harbor.machine import in_workdir, prepare_machine, put_folder
 from steps.families.harbor.reward import WrittenReward, parse_reward
 from steps.families.harbor.rows import TEST_SCRIPT, HarborTask
+from steps.families.without_counter_proof import WithoutCounterProof
 from steps.grading.instance_log import InstanceLogWriter
 from steps.grading.procedure import MAX_LOG_BYTES, ProcedureRun, as_utf8
 from steps.grading.verdict import RunDoubt, Verdict, weigh_broken_sandbox
@@ -38,7 +37,7 @@ class VerifierRun(ProcedureRun):
 
 
 @dataclass(frozen=True)
-class HarborGrader:
+class HarborGrader(WithoutCounterProof):
     """See ``Grader``: ``patch`` is a layer."""
 
     instance_id: str
@@ -135,18 +134,6 @@ class HarborGrader:
     def _report(self, written: WrittenReward, *, resolved: bool) -> bytes:
         report = {"resolved": resolved, "reward": written.value, "rewards": written.others, "problem": written.problem}
         return json.dumps({self.instance_id: report}, indent=4).encode()
-
-    def confirm(
-        self,
-        open_sandbox: Callable[[], AbstractContextManager[Sandbox]],  # noqa: ARG002
-        patch: bytes | None,  # noqa: ARG002
-        verdict: Verdict,  # noqa: ARG002
-        *,
-        timeout_s: int,  # noqa: ARG002
-        folder: str,  # noqa: ARG002
-    ) -> CounterProof:
-        """A verifier is a script of any kind: nothing can be put into it that must fail."""
-        return CounterProof(outcome=Confirmation.UNAVAILABLE, reason="only SWE-bench's scripts take further tests")
 
 
 def _content(box: Sandbox, path: str) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from steps.families import issue_columns
 from steps.families.columns import SourceRow
 from steps.families.listed_tests import LISTS
 from steps.families.rebench import rows
@@ -15,15 +16,15 @@ from steps.sandbox.apply_commands import APPLY_COMMANDS
 
 
 def _check(row: SourceRow) -> None:
-    rows.fail_to_pass(row)
-    rows.hidden_patch(row)
+    issue_columns.listed_tests(row)
+    issue_columns.hidden_patch(row)
     rows.test_commands(row)
     rows.install_command(row)
     find_parser(row)
 
 
 def _suite(row: SourceRow) -> Suite:
-    files = frozenset(files_of(rows.hidden_patch(row)))
+    files = frozenset(files_of(issue_columns.hidden_patch(row)))
     collected = frozenset({""}) if rows.is_v2(row) else frozenset[str]()
     # V2 merges its patch of tests into what a patch left there; V1 puts the files back first.
     restored = frozenset[str]() if rows.is_v2(row) else files
@@ -40,9 +41,9 @@ FAMILY = ScriptedFamily(
         "base_commit": rows.base_commit,
         "image": rows.image,
         "workdir": rows.workdir,
-        "problem_statement": rows.problem_statement,
-        "hints_text": rows.hints_text,
-        "patch": rows.gold_patch,
+        "problem_statement": issue_columns.problem_statement,
+        "hints_text": issue_columns.hints_text,
+        "patch": issue_columns.gold_patch,
     },
     check=_check,
     json_columns=(*LISTS, rows.CONFIG),

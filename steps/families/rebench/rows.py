@@ -21,7 +21,6 @@ from steps.families.columns import (
     check_unicode,
     read_id,
     read_json,
-    read_names,
     read_text,
 )
 from steps.families.listed_tests import LISTS
@@ -92,36 +91,6 @@ def image(row: SourceRow) -> str:
     return f"swerebench/sweb.eval.x86_64.{instance_id(row).replace('__', '_1776_')}:latest".lower()
 
 
-def problem_statement(row: SourceRow) -> str:
-    """The issue as an agent may see it."""
-    return read_text(row, "problem_statement", instance_id(row))
-
-
-def hints_text(row: SourceRow) -> str:
-    """The issue's discussion, which an agent sees where hints are asked for; may be empty, V2 has none."""
-    return "" if row.get("hints_text") is None else read_text(row, "hints_text", instance_id(row))
-
-
-def gold_patch(row: SourceRow) -> str:
-    """The fix, against the base commit."""
-    return _patch(row, "patch")
-
-
-def hidden_patch(row: SourceRow) -> str:
-    """The hidden tests, against the base commit."""
-    return _patch(row, "test_patch")
-
-
-def fail_to_pass(row: SourceRow) -> list[str]:
-    """Tests that pass with the fix and fail without it."""
-    return _tests(row)[0]
-
-
-def pass_to_pass(row: SourceRow) -> list[str]:
-    """Tests that pass with and without the fix."""
-    return _tests(row)[1]
-
-
 def config(row: SourceRow) -> Mapping[str, Any]:
     """``install_config``."""
     value = read_json(row, CONFIG, instance_id(row))
@@ -164,17 +133,3 @@ def _commands(row: SourceRow, key: str) -> list[str]:
         raise bad_column(instance_id(row), f"{CONFIG}.{key}", "is neither a command nor a list of commands")
     check_unicode("\n".join(values), f"{CONFIG}.{key}", instance_id(row))
     return [each for each in values if each.strip()]
-
-
-def _patch(row: SourceRow, column: str) -> str:
-    text = read_text(row, column, instance_id(row))
-    if "diff --git " not in text:
-        raise bad_column(instance_id(row), column, "is no diff of git")
-    return text
-
-
-def _tests(row: SourceRow) -> list[list[str]]:
-    lists = [read_names(row, column, instance_id(row)) for column in LISTS]
-    if not any(lists):
-        raise bad_column(instance_id(row), " and ".join(LISTS), "list no tests, so any log would count as resolved")
-    return lists

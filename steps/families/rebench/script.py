@@ -9,6 +9,7 @@ from __future__ import annotations
 from shlex import quote
 from typing import Final
 
+from steps.families import issue_columns
 from steps.families.columns import SourceRow
 from steps.families.machine_setup import TRUST_REPOSITORY
 from steps.families.rebench import rows
@@ -43,7 +44,7 @@ def _v2_script(row: SourceRow) -> str:
         "(",
         "set -e",
         # Another line at its end would be counted (--recount).
-        _apply(V2_APPLY, rows.hidden_patch(row).removesuffix("\n")),
+        _apply(V2_APPLY, issue_columns.hidden_patch(row).removesuffix("\n")),
         *rows.test_commands(row),
         ') 2>"$errors"',
         f"{EXIT_CODE_VARIABLE}=$?",
@@ -56,7 +57,7 @@ def _v2_script(row: SourceRow) -> str:
 def _v1_script(row: SourceRow) -> str:
     """As SWE-bench's of 2025, with the row's own commands."""
     commit, workdir = rows.base_commit(row), rows.workdir(row)
-    patch = rows.hidden_patch(row)
+    patch = issue_columns.hidden_patch(row)
     files = " ".join(quote(file) for file in files_before(patch))
     # Of new files alone there is nothing to reset; the fork's command would check out the commit then.
     reset = [f"git checkout {commit} {files}"] if files else []

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from steps.contracts.verdict import Finding
+from steps.families import issue_columns
 from steps.families.columns import SourceRow
 from steps.families.family_verdict import FamilyVerdict, ListOutcome, StatusDifference
 from steps.families.listed_tests import LISTS, find_contradictions, find_differences, sort_tests
@@ -48,7 +49,7 @@ def without_time(name: str) -> str:
 
 
 def _judge_v2(log: str, row: SourceRow) -> FamilyVerdict:
-    halves = [list(dict.fromkeys(map(without_time, half))) for half in (rows.fail_to_pass(row), rows.pass_to_pass(row))]
+    halves = [list(dict.fromkeys(map(without_time, half))) for half in issue_columns.listed_tests(row)]
     statuses = {without_time(name): status for name, status in find_parser(row)(log).items()}
     outcomes = [
         ListOutcome(
@@ -69,7 +70,7 @@ def _judge_v2(log: str, row: SourceRow) -> FamilyVerdict:
 
 
 def _judge_v1(log: str, row: SourceRow) -> FamilyVerdict:
-    halves = (rows.fail_to_pass(row), rows.pass_to_pass(row))
+    halves = issue_columns.listed_tests(row)
     tests = [*halves[0], *halves[1]]
     parse = find_parser(row)
     refusal = next((reason for words, reason in _V1_REFUSED.items() if words in log), "")
@@ -96,7 +97,7 @@ def _judge_v1(log: str, row: SourceRow) -> FamilyVerdict:
 
 def _find_unapplied(log: str, row: SourceRow) -> list[Finding]:
     """Neither rule asks whether git took the patch of tests, and says so of every file."""
-    files = files_of(rows.hidden_patch(row))
+    files = files_of(issue_columns.hidden_patch(row))
     applied = len(_APPLIED.findall(log))
     if applied >= len(files):
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from steps.families import issue_columns
 from steps.families.columns import SourceRow
 from steps.families.listed_tests import LISTS
 from steps.families.scripted import ScriptedFamily
@@ -13,8 +14,8 @@ from steps.grading.patches.suite import Suite
 
 
 def _check(row: SourceRow) -> None:
-    rows.fail_to_pass(row)
-    rows.hidden_patch(row)
+    issue_columns.listed_tests(row)
+    issue_columns.hidden_patch(row)
     spec_of(row)
 
 
@@ -33,9 +34,9 @@ FAMILY = ScriptedFamily(
         "version": rows.version,
         "base_commit": rows.base_commit,
         "image": rows.image,
-        "problem_statement": rows.problem_statement,
-        "hints_text": rows.hints_text,
-        "patch": rows.gold_patch,
+        "problem_statement": issue_columns.problem_statement,
+        "hints_text": issue_columns.hints_text,
+        "patch": issue_columns.gold_patch,
     },
     check=_check,
     json_columns=LISTS,

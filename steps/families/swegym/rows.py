@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from steps.families.columns import RowColumns, SourceRow, bad_column, read_id, read_names, read_text
+from steps.families.columns import RowColumns, SourceRow, bad_column, read_id, read_text
+from steps.families.issue_columns import hidden_patch
 from steps.families.listed_tests import LISTS
 from steps.families.test_patches import files_before, files_of, files_to_run
 
@@ -49,36 +50,6 @@ def image(row: SourceRow) -> str:
     return f"xingyaoww/sweb.eval.x86_64.{instance_id(row).replace('__', '_s_')}:latest".lower()
 
 
-def problem_statement(row: SourceRow) -> str:
-    """The issue as an agent may see it."""
-    return read_text(row, "problem_statement", instance_id(row))
-
-
-def hints_text(row: SourceRow) -> str:
-    """The issue's discussion, which an agent sees where hints are asked for; may be empty."""
-    return "" if row.get("hints_text") is None else read_text(row, "hints_text", instance_id(row))
-
-
-def gold_patch(row: SourceRow) -> str:
-    """The fix, against the base commit."""
-    return _patch(row, "patch")
-
-
-def hidden_patch(row: SourceRow) -> str:
-    """The hidden tests, against the base commit."""
-    return _patch(row, "test_patch")
-
-
-def fail_to_pass(row: SourceRow) -> list[str]:
-    """Tests that pass with the fix and fail without it."""
-    return _tests(row)[0]
-
-
-def pass_to_pass(row: SourceRow) -> list[str]:
-    """Tests that pass with and without the fix."""
-    return _tests(row)[1]
-
-
 def list_test_files(row: SourceRow) -> list[str]:
     """The files of the test patch, as they are called after it."""
     return files_of(hidden_patch(row))
@@ -92,17 +63,3 @@ def list_files_to_reset(row: SourceRow) -> list[str]:
 def list_files_to_run(row: SourceRow) -> list[str]:
     """The files behind the test command (swegym/harness/utils.py, ``get_test_directives``)."""
     return files_to_run(hidden_patch(row))
-
-
-def _patch(row: SourceRow, column: str) -> str:
-    text = read_text(row, column, instance_id(row))
-    if "diff --git " not in text:
-        raise bad_column(instance_id(row), column, "is no diff of git")
-    return text
-
-
-def _tests(row: SourceRow) -> list[list[str]]:
-    lists = [read_names(row, column, instance_id(row)) for column in LISTS]
-    if not any(lists):
-        raise bad_column(instance_id(row), " and ".join(LISTS), "list no tests, so any log would count as resolved")
-    return lists

@@ -8,7 +8,8 @@ from __future__ import annotations
 from shlex import quote
 
 from steps.families.columns import SourceRow
-from steps.families.swegym.rows import base_commit, hidden_patch, list_files_to_reset, list_files_to_run
+from steps.families.issue_columns import hidden_patch
+from steps.families.swegym.rows import base_commit, list_files_to_reset, list_files_to_run
 from steps.families.swegym.specs import spec_of
 from steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
 

@@ -12,8 +12,9 @@ from typing import cast
 from steps.contracts.verdict import Finding
 from steps.families.columns import SourceRow
 from steps.families.family_verdict import FamilyVerdict
+from steps.families.issue_columns import listed_tests
 from steps.families.listed_tests import FAILING, LISTS, find_contradictions, find_differences, sort_tests
-from steps.families.swegym.rows import fail_to_pass, list_test_files, pass_to_pass
+from steps.families.swegym.rows import list_test_files
 from steps.families.swegym.specs import PARSER, spec_of
 from steps.grading import swebench_harness
 
@@ -31,7 +32,7 @@ _APPLIED = re.compile(r"^Applied patch .+ cleanly\.\r?$", re.MULTILINE)
 def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict:
     """The verdict on what the script printed. Raises ConfigError for a row without lists or of another repository."""
     spec_of(row)
-    halves = (fail_to_pass(row), pass_to_pass(row))
+    halves = listed_tests(row)
     tests = [*halves[0], *halves[1]]
     if refusal := "the tests did not end in time" if timed_out else _why_unreadable(log):
         return FamilyVerdict(False, {}, find_differences(tests, {}), unreadable=refusal)

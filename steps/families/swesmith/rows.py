@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from steps.families.columns import IMAGE, RowColumns, SourceRow, bad_column, read_id, read_names, read_text
+from steps.families.columns import IMAGE, RowColumns, SourceRow, bad_column, read_id, read_text
+from steps.families.issue_columns import listed_tests
 from steps.families.listed_tests import LISTS
 from steps.families.swesmith.reverse import reverse_patch
 
@@ -85,30 +86,13 @@ def gold_patch(row: SourceRow) -> str:
         raise bad_column(instance_id(row), "patch", str(error)) from None
 
 
-def fail_to_pass(row: SourceRow) -> list[str]:
-    """Tests that the bug fails."""
-    return _tests(row)[0]
-
-
-def pass_to_pass(row: SourceRow) -> list[str]:
-    """Tests that pass with and without the bug."""
-    return _tests(row)[1]
-
-
 def list_test_files(row: SourceRow) -> list[str]:
     """The files of the listed tests, those that the bug fails first, each half in order.
 
     Only ids of pytest name a file. One profile (mido) runs with another root, from which files are ``../dev/...``.
     """
-    halves = [sorted({test.partition("::")[0] for test in tests if "::" in test}) for tests in _tests(row)]
+    halves = [sorted({test.partition("::")[0] for test in tests if "::" in test}) for tests in listed_tests(row)]
     return list(dict.fromkeys(file.removeprefix("../dev/") for half in halves for file in half))
-
-
-def _tests(row: SourceRow) -> list[list[str]]:
-    lists = [read_names(row, column, instance_id(row)) for column in LISTS]
-    if not any(lists):
-        raise bad_column(instance_id(row), " and ".join(LISTS), "list no tests, so any log would count as resolved")
-    return lists
 
 
 def _mirror(row: SourceRow) -> tuple[str, str, str]:

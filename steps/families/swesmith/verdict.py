@@ -10,9 +10,9 @@ from __future__ import annotations
 from steps.contracts.verdict import Finding
 from steps.families.columns import SourceRow
 from steps.families.family_verdict import FamilyVerdict
+from steps.families.issue_columns import listed_tests
 from steps.families.listed_tests import LISTS, find_contradictions, find_differences, sort_tests
 from steps.families.swesmith.profiles import profile_of
-from steps.families.swesmith.rows import fail_to_pass, pass_to_pass
 
 START, END = ">>>>> Start Test Output", ">>>>> End Test Output"
 _TRACED_START, _TRACED_END = (f"+ : '{words}'" for words in (START, END))
@@ -24,7 +24,7 @@ _REFUSED = {
 
 def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict:
     """The verdict on what the script printed. Raises ConfigError for a row without lists or without a known profile."""
-    halves = (fail_to_pass(row), pass_to_pass(row))
+    halves = listed_tests(row)
     tests = [*halves[0], *halves[1]]
     profile = profile_of(row)
     region, refusal = marked_region(log)

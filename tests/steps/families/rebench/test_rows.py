@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from steps.families import issue_columns
 from steps.families import rows as any_rows
 from steps.families.rebench import rows
 from steps.families.rebench.family import FAMILY
@@ -49,7 +50,7 @@ def test_every_fact_of_a_row_of_v2() -> None:
     assert rows.image(row) == "docker.io/swerebenchv2/acme-calc:7-ad6bff3"
     assert rows.image(v2_row(image_name=None, image_url="x/y:z")) == "x/y:z"
     assert rows.base_commit(row) == COMMIT
-    assert (rows.version(row), rows.hints_text(row)) == ("", "")
+    assert (rows.version(row), issue_columns.hints_text(row)) == ("", "")
     assert rows.test_commands(row) == ["python -m pytest -rA tests"]
     assert rows.test_commands(with_config(row, test_cmd=["make", "", "ctest"])) == ["make", "ctest"]
     assert rows.test_commands(with_config(row, test_cmd='["make", "ctest"]')) == ["make", "ctest"]
@@ -67,7 +68,7 @@ def test_every_fact_of_a_row_of_v1() -> None:
     assert rows.image(v1_row(docker_image="")) == "swerebench/sweb.eval.x86_64.acme_1776_calc-7:latest"
     assert rows.image(v1_row(image_name="a/b:c")) == "a/b:c"  # of the leaderboard
     assert rows.version(row) == "1.2"
-    assert rows.hints_text(row) == "see a.py"
+    assert issue_columns.hints_text(row) == "see a.py"
     assert rows.install_command(row) == "LANG=C.UTF-8 LC_ALL=C.UTF-8 echo installed"
     assert rows.test_commands(row)[0].startswith("LANG=C.UTF-8 LC_ALL=C.UTF-8 pytest --no-header")
     assert rows.test_commands(with_config(row, test_cmd=["make", "pytest"])) == ["LANG=C.UTF-8 LC_ALL=C.UTF-8 pytest"]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from steps.errors import ConfigError
+from steps.families import issue_columns
 from steps.families.swegym import rows
 from steps.families.swegym.family import FAMILY
 from steps.families.swegym.script import eval_script
@@ -37,10 +38,10 @@ def test_every_fact_of_a_row() -> None:
     assert rows.image(make_row(instance_id="Project-MONAI__MONAI-1")) == (
         "xingyaoww/sweb.eval.x86_64.project-monai_s_monai-1:latest"
     )
-    assert rows.problem_statement(row) == "1 is wrong"
-    assert rows.hints_text(make_row(hints_text=None)) == ""
-    assert rows.gold_patch(row) == row["patch"]
-    assert rows.fail_to_pass(make_row(FAIL_TO_PASS='["a"]')) == ["a"]
+    assert issue_columns.problem_statement(row) == "1 is wrong"
+    assert issue_columns.hints_text(make_row(hints_text=None)) == ""
+    assert issue_columns.gold_patch(row) == row["patch"]
+    assert issue_columns.listed_tests(make_row(FAIL_TO_PASS='["a"]'))[0] == ["a"]
     assert rows.list_test_files(row) == ["tests/test_a.py", "tests/new.json"]
     assert rows.list_files_to_reset(row) == ["tests/test_a.py"]
     assert rows.list_files_to_run(row) == ["tests/test_a.py"]
@@ -61,7 +62,13 @@ def test_every_fact_of_a_row() -> None:
 )
 def test_a_bad_row_is_named_in_one_line(columns: dict[str, Any], word: str) -> None:
     row = make_row(**columns)
-    reads = (rows.base_commit, rows.gold_patch, rows.hidden_patch, rows.fail_to_pass, spec_of)
+    reads = (
+        rows.base_commit,
+        issue_columns.gold_patch,
+        issue_columns.hidden_patch,
+        issue_columns.listed_tests,
+        spec_of,
+    )
     with pytest.raises(ConfigError) as error:
         _ = [read(row) for read in reads]
     assert word in error.value.reason
@@ -93,5 +100,5 @@ def test_every_real_row_has_every_fact() -> None:
         assert rows.COLUMNS.match(row)
         assert rows.image(row) == f"xingyaoww/sweb.eval.x86_64.{name.replace('__', '_s_')}:latest"
         assert reason_against(row) is None
-        named = {test.partition("::")[0] for test in rows.fail_to_pass(row)}
+        named = {test.partition("::")[0] for test in issue_columns.listed_tests(row)[0]}
         assert named <= set(rows.list_files_to_run(row))

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from steps.families.swegym import rows, script
+from steps.families import issue_columns
+from steps.families.swegym import script
 from steps.families.swegym.verdict import judge
 from tests.steps.families.git_trees import run_git
 from tests.steps.families.swegym.make_rows import make_row
@@ -71,7 +72,7 @@ def test_an_untouched_repository_is_unresolved_and_the_gold_patch_resolves_it(
     assert list(judge(run(row, tmp_path), row).differences) == ["tests/test_a.py::test_x"]
     run_git(tmp_path / "testbed", "reset", "-q", "--hard")
     run_git(tmp_path / "testbed", "clean", "-qfd")
-    apply(tmp_path, rows.gold_patch(row))
+    apply(tmp_path, issue_columns.gold_patch(row))
     verdict = judge(run(row, tmp_path), row)
     assert verdict.reward == 1.0
     assert not verdict.findings

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from steps.errors import ConfigError
+from steps.families import issue_columns
 from steps.families.swesmith import rows
 from tests.paths import needs_data
 from tests.steps.families.swesmith.make_rows import REAL, make_row, read_row
@@ -25,7 +26,7 @@ def test_every_fact_of_a_row() -> None:
     assert rows.repo(row) == "Octo-Org/spoon.knife"
     assert rows.profile_key(row) == "Octo-Org__spoon.knife.0123abcd"
     assert rows.base_commit(row) == "b" * 40
-    assert rows.fail_to_pass(row | {"FAIL_TO_PASS": '["a::b"]'}) == ["a::b"]
+    assert issue_columns.listed_tests(row | {"FAIL_TO_PASS": '["a::b"]'})[0] == ["a::b"]
     assert rows.list_test_files(row) == ["tests/test_a.py", "tests/test_b.py"]
     assert rows.list_test_files(make_row(FAIL_TO_PASS=["../dev/t/a.py::b", "TestGo"], PASS_TO_PASS=[])) == ["t/a.py"]
 
@@ -79,7 +80,14 @@ def test_the_gold_patch_is_the_reverse_of_the_bug() -> None:
 )
 def test_a_bad_row_is_named_in_one_line(columns: dict[str, Any], word: str) -> None:
     row = make_row(**columns)
-    reads = (rows.instance_id, rows.repo, rows.image, rows.gold_patch, rows.fail_to_pass, rows.problem_statement)
+    reads = (
+        rows.instance_id,
+        rows.repo,
+        rows.image,
+        rows.gold_patch,
+        issue_columns.listed_tests,
+        rows.problem_statement,
+    )
     with pytest.raises(ConfigError) as error:
         _ = [read(row) for read in reads]
     assert word in error.value.reason

@@ -1,0 +1,44 @@
+"""Columns that rows of several families have in common: an issue, its fix, its hidden tests, as SWE-bench named them.
+
+Every function raises ConfigError where the row cannot be used.
+"""
+
+from __future__ import annotations
+
+from steps.families.columns import SourceRow, bad_column, read_id, read_names, read_text
+from steps.families.listed_tests import LISTS
+
+
+def problem_statement(row: SourceRow) -> str:
+    """The issue as an agent may see it."""
+    return read_text(row, "problem_statement", read_id(row))
+
+
+def hints_text(row: SourceRow) -> str:
+    """The issue's discussion, which an agent sees where hints are asked for; empty where there is none."""
+    return "" if row.get("hints_text") is None else read_text(row, "hints_text", read_id(row))
+
+
+def gold_patch(row: SourceRow) -> str:
+    """The fix, against the base commit."""
+    return _patch(row, "patch")
+
+
+def hidden_patch(row: SourceRow) -> str:
+    """The hidden tests, against the base commit."""
+    return _patch(row, "test_patch")
+
+
+def listed_tests(row: SourceRow) -> list[list[str]]:
+    """FAIL_TO_PASS and PASS_TO_PASS: tests that fail without the fix, and that pass without it too."""
+    lists = [read_names(row, column, read_id(row)) for column in LISTS]
+    if not any(lists):
+        raise bad_column(read_id(row), " and ".join(LISTS), "list no tests, so any log would count as resolved")
+    return lists
+
+
+def _patch(row: SourceRow, column: str) -> str:
+    text = read_text(row, column, read_id(row))
+    if "diff --git " not in text:
+        raise bad_column(read_id(row), column, "is no diff of git")
+    return text
