@@ -84,7 +84,7 @@ def test_processes_ask_one_after_the_other_where_the_runner_lets_one_through(tmp
     place = tmp_path / "gate"
     with model_server(play(Answer("x")), latency_s=0.02) as server, runner(place, 1) as gate:
         units = [_asking(server.url, 4, 60, {"SWE_ARGO_GATE": str(place)}) for _ in range(4)]
-        assert [unit.wait(60) for unit in units] == [0] * 4
+        assert [unit.wait() for unit in units] == [0] * 4
         assert server.counts.at_once == 1
         assert server.counts.requests == gate.turns == 16
 
@@ -136,7 +136,7 @@ def test_units_without_a_runner_keep_their_shares_of_the_requests_a_minute() -> 
     with model_server(play(Answer("x"))) as server:
         # 480 a minute for 4 units: each asks every half second, together they ask 8 times a second.
         units = [_asking(server.url, 5, 480, {"SWE_ARGO_UNITS": "4"}) for _ in range(4)]
-        assert [unit.wait(60) for unit in units] == [0] * 4
+        assert [unit.wait() for unit in units] == [0] * 4
         began = sorted(server.counts.began)
     assert len(began) == 20
     busiest = max(sum(start <= each < start + 1 for each in began) for start in began)

@@ -119,10 +119,13 @@ class Conformance(StartedJobs):
     # -- time
 
     def test_a_timeout_keeps_what_was_printed(self, box: Sandbox) -> None:
-        result = run(box, "echo begun; echo warned >&2; sleep 1000; echo never", timeout_s=0.7)
-        assert (result.exit_code, result.timed_out) == (None, True)
+        for timeout_s in (0.7, 7, 70):  # a busy machine may need longer to print anything
+            result = run(box, "echo begun; echo warned >&2; sleep 1000; echo never", timeout_s=timeout_s)
+            assert (result.exit_code, result.timed_out) == (None, True)
+            assert result.seconds >= timeout_s
+            if result.stderr:
+                break
         assert (result.stdout, result.stderr) == (b"begun\n", b"warned\n")
-        assert result.seconds >= 0.7
 
     def test_a_timeout_ends_the_whole_process_group(self, box: Sandbox) -> None:
         command = "rm -f /testbed/beat; (while :; do echo x >>/testbed/beat; sleep 0.05; done) & timeout 60 sleep 60; :"

@@ -51,7 +51,7 @@ def leave(server: E2BServer, name: str, run: str, store: str) -> str:
     """A sandbox that the pod of a step made, which is gone."""
     backend = connect(SandboxSpec.model_validate({"backend": "e2b", "e2b": {"creations_per_second": 100}}))
     labels = {"run": run, "instance": "i", "attempt": "1", "role": "solve"}
-    box = backend.create(SandboxRequest(name, IMAGE, 60, network=False, labels=labels, store_id=store_id(store)))
+    box = backend.create(SandboxRequest(name, IMAGE, 3600, network=False, labels=labels, store_id=store_id(store)))
     machine = server.machines.find(box.transport.sandbox_id)
     assert machine is not None
     machine.metadata["owner"] = "step-pod-1/pid:[4026531836]:1:1"
