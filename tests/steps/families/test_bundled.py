@@ -28,7 +28,10 @@ def test_gold_resolves_and_idle_does_not_in_folders(dataset: str, size: int, tmp
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("docker_host")
-@pytest.mark.parametrize(("dataset", "size"), DATASETS.items())
+@pytest.mark.parametrize(
+    ("dataset", "size"),
+    [pytest.param(*each, marks=() if each[0] == "harbor:mini" else pytest.mark.long) for each in DATASETS.items()],
+)
 def test_gold_resolves_and_idle_does_not_in_containers(
     dataset: str, size: int, tmp_path: Path, docker_client: DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,15 +54,6 @@ def grade(unit: Path) -> dict[str, Any]:
     return dict(json.loads((unit / "grade.json").read_text()))
 
 
-@pytest.mark.parametrize(("agent", "resolved"), [("gold", 3), ("idle", 0)])
-def test_gold_resolves_all_bundled_tasks_and_idle_none(tmp_path: Path, agent: str, resolved: int) -> None:
-    done = swe_argo("run", "--dataset", "harbor:mini", "--store", str(tmp_path), "--run-id", "r", "--agent", agent)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"resolved {resolved}/3, infra 0" in done.stdout
-    for unit in (tmp_path / "runs" / "r" / "units").glob("*/1"):
-        assert grade(unit)["integrity"] == {"verdict": "ok", "findings": []}
-
-
 def test_files_outside_of_the_working_directory_count_with_their_modes(tmp_path: Path) -> None:
     unit = act(tmp_path, GREETING + PRIVATE)
     assert (grade(unit)["outcome"], grade(unit)["reward"]) == ("resolved", 1.0)

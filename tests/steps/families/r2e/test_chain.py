@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from steps.families.r2e.rows import instance_id
 from steps.sandbox.local import bubblewrap
 from tests.steps.families.chain import read_record, run_chain
 from tests.steps.families.git_trees import run_git
@@ -41,13 +42,18 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_gold_resolves_and_idle_does_not(lab: Path, tmp_path: Path) -> None:
-    unit = run_chain(lab, tmp_path / "gold", "--agent", "gold")
-    grade = read_record(unit, "grade.json")
+@pytest.fixture(scope="module")
+def gold(lab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unit of a run of the reference patch."""
+    return run_chain(lab, tmp_path_factory.mktemp("gold"), "--agent", "gold")
+
+
+def test_gold_resolves_and_idle_does_not(lab: Path, gold: Path, tmp_path: Path) -> None:
+    grade = read_record(gold, "grade.json")
     assert (grade["outcome"], grade["reward"]) == ("resolved", 1.0), grade
     assert grade["integrity"] == {"verdict": "ok", "findings": []}
     assert grade["expected_tests"] == {"passed": 3, "total": 3}
-    assert unit.parent.name.startswith("r2e__pyramid-")
+    assert gold.parent.name.startswith("r2e__pyramid-")
     unit = run_chain(lab, tmp_path / "idle", "--agent", "idle")
     grade = read_record(unit, "grade.json")
     assert (grade["outcome"], grade["reward"], grade["failing_tests"]) == ("unresolved", 0.0, ["test_answer"])
@@ -71,12 +77,13 @@ def test_an_agent_sees_neither_tests_nor_fix_and_its_patch_is_of_its_own_changes
     assert summary(str(store), "r").headline.resolved == 1
 
 
-def test_a_patch_that_only_patch_takes_is_graded_on_the_image_as_it_was_edited(lab: Path, tmp_path: Path) -> None:
-    unit = run_chain(lab, tmp_path / "gold", "--agent", "gold")
-    gold = (unit / "patch.diff").read_text()
-    assert gold.count("\n def answer():\n") == 1
-    fuzzy = gold.replace("\n def answer():\n", "\n def answers():\n")
-    prediction = {"instance_id": unit.parent.name, "model_name_or_path": "m", "model_patch": fuzzy}
+def test_a_patch_that_only_patch_takes_is_graded_on_the_image_as_it_was_edited(
+    lab: Path, gold: Path, tmp_path: Path
+) -> None:
+    patch = (gold / "patch.diff").read_text()
+    assert patch.count("\n def answer():\n") == 1
+    fuzzy = patch.replace("\n def answer():\n", "\n def answers():\n")
+    prediction = {"instance_id": gold.parent.name, "model_name_or_path": "m", "model_patch": fuzzy}
     (tmp_path / "preds.jsonl").write_text(json.dumps(prediction) + "\n")
     grade = read_record(run_chain(lab, tmp_path / "s", "--predictions", str(tmp_path / "preds.jsonl")), "grade.json")
     assert "fuzz" in grade["apply_command"]
@@ -116,7 +123,7 @@ def test_a_cheat_is_not_resolved_or_it_shows(lab: Path, tmp_path: Path, name: st
     (clone / path).write_text(text)
     run_git(clone, "add", "-fA")
     prediction = {
-        "instance_id": _instance_id(lab, tmp_path),
+        "instance_id": instance_id(row),
         "model_name_or_path": "cheat",
         "model_patch": run_git(clone, "diff", "--cached").decode(),
     }
@@ -124,8 +131,3 @@ def test_a_cheat_is_not_resolved_or_it_shows(lab: Path, tmp_path: Path, name: st
     unit = run_chain(lab, tmp_path / "store", "--predictions", str(tmp_path / "preds.jsonl"))
     grade = read_record(unit, "grade.json")
     assert grade["resolved"] is False or grade["integrity"]["verdict"] == "suspect", grade
-
-
-def _instance_id(lab: Path, tmp_path: Path) -> str:
-    unit = run_chain(lab, tmp_path / "planned", "--agent", "idle")
-    return unit.parent.name

@@ -87,6 +87,7 @@ def came_out(planted: Planted, statuses: StatusMap) -> tuple[set[str], set[str]]
     )
 
 
+@pytest.mark.long  # where nothing was built before, it begins with Go's own library
 @pytest.mark.parametrize("seed", range(2))
 def test_go_reports_them(tmp_path: Path, seed: int) -> None:
     planted = plant(

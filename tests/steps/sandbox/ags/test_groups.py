@@ -19,7 +19,7 @@ from tests.workflows.command import swe_argo
 
 pytestmark = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
 
-GROUP = 4
+GROUP = 2
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_group_costs_one_preparation_and_has_the_verdicts_of_attempts_without(
     assert runs.left == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_account_without_the_preview_prepares_each_attempt(runs: AGSRuns, tmp_path: Path) -> None:
     runs.server.control.snapshots.is_off = True
     run(runs, tmp_path, "with", "--group-from-snapshot", attempts=2)

@@ -39,8 +39,19 @@ def env_of(server: AGSServer, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
+def test_a_run_resolves_what_it_solves_and_leaves_no_sandbox(server: AGSServer, tmp_path: Path) -> None:
+    words = ["run", "--store", "store", "--run-id", "r", "--agent", "gold", "--agent-timeout", "900", *ids(*QUICK[:2])]
+    done = swe_argo(*words, "--backend", "mini_ags.py:connect", cwd=tmp_path, env=env_of(server, tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert summary(str(tmp_path / "store"), "r").headline.resolved == 2
+    assert len(server.control.starts) >= 2
+    assert server.machines.list_all() == []
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("agent", ["gold", "idle"])
 def test_a_run_has_the_verdicts_of_local_and_leaves_no_sandbox(server: AGSServer, tmp_path: Path, agent: str) -> None:
+    """Long: in make test E2B's runs are compared so, and these sandboxes are driven by the same code."""
     words = ["run", "--store", "store", "--agent", agent, "--agent-timeout", "900", *ids(*QUICK)]
     for name, backend in (("local", "local"), ("remote", "mini_ags.py:connect")):
         done = swe_argo(*words, "--run-id", name, "--backend", backend, cwd=tmp_path, env=env_of(server, tmp_path))
@@ -51,7 +62,7 @@ def test_a_run_has_the_verdicts_of_local_and_leaves_no_sandbox(server: AGSServer
     assert server.machines.list_all() == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_scaffold_solves_there_what_it_solves_here(server: AGSServer, tmp_path: Path) -> None:
     with model_server(solutions.solving("r2egym"), key="test-key") as endpoint:
         words = ["--agent", "r2egym", "--model", "openai/scripted", "--base-url", endpoint.url, *ids(*QUICK[:2])]
