@@ -32,7 +32,7 @@ from tests.workflows.command import QUICK, swe_argo
 pytestmark = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
 
 INSTANCE = QUICK[1]
-GROUP = 8
+GROUP = 4
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def outcomes(folder: Path, run_id: str, attempts: int) -> list[object]:
 
 
 @pytest.mark.slow
-def test_a_group_of_eight_costs_one_preparation_and_has_the_verdicts_of_attempts_without(
+def test_a_group_costs_one_preparation_and_has_the_verdicts_of_attempts_without(
     server: E2BServer, tmp_path: Path
 ) -> None:
     run(server, tmp_path, "with", "--group-from-snapshot")

@@ -31,7 +31,7 @@ def runs(tmp_path: Path) -> Iterator[E2BRuns]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", ["gold", "idle"])
+@pytest.mark.parametrize("agent", ["gold", pytest.param("idle", marks=pytest.mark.long)])
 def test_a_run_has_the_verdicts_of_local_and_leaves_no_sandbox(runs: E2BRuns, agent: str) -> None:
     words = ["run", "--store", runs.store, "--agent", agent, "--agent-timeout", "600", *ids(*QUICK)]
     for name, backend in (("local", ["--backend", "local"]), ("remote", [*runs.backend, *FAST])):
