@@ -45,6 +45,7 @@ test-long: $(VENV)/.ready ## Run the long tests: whole runs in containers, many 
 
 .PHONY: test-training
 test-training: $(VENV)/.ready ## Train a tiny model on a real trainer of this machine (SWE_ARGO_TRAINER_HOME), into training-results.json
+	@$(BIN)/python -m tests.trainer.home
 	@$(BIN)/pytest -s tests/trainer $(ARGS)
 
 .PHONY: test-e2b

@@ -5,15 +5,16 @@ from collections.abc import Iterator
 import pytest
 
 from tests.trainer.engine import RunningTrainer, running_trainer
-from tests.trainer.home import NoTrainerError, install_trainer, trainer_home
+from tests.trainer.home import NoTrainerError, trainer_home
 
 
 @pytest.fixture(scope="package")
 def trainer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTrainer]:
-    """A real trainer for the tests of this folder, installed where it is not; they skip where it cannot be."""
+    """A real trainer for the tests of this folder; they skip where none is installed, for that takes minutes."""
     home = trainer_home()
+    if not home.is_installed:
+        pytest.skip(f"no trainer is installed in {home.folder}: make test-training does it")
     try:
-        install_trainer(home)
         with running_trainer(home, tmp_path_factory.mktemp("trainer")) as running:
             yield running
     except NoTrainerError as reason:

@@ -89,3 +89,10 @@ def _call(*words: str) -> None:
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["pip says nothing"]
         raise NoTrainerError(f"the trainer cannot be installed: {lines[-1]}")
+
+
+if __name__ == "__main__":
+    try:
+        install_trainer(trainer_home())
+    except NoTrainerError as reason:
+        sys.exit(str(reason))
