@@ -163,7 +163,7 @@ def test_what_a_training_needs_is_made_once_taken_up_again_and_not_changed(relea
     name = made["metadata"]["name"]
     trainer.may("apply", "-f", "-", input=made)
     trainer.may("apply", "-f", "-", input=made)
-    for change in (*CHANGES, STOP):
+    for change in (*(each for each in CHANGES if kind == "round" or "swe-argo-evaluate" not in each), STOP):
         assert "the trainer's account changes no" in trainer.refused(*patched(name, change)), change
     release.account("swe-argo-finalizer").may(*patched(name, STOP))
     release.kubectl("delete", "workflow", name)
