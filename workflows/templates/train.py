@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hera.workflows import DAG, Container, Parameter, Resource, Task, WorkflowTemplate
+from hera.workflows import DAG, Container, Parameter, Resource, Step, Steps, Task, WorkflowTemplate
 from hera.workflows import models as m
 
 from steps.contracts.chain import HALT, NEXT_STEP, PLAN_TRAINING, STEP_COUNT
@@ -53,10 +53,10 @@ def train() -> WorkflowTemplate:
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"swe-argo-training-{NAME}")]),
         ttl_strategy=m.TTLStrategy(seconds_after_completion=7 * 86_400),
     ) as template:
-        with DAG(name="train"):
-            Task(name="plan", template="plan-training")
-            numbers = {name: _planned(name) for name in ("first", "count")}
-            Task(name="rounds", template="rounds", depends="plan", arguments=numbers)
+        # No DAG: Argo 4.1 leaves the group of a loop that failed fast Running, and a DAG round it would wait for that.
+        with Steps(name="train"):
+            Step(name="plan", template="plan-training")
+            Step(name="rounds", template="rounds", arguments={name: _planned(name) for name in ("first", "count")})
         _rounds()
         end_with_children()
         _plan()
@@ -75,7 +75,7 @@ def _planned(name: str) -> str:
     learns nothing: the weights that training begins with are measured.
     With a count below 1 Argo would go backwards.
     """
-    next_step, steps = (f"asInt(tasks.plan.outputs.parameters['{kebab(each)}'])" for each in (NEXT_STEP, STEP_COUNT))
+    next_step, steps = (f"asInt(steps.plan.outputs.parameters['{kebab(each)}'])" for each in (NEXT_STEP, STEP_COUNT))
     return {"first": f"{{{{={next_step} - 1}}}}", "count": f"{{{{=max(1, {steps} - {next_step} + 2)}}}}"}[name]
 
 

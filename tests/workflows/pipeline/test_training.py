@@ -29,7 +29,10 @@ def test_steps_come_one_after_another_and_end_at_the_first_that_fails(made: Made
             yield "a pod that waits and is lost would end the training"
         if task["withSequence"].get("format") != "%06d":
             yield f"steps have six digits: {task}"
-        given = {each["name"]: each["value"] for each in made.task("train", "rounds")["arguments"]["parameters"]}
+        ((plan,), (steps,)) = made.template("train")["steps"]
+        if (plan["template"], steps["template"]) != ("plan-training", "rounds"):
+            yield "in a DAG a loop that failed fast would never end"
+        given = {each["name"]: each["value"] for each in steps["arguments"]["parameters"]}
         if [_count(given, next_step, 3) for next_step in (1, 3, 4, 9)] != [[0, 1, 2, 3], [2, 3], [3], [8]]:
             yield f"not those to come and the last one: {given}"
 
@@ -40,7 +43,7 @@ def test_steps_come_one_after_another_and_end_at_the_first_that_fails(made: Made
         lambda m: m.template("rounds").pop("failFast"),
         lambda m: m.template("rounds")["dag"]["tasks"][0].update(template="make-round"),
         lambda m: m.template("rounds")["dag"]["tasks"][0]["withSequence"].pop("format"),
-        lambda m: m.task("train", "rounds")["arguments"]["parameters"][0].update(value="0"),
+        lambda m: m.template("train")["steps"][1][0]["arguments"]["parameters"][0].update(value="0"),
     )
 
 
