@@ -20,7 +20,7 @@ from typing import IO
 from steps.contracts.failure import FailureClass
 from steps.contracts.record import key
 from steps.contracts.training import TrainFile, Weights, WeightsFile
-from steps.errors import EXIT_CONFIG, ConfigError, InfraError, StepError
+from steps.errors import EXIT_CONFIG, ConfigError, InfraError, StepError, one_line
 from steps.proxy import PROXY
 from steps.store import Store
 from steps.training.served_weights import PATIENCE_S, PAUSE_S, await_weights
@@ -54,7 +54,10 @@ class ProxyProcess:
         self._thread.start()
 
     def serve(self, weights: Weights, is_over: Callable[[], bool]) -> None:
-        """Return when new calls are answered with these weights, or ``is_over``. Raises InfraError after a time."""
+        """Return when new calls are answered with these weights, or ``is_over``.
+
+        Raises ConfigError where Tinker has them no more, InfraError after a time.
+        """
         until, failure = time.monotonic() + PATIENCE_S, "it does not answer"
         while not is_over():
             try:
@@ -73,8 +76,22 @@ class ProxyProcess:
             key = {"Authorization": f"Bearer {self._admin_key}"}
             connection.request("POST", "/admin/weights", json.dumps(body), key)
             answer = connection.getresponse()
-            if answer.status != HTTPStatus.OK:
-                raise OSError(answer.read().decode(errors="replace"))
+            if answer.status == HTTPStatus.OK:
+                return
+            reason = one_line(answer.read().decode(errors="replace"), 500)
+        if answer.status != HTTPStatus.BAD_REQUEST:
+            raise OSError(reason)
+        message = (
+            f"weights {weights.version}, {weights.sampler_path}, cannot be served: {reason} (where they have expired, "
+            'take the lines after the last with "kept": true out of checkpoints.jsonl, and training goes on from there)'
+        )
+        raise ConfigError(message, field="checkpoints")
+
+    def kill(self) -> None:
+        """End it at once, from any thread, and begin no other; ``close`` is still to come."""
+        self._over.set()
+        if self._process:
+            self._process.kill()
 
     def close(self) -> None:
         """End it, at once: nobody asks it any more."""
@@ -85,7 +102,8 @@ class ProxyProcess:
             self._thread.join(GRACE_S)
         if self._process:
             self._process.kill()
-            self._process.wait()
+            with self._process:  # its pipes, too
+                pass
 
     def _watch(self) -> None:
         failing_since = None
@@ -118,6 +136,8 @@ class ProxyProcess:
         )
         with tempfile.TemporaryFile("w+") as log:
             self._process = _begin([sys.executable, "-m", "steps.proxy", *flags], self._environment(), log)
+            if self._over.is_set():  # killed before there was anything to kill
+                self._process.kill()
             assert self._process.stdout is not None
             line = self._process.stdout.readline()
             if not line:

@@ -85,6 +85,7 @@ class Training:
         self._lock = threading.Lock()
         self._evaluation: Evaluation | None = None
         self._learner: LearnerProcess | None = None
+        self._own_proxy: ProxyProcess | None = None
         self._lost: StepError | None = None
 
     def run(self) -> TrainingEnd:
@@ -129,8 +130,10 @@ class Training:
         ``at_once``."""
         with self._lock:
             self._stop.set()
-            learner = self._learner
+            learner, proxy = self._learner, self._own_proxy
         self.end_run(at_once=at_once)
+        if proxy and (at_once or not proxy.url):  # its beginning waits for Tinker, for minutes where that is away
+            proxy.kill()
         if learner and at_once:
             learner.kill()
 
@@ -178,6 +181,10 @@ class Training:
             yield GivenProxy(training.spec.proxy_url)
             return
         proxy = ProxyProcess(training, store, self._lose_proxy)
+        with self._lock:
+            if self._stop.is_set():
+                raise _Ended
+            self._own_proxy = proxy
         try:
             with self._observer.activity("starting the proxy"):
                 proxy.begin()

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from steps.contracts.data import DatasetLock
 from steps.contracts.record import key
-from steps.contracts.training import StepFigures, held_out_run_of, run_of, step_name
-from steps.errors import EXIT_CONFIG
+from steps.contracts.train_spec import TrainSpec
+from steps.contracts.training import StepFigures, TrainFile, Weights, held_out_run_of, run_of, step_name
+from steps.errors import EXIT_CONFIG, ConfigError
 from steps.store import open_store
 from tests.workflows.command import begin, children, plan, summary, swe_argo, wait_for, words_of
 from tests.workflows.training.train import Bench, bench
+from workflows.local.proxy_process import ProxyProcess
 
 pytestmark = pytest.mark.slow
 
@@ -83,6 +86,42 @@ def test_ctrl_c_ends_a_training_cleanly_and_says_how_to_go_on(tmp_path: Path) ->
         done = swe_argo(*words, env=here.env, timeout_s=600)
         assert done.returncode == 0, done.stdout + done.stderr
         assert here.learned("s")[: len(learned)] == learned
+
+
+def test_ctrl_c_while_the_proxy_waits_for_a_service_that_is_away(tmp_path: Path) -> None:
+    with bench(tmp_path) as here:
+        here.server.before = lambda _: 503
+        runner = begin("train", "--config_path", str(here.spec("s")), env=here.env)
+        wait_for(lambda: here.server.requested)
+        runner.send_signal(signal.SIGINT)
+        output, _ = runner.communicate(timeout=120)  # the SDK alone would try again for some minutes more
+    assert runner.returncode == 130, output
+    assert "stopped; to go on: swe-argo train" in output
+
+
+def test_weights_that_are_gone_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Weights(version="000001", state_path="tinker://a/weights/1", sampler_path="tinker://a/sampler_weights/1")
+    with bench(tmp_path) as here:
+        for name, value in here.env.items():
+            monkeypatch.setenv(name, value)
+        here.server.missing.add(gone.sampler_path or "")
+        spec = TrainSpec(name="one", base_model="test/model", tokenizer=str(here.model))
+        file = TrainFile(
+            name="one",
+            spec=spec,
+            dataset=DatasetLock(name="mini", split="test", revision=None, rows=0, sha256=""),
+            pool=[],
+            held_out=[],
+            versions={},
+            created_at="",
+        )
+        proxy = ProxyProcess(file, open_store(str(tmp_path / "s"), create=True), print)
+        proxy.begin()
+        try:
+            with pytest.raises(ConfigError, match=r"checkpoints: weights 000001.*where they have expired"):
+                proxy.serve(gone, lambda: False)
+        finally:
+            proxy.close()
 
 
 @pytest.mark.parametrize(
