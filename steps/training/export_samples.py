@@ -11,7 +11,7 @@ from pathlib import Path
 from steps.contracts.data import Plan, RunFile, Unit
 from steps.contracts.record import key
 from steps.contracts.trajectory import Trajectory
-from steps.contracts.verdict import Confirmation, GradeRecord
+from steps.contracts.verdict import Confirmation, GradeRecord, Outcome
 from steps.errors import ConfigError
 from steps.reports.text.formatting import count, unit_name
 from steps.store import Store
@@ -23,6 +23,7 @@ AT_ONCE = 8
 """Units in memory: a trajectory may be many megabytes."""
 _SHOWN = 5
 NO_VERDICT = "no verdict, and no reward is not a reward of 0"
+NO_REWARD = "the verifier gave no reward, and no reward is not a reward of 0"
 NO_TRAJECTORY = "no trajectory"
 NO_CALLS = "no call of a model"
 UNREADABLE = "trajectory or verdict cannot be read"
@@ -99,6 +100,8 @@ def _write(
         raise
     except ValueError:  # pydantic's too
         raise _LeftOutError(UNREADABLE) from None
+    if verdict.outcome is Outcome.NO_REWARD:
+        raise _LeftOutError(NO_REWARD)
     if not any(call.output for call in calls):
         raise _LeftOutError(NO_CALLS)
     proof = verdict.counter_proof

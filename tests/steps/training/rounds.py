@@ -26,6 +26,8 @@ class Try:
     suspect: bool = False
     weights: str | None = "base"
     tokens: bool = True
+    outcome: Outcome | None = None
+    """By default as the reward says."""
 
 
 def logprobs_of(ids: list[int]) -> list[float]:
@@ -77,6 +79,6 @@ def _metrics(one: Try, prompt: list[int], output: list[int]) -> Metrics:
 
 
 def _grade(instance: str, one: Try, reward: float) -> GradeRecord:
-    outcome = Outcome.RESOLVED if reward >= 1 else Outcome.UNRESOLVED
+    outcome = one.outcome or (Outcome.RESOLVED if reward >= 1 else Outcome.UNRESOLVED)
     integrity = Integrity(verdict="suspect" if one.suspect else "ok")
     return grade(outcome, instance).model_copy(update={"reward": reward, "integrity": integrity})

@@ -11,6 +11,7 @@ from steps.contracts.record import key
 from steps.contracts.train_spec import LossSpec
 from steps.contracts.training import Weights, run_of
 from steps.contracts.trajectory import StopReason
+from steps.contracts.verdict import Outcome
 from steps.store import Store
 from steps.training.step_figures import lag_of
 from steps.training.step_samples import Collected, collect
@@ -44,6 +45,12 @@ def test_every_conversation_of_a_rollout_has_its_advantage_and_it_counts_once(st
     done = collected(store, {"a": [Try(1.0, TWO), Try(0.0), Try(0.0)]}, batch_scale="sum")
     assert advantages(done) == pytest.approx([2 / 3, 2 / 3, -1 / 3, -1 / 3])
     assert done.batch.rollouts == 3
+
+
+def test_a_verifier_that_gave_no_reward_gave_no_zero(store: Store) -> None:
+    done = collected(store, {"a": [Try(1.0), Try(0.0), Try(0.0, outcome=Outcome.NO_REWARD)]}, batch_scale="sum")
+    assert advantages(done) == [0.5, -0.5]
+    assert done.failed == 1
 
 
 def test_a_rollout_without_a_gradient_is_not_sent_and_makes_no_other_weigh_more(store: Store) -> None:
