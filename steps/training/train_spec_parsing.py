@@ -22,6 +22,15 @@ from steps.spec_parsing import Tables, add_own_agent, explain, follow, has, laid
 MODEL = "openai/tinker"
 """The model of a training's rollouts, as the proxy names it."""
 YAML = (".yaml", ".yml")
+_OF_COOKBOOK = {
+    "model_name": "base_model",
+    "learning_rate": "lr",
+    "groups_per_batch": "groups",
+    "save_every": "checkpoint_every",
+    "loss_fn": "loss.name",
+    "eval_every": "held_out.every",
+}
+"""Names of tinker-cookbook's configs (``rl/train.py``) -> ours."""
 _OWN = {
     ("run_id",): "rollouts are named after the training: name",
     ("attempts",): "group_size says it",
@@ -140,7 +149,7 @@ def _placed(tables: Tables) -> Tables:
 
 def _path(name: str, value: Any) -> tuple[str, ...]:
     """The place of a field: by its whole name (run.agent.max_steps), or of a run's field by its own (max_steps)."""
-    first, *others = name.split(".")
+    first, *others = _OF_COOKBOOK.get(name, name).split(".")
     if first in TrainSpec.model_fields:
         return (first, *others)
     if first in RunSpec.model_fields and (others or isinstance(value, dict)):

@@ -34,6 +34,14 @@ def test_the_guide_s_flat_fields_are_ours(tmp_path: Path) -> None:
     )
 
 
+def test_the_names_of_tinker_cookbook_are_taken(tmp_path: Path) -> None:
+    file = tmp_path / "grpo.yaml"
+    file.write_text("model_name: m\nlearning_rate: 1.0e-4\ngroups_per_batch: 5\nsave_every: 7\nloss_fn: cispo\n")
+    spec = read_train_spec([{"name": "one"}, of_train_file(file)], [], "spec")
+    found = (spec.base_model, spec.lr, spec.groups, spec.checkpoint_every, spec.loss.name)
+    assert found == ("m", 1e-4, 5, 7, "cispo")
+
+
 def test_rollouts_are_sampled_as_a_training_needs_them() -> None:
     spec = read_train_spec([NAMED], [], "spec")
     assert (spec.run.agent.name, spec.run.agent.model) == ("r2egym", "openai/tinker")
