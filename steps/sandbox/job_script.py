@@ -87,9 +87,10 @@ def _leader(
         take = f"c=$(cat {stem}.cmd); "
     else:
         word = f"{stem}.cmd"
-    exports = " ".join(["env", *(shlex.quote(f"{name}={value}") for name, value in options.env.items())])
+    pairs = " ".join(shlex.quote(f"{name}={value}") for name, value in options.env.items())
+    exports = f"env {pairs} " if pairs else ""  # an image may have no env
     tell = f"echo $$ >{stem}.pid; " if input_open else ""
-    run = shlex.quote(f"{tell}{take}exec {exports} /bin/bash {word}")
+    run = shlex.quote(f"{tell}{take}exec {exports}/bin/bash {word}")
     work = _TALK if input_open else _WORK
     lead = _LEAD.format(
         d=stem,

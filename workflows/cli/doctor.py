@@ -60,7 +60,8 @@ def _checks(spec: SandboxSpec) -> Iterator[tuple[str, Diagnosis]]:
         ("s3", "boto3", "stores in buckets"),
         ("models", "openai", "agents that ask a model"),
         ("mini-swe-agent", "minisweagent", "the agent of that name"),
-        ("tinker", "tinker", "swe-argo proxy, and numpy for the reader of samples"),
+        ("tinker", "tinker", "swe-argo proxy and train, and numpy for the reader of samples"),
+        ("wandb", "wandb", "figures of trainings at Weights & Biases"),
         ("notebook", "pandas", "data frames of runs in Python"),
     ):
         there = find_spec(module) is not None
