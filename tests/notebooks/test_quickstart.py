@@ -14,6 +14,7 @@ import swe_argo
 
 from tests.paths import ROOT
 
+pytestmark = pytest.mark.xdist_group("notebook")  # executed once, not by every worker
 NOTEBOOK = ROOT / "templates/notebooks/quickstart.ipynb"
 KEYS = ("OPENAI", "LLM_", "E2B_", "TENCENT", "AGS_", "EVAL_", "RUNTIME", "SWE_ARGO_STORE")
 

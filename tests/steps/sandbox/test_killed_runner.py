@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.xdist_group("recovery"),
 ]
 WORDS = ["--attempts", "2", "-j", "4", "--counter-proof", "never"]
-KILLS = int(os.environ.get("SWE_ARGO_TEST_KILLS", "8"))
+KILLS = int(os.environ.get("SWE_ARGO_TEST_KILLS", "3"))
 """How many random moments are tried at each service."""
 Runs = E2BRuns | AGSRuns
 
@@ -81,7 +81,7 @@ def clean(runs: Runs) -> None:
     assert runs.left == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_runner_killed_with_its_steps_leaves_what_clean_removes(
     runs: Runs, tmp_path: Path, undisturbed: tuple[bytes, float]
 ) -> None:
