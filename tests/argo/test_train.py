@@ -30,7 +30,7 @@ def test_a_training_comes_to_the_same_whatever_is_killed_and_goes_on_when_it_is_
     place: Gym, tmp_path: Path
 ) -> None:
     """The controller dies while rollouts are collected, the pod that learns while it learns; then one more step."""
-    spec = place.spec(NAME, proxy_url=place.proxy_url, steps=2, held_out={"every": 2, "share": 0.25})
+    spec = place.spec(NAME, proxy_url=place.follow(NAME), steps=2, held_out={"every": 2, "share": 0.25})
     name = place.submit(NAME, spec)
     comes(lambda: place.pipeline.pods(f"swe-argo/run={run_of(NAME, 1)},swe-argo/step=solve"), 420)
     kill_controller(place.pipeline.cluster, 5)
@@ -70,7 +70,7 @@ def learning(place: Gym) -> Iterator[str]:
 
 def test_a_step_that_fails_ends_its_training(place: Gym) -> None:
     """Its run is refused: agents work an hour at most. No step follows."""
-    spec = place.spec("lost", proxy_url=place.proxy_url)
+    spec = place.spec("lost", proxy_url=place.follow("lost"))
     spec["run"]["agent"]["timeout_s"] = 5000
     name = place.submit("lost", spec)
     assert place.pipeline.ended(name) == "Failed", place.told("lost")
@@ -79,7 +79,7 @@ def test_a_step_that_fails_ends_its_training(place: Gym) -> None:
 
 
 def test_a_training_that_is_stopped_leaves_nothing_at_work(place: Gym) -> None:
-    spec = place.spec("halted", proxy_url=place.proxy_url)
+    spec = place.spec("halted", proxy_url=place.follow("halted"))
     name = place.submit("halted", spec)
     comes(lambda: place.pipeline.pods(f"swe-argo/run={run_of('halted', 1)},swe-argo/step=solve"), 420)
     place.pipeline.kubectl("patch", "workflow", name, "--type=merge", "--patch", '{"spec": {"shutdown": "Stop"}}')

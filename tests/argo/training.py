@@ -35,7 +35,16 @@ class Gym:
     pipeline: Pipeline
     bench: Bench
     tinker: Way
-    proxy_url: str
+    folder: Path
+    proxies: ExitStack
+
+    def follow(self, training: str) -> str:
+        """Start a proxy that follows this training's weights, to the end of all tests; its address for the pods."""
+        port = free_port()
+        pointer = ["--store", self.pipeline.store, "--pointer", key(WeightsFile, training), "--refresh", "1"]
+        flags = ["--host", S3[0], "--port", str(port), *pointer]
+        self.proxies.enter_context(running_proxy(self.bench.server, self.bench.model, self.folder, *flags))
+        return f"http://{S3[0]}:{port}/v1"
 
     def spec(self, name: str, **more: Any) -> dict[str, Any]:
         """Two attempts at each of two instances a step."""
@@ -86,8 +95,6 @@ def gym(pipeline: Pipeline, s3_way: Way, folder: Path) -> Iterator[Gym]:
         way = stack.enter_context(breakable(S3[0], free_port(), (address.hostname, address.port)))
         files = {here.agent.name: here.agent}
         load_pipeline_image(pipeline.cluster, tag=IMAGE_TAG, own=files, more=TINKER)
-        port = free_port()
-        url = f"http://{S3[0]}:{port}/v1"
         words = [
             *("--set-string", f"image.tag={IMAGE_TAG}", "--set-string", f"training.image.tag={IMAGE_TAG}"),
             *("--set", f"training.image.repository={REPOSITORY}", "--set", f"network.allow[0].cidr={S3[0]}/32"),
@@ -97,10 +104,7 @@ def gym(pipeline: Pipeline, s3_way: Way, folder: Path) -> Iterator[Gym]:
         keys = {"LLM_API_KEY": CALLER_KEY, "TINKER_API_KEY": KEY, "TINKER_BASE_URL": way.url, "TINKER_TELEMETRY": "0"}
         literals = [f"--from-literal={name}={value}" for name, value in keys.items()]
         made.kubectl("create", "secret", "generic", "tinker-credentials", *literals)
-        pointer = key(WeightsFile, NAME)
-        flags = ["--host", S3[0], "--port", str(port), "--store", made.store, "--pointer", pointer, "--refresh", "1"]
-        stack.enter_context(running_proxy(here.server, here.model, folder, *flags))
-        yield Gym(made, here, way, url)
+        yield Gym(made, here, way, folder, stack)
 
 
 def ruler(folder: Path, spec: dict[str, Any]) -> list[tuple[str, str]]:
