@@ -19,6 +19,7 @@ pytestmark = pytest.mark.cluster
 
 CLUSTER_WIDE = "validatingadmissionpolicies,validatingadmissionpolicybindings,priorityclasses"
 KINDS = "serviceaccounts,roles,rolebindings,networkpolicies,configmaps,resourcequotas,secrets"
+PARTS = {f"swe-argo-{name}" for name in ("evaluate", "shard", "nightly", "train", "round")}
 PIPELINE = ["--values", str(CHART / "ci" / "s3-server-values.yaml"), "--set=nightly.enabled=true,nightly.suspend=true"]
 
 
@@ -88,7 +89,7 @@ def test_the_pipeline_comes_and_goes_and_its_notes_say_what_to_run(
         assert "swe-argo nightly list" in notes
         kinds = "workflowtemplates,cronworkflows"
         there = set(release.kubectl("get", kinds, "-o", "name").split())
-        assert {each.partition("/")[2] for each in there} == {"swe-argo-evaluate", "swe-argo-shard", "swe-argo-nightly"}
+        assert {each.partition("/")[2] for each in there} == PARTS
         done = run_helm(cluster, "upgrade", "mine", str(CHART), *place, "--reuse-values", "--set=argo.create=false")
         assert done.returncode == 0, done.stderr
         assert not release.kubectl("get", kinds, "-o", "name")
@@ -110,7 +111,7 @@ def test_the_policies_expressions_have_no_mistake_that_the_server_sees(cluster: 
     case = ["--values", str(CHART / "ci" / "private-mirror-values.yaml")]
     with installed(cluster, tmp_path, *case, *pipeline) as release:
         found = _policies(cluster, release.namespace)
-        assert len(found) == (9 if pipeline else 4)
+        assert len(found) == (11 if pipeline else 4)
         for policy in found:
             assert policy["status"].get("typeChecking", {}) == {}, policy["status"]
 
