@@ -66,7 +66,10 @@ def advantages_of(rewards_G: Any, *, divide_by_std: bool = False) -> Any:
     if not rewards_G.size or rewards_G.min() == rewards_G.max():  # exactly: rounding would leave a direction to go
         return np.zeros_like(rewards_G)
     centred_G = rewards_G - rewards_G.mean()
-    return centred_G / rewards_G.std() if divide_by_std else centred_G
+    if not divide_by_std:
+        return centred_G
+    scaled_G = centred_G / np.abs(centred_G).max()  # else the squares of tiny rewards vanish, of huge ones overflow
+    return scaled_G / scaled_G.std()
 
 
 def is_limit_stopped(unit: SampledUnit) -> bool:
