@@ -36,12 +36,12 @@ def test_a_training_comes_to_the_same_whatever_is_killed_and_goes_on_when_it_is_
     kill_controller(place.pipeline.cluster, 5)
     with learning(place) as pod:
         delete(place.pipeline, pod)
-    assert place.pipeline.ended(name, 900) == "Succeeded", place.told(NAME)
-    assert [each[-6:] for each in place.made(NAME, "round")] == ["000000", "000001", "000002"]
+    assert place.pipeline.ended(name, 900) == "Succeeded", place.describe(NAME)
+    assert [each[-6:] for each in place.workflows_of(NAME, "round")] == ["000000", "000001", "000002"]
     again = place.submit(NAME, spec, steps=3)
-    assert place.pipeline.ended(again, 600) == "Succeeded", place.told(NAME)
+    assert place.pipeline.ended(again, 600) == "Succeeded", place.describe(NAME)
     # The last step once more, for what it may have left, and the one that is new.
-    assert [each[-6:] for each in place.made(NAME, "round") if each.startswith(again)] == ["000002", "000003"]
+    assert [each[-6:] for each in place.workflows_of(NAME, "round") if each.startswith(again)] == ["000002", "000003"]
     assert place.learned(NAME) == ruler(tmp_path, {**spec, "steps": 3, "proxy_url": None})
     for run in (f"{NAME}.000000.held-out", f"{NAME}.000002.held-out"):
         assert summary(place.pipeline.store, run).complete
@@ -73,8 +73,8 @@ def test_a_step_that_fails_ends_its_training(place: Gym) -> None:
     spec = place.spec("lost", proxy_url=place.follow("lost"))
     spec["run"]["agent"]["timeout_s"] = 5000
     name = place.submit("lost", spec)
-    assert place.pipeline.ended(name) == "Failed", place.told("lost")
-    assert [each[-6:] for each in place.made("lost", "round")] == ["000000", "000001"]
+    assert place.pipeline.ended(name) == "Failed", place.describe("lost")
+    assert [each[-6:] for each in place.workflows_of("lost", "round")] == ["000000", "000001"]
     assert place.learned("lost") == []
 
 
@@ -85,7 +85,7 @@ def test_a_training_that_is_stopped_leaves_nothing_at_work(place: Gym) -> None:
     place.pipeline.kubectl("patch", "workflow", name, "--type=merge", "--patch", '{"spec": {"shutdown": "Stop"}}')
     assert place.pipeline.ended(name, 420) == "Failed"
     for kind in ("round", "evaluate"):
-        for each in place.made("halted", kind):
-            assert place.pipeline.ended(each, 5) in ("Succeeded", "Failed"), place.told("halted")
+        for each in place.workflows_of("halted", kind):
+            assert place.pipeline.ended(each, 5) in ("Succeeded", "Failed"), place.describe("halted")
     assert place.pipeline.sandboxes() == []
     assert not place.pipeline.pods(f"swe-argo/run={run_of('halted', 1)}")

@@ -73,14 +73,14 @@ class Gym:
         steps = CheckpointLog(open_store(self.pipeline.store), name).read()
         return [(each.samples_sha256, states[each.weights.state_path or ""]) for each in steps]
 
-    def made(self, name: str, kind: str) -> list[str]:
+    def workflows_of(self, name: str, kind: str) -> list[str]:
         """The Workflows of this kind that belong to a training, by name."""
         found = self.pipeline.got("workflows", "-l", f"swe-argo/training={name},swe-argo/kind={kind}")["items"]
         return sorted(each["metadata"]["name"] for each in found)
 
-    def told(self, name: str) -> str:
+    def describe(self, name: str) -> str:
         """What became of every Workflow of a training, for whoever reads a failed test."""
-        kinds = [each for kind in ("train", "round", "evaluate") for each in self.made(name, kind)]
+        kinds = [each for kind in ("train", "round", "evaluate") for each in self.workflows_of(name, kind)]
         return "\n".join(self.pipeline.told(each) for each in kinds)
 
 

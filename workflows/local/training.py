@@ -99,10 +99,11 @@ class Training:
             with self._observer.activity(f"planning {spec.name}") as show:
                 training = _plan(spec, show)
             log = CheckpointLog(store, spec.name)
-            self._observer.begin(training, len(log.read()))
+            learned = len(log.read())
+            self._observer.begin(training, learned)
             limit: StopReached | None = None
             try:
-                if len(log.read()) < spec.steps or plan_measurement(store, training, spec.steps):
+                if learned < spec.steps or plan_measurement(store, training, spec.steps):
                     self._work(store, training)
             except _Ended as end:
                 limit = end.limit

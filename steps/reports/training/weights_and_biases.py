@@ -94,11 +94,11 @@ def pending_rows(training: StoredTraining, step: int, held_out: int) -> list[dic
     A measurement is known when its step has long been logged, so it has a horizontal axis of its own.
     """
     measured = [
-        {HELD_OUT_STEP: at, **_known(held_out_metrics(summary))}
+        {HELD_OUT_STEP: at, **_known_figures(held_out_metrics(summary))}
         for at, summary in sorted(training.held_out.items())
         if at > held_out
     ]
-    rows = [{STEP: one.step, **_known(step_metrics(one))} for one in training.steps if one.step > step]
+    rows = [{STEP: one.step, **_known_figures(step_metrics(one))} for one in training.steps if one.step > step]
     for place, row in enumerate(rows[: len(measured)]):
         rows[place] = row | measured[place]
     return [*rows, *measured[len(rows) :]]
@@ -133,7 +133,7 @@ def _define_axes(run: Any, training: StoredTraining) -> None:
     """One by one: a pattern for all figures would be one for what was measured, too, and which holds is not told."""
     for axis in (STEP, HELD_OUT_STEP):
         run.define_metric(axis)
-    for name in sorted({name for one in training.steps for name in _known(step_metrics(one))}):
+    for name in sorted({name for one in training.steps for name in _known_figures(step_metrics(one))}):
         run.define_metric(name, step_metric=STEP)
     run.define_metric("held_out/*", step_metric=HELD_OUT_STEP)
 
@@ -146,7 +146,7 @@ def _sent_before(store: Store, training: StoredTraining, run: Any) -> _Sent:
     return _Sent(int(run.summary.get(STEP, 0)), int(run.summary.get(HELD_OUT_STEP, -1)), run.starting_step)
 
 
-def _known(figures: Mapping[str, Any]) -> dict[str, Any]:
+def _known_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Without what is not known, and without words: W&B draws numbers."""
     return {name: value for name, value in figures.items() if isinstance(value, int | float)}
 
