@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from steps.contracts.families import SWEBENCH
-from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
 from steps.reports.comparison.record import Comparison
-from steps.reports.comparison.view import view_comparison
 from steps.reports.figures import confirmations
 from steps.reports.figures.summary import Summary
-from steps.reports.labels import STAGES, STANDINGS, STOPS, in_order, kind_phrase, stop_phrase
-from steps.reports.page.charts import histogram, stacked
+from steps.reports.page.sections import UnitFigures, report_sections
 from steps.reports.page.templating import as_page, page_templates
 from steps.reports.page.unit_rows import make_rows, repository_names
 from steps.reports.stored_run import Standing, StoredRun
-from steps.reports.text.formatting import listing, utc
-from steps.reports.text.visible import make_visible
-
-SLOWEST = 10
-STAGES_SHOWN = 8
-LEAST_SHARE = 0.005  # of all time, for a stage to be drawn
 
 
 def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = None, why_not: str = "") -> bytes:
@@ -28,127 +16,24 @@ def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = 
 
     ``why_not``: why it says nothing of an earlier run, where somebody asked for that.
     """
-    table = make_rows(run)
-    order = sorted(range(len(table)), key=lambda n: -run.units[n].total_s)
-    longest = max((unit.total_s for unit in run.units), default=0.0)
+    rows = make_rows(run)
+    units = [
+        UnitFigures(
+            instance_id=unit.instance_id,
+            attempt=unit.attempt,
+            href=f"#{row.anchor}",
+            standing=unit.standing,
+            suspect=unit.suspect,
+            unconfirmed=confirmations.confirmation_note(unit) if unit.standing is Standing.RESOLVED else "",
+            seconds=unit.seconds,
+            total_s=unit.total_s,
+        )
+        for row, unit in zip(rows, run.units, strict=True)
+    ]
+    sections = report_sections(summary, units, compared, why_not)
     text = (
         page_templates()
         .get_template("report.html.j2")
-        .render(
-            summary=summary,
-            phrase=kind_phrase(summary.conditions.kind),
-            facts=_facts(summary),
-            labels=STANDINGS,
-            bar=_bar(summary),
-            outcomes=_outcomes(summary),
-            stops=_stops(summary),
-            absent=listing([STOPS[one.reason].name for one in summary.stops if not one.units]),
-            pages=any(unit.page for unit in run.units),
-            stages=_stages(run, summary),
-            slowest=[(table[n], round(100 * run.units[n].total_s / longest, 2)) for n in order[:SLOWEST]]
-            if longest
-            else [],
-            without=[row for row, unit in zip(table, run.units, strict=True) if unit.standing is Standing.FAILED][:50],
-            suspects=[row for row, unit in zip(table, run.units, strict=True) if unit.suspect][:50],
-            unconfirmed=[
-                (row, note)
-                for row, unit in zip(table, run.units, strict=True)
-                if unit.standing is Standing.RESOLVED and (note := confirmations.confirmation_note(unit))
-            ][:50],
-            rows=table,
-            repos=repository_names(run),
-            many=len(summary.attempts) > 1,
-            beside=view_comparison(compared) if compared else None,
-            anchors={row.instance_id: row.anchor for row in table if row.attempt == 1},
-            why_not=make_visible(why_not),
-        )
+        .render(**sections, rows=rows, repos=repository_names(run), pages=any(unit.page for unit in run.units))
     )
     return as_page(text)
-
-
-def _facts(summary: Summary) -> list[tuple[str, str]]:
-    """What was evaluated, how and with what: (name, value)."""
-    how, dataset, versions = summary.conditions, summary.dataset, summary.versions
-    solving = {None: "", True: "open for the agent, ", False: "none for the agent, "}[how.solve_network]
-    selection = ", ".join(how.selection)
-    proofs = summary.counter_proof
-    facts = [
-        ("Dataset", f"{dataset.name}, {dataset.split}"),
-        ("Revision", dataset.revision or f"rows {dataset.sha256[:12]}"),
-        ("Instances", f"{how.selected:,}, chosen by {selection}" if selection else f"all {how.selected:,}"),
-        ("Attempts", f"{len(summary.attempts)} an instance"),
-        ("Agent", how.agent),
-        ("Model", summary.model),
-        ("Hints", "shown" if how.hints else "not shown"),
-        ("Network", f"{solving}{'open' if how.grading_network else 'none'} for the tests"),
-        ("Graded by", describe_grading(summary)),
-        *([("Canary", summary.canary.word)] if summary.canary else []),
-        *([("Counter-proof", confirmations.format_confirmations(proofs))] if proofs else []),
-        ("Sandboxes", "; ".join(how.machines) or "none"),
-        ("Code", f"swe-argo {versions.get('swe-argo', 'unknown')} {versions.get('code', '')[:12]}".strip()),
-        ("Planned", utc(summary.created_at)),
-    ]
-    return [(name, make_visible(value)) for name, value in facts]
-
-
-def describe_grading(summary: Summary) -> str:
-    """By whose rule, and in what time where the run says: other families than SWE-bench have limits of their own."""
-    limit_s = summary.conditions.timeout_s
-    own_limit = summary.families != [SWEBENCH] and limit_s == OFFICIAL_TIMEOUT_S
-    return f"{summary.graders}, {'its own limit' if own_limit else f'{limit_s:,} s'} for tests"
-
-
-def _bar(summary: Summary) -> Any:
-    parts = []
-    for name, label in STANDINGS.items():
-        stopped_early = sum(summary.stopped.get(name, {}).values())
-        number = summary.outcomes.get(name, 0)
-        parts += [(label.tone, label.name, number - stopped_early, False)]
-        parts += [(label.tone, label.name, stopped_early, True)]
-    return stacked(parts)
-
-
-def _outcomes(summary: Summary) -> list[dict[str, Any]]:
-    """The bar in words: only what occurs, with what each consists of."""
-    bars = []
-    for name, label in STANDINGS.items():
-        if number := summary.outcomes.get(name, 0):
-            causes = {stop_phrase(why): n for why, n in summary.stopped.get(name, {}).items()}
-            causes |= summary.failures if name == Standing.FAILED else {}
-            bars.append({"label": label, "number": number, "share": number / summary.units, "causes": causes})
-    return bars
-
-
-def _stops(summary: Summary) -> list[dict[str, Any]]:
-    """Where any agent worked: every reason that occurred, most frequent first."""
-    if summary.conditions.kind != "agent":
-        return []
-    total = sum(one.units for one in summary.stops)
-    return [
-        {
-            "name": STOPS[one.reason].name,
-            "meaning": STOPS[one.reason].meaning,
-            "units": one.units,
-            "resolved": one.resolved,
-            "width": round(100 * one.units / total, 2),
-            "good": round(100 * one.resolved / total, 2),
-        }
-        for one in sorted(summary.stops, key=lambda one: -one.units)
-        if one.units
-    ]
-
-
-def _stages(run: StoredRun, summary: Summary) -> list[dict[str, Any]]:
-    """The stages that take most of the time, in the order in which they happen."""
-    whole = summary.seconds.get("total")
-    ranked = sorted(summary.seconds, key=lambda stage: -summary.seconds[stage].total)[:STAGES_SHOWN]
-    bars = []
-    for stage in in_order(ranked):
-        values = [unit.total_s if stage == "total" else unit.seconds.get(stage, 0.0) for unit in run.units]
-        spread = summary.seconds[stage]
-        share = spread.total / whole.total if whole and whole.total else 0.0
-        if share < LEAST_SHARE:
-            continue
-        spread_columns = histogram([value for value in values if value] or [0.0])
-        bars.append({"name": STAGES.get(stage, stage), "spread": spread, "share": share, "columns": spread_columns})
-    return bars

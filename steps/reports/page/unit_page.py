@@ -30,17 +30,24 @@ class UnitPageInputs:
     """None where there is no trajectory, or none that can be read."""
     partial: Mapping[str, Conversation]
     """Name of a failed try -> what its agent had got to."""
-    anchor: str
-    """The unit's place in report.html."""
+    up: str
+    """Address of the run's page, at the place of the unit."""
     before: str
     after: str
-    """Names of the pages beside it; empty where there are none."""
+    """Addresses of the pages beside it; empty where there are none."""
     remarks: Sequence[str]
     """What is to be known of the whole run."""
+    folder: str = ""
+    """Where its files lie; by default beside the report's folder."""
 
 
-def instance_page(run: StoredRun, unit: StoredUnit, material: UnitPageInputs) -> bytes:
-    """The page, UTF-8, at most about 4 MB however much there is to tell."""
+def instance_page(
+    run: StoredRun, unit: StoredUnit, material: UnitPageInputs, template: str = "instance.html.j2", **others: object
+) -> bytes:
+    """The page, UTF-8, at most about 4 MB however much there is to tell.
+
+    ``template``: one that extends the report's own; ``others``: what it wants to know beside.
+    """
     conversation, partial = material.conversation, material.partial
     limit = text_allowance([*_flat(conversation), *(one for other in partial.values() for one in _flat(other))])
     patch = patch_head(unit.patch or b"", PATCH_LINES, PATCH_WIDTH)
@@ -48,7 +55,7 @@ def instance_page(run: StoredRun, unit: StoredUnit, material: UnitPageInputs) ->
     view = view_unit(unit, conversation, partial, limit=limit, endpoint=not run.run.spec.llm.base_url)
     text = (
         page_templates()
-        .get_template("instance.html.j2")
+        .get_template(template)
         .render(
             unit=unit,
             view=view,
@@ -61,8 +68,9 @@ def instance_page(run: StoredRun, unit: StoredUnit, material: UnitPageInputs) ->
             attempts=_attempts(unit.solve.attempts) if unit.solve else [],
             patch=diff_runs(patch.lines or view.changes),
             patch_note=f"{count(patch.left_out, 'more line')} in {Patch.file}" if patch.left_out else "",
-            folder=f"../../units/{unit.instance_id}/{unit.attempt}/",
+            folder=material.folder or f"../../units/{unit.instance_id}/{unit.attempt}/",
             files=linked_files(unit),
+            **others,
         )
     )
     return as_page(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from steps.contracts.chain import PAGE
 from steps.contracts.progress_lines import counted
 from steps.contracts.record import Place, key
 from steps.contracts.trajectory import Trajectory
@@ -50,7 +51,7 @@ def write_instances(store: Store, run: StoredRun) -> None:
                 unit.turns, unit.calls = conversation.answers, conversation.calls
                 unit.endpoint = make_visible(conversation.endpoint)[:200]
                 unit.last_answer = make_visible(conversation.last_answer[:ANSWER_SHOWN])
-            material = UnitPageInputs(conversation, partial, f"u{place}", before, after, notes)
+            material = UnitPageInputs(conversation, partial, f"../{PAGE}#u{place}", before, after, notes)
             pages_written[f"{folder}{unit.page}"] = instance_page(run, unit, material)
         store.put_many(pages_written)
 

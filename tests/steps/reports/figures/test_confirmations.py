@@ -71,7 +71,7 @@ def test_what_is_not_confirmed_is_a_doubt_and_is_listed_with_why() -> None:
 def test_what_was_put_in_stands_on_the_page_of_the_unit() -> None:
     made = confirmed(PROOFS)
     unit = made.units[1]
-    material = UnitPageInputs(conversation=None, partial={}, anchor="u1", before="", after="", remarks=[])
+    material = UnitPageInputs(conversation=None, partial={}, up="../report.html#u1", before="", after="", remarks=[])
     assert "def test_x" in instance_page(made, unit, material).decode()
 
 
