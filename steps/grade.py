@@ -149,6 +149,7 @@ class _Tests:
         began = time.monotonic()
         with self.sandbox(context) as box:
             create_s = time.monotonic() - began
+            self.context.progress.enter("tests")
             run = self.grader.run(
                 box,
                 self.patch,
@@ -160,6 +161,7 @@ class _Tests:
             machine = box.machine
         run.seconds["create"] = round(create_s, 3)
         began = time.monotonic()
+        self.context.progress.enter("verdict")
         verdict = self.grader.judge(run, self.patch or b"")
         run.seconds["grade"] = round(time.monotonic() - began, 3)
         return _GradedRun(run, verdict, machine)
@@ -167,6 +169,7 @@ class _Tests:
     def confirm(self, verdict: Verdict) -> CounterProof:
         """The counter-proof of a verdict."""
         context = self.second
+        self.context.progress.enter("counter_proof")
         return self.grader.confirm(
             lambda: self.sandbox(context),
             self.patch,

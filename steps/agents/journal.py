@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -45,7 +46,9 @@ class Journal:
         file: Path | None = None,
         *,
         earlier: list[Trajectory] | None = None,
+        watch: Callable[[Turn, int], None] | None = None,
     ) -> None:
+        """``watch`` is called with each turn of the agent, when it is in the file, and its number among these."""
         self.agent = agent
         self.turns: list[Turn] = []
         self.usage = Usage()
@@ -57,6 +60,8 @@ class Journal:
         self._names = (run, instance_id, attempt)
         self._earlier = earlier or []
         self._file = file
+        self._watch = watch
+        self._agent_turns = 0
         self._last = self._end = 0  # where the last turn lies in the file
 
     def add_message(self, source: Literal["system", "user"], message: str, **extra: Any) -> None:
@@ -101,6 +106,10 @@ class Journal:
         """Add a turn."""
         self.turns.append(turn)
         self._write(again=False)
+        if turn.source == "agent":
+            self._agent_turns += 1
+            if self._watch is not None:
+                self._watch(turn, self._agent_turns)
 
     def set_usage(self, usage: Usage) -> None:
         """Set what the model took so far, and write it: after a request that failed no turn may follow to carry it."""

@@ -20,7 +20,8 @@ from steps.contracts.agents import AgentKind
 from steps.contracts.chain import SOLVE
 from steps.contracts.data import History, Instance, Machine, Patch, RunFile, SolveRecord
 from steps.contracts.layer import Layer
-from steps.contracts.trajectory import AgentExtra, AgentInfo, Recording, Replayed, StopReason, Trajectory
+from steps.contracts.trajectory import AgentExtra, AgentInfo, Recording, Replayed, StopReason, Trajectory, Turn, Usage
+from steps.contracts.unit_progress import Phase
 from steps.families.family import load_family
 from steps.models.reply import Model
 from steps.sandbox.groups import GroupMember, join_group
@@ -171,7 +172,25 @@ class Solving:
         earlier = [
             iterative.with_attempt_number(done.trajectory, number) for number, done in enumerate(self.attempts, 1)
         ]
-        return Journal(info, run.run_id, self.instance.instance_id, self.context.attempt, file, earlier=earlier)
+        return Journal(
+            info,
+            run.run_id,
+            self.instance.instance_id,
+            self.context.attempt,
+            file,
+            earlier=earlier,
+            watch=self._tell_turn,
+        )
+
+    def _tell_turn(self, turn: Turn, number: int) -> None:
+        usage = iterative.total_usage(self.attempts) + (self.journal.usage if self.journal else Usage())
+        self.context.progress.take_turn(turn, number, self._most_turns, usage)
+
+    @property
+    def _most_turns(self) -> int | None:
+        if self.recording is not None:
+            return len(self.recording.actions)
+        return self.spec.told_after if self.agent.calls_tools else self.spec.max_steps
 
     def _untrusted(self, box: Sandbox) -> Sandbox:
         return as_untrusted(box, enlarged=self.context.resource_factor > 1)
@@ -210,8 +229,9 @@ class Solving:
         return open_model(self.run.spec)
 
     @contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
+    def _stage(self, name: Phase) -> Iterator[None]:
         began = time.monotonic()
+        self.context.progress.enter(name)
         try:
             yield
         finally:

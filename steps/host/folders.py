@@ -43,7 +43,17 @@ def find_orphans() -> list[Path]:
     A folder made in another pid namespace (another container that shares the temporary folder) is left alone: whether
     its owner lives cannot be seen from here.
     """
-    orphans = []
+    return [folder for folder, alive in _private_folders() if not alive]
+
+
+def find_owned() -> list[Path]:
+    """Private folders on this machine whose owner lives, oldest first; those of other pid namespaces as above."""
+    return [folder for folder, alive in _private_folders() if alive]
+
+
+def _private_folders() -> list[tuple[Path, bool]]:
+    """(Folder of this user and pid namespace, whether its owner lives), oldest first."""
+    found = []
     for folder in Path(tempfile.gettempdir()).resolve().iterdir():
         name = NAME.fullmatch(folder.name)
         if not name:
@@ -52,9 +62,9 @@ def find_orphans() -> list[Path]:
         with suppress(OSError):  # another runner may remove it at this moment
             status = folder.lstat()
             ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-            if ours and namespace == _namespace() and began != process_start(pid):
-                orphans.append((status.st_mtime, folder))
-    return [folder for _, folder in sorted(orphans)]
+            if ours and namespace == _namespace():
+                found.append((status.st_mtime, folder, began == process_start(pid)))
+    return [(folder, alive) for _, folder, alive in sorted(found)]
 
 
 def clean(folders: Iterable[Path]) -> dict[Path, str]:

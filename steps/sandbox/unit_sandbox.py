@@ -12,6 +12,7 @@ from pathlib import Path
 from steps.contracts.data import Instance, RunFile, TaskMachine
 from steps.contracts.ids import store_id
 from steps.contracts.run_spec import MAX_RESOURCE_FACTOR
+from steps.contracts.unit_progress import SILENT, ProgressWriter
 from steps.errors import ConfigError, StepError
 from steps.sandbox import open_backend
 from steps.sandbox.command_log import with_command_log
@@ -29,6 +30,8 @@ class Context:
     resource_factor: float = 1.0
     leaves: Path | None = None
     """Folder for what is worth keeping should this try fail; it is gone when the try succeeds."""
+    progress: ProgressWriter = SILENT
+    """Is told how far this try has come."""
 
 
 @contextmanager
@@ -50,6 +53,7 @@ def open_sandbox(
     ``member``: it may begin from a snapshot, and others from one of it.
     """
     spec, needs = run.spec.sandbox, instance.machine or TaskMachine()
+    context.progress.begin(run.run_id, instance.instance_id, context.attempt, step)
     backend = open_backend(spec)
     box = _create(
         backend,

@@ -14,14 +14,17 @@ from rich.console import Console
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
-from steps.contracts.data import Plan
+from steps.contracts.data import Plan, RunFile
 from steps.contracts.run_spec import RunSpec
+from steps.contracts.unit_progress import UnitProgress
 from steps.errors import EXIT_INCOMPLETE, EXIT_INFRA, EXIT_OK, StepError
 from steps.reports.canary import describe_canary
 from steps.reports.stored_run import CanaryResult
 from steps.reports.text.formatting import count
 from steps.store import open_store
+from steps.store.runs import record_of
 from workflows.api.run import Run
+from workflows.local.at_work import find_units_at_work
 from workflows.local.evaluation import Evaluation
 from workflows.local.runner import Show, Watch, worker_count
 from workflows.terminal.progress import ActivityLine, Progress
@@ -108,7 +111,12 @@ class _TerminalObserver:
         if canary:
             patches = count(len(plan.units), "reference patch", "reference patches")
             self._console.print(f"canary: {patches} first", style="dim")
-        with Progress(self._console, plan.units, plan.run_id) as progress, ending(self._stop):
+        run = record_of(open_store(self._spec.store), RunFile, plan.run_id)
+
+        def look() -> list[UnitProgress]:
+            return [each.progress for each in find_units_at_work(run)]
+
+        with Progress(self._console, plan.units, plan.run_id, look) as progress, ending(self._stop):
             yield progress
 
     def judge_canary(self, result: CanaryResult) -> None:

@@ -26,7 +26,10 @@ def keep_tries(store: Store, run_id: str) -> None:
     """
     for folder in filter(is_worth_keeping, folders.find_orphans()):
         run = _run(folder)
-        if run is None or not _is(run, store, run_id):
+        if run is None or run.run_id != run_id:
+            continue
+        here = RunFile.from_bytes(store.get(key(RunFile, run_id)))
+        if not is_same_run(run, here) or _place(run.spec.store) != _place(store.url):
             continue
         data = next(path.read_bytes() for path in _files(folder) if path.exists())
         failure = _failure(folder, data)
@@ -59,11 +62,10 @@ def _run(folder: Path) -> RunFile | None:
         return None
 
 
-def _is(run: RunFile, store: Store, run_id: str) -> bool:
-    """Whether it is this very run: elsewhere there may be one of the same name."""
-    here = RunFile.from_bytes(store.get(key(RunFile, run_id)))
-    same = (run.run_id, run.created_at, run.dataset) == (run_id, here.created_at, here.dataset)
-    return same and _place(run.spec.store) == _place(store.url)
+def is_same_run(run: RunFile, other: RunFile) -> bool:
+    """Whether both are files of one run, which may have grown meanwhile: elsewhere there may be one of its name."""
+    names = [(each.run_id, each.created_at, each.dataset.name) for each in (run, other)]
+    return names[0] == names[1]
 
 
 def _place(url: str) -> str:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
@@ -15,11 +16,13 @@ from rich.text import Text
 
 from steps.contracts.data import Stage, Unit
 from steps.contracts.trajectory import Usage
+from steps.contracts.unit_progress import UnitProgress
 from steps.contracts.verdict import Confirmation, GradeRecord, Outcome
 from steps.reports.figures.confirmations import WORDS
 from steps.reports.labels import STANDINGS
 from steps.reports.text.formatting import count, duration, money, tokens, unit_name
 from steps.reports.text.visible import make_visible
+from steps.reports.unit.progress import describe_progress
 from workflows.local.runner import Event
 
 GOOD, BAD, WORLD = "green", "yellow", "red"
@@ -27,8 +30,19 @@ QUIET_S = 30.0
 """Seconds in which no unit ends, after which those at work are named, in a terminal as elsewhere."""
 PATIENCE_S = 3.0
 """Seconds without a line after which a person may think that nothing goes on."""
+SILENT_S = 5.0
+"""Seconds between two lines of one activity, at most."""
 SELDOM_S = 60.0
-"""Seconds between two such lines at most: the pause doubles up to this."""
+"""Seconds between two lines of a silence at most: the pause doubles up to this."""
+LOOK_S = 1.0
+"""Seconds between two looks at what the units at work have come to."""
+SHOWN = 8
+"""Units at work that have a line each at a terminal."""
+NAMED = 3
+"""Of them those that a line of a log names."""
+
+Look = Callable[[], list[UnitProgress]]
+"""How far the units at work have come, of those of which that is known."""
 
 
 class SilenceTimer:
@@ -83,7 +97,7 @@ class ActivityLine:
         self._console, self._title = console, title
         self._now = ""
         self._began = time.monotonic()
-        self._silence = SilenceTimer(self._tell, patience_s)
+        self._silence = SilenceTimer(self._tell, patience_s, SILENT_S)
         self._status = console.status("")
 
     def __enter__(self) -> Self:
@@ -120,10 +134,14 @@ class ActivityLine:
 
 
 class Progress:
-    """Counts, rate, time left and failures by class. Call it with events; use it as a context manager."""
+    """Counts, rate, time left, failures by class, and each unit at work. Call it with events; use it as a context
+    manager."""
 
-    def __init__(self, console: Console, units: list[Unit], run_id: str) -> None:
+    def __init__(self, console: Console, units: list[Unit], run_id: str, look: Look = list) -> None:
         self._console = console
+        self._look = look
+        self._looked_at = float("-inf")
+        self._progress: dict[tuple[str, int], UnitProgress] = {}
         self._run_id = run_id
         self._total = len(units)
         self._before = sum(unit.begins is Stage.NONE for unit in units)
@@ -219,7 +237,7 @@ class Progress:
         if not counts.plain.strip():
             counts.append("nothing has ended yet", style="dim")
         pace = [f"{rate * 60:.1f}/min", f"{_clock(remaining_s)} left"] if here else []
-        lines = [self._bar(pace), counts, Text(f"  {self._at_work}", style="dim")]
+        lines = [self._bar(pace), counts, *self._unit_lines()]
         for line in lines:
             line.truncate(self._console.width - 1, overflow="ellipsis")
         return Group(*lines)
@@ -235,15 +253,38 @@ class Progress:
         line.append("  ").append("━" * filled, style=GOOD).append("━" * (width - filled), style="dim")
         return line.append("  " if width else "").append("  ".join([count, *pace]), style="not bold")
 
-    @property
-    def _at_work(self) -> str:
-        names = [unit_name(*unit) for unit in list(self._running)]
-        return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    def _unit_lines(self) -> list[Text]:
+        """A line for each unit at work, as many as there is room for."""
+        self._look_again()
+        running = list(self._running)
+        room = max(1, min(SHOWN, self._console.height - 4))
+        shown = running if len(running) <= room else running[: room - 1]
+        width = max((len(unit_name(*unit)) for unit in shown), default=0)
+        lines = [Text(f"  {unit_name(*unit):<{width}}  {self._describe(unit)}", style="dim") for unit in shown]
+        more = len(running) - len(shown)
+        return [*lines, Text(f"  and {more} more", style="dim")] if more else lines
+
+    def _look_again(self) -> None:
+        if time.monotonic() - self._looked_at >= LOOK_S:
+            self._progress = {(each.instance_id, each.attempt): each for each in self._look()}
+            self._looked_at = time.monotonic()
+
+    def _describe(self, unit: tuple[str, int]) -> str:
+        progress = self._progress.get(unit)
+        return describe_progress(progress, datetime.now(UTC)) if progress else ""
 
     def _wait(self) -> None:
-        if self._running:
-            line = f"[{self._done_units:>{len(str(self._total))}}/{self._total}] at work on {self._at_work}"
-            self._console.print(Text(line, style="dim"), soft_wrap=True)
+        if not self._running:
+            return
+        self._look_again()
+        running = list(self._running)
+        words = [
+            unit_name(*unit) + (f" ({described})" if (described := self._describe(unit)) else "")
+            for unit in running[:NAMED]
+        ]
+        more = f" and {len(running) - NAMED} more" if len(running) > NAMED else ""
+        line = f"[{self._done_units:>{len(str(self._total))}}/{self._total}] at work on {', '.join(words)}{more}"
+        self._console.print(Text(line, style="dim"), soft_wrap=True)
 
 
 def _format_usage(usage: Usage) -> str:

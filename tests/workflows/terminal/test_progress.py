@@ -17,10 +17,11 @@ from steps.contracts.data import Stage, Unit
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import Usage
+from steps.contracts.unit_progress import UnitProgress
 from tests.workflows.command import wait_for
 from tests.workflows.screen import Screen, run_at_terminal
 from workflows.local.runner import Event, make_plan, make_report
-from workflows.terminal.progress import ActivityLine, Progress
+from workflows.terminal.progress import SHOWN, ActivityLine, Progress
 
 RUN = "a-run-with-a-name-that-is-longer-than-most-2026-11-22"
 ROWS = 24
@@ -56,6 +57,21 @@ def _work() -> None:
             progress(Event(unit, "failed", "solve", failure=failure))
 
 
+def _at_work(unit: Unit) -> UnitProgress:
+    return UnitProgress(
+        run=RUN,
+        instance_id=unit.instance_id,
+        attempt=unit.attempt,
+        step="solve",
+        phase="agent",
+        since="2026-11-22T10:00:00.000+00:00",
+        turn=12,
+        most_turns=100,
+        usage=Usage(calls=12, requests=12, prompt_tokens=34_000, completion_tokens=567, cost_usd=0.12),
+        action="bash: pytest \x1b[2J -x",
+    )
+
+
 WORK = [sys.executable, "-m", "tests.workflows.terminal.test_progress"]
 
 
@@ -87,17 +103,26 @@ def test_a_reason_is_said_once_and_then_by_the_unit_that_has_it(piped: list[str]
 
 
 def test_a_live_line_is_never_wider_than_its_terminal() -> None:
+    unit = Unit(instance_id="scikit-learn__scikit-learn-10000", attempt=1, begins=Stage.SOLVE, repo="o/r", image="i")
+    others = [unit.model_copy(update={"attempt": attempt}) for attempt in range(2, 30)]
     for columns in (10, 20, 40, 60, 80, 200):
         console = Console(file=io.StringIO(), width=columns, force_terminal=True)
-        unit = Unit(
-            instance_id="scikit-learn__scikit-learn-10000", attempt=1, begins=Stage.SOLVE, repo="o/r", image="i"
-        )
-        progress = Progress(console, [unit] * 500, RUN)
-        progress(Event(unit, "begun"))
+        progress = Progress(console, [unit] * 500, RUN, lambda: [_at_work(each) for each in others])
+        for each in (unit, *others):
+            progress(Event(each, "begun"))
         for kind in FailureClass:
             progress(Event(unit, "failed", "solve", failure=_failure(unit, kind)))
         lines = [line for line in progress.__rich__().renderables if isinstance(line, Text)]
-        assert [line.cell_len < columns for line in lines] == [True] * 3
+        assert [line.cell_len < columns for line in lines] == [True] * (2 + SHOWN)
+
+
+def test_each_unit_at_work_has_its_turn_tokens_money_and_last_action() -> None:
+    unit = Unit(instance_id="o__r-1", attempt=2, begins=Stage.SOLVE, repo="o/r", image="i")
+    progress = Progress(Console(file=io.StringIO(), width=120), [unit], RUN, lambda: [_at_work(unit)])
+    progress(Event(unit, "begun"))
+    line = str(progress.__rich__().renderables[-1])
+    assert line.startswith("  o__r-1 #2  turn 12 of 100, ")
+    assert line.endswith(", 34,567 tokens, $0.12, bash: pytest ␛[2J -x")
 
 
 @pytest.mark.parametrize("terminal", [False, True])

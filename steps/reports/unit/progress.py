@@ -1,0 +1,42 @@
+"""A unit at work in words: its phase, turn of at most, tokens, money, and what its agent did last."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from steps.contracts.unit_progress import Phase, UnitProgress
+from steps.reports.text.formatting import duration, money, tokens
+from steps.reports.text.visible import make_visible
+
+PHASES: dict[Phase, str] = {
+    "create": "making its sandbox",
+    "prepare": "preparing the repository",
+    "agent": "agent at work",
+    "patch": "taking the patch",
+    "tests": "running the tests",
+    "verdict": "judging the log",
+    "counter_proof": "counter-proof",
+}
+
+
+def describe_progress(progress: UnitProgress, now: datetime | None = None) -> str:
+    """All that is known, in a line that is harmless to look at; ``now``: with how long its phase has taken."""
+    parts = [PHASES[progress.phase]]
+    if progress.phase == "agent" and progress.turn:
+        most = f" of {progress.most_turns:,}" if progress.most_turns else ""
+        parts = [f"turn {progress.turn:,}{most}"]
+    if now is not None:
+        parts.append(duration(phase_seconds(progress, now)))
+    usage = progress.usage
+    if taken := usage.prompt_tokens + usage.completion_tokens:
+        parts.append(f"{tokens(taken)} tokens")
+    if usage.cost_usd is not None:
+        parts.append(money(usage.cost_usd))
+    if progress.phase == "agent" and progress.action:
+        parts.append(make_visible(progress.action))
+    return ", ".join(parts)
+
+
+def phase_seconds(progress: UnitProgress, now: datetime | None = None) -> float:
+    """How long it has been in its phase; never below 0, for clocks differ."""
+    return max(0.0, ((now or datetime.now(UTC)) - datetime.fromisoformat(progress.since)).total_seconds())
