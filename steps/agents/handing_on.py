@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from steps.agents.history import hide_history
 from steps.agents.patch import Start, extract, record_start
-from steps.contracts.data import History
+from steps.contracts.data import History, Instance
 from steps.contracts.layer import LayerSummary
-from steps.families.family import HandsOn
+from steps.families.family import HandsOn, load_family
 from steps.layers.listing import Listing, record
 from steps.layers.take import take
 from steps.sandbox.protocol import Sandbox
@@ -50,6 +50,13 @@ def begin(box: Sandbox, hands_on: HandsOn) -> WorkStart:
         return _FilesStart(record(box))
     history = hide_history(box)
     return _RepositoryStart(history, record_start(box, history.head))
+
+
+def prepare(box: Sandbox, instance: Instance) -> WorkStart:
+    """Make a fresh machine what an agent is to find, by the rule of its family. Raises as ``begin``."""
+    family = load_family(instance.family)
+    family.prepare(box, instance)
+    return begin(box, family.hands_on)
 
 
 def describe_start(start: WorkStart) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from steps.agents import iterative
 from steps.agents.critic import AttemptResult
-from steps.agents.handing_on import HandedOn, WorkStart, begin, describe_start, start_of
+from steps.agents.handing_on import HandedOn, WorkStart, describe_start, prepare, start_of
 from steps.agents.iterative import Attempt
 from steps.agents.journal import Journal
 from steps.agents.runner import act
@@ -154,9 +154,7 @@ class Solving:
         """The machine as the agent is to find it: as a copy of one that is so, or made so."""
         if member.snapshot is not None:
             return start_of(member.start)
-        family = load_family(self.instance.family)
-        family.prepare(box, self.instance)
-        start = begin(box, family.hands_on)
+        start = prepare(box, self.instance)
         if member.prepares:
             member.keep(describe_start(start))
         return start

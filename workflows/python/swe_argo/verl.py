@@ -1,0 +1,22 @@
+"""Classes that verl's configuration names: ``swe_argo.verl.SweAgentLoop`` and the tools (docs/verl.md).
+
+They stand on verl's own, so each is imported when it is asked for, inside verl.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "SweAgentLoop": "workflows.verl.tool_loop",
+    "BashTool": "workflows.verl.tools",
+    "SubmitSolutionTool": "workflows.verl.tools",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

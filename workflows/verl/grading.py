@@ -1,0 +1,112 @@
+"""One rollout's patch -> its verdict, by the program that grades every unit, as a process that can be ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+from functools import cache
+from pathlib import Path
+
+from steps.agents.handing_on import HandedOn
+from steps.contracts.chain import GRADE, TRY
+from steps.contracts.data import Answer, Instance, Patch, RunFile
+from steps.contracts.failure import Failure, FailureClass
+from steps.contracts.layer import Layer
+from steps.contracts.verdict import GradeRecord
+from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK, EXIT_RESOURCE, ConfigError, InfraError, ResourceError
+from steps.host.folders import temporary_folder
+from steps.sandbox.unit_sandbox import Context
+from workflows.local.process import GRACE_S
+from workflows.local.step_servers import ForkedStep, Forking
+from workflows.resources import deadline_s
+from workflows.verl.rollout_task import RolloutTask
+
+
+@cache
+def _forking(backend: str) -> Forking:
+    """Of this process; what it forks ends with it (--tied), however it ends."""
+    return Forking(backend)
+
+
+class Grading:
+    """One try of grading. Both methods may be called from any thread."""
+
+    def __init__(self, context: Context, task: RolloutTask, handed_on: HandedOn) -> None:
+        self._context, self._task, self._handed_on = context, task, handed_on
+        self._lock = threading.Lock()
+        self._process: ForkedStep | None = None
+        self._ended = False
+        self.files: dict[str, bytes] = {}
+        """File name -> bytes of what it left."""
+
+    def run(self) -> GradeRecord:
+        """Grade it in a fresh sandbox. Blocks. Raises InfraError, ResourceError, ConfigError."""
+        with temporary_folder() as folder, tempfile.TemporaryFile() as log:
+            inputs, outputs = folder / "in", folder / "out"
+            for each in (inputs, outputs):
+                each.mkdir()
+            self._write_inputs(inputs)
+            words = {
+                "in": inputs,
+                "out": outputs,
+                "attempt": self._context.attempt,
+                "try": self._context.try_name,
+                "resource-factor": self._context.resource_factor,
+                "tied": True,
+            }
+            flags = GRADE.program.command_line(words)
+            with self._lock:
+                if self._ended:
+                    raise InfraError(FailureClass.STOPPED, "grading was ended before it began")
+                environment = {**os.environ, "PYTHONUTF8": "1"}
+                backend = self._task.run.spec.sandbox.backend
+                self._process = process = _forking(backend).start(GRADE, flags, environment, log)
+            overdue = threading.Timer(deadline_s(GRADE.name, self._task.run.spec), self.end)
+            overdue.daemon = True
+            overdue.start()
+            try:
+                code = process.wait()
+            finally:
+                overdue.cancel()
+            if code != EXIT_OK:
+                raise _failure(code, outputs / TRY, log.seek(0) or log.read()[-20_000:])
+            self.files = {file.name: file.read_bytes() for file in outputs.iterdir() if file.is_file()}
+        return GradeRecord.from_bytes(self.files[GradeRecord.file])
+
+    def end(self) -> None:
+        """Let it destroy its sandbox and end; kill it where it does not. ``run`` returns then."""
+        with self._lock:
+            self._ended = True
+            process = self._process
+        if process is not None:
+            process.signal(signal.SIGTERM)
+            late = threading.Timer(GRACE_S, process.signal, [signal.SIGKILL])
+            late.daemon = True
+            late.start()
+
+    def _write_inputs(self, folder: Path) -> None:
+        data: list[RunFile | Instance | Answer | Patch | Layer]
+        data = [self._task.run, self._task.instance, self._task.answer, Patch(self._handed_on.patch)]
+        if self._handed_on.layer:
+            data.append(Layer(self._handed_on.layer))
+        for datum in data:
+            (folder / datum.file).write_bytes(datum.to_bytes())
+
+
+def _failure(code: int, folder: Path, log: bytes) -> InfraError | ResourceError | ConfigError | RuntimeError:
+    """What a try that failed is raised as."""
+    try:
+        failure = Failure.from_bytes((folder / Failure.file).read_bytes())
+    except (FileNotFoundError, ValueError):
+        detail = log.decode("utf-8", "replace")
+        return InfraError(FailureClass.STEP_KILLED, f"grade ended with exit code {code} and no word", detail=detail)
+    match code:
+        case code if code == EXIT_RESOURCE:
+            return ResourceError(failure.failure_class, failure.reason, detail=failure.detail)
+        case code if code == EXIT_CONFIG:
+            return ConfigError(failure.reason, failure_class=failure.failure_class, detail=failure.detail)
+        case code if code == EXIT_INFRA or code < 0 or code >= 128:
+            return InfraError(failure.failure_class, failure.reason, detail=failure.detail)
+    return RuntimeError(f"grade failed: {failure.reason}\n{failure.detail}")

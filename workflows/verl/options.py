@@ -1,0 +1,41 @@
+"""What the yaml of the agent loops says beside the class: how rollouts are run, never what the task is."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from steps.errors import ConfigError
+
+
+class LoopOptions(BaseModel):
+    """The keys of one entry of ``agent_loops.yaml`` beside ``name`` and ``_target_``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    store: str | None = None
+    """Store that the export wrote beside the parquet, where a row's ``extra_info.store`` names none."""
+    run: str | None = None
+    """Its run, where a row's ``extra_info.run`` names none; not needed where the store has one run."""
+    output_chars: int = Field(10_000, ge=200)
+    """Characters of a command's output that the model is shown: its beginning and its end. verl cuts once more, at
+    ``multi_turn.max_tool_response_length``, which has to be larger."""
+    invalid_patch_penalty: float = Field(0.0, ge=0)
+    """Taken off the reward of a rollout whose patch does not apply."""
+    suspect: Literal["keep", "drop"] = "drop"
+    """Rollouts whose verdict there is a reason not to believe. drop: absent from their group."""
+    graders: int | None = Field(None, ge=1)
+    """Rollouts that one worker process grades at a time; by default as ``swe-argo run`` has it for the backend."""
+    threads: int = Field(256, ge=1)
+    """Calls of sandboxes that one worker process waits for at a time."""
+
+
+def read_options(given: dict[str, Any]) -> LoopOptions:
+    """Raises ConfigError naming the key."""
+    try:
+        return LoopOptions.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{first['msg']}; there are {', '.join(LoopOptions.model_fields)}", field=field) from None

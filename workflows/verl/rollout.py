@@ -1,0 +1,234 @@
+"""One rollout: its sandbox for as long as it lasts, what the model submits, and its verdict. Never blocks the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from steps.agents.handing_on import HandedOn
+from steps.agents.tools import text
+from steps.agents.tools.result import ToolResult
+from steps.contracts.data import Patch
+from steps.contracts.verdict import Confirmation, GradeRecord, Outcome
+from steps.errors import InfraError, ResourceError, StepError
+from steps.families.family import load_family
+from steps.sandbox.unit_sandbox import Context
+from steps.sandbox.untrusted import SandboxBroken
+from workflows.local.machines import default_graders
+from workflows.resources import retry
+from workflows.verl.grading import Grading
+from workflows.verl.options import LoopOptions
+from workflows.verl.rollout_machine import RolloutMachine
+from workflows.verl.rollout_task import RolloutTask
+
+T = TypeVar("T")
+MAX_FACTOR = 8.0
+"""How much larger than asked for a sandbox may become by retries, as in a run."""
+
+
+class LostRolloutError(Exception):
+    """A rollout has no verdict through no fault of its own: it is absent from its group, and no 0 in it."""
+
+
+class Rollout:
+    """What the tools of one conversation act on. Its sandbox is there while ``open_rollout`` is."""
+
+    def __init__(self, task: RolloutTask, options: LoopOptions, attempt: int, factor: float) -> None:
+        self.task, self.options = task, options
+        self.context = Context(attempt, secrets.token_hex(6), factor)
+        self.machine = RolloutMachine(self.context, task)
+        self.handed_on: HandedOn | None = None
+        """What is to be graded; None while nothing was submitted."""
+        self.failure: StepError | None = None
+        """What befell its sandbox from outside: the conversation is worth nothing then."""
+        self.broken = ""
+        """How the model broke its sandbox: what it had is graded."""
+        self._ends_at = time.monotonic() + task.run.spec.agent.timeout_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that it may still work."""
+        return max(0.0, self._ends_at - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to do in it."""
+        return bool(self.handed_on or self.broken or self.failure) or self.left_s == 0
+
+    async def open(self) -> None:
+        """Make its sandbox. Its time begins when that is there. Raises StepError."""
+        await self._in_thread(self.machine.open)
+        self._ends_at = time.monotonic() + self.task.run.spec.agent.timeout_s
+
+    async def close(self) -> None:
+        """Destroy its sandbox: begun whatever happens, and waited for unless this is cancelled as well."""
+        closing = _threads(self.options.threads).submit(self.machine.close)
+        await asyncio.shield(asyncio.wrap_future(closing))
+
+    async def run_command(self, command: str) -> str:
+        """What the model is shown of a command."""
+        limit_s = min(self.task.run.spec.agent.command_timeout_s, max(1.0, self.left_s))
+        result = await self._ask(lambda: self.machine.run_command(command, limit_s))
+        if result is None:
+            return "The sandbox is gone. This ends the work on the issue."
+        return _describe_command(result, limit_s, self.options.output_chars)
+
+    async def submit(self, patch: str) -> str:
+        """Take a patch, or where it is empty what has changed, as the solution; what the model is told.
+
+        A patch that git does not take is not taken: the model may mend it while it has turns left, and where it does
+        not it is graded as it is.
+        """
+        if load_family(self.task.instance.family).hands_on == "layer":
+            if patch.strip():
+                return "This task is solved by changing files of the machine: submit_solution takes no patch here."
+            return await self._submit_changes()
+        if not patch.strip():
+            return await self._submit_changes()
+        data = Patch.from_text(patch if patch.endswith("\n") else f"{patch}\n").data
+        checked = await self._ask(lambda: self.machine.check_patch(data))
+        self._refused = HandedOn(data)
+        if checked is None:
+            return "The sandbox is gone. This ends the work on the issue."
+        if checked.exit_code != 0:
+            words = text.cut_middle(text.readable(checked.stdout).strip(), None, self.options.output_chars).text
+            return f"The patch was not taken: it does not apply to the repository as you found it.\n{words}"
+        self.handed_on = HandedOn(data)
+        return "The patch was taken as your solution."
+
+    async def take(self) -> HandedOn:
+        """What is to be graded: what was submitted, the patch that was not taken, or what has changed."""
+        if self.handed_on is not None:
+            return self.handed_on
+        if self._refused is not None:
+            return self._refused
+        taken = await self._ask(self.machine.take)
+        return taken or HandedOn(note=self.broken)
+
+    _refused: HandedOn | None = None
+
+    async def grade(self, handed_on: HandedOn) -> Grading:
+        """Grade it in a fresh sandbox, again where the world failed, as often as the run's spec says.
+
+        Raises LostRolloutError, ConfigError.
+        """
+        factor, rule = self.context.resource_factor, retry(self.task.run.spec)
+        for number in range(1, rule.limit + 2):
+            context = Context(self.context.attempt, secrets.token_hex(6), factor)
+            grading = Grading(context, self.task, handed_on)
+            try:
+                await self._grade_once(grading)
+            except (InfraError, ResourceError) as error:
+                factor = enlarge(factor, error)
+                if number > rule.limit:
+                    raise LostRolloutError(f"grading failed {number} times: {error.reason}") from error
+                await asyncio.sleep(rule.pause_s(number))
+            else:
+                return grading
+        raise AssertionError("unreachable")
+
+    async def _grade_once(self, grading: Grading) -> None:
+        async with _graders(self.options.graders or default_graders(self.task.run.spec.sandbox.backend)):
+            running = asyncio.wrap_future(_threads(self.options.threads).submit(grading.run))
+            try:
+                await asyncio.shield(running)
+            except asyncio.CancelledError:
+                grading.end()
+                await asyncio.wait([running])
+                running.exception()  # it was ended: nobody else is to hear of it
+                raise
+
+    async def _submit_changes(self) -> str:
+        self.handed_on = await self._ask(self.machine.take) or HandedOn(note=self.broken)
+        return "What you changed in the repository was taken as your solution."
+
+    async def _ask(self, act: Callable[[], T]) -> T | None:
+        """Its answer; None where the model has broken the sandbox. Raises the failure of a sandbox that was lost."""
+        try:
+            return await self._in_thread(act)
+        except SandboxBroken as error:
+            self.broken = error.reason
+        except StepError as error:
+            self.failure = error
+            raise
+        return None
+
+    async def _in_thread(self, act: Callable[[], T]) -> T:
+        return await asyncio.wrap_future(_threads(self.options.threads).submit(act))
+
+
+def enlarge(factor: float, error: StepError) -> float:
+    """The resources of the next try: twice as much where a sandbox ran out of them."""
+    return min(2 * factor, MAX_FACTOR) if isinstance(error, ResourceError) else factor
+
+
+@asynccontextmanager
+async def open_rollout(
+    task: RolloutTask, options: LoopOptions, *, attempt: int, factor: float = 1.0
+) -> AsyncIterator[Rollout]:
+    """A rollout whose tools find it, its sandbox destroyed on every way out. Raises StepError where none is made."""
+    rollout = Rollout(task, options, attempt, factor)
+    token = _CURRENT.set(rollout)
+    try:
+        await rollout.open()
+        yield rollout
+    finally:
+        _CURRENT.reset(token)
+        await rollout.close()
+
+
+def current_rollout() -> Rollout:
+    """The one whose conversation the caller belongs to. Raises LookupError outside of any."""
+    return _CURRENT.get()
+
+
+def reward_of(record: GradeRecord, options: LoopOptions) -> float:
+    """The reward of a verdict. Raises LostRolloutError where it is to move no mean."""
+    if record.outcome is Outcome.NO_REWARD:
+        raise LostRolloutError("the verifier gave no reward, and no reward is not a reward of 0")
+    if is_suspect(record) and options.suspect == "drop":
+        raise LostRolloutError("there is a reason not to believe its verdict")
+    penalty = options.invalid_patch_penalty if record.outcome is Outcome.PATCH_FAILED else 0.0
+    return record.reward - penalty
+
+
+def is_suspect(record: GradeRecord) -> bool:
+    """Whether there is a reason not to believe the verdict."""
+    proof = record.counter_proof
+    contradicted = proof is not None and proof.outcome is Confirmation.CONTRADICTED
+    return record.integrity.verdict == "suspect" or contradicted
+
+
+def _describe_command(result: ToolResult, limit_s: float, limit: int) -> str:
+    output = text.cut_middle(result.text, result.tail, limit).text
+    if result.timed_out:
+        status = f"The command was ended: it took longer than {limit_s:.0f} s"
+    else:
+        status = f"Exit code: {result.exit_code}"
+    return "\n".join(filter(None, (status, output.rstrip("\n"), result.note)))
+
+
+_CURRENT: ContextVar[Rollout] = ContextVar("swe_argo_rollout")
+
+
+@cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    """Of this process, for calls that block: as many as wait at a time, each made when it is needed first."""
+    return ThreadPoolExecutor(count, thread_name_prefix="rollout")
+
+
+_SEMAPHORES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]] = WeakKeyDictionary()
+
+
+def _graders(count: int) -> asyncio.Semaphore:
+    """Tests that share their cores with too many others time out, which would be a verdict."""
+    of_loop = _SEMAPHORES.setdefault(asyncio.get_running_loop(), {})
+    return of_loop.setdefault(count, asyncio.Semaphore(count))

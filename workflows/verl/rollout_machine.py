@@ -1,0 +1,105 @@
+"""The sandbox of one rollout: made and prepared as for a solve, used by tools, asked for what changed, destroyed."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+
+from steps.agents.handing_on import HandedOn, WorkStart, prepare
+from steps.agents.solving import AROUND_S
+from steps.agents.tools.result import ToolResult
+from steps.agents.tools.shell import Shell
+from steps.contracts.chain import SOLVE
+from steps.contracts.data import Machine
+from steps.sandbox.protocol import ExecResult, Sandbox
+from steps.sandbox.unit_sandbox import Context, open_sandbox
+from steps.sandbox.untrusted import as_untrusted
+from workflows.verl.rollout_task import RolloutTask
+
+CHECK_S = 120.0
+"""Seconds that looking at a patch may take."""
+_PATCH = "/var/tmp/swe-argo-submitted.diff"  # noqa: S108 - of the sandbox
+# Against HEAD, not against the working tree, which may hold the same changes already.
+_CHECK = f"""cd "$(git rev-parse --show-toplevel)" && export GIT_INDEX_FILE=$(mktemp -u) &&
+git read-tree "$HEAD" && git apply --cached --check {_PATCH}; code=$?; rm -f "$GIT_INDEX_FILE"; exit $code"""
+
+
+class RolloutMachine:
+    """All calls block, and may be made from any thread; ``close`` at any time, also while it is being opened.
+
+    They raise what Sandbox raises, and SandboxBroken where the rollout's own commands broke it.
+    """
+
+    def __init__(self, context: Context, task: RolloutTask) -> None:
+        self._context, self._task = context, task
+        self._lock = threading.Lock()
+        self._stack = ExitStack()
+        self._closed = False
+        self._box: Sandbox | None = None
+        self._shell: Shell | None = None
+        self._start: WorkStart | None = None
+
+    def open(self) -> None:
+        """Make it and prepare it; nothing where it was closed meanwhile."""
+        run, instance = self._task.run, self._task.instance
+        with self._lock:
+            if self._closed:
+                return
+            box = self._stack.enter_context(
+                open_sandbox(
+                    self._context,
+                    run,
+                    instance,
+                    step=SOLVE.name,
+                    network=run.spec.sandbox.solve_network,
+                    deadline_s=run.spec.agent.timeout_s + AROUND_S,
+                    isolated=True,
+                )
+            )
+            self._start = prepare(box, instance)
+            self._box = as_untrusted(box, enlarged=self._context.resource_factor > 1)
+            self._shell = Shell(self._box, persistent=True)
+
+    @property
+    def box(self) -> Sandbox:
+        """The sandbox, in which foreign code runs."""
+        if self._box is None:
+            raise ValueError("the sandbox is not open")
+        return self._box
+
+    @property
+    def machine(self) -> Machine:
+        """What is recorded of it."""
+        return self.box.machine
+
+    @property
+    def start(self) -> WorkStart:
+        """The machine as the agent found it."""
+        if self._start is None:
+            raise ValueError("the sandbox is not open")
+        return self._start
+
+    def run_command(self, command: str, timeout_s: float) -> ToolResult:
+        """A command of the model's, where the last one ended."""
+        if self._shell is None:
+            raise ValueError("the sandbox is not open")
+        return self._shell.run(command, timeout_s=timeout_s)
+
+    def check_patch(self, patch: bytes) -> ExecResult:
+        """Whether git takes a patch against the HEAD that the agent was given; its words where it does not."""
+        self.box.write(_PATCH, patch)
+        history = self.start.history
+        env = {"HEAD": history.head if history else "HEAD"}
+        return self.box.exec(_CHECK, timeout_s=CHECK_S, env=env, merge=True, max_output_bytes=64 << 10)
+
+    def take(self) -> HandedOn:
+        """What has changed. Never fails for what the agent did."""
+        return self.start.take(self.box)
+
+    def close(self) -> None:
+        """Destroy it. Twice is once. Commands that run in it end with it."""
+        self._closed = True
+        with self._lock:
+            self._stack.close()
+
+

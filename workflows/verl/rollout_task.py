@@ -1,0 +1,55 @@
+"""A row's ids -> what is to be solved, and what it is graded by: read from the store that lies beside the parquet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from steps.contracts.agent_spec import agent_of
+from steps.contracts.agents import AgentKind
+from steps.contracts.data import Answer, Instance, RunFile
+from steps.contracts.record import key
+from steps.errors import ConfigError
+from steps.store import open_store
+from steps.store.runs import record_of
+
+
+@dataclass(frozen=True)
+class RolloutTask:
+    """One instance as a rollout has it. ``answer`` is for grading alone: it never comes near a sandbox of solving."""
+
+    store: str
+    run: RunFile
+    instance: Instance
+    answer: Answer
+
+
+def read_task(store: str, run_id: str | None, instance_id: str) -> RolloutTask:
+    """The task with these ids; without a run id that of the store's one run.
+
+    Raises ConfigError where there is none, InfraError where the store fails.
+    """
+    run = _run(store, run_id)
+    names = {kind: key(kind, run.run_id, instance_id) for kind in (Instance, Answer)}
+    contents = open_store(store).get_many(names.values())
+    if missing := [name for name in names.values() if name not in contents]:
+        raise ConfigError(f"{store} has no {missing[0]}: export the dataset again", field="extra_info.instance_id")
+    instance = Instance.from_bytes(contents[names[Instance]])
+    return RolloutTask(store, run, instance, Answer.from_bytes(contents[names[Answer]]))
+
+
+@lru_cache
+def _run(store: str, run_id: str | None) -> RunFile:
+    opened = open_store(store)
+    if run_id is None:
+        names = opened.folders("runs/")
+        if len(names) != 1:
+            found = ", ".join(names[:5]) or "none"
+            raise ConfigError(f"which run of {store} is meant? It has {found}", field="extra_info.run")
+        (run_id,) = names
+    run = record_of(opened, RunFile, run_id)
+    if agent_of(run.spec.agent).kind not in (AgentKind.AGENT, AgentKind.GIVEN):
+        # An empty patch of a control is graded all the same, and verdicts on references are not examined.
+        spec = run.spec.agent
+        raise ConfigError(f"a run of {spec.name!r} has no rollouts: export it for another agent", field="agent.name")
+    return run
