@@ -33,7 +33,7 @@ def measure() -> dict[str, float]:
     """CPU of the proxy and time on the wall for a call, milliseconds; calls without an answer."""
     if find_spec("tinker") is None:
         return {}
-    from tests.tinker_server.model import make_model
+    from tests.byte_model import make_model
 
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", _SERVER, str(make_model(Path(folder))), _KEY]

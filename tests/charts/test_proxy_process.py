@@ -20,12 +20,12 @@ import pytest
 import tests.tinker_server  # noqa: F401 - skips where the extra tinker is not installed
 from steps.contracts.record import key
 from steps.contracts.training import WeightsFile
+from tests.byte_model import make_model
 from tests.charts.chart import Rendered, render
 from tests.charts.test_pipeline import data
 from tests.charts.test_proxy import box
 from tests.paths import ROOT
 from tests.steps.datasets.hub_server import Hub, Repo, serving
-from tests.tinker_server.model import make_model
 from tests.tinker_server.server import KEY, Sampled, TinkerServer, tinker_server
 from tests.workflows.command import wait_for
 

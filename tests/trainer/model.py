@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from tests.tinker_server.model import make_model
+from tests.byte_model import make_model
 
 NAME = "test/tiny"
 CONTEXT = 2048

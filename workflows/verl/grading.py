@@ -18,7 +18,7 @@ from steps.contracts.verdict import GradeRecord
 from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK, EXIT_RESOURCE, ConfigError, InfraError, ResourceError
 from steps.host.folders import temporary_folder
 from steps.sandbox.unit_sandbox import Context
-from workflows.local.process import GRACE_S
+from workflows.local.process import DETAIL, GRACE_S
 from workflows.local.step_servers import ForkedStep, Forking
 from workflows.resources import deadline_s
 from workflows.verl.rollout_task import RolloutTask
@@ -30,7 +30,7 @@ def _forking(backend: str) -> Forking:
     return Forking(backend)
 
 
-class Grading:
+class GradingTry:
     """One try of grading. Both methods may be called from any thread."""
 
     def __init__(self, context: Context, task: RolloutTask, handed_on: HandedOn) -> None:
@@ -71,7 +71,8 @@ class Grading:
             finally:
                 overdue.cancel()
             if code != EXIT_OK:
-                raise _failure(code, outputs / TRY, log.seek(0) or log.read()[-20_000:])
+                log.seek(0)
+                raise _failure(code, outputs / TRY, log.read()[-DETAIL:])
             self.files = {file.name: file.read_bytes() for file in outputs.iterdir() if file.is_file()}
         return GradeRecord.from_bytes(self.files[GradeRecord.file])
 

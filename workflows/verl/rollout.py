@@ -24,7 +24,7 @@ from steps.sandbox.unit_sandbox import Context
 from steps.sandbox.untrusted import SandboxBroken
 from workflows.local.machines import default_graders
 from workflows.resources import retry
-from workflows.verl.grading import Grading
+from workflows.verl.grading import GradingTry
 from workflows.verl.options import LoopOptions
 from workflows.verl.rollout_machine import RolloutMachine
 from workflows.verl.rollout_task import RolloutTask
@@ -38,7 +38,7 @@ class LostRolloutError(Exception):
     """A rollout has no verdict through no fault of its own: it is absent from its group, and no 0 in it."""
 
 
-class Rollout:
+class LiveRollout:
     """What the tools of one conversation act on. Its sandbox is there while ``open_rollout`` is."""
 
     def __init__(self, task: RolloutTask, options: LoopOptions, attempt: int, factor: float) -> None:
@@ -115,7 +115,7 @@ class Rollout:
 
     _refused: HandedOn | None = None
 
-    async def grade(self, handed_on: HandedOn) -> Grading:
+    async def grade(self, handed_on: HandedOn) -> GradingTry:
         """Grade it in a fresh sandbox, again where the world failed, as often as the run's spec says.
 
         Raises LostRolloutError, ConfigError.
@@ -123,7 +123,7 @@ class Rollout:
         factor, rule = self.context.resource_factor, retry(self.task.run.spec)
         for number in range(1, rule.limit + 2):
             context = Context(self.context.attempt, secrets.token_hex(6), factor)
-            grading = Grading(context, self.task, handed_on)
+            grading = GradingTry(context, self.task, handed_on)
             try:
                 await self._grade_once(grading)
             except (InfraError, ResourceError) as error:
@@ -135,7 +135,7 @@ class Rollout:
                 return grading
         raise AssertionError("unreachable")
 
-    async def _grade_once(self, grading: Grading) -> None:
+    async def _grade_once(self, grading: GradingTry) -> None:
         async with _graders(self.options.graders or default_graders(self.task.run.spec.sandbox.backend)):
             running = asyncio.wrap_future(_threads(self.options.threads).submit(grading.run))
             try:
@@ -173,9 +173,9 @@ def enlarge(factor: float, error: StepError) -> float:
 @asynccontextmanager
 async def open_rollout(
     task: RolloutTask, options: LoopOptions, *, attempt: int, factor: float = 1.0
-) -> AsyncIterator[Rollout]:
+) -> AsyncIterator[LiveRollout]:
     """A rollout whose tools find it, its sandbox destroyed on every way out. Raises StepError where none is made."""
-    rollout = Rollout(task, options, attempt, factor)
+    rollout = LiveRollout(task, options, attempt, factor)
     token = _CURRENT.set(rollout)
     try:
         await rollout.open()
@@ -185,7 +185,7 @@ async def open_rollout(
         await rollout.close()
 
 
-def current_rollout() -> Rollout:
+def current_rollout() -> LiveRollout:
     """The one whose conversation the caller belongs to. Raises LookupError outside of any."""
     return _CURRENT.get()
 
@@ -216,7 +216,7 @@ def _describe_command(result: ToolResult, limit_s: float, limit: int) -> str:
     return "\n".join(filter(None, (status, output.rstrip("\n"), result.note)))
 
 
-_CURRENT: ContextVar[Rollout] = ContextVar("swe_argo_rollout")
+_CURRENT: ContextVar[LiveRollout] = ContextVar("swe_argo_rollout")
 
 
 @cache

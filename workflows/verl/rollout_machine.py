@@ -101,5 +101,3 @@ class RolloutMachine:
         self._closed = True
         with self._lock:
             self._stack.close()
-
-

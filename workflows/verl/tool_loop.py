@@ -13,14 +13,14 @@ from steps.contracts.verdict import GradeRecord
 from steps.errors import ConfigError, InfraError, ResourceError
 from workflows.resources import retry
 from workflows.verl.options import read_options
-from workflows.verl.rollout import LostRolloutError, Rollout, enlarge, is_suspect, open_rollout, reward_of
+from workflows.verl.rollout import LiveRollout, LostRolloutError, enlarge, is_suspect, open_rollout, reward_of
 from workflows.verl.rollout_task import RolloutTask, read_task
 
 logger = logging.getLogger(__name__)
 
 
 @register("swe_argo")
-class SweAgentLoop(ToolAgentLoop):
+class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
     """One instance of this class runs one trajectory."""
 
     def __init__(self, *args: Any, name: str = "swe_argo", **kwargs: Any) -> None:
@@ -28,7 +28,7 @@ class SweAgentLoop(ToolAgentLoop):
         super().__init__(*args, **kwargs)
         self.agent_name = name
         self.options = read_options(ours)
-        self._rollout: Rollout | None = None
+        self._rollout: LiveRollout | None = None
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
         """The trajectory and its reward.
@@ -97,7 +97,7 @@ class SweAgentLoop(ToolAgentLoop):
         return state
 
     @property
-    def _ongoing(self) -> Rollout:
+    def _ongoing(self) -> LiveRollout:
         if self._rollout is None:
             raise ValueError("no rollout is under way")
         return self._rollout

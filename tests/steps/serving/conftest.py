@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # the tests that need the extra tinker say so themselves
 
 @pytest.fixture(scope="session")
 def model_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tests.tinker_server.model import make_model
+    from tests.byte_model import make_model
 
     return make_model(tmp_path_factory.mktemp("model"))
 

@@ -9,7 +9,7 @@ import pytest
 from steps.serving.chat_template import ChatTemplate
 from steps.training.sample_files import read_samples
 from tests import solutions
-from tests.tinker_server.model import make_model
+from tests.byte_model import make_model
 from tests.tinker_server.proxy import CALLER_KEY, running_proxy
 from tests.tinker_server.scripts import plays
 from tests.tinker_server.server import tinker_server

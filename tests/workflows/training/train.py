@@ -14,7 +14,7 @@ from steps.serving.chat_template import ChatTemplate
 from steps.store import open_store
 from steps.training.checkpoints import CheckpointLog
 from tests import solutions
-from tests.tinker_server.model import make_model
+from tests.byte_model import make_model
 from tests.tinker_server.server import KEY, Sampled, TinkerServer, tinker_server
 
 POOL = ["mini__slugkit-1", "mini__slugkit-2", "mini__gridprint-1", "mini__ledgerlet-1"]

@@ -1,0 +1,95 @@
+"""The real loop on a CPU: verl's own classes, a tokenizer of bytes, and a server that plays a model's answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+from transformers import PreTrainedTokenizerFast
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigWrap, ToolListWrap
+from verl.tools.tool_registry import load_all_tools
+from verl.utils.dataset.rl_dataset import RLHFDataset
+from verl.workers.rollout.replica import TokenOutput
+
+from tests.byte_model import TEMPLATE, make_model
+from tests.verl.test_config import FOLDER, composed
+
+Answers = Callable[[str, int], "str | Awaitable[str]"]
+"""The prompt in text and the number of the turn, from 0 -> what the model writes."""
+
+
+def call(tool: str, **arguments: str) -> str:
+    """A call as hermes has it."""
+    return f"<tool_call>\n{json.dumps({'name': tool, 'arguments': arguments})}\n</tool_call><|im_end|>"
+
+
+def play(*texts: str) -> Answers:
+    """The same answers in every conversation; after the last one the model has nothing more to do."""
+    return lambda _prompt, turn: texts[turn] if turn < len(texts) else "I am done.<|im_end|>"
+
+
+class ScriptedServer:
+    """``LLMServerClient`` as a loop sees it. Not a dataclass: Hydra would take it for configuration."""
+
+    def __init__(self, tokenizer: Any, answers: Answers) -> None:
+        self.tokenizer, self.answers = tokenizer, answers
+        self.generated: dict[str, list[list[int]]] = {}
+        """What was sampled in each conversation, in order."""
+
+    async def generate(
+        self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
+    ) -> TokenOutput:
+        turns = self.generated.setdefault(request_id, [])
+        text = self.answers(self.tokenizer.decode(prompt_ids), len(turns))
+        ids = self.tokenizer.encode(text if isinstance(text, str) else await text, add_special_tokens=False)
+        turns.append(ids)
+        logprobs = [-0.25 - 0.001 * (token % 7) for token in ids] if sampling_params.get("logprobs") else None
+        return TokenOutput(token_ids=ids, log_probs=logprobs, stop_reason="completed")
+
+
+class Loops:
+    """Makes loops as verl's worker makes them."""
+
+    def __init__(self, folder: Path, *overrides: str) -> None:
+        file = make_model(folder) / "tokenizer.json"
+        special = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+        self.tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(file), chat_template=TEMPLATE, **special)
+        self.config: DictConfig = composed(*overrides)
+        self.tools = load_all_tools(str(FOLDER / "tools.yaml"), None)
+
+    def make(self, answers: Answers, **options: Any) -> Any:
+        """One loop, for one trajectory. ``options``: keys of agent_loops.yaml."""
+        entry = OmegaConf.create({"name": "swe_argo", "_target_": "swe_argo.verl.SweAgentLoop", **options})
+        server = ScriptedServer(self.tokenizer, answers)
+        return hydra.utils.instantiate(
+            config=entry,
+            trainer_config=DictConfigWrap(self.config),
+            server_manager=server,
+            tokenizer=self.tokenizer,
+            processor=None,
+            hf_model_type="qwen3",
+            dataset_cls=RLHFDataset,
+            data_config=DictConfigWrap(self.config.data),
+            tools=ToolListWrap(self.tools),
+        )
+
+    async def run(self, store: str, instance_id: str, answers: Answers, **options: Any) -> AgentLoopOutput:
+        """One trajectory to its end."""
+        loop = self.make(answers, **options)
+        return await loop.run({"temperature": 1.0, "logprobs": True}, **row(store, instance_id))
+
+    def play(self, store: str, instance_id: str, answers: Answers, **options: Any) -> AgentLoopOutput:
+        """The same, in an event loop of its own."""
+        return asyncio.run(self.run(store, instance_id, answers, **options))
+
+
+def row(store: str, instance_id: str) -> dict[str, Any]:
+    """A row as verl hands it to a loop."""
+    prompt = [{"role": "user", "content": f"Mend {instance_id}."}]
+    extra = {"instance_id": instance_id, "split": "train", "index": 0, "store": store}
+    return {"raw_prompt": prompt, "extra_info": extra, "tools_kwargs": {}, "uid": "u", "session_id": 0}
