@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from steps.agents.calls import call_format
 from steps.agents.calls.parse_result import Malformed, ParsedCall, Problem
 from steps.agents.limits import Limits
 from steps.agents.model_call import ask
-from steps.agents.prompts import scaffold_text, templates
+from steps.agents.opening import count_steps, open_scaffold
 from steps.agents.scaffolds import SCAFFOLDS
 from steps.agents.task import Task
 from steps.agents.tools.result import ToolObservation
 from steps.agents.tools.session import Session
-from steps.agents.tools.toolsets import toolset
 from steps.contracts.trajectory import Result, ResultExtra, StopReason, ToolCall
 from steps.models.images import describe_images, with_images
 from steps.models.reply import Message, Reply
@@ -35,10 +33,8 @@ class _Loop:
     def __init__(self, task: Task) -> None:
         self.task, self.journal = task, task.journal
         self.scaffold = SCAFFOLDS[task.spec.name]
-        own = toolset(self.scaffold.name, task.spec.scaffold_fidelity, task.instance.workdir)
-        self.tools, self.system = scaffold_text.word_tool_texts(own, task.words)
-        self.finish = next(tool.name for tool in self.tools.tools if tool.ends)
-        self.format = call_format(task.fn_calling, self.scaffold.rules)
+        self.opening = open_scaffold(task.spec, task.instance, task.instruction, task.words, fn_calling=task.fn_calling)
+        self.tools, self.format = self.opening.tools, self.opening.format
         self.session = Session(task.box, task.spec.command_timeout_s, task.spec.max_observation)
         self.limits = Limits(task.spec)
         self.messages: list[Message] = []
@@ -71,9 +67,7 @@ class _Loop:
     def _open(self) -> None:
         """Say what the agent is and what it is to do."""
         task = self.task
-        described = self.format.instructions(self.tools)
-        system = templates.system_prompt(self.scaffold.name, self.finish, described, self.system, task.instance.workdir)
-        instruction = templates.render(task.instruction, task.instance) + self._count()
+        system, instruction = self.opening.system, self.opening.instruction
         definitions = [tool.definition for tool in self.tools.tools]
         self.journal.agent = self.journal.agent.model_copy(update={"tool_definitions": definitions})
         images = task.instance.images if task.spec.issue_images else []
@@ -169,5 +163,5 @@ class _Loop:
     def _count(self) -> str:
         """What stands behind an observation: how many steps are left, and when they are used up, what to do now."""
         if self.limits.remaining <= 0 and self.limits.steps < self.task.spec.ended_after:
-            return f"\n\nAll of your {self.limits.max_steps} steps are used up. Call {self.finish} now."
-        return f"\nSteps Remaining: {max(self.limits.remaining, 0)}" if self.scaffold.counts_steps else ""
+            return f"\n\nAll of your {self.limits.max_steps} steps are used up. Call {self.opening.finish} now."
+        return count_steps(self.scaffold, self.limits.remaining)

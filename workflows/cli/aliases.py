@@ -19,6 +19,20 @@ WITHOUT_SPEC = ("proxy", "train")
 """Commands that have flags of their own alone: --context is tokens there, --name is no agent's."""
 
 
+OF_VERL = {
+    "--output_dir": "--out",
+    "--output-dir": "--out",
+    "--val_ratio": "--val-ratio",
+    "--seed": "--split-seed",
+    "--sample_limit": "--k",
+    "--sample-limit": "--k",
+    "--max_turns": "--max-steps",
+    "--max-turns": "--max-steps",
+    "--prompt_style": "--prompt-style",
+}
+"""Flags of create_dataset.py, which writes SWE-bench for verl; some of them are other things in other commands."""
+
+
 def our_names(arguments: list[str], note: Callable[[str], None] = lambda _: None) -> list[str]:
     """Arguments with other tools' flags in ours: they are accepted, but kept out of the first column of ``--help``.
 
@@ -27,6 +41,8 @@ def our_names(arguments: list[str], note: Callable[[str], None] = lambda _: None
     if arguments and arguments[0] in WITHOUT_SPEC:
         return arguments
     ours, switches = _ours(), _switches()
+    if arguments[:1] == ["export"]:
+        ours |= OF_VERL
     words: list[str] = []
     rest = deque(arguments)
     while rest:
@@ -35,7 +51,9 @@ def our_names(arguments: list[str], note: Callable[[str], None] = lambda _: None
             return [*words, argument, *rest]
         flag, equals, value = argument.partition("=")
         name = ours.get(flag, flag)
-        if name in switches:
+        if name in ("--dataset", "-d") and arguments[0] == "export":
+            words += [value] if equals else []  # there a dataset is no flag's value
+        elif name in switches:
             words += _switch(switches[name], name, value, equals, rest)
         elif flag in WITHOUT_EFFECT:
             if not equals and rest:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from steps import export as exports
+from steps.agents.first_messages import is_scaffold_style
+from steps.contracts.data import RunFile
+from steps.contracts.record import key
+from steps.errors import ConfigError
 from steps.reports.text.formatting import count
 from steps.store import open_store
+from workflows.cli import spec_sources
+from workflows.verl import dataset as verl
+from workflows.verl.prompt_files import VerlOptions
 
 
 def export(
@@ -17,6 +25,28 @@ def export(
     """Write them, and say where. Raises ConfigError and InfraError."""
     with console.status(f"exporting {run}"):
         result = exports.export(open_store(store), run, form, out, force=force)
-    for notice in result.notices:
-        console.print(f"note: {notice}", style="dim", highlight=False, soft_wrap=True, markup=False)
+    _tell(result.notices, console)
     console.print(f"{count(result.units, 'unit')} in {result.path}", highlight=False, soft_wrap=True, markup=False)
+
+
+def export_verl(store: str, name: str | None, options: VerlOptions, flags: dict[str, Any], console: Console) -> None:
+    """What verl trains on, of the run of that name, or else of that dataset. Raises ConfigError and InfraError."""
+    opened = open_store(store)
+    if name is not None and opened.get_many([key(RunFile, name)]):
+        if flags:
+            raise ConfigError("a run has its sandboxes and limits already: flags of a dataset change nothing of it")
+        with console.status(f"exporting {name}"):
+            files = verl.export_run(opened, name, options)
+    else:
+        dataset = {"dataset": name or verl.DATASET, "store": store}
+        sample = {} if name or "select_k" in flags else {"select_k": verl.SAMPLE}
+        scaffold = {"agent_name": options.style} if options.style and is_scaffold_style(options.style) else {}
+        spec = spec_sources.read(None, {**flags, **dataset, **sample, **scaffold, "run_id": verl.RUN}, [])
+        files = verl.export_dataset(spec, options)
+    _tell(files.notices, console)
+    console.print(files.word, highlight=False, soft_wrap=True, markup=False)
+
+
+def _tell(notices: list[str], console: Console) -> None:
+    for notice in notices:
+        console.print(f"note: {notice}", style="dim", highlight=False, soft_wrap=True, markup=False)

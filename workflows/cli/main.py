@@ -193,7 +193,7 @@ def train(
     raise typer.Exit(train.train(spec, console, again))
 
 
-run_commands.add(app)
+run_commands.add(app, _with_spec)
 
 
 def _sandboxes(namespace: str | None, kube_context: str | None, backend: str | None) -> SandboxSpec:

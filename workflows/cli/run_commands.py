@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
 from steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError
 from steps.store import open_store
+from workflows.cli import spec_sources
 from workflows.cli.flags import DEFAULT_STORE, StoreFlag
 from workflows.terminal.progress import ActivityLine
 
@@ -17,7 +19,11 @@ console = Console()
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run of the store, as runs lists them.")]
 
 
-def add(app: typer.Typer) -> None:
+VERL = "verl"
+"""Panel of the options that only --format verl has."""
+
+
+def add(app: typer.Typer, with_spec: Callable[..., Callable[..., None]]) -> None:
     """Add the commands."""
     app.command()(report)
     app.command()(regrade)
@@ -25,7 +31,7 @@ def add(app: typer.Typer) -> None:
     app.command("grade-log")(grade_log)
     app.command()(runs)
     app.command()(show)
-    app.command()(export)
+    app.command()(with_spec(export, spec_sources.is_of_rollouts))
 
 
 def report(run_id: Run, store: StoreFlag = DEFAULT_STORE) -> None:
@@ -134,23 +140,63 @@ def show(  # noqa: PLR0917 - every parameter is a flag
     show.show(open_store(store), run_id, instance, console, how)
 
 
-def export(
-    run_id: Run,
+def export(  # noqa: PLR0917 - every parameter is a flag
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN|DATASET]", help="A run of the store; for verl a dataset, too."),
+    ] = None,
     form: Annotated[
-        Literal["r2egym", "openhands", "sweagent", "mini", "atif", "preds", "samples"],
+        Literal["r2egym", "openhands", "sweagent", "mini", "atif", "preds", "samples", "verl"] | None,
         typer.Option(
             "--format",
             "-f",
-            help="Whose files to write; preds: patches alone, as swebench reads them; samples: tokens, for training.",
+            help="Whose files to write; preds: patches alone, as swebench reads them; samples: tokens, for training; "
+            "verl: prompts to train and to validate with.",
         ),
-    ],
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="PATH", help="Folder or file; by default exports/RUN/FORMAT.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="PATH", help="Folder or file; by default exports/RUN/FORMAT, for a dataset ~/data/NAME."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
     store: StoreFlag = DEFAULT_STORE,
+    style: Annotated[
+        str | None,
+        typer.Option(
+            "--prompt-style",
+            metavar="STYLE",
+            rich_help_panel=VERL,
+            help="Words of the prompts: tools, style-2, style-3, r2egym, openhands, sweagent, mini-swe-agent.",
+        ),
+    ] = None,
+    val_ratio: Annotated[
+        float | None, typer.Option("--val-ratio", rich_help_panel=VERL, help="Share that is held out. [0.2]")
+    ] = None,
+    split_seed: Annotated[
+        int | None, typer.Option("--split-seed", rich_help_panel=VERL, help="Shuffles before the split. [42]")
+    ] = None,
+    flags: dict[str, Any] | None = None,
 ) -> None:
-    """Write a run's trajectories and patches in the files that other projects' tools read."""
+    """Write a run's trajectories and patches in the files that other projects' tools read.
+
+    With --format verl: what verl trains on, of a dataset or of a run's instances; the flags behind the panel verl say
+    which and on what sandboxes, as of run.
+    """
     from workflows.cli import export
 
-    export.export(store, run_id, form, out, console, force=force)
+    if form is None:
+        raise ConfigError("say whose files: --format r2egym, openhands, ... (--help has them)", field="export")
+    stated = {name: value for name, value in (flags or {}).items() if value not in (None, [])}
+    own: dict[str, Any] = {"style": style, "val_ratio": val_ratio, "seed": split_seed}
+    asked = {name: value for name, value in own.items() if value is not None}
+    if form == "verl":
+        from workflows.verl.prompt_files import VerlOptions
+
+        export.export_verl(store, name, VerlOptions(out=out, force=force, **asked), stated, console)
+        return
+    if stated or asked or name is None:
+        what = "name a run" if name is None else "flags of a dataset are for --format verl alone"
+        raise ConfigError(what, field="export")
+    export.export(store, name, form, out, console, force=force)

@@ -65,6 +65,23 @@ def is_of_dataset(field: SpecField) -> bool:
     return field.path[0] not in ("agent", "llm") and field.name not in _OF_AGENTS
 
 
+_OF_ROLLOUTS = frozenset(
+    {
+        *("split", "revision", "family", "answers", "retries"),
+        *(f"agent.{name}" for name in ("use_fn_calling", "scaffold_fidelity")),
+        *(f"agent.{name}" for name in ("instruction_template", "scaffold_words")),
+        *(f"agent.{name}" for name in ("max_steps", "max_steps_absolute", "max_token_limit", "max_total_tokens")),
+        *(f"agent.{name}" for name in ("command_timeout_s", "commands_timeout_s", "timeout_s")),
+        *(f"agent.{name}" for name in ("max_observation", "max_malformed")),
+    }
+)
+
+
+def is_of_rollouts(field: SpecField) -> bool:
+    """Whether a field is a flag of ``export --format verl``: another program trains, and asks its own model."""
+    return field.path[0] in ("select", "sandbox", "grading") or field.name in _OF_ROLLOUTS
+
+
 def _table(each: SpecField) -> str:
     return each.path[0] if len(each.path) > 1 else ""
 

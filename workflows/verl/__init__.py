@@ -1,4 +1,4 @@
-"""The chain inside verl's processes: a rollout's sandbox, its grading, and verl's own classes on top of them.
+"""The chain inside verl's processes: a rollout's sandbox, its grading, verl's own classes on top; and verl's data.
 
 Only ``tools`` and ``tool_loop`` import verl; nothing but verl imports them (``swe_argo.verl`` names their classes).
 """

@@ -43,6 +43,10 @@ LINES = {
     "run --iterative=false --save_error_logs no": "run --no-iterative --no-save-error-logs",
     "run --no-hints false": "run --hints",
     "run --fail_fast": "run --fail-fast",
+    # create_dataset.py, which writes SWE-bench for verl
+    "export --format verl --dataset d --output_dir o --val_ratio 0.2 --seed 42 --sample_limit 12 --max-turns 6": (
+        "export --format verl d --out o --val-ratio 0.2 --split-seed 42 --k 12 --max-steps 6"
+    ),
     "run x.toml --set agent.max_steps=3": "run x.toml --set agent.max_steps=3",
     "show run -- --max_workers": "show run -- --max_workers",
 }

@@ -1,0 +1,82 @@
+"""What a model is told first, by the style of a prompt: for files of prompts that another program asks models."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jinja2 import StrictUndefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from steps.agents.mini_swe_agent import library
+from steps.agents.opening import open_scaffold
+from steps.agents.prompts import file_layouts, templates
+from steps.agents.scaffolds import SCAFFOLDS
+from steps.contracts.agent_spec import AgentSpec
+from steps.contracts.data import Instance
+from steps.datasets.names import did_you_mean
+from steps.errors import ConfigError
+from steps.models.reply import Message
+
+TOOLS: Final = "tools"
+MINI: Final = "mini-swe-agent"
+LAYOUTS: Final = ("style-2", "style-3")
+STYLES: Final = (TOOLS, *LAYOUTS, *SCAFFOLDS, MINI)
+"""tools: the issue, and what bash and submit_solution do. style-2, style-3: SWE-bench's published layouts with the
+issue alone in them, for the files that its retrieval shows are of another file's making. The others: a scaffold's own
+two messages."""
+FIELD: Final = "--prompt-style"
+
+
+def style_named(name: str) -> str:
+    """A style by its name, ``2`` and ``3`` for short. Raises ConfigError."""
+    style = f"style-{name}" if name in ("2", "3") else name
+    if style not in STYLES:
+        known = ", ".join(STYLES)
+        raise ConfigError(f"{name!r} is no style{did_you_mean(name, list(STYLES))}; there are {known}", field=FIELD)
+    return style
+
+
+def is_scaffold_style(style: str) -> bool:
+    """Whether the words are those of one of our agents, which has tools of its own."""
+    return style in SCAFFOLDS or style == MINI
+
+
+def first_messages(
+    style: str, spec: AgentSpec, instance: Instance, *, instruction: str = "", words: str = "", fn_calling: bool = False
+) -> list[Message]:
+    """System and user. Nothing is shown of an instance but what an agent may know, and never its hints.
+
+    ``instruction`` and ``words``: texts of the files that ``spec`` names, of scaffolds. Raises ConfigError.
+    """
+    instance = instance.model_copy(update={"hints_text": None, "context": None})
+    if style in SCAFFOLDS:
+        opening = open_scaffold(spec, instance, instruction, words, fn_calling=fn_calling)
+        return _pair(opening.system, opening.instruction)
+    if style == MINI:
+        return _of_mini_swe_agent(spec, instance, instruction, fn_calling=fn_calling)
+    if style in LAYOUTS:
+        prompt = file_layouts.render_prompt(style, instance.problem_statement, (), ())
+        first, rest = (message["content"] for message in file_layouts.prompt_messages(prompt))
+        return _pair(first, f"{rest.rstrip()}\n\n{templates.render(_own('style'), instance)}")
+    system = {"working_dir": instance.workdir, "max_turns": spec.max_steps}
+    return _pair(
+        templates.render_text(_own("system"), "the system prompt", system, FIELD),
+        templates.render(_own("issue"), instance),
+    )
+
+
+def _own(name: str) -> str:
+    return (templates.prompts_folder() / "verl" / f"{name}.j2").read_text("utf-8")
+
+
+def _pair(system: str, user: str) -> list[Message]:
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+def _of_mini_swe_agent(spec: AgentSpec, instance: Instance, instruction: str, *, fn_calling: bool) -> list[Message]:
+    settings = library.swebench_config(library.load(), fn_calling=fn_calling, max_observation=spec.max_observation)
+    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
+    names = settings["environment"] | {"task": instance.problem_statement, "cwd": instance.workdir}
+    system, user = (settings["agent"][f"{part}_template"] for part in ("system", "instance"))
+    told = templates.render(instruction, instance) if instruction else environment.from_string(user).render(names)
+    return _pair(environment.from_string(system).render(names), told)

@@ -1,0 +1,169 @@
+"""What verl trains on: its rows, the store beside them, and that no row says what an agent may not know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from steps.agents.first_messages import STYLES
+from steps.agents.prompts.templates import template_source
+from steps.contracts.agent_spec import AgentSpec
+from steps.contracts.data import Answer, Instance, Plan, RunFile, Stage, Unit
+from steps.contracts.record import key
+from steps.contracts.run_spec import RunSpec
+from steps.datasets import load
+from steps.errors import ConfigError
+from steps.store import Store, open_store
+from steps.training.verl_rows import SCHEMA
+from tests.paths import DATA, needs_data
+from tests.steps.agents.solved_units import instance, run_file
+from workflows.verl.dataset import RUN, STORE, VerlFiles, export_dataset, export_run
+from workflows.verl.prompt_files import FILES, VerlOptions, split_ids
+
+Row = dict[str, Any]
+HINT = "Did you look at the rounding in money.py?"
+REAL = {
+    "swebench": DATA / "swebench" / "verified_test.parquet",
+    "swebench multilingual": DATA / "swebench" / "multilingual_test.parquet",
+    "swegym": DATA / "swegym" / "rows.jsonl",
+    "swesmith": DATA / "swesmith" / "rows.jsonl",
+}
+
+
+def rows_of(files: VerlFiles) -> list[Row]:
+    tables = [pq.read_table(files.path / name) for split, name in FILES.items() if files.rows[split]]
+    assert all(table.schema.equals(SCHEMA) for table in tables)
+    return [row for table in tables for row in table.to_pylist()]
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> str:
+    """A backend that has all images, and is asked for none."""
+    file = tmp_path / "elsewhere.py"
+    file.write_text("def connect(spec):\n    raise AssertionError('an export needs no sandbox')\n")
+    return f"{file}:connect"
+
+
+def test_the_rows_of_a_dataset_name_a_store_that_can_be_worked_and_graded_from(tmp_path: Path) -> None:
+    spec = RunSpec.model_validate(
+        {"dataset": "mini", "sandbox": {"cpus": 2}, "agent": {"max_steps": 9}, "store": str(tmp_path / "none")}
+    )
+    files = export_dataset(spec, VerlOptions(out=tmp_path / "out"))
+    assert files.rows == {"train": 10, "val": 2}
+    rows = rows_of(files)
+    assert not (tmp_path / "none").exists()
+    store = open_store(rows[0]["extra_info"]["store"])
+    assert Path(store.url) == tmp_path / "out" / STORE
+    run = RunFile.from_bytes(store.get(key(RunFile, RUN)))
+    assert (run.spec.sandbox.cpus, run.spec.agent.max_steps, run.spec.store) == (2, 9, store.url)
+    assert len({row["extra_info"]["instance_id"] for row in rows}) == 12
+    for row in rows:
+        info = row["extra_info"]
+        name = (info["run"], info["instance_id"])
+        shown = Instance.from_bytes(store.get(key(Instance, *name)))
+        assert Answer.from_bytes(store.get(key(Answer, *name))).instance_id == shown.instance_id
+        assert [message["role"] for message in row["prompt"]] == ["system", "user"]
+        assert shown.problem_statement in row["prompt"][1]["content"]
+        assert "9 turns" in row["prompt"][0]["content"]
+        assert (row["agent_name"], row["data_source"], info["need_tools_kwargs"]) == ("swe_argo", "mini", True)
+        assert row["reward_model"]["ground_truth"] == ""
+
+
+def test_the_same_seed_splits_the_same_and_another_does_not() -> None:
+    ids = [f"a__b-{number}" for number in range(100)]
+    first, again, other = (split_ids(ids, 0.29, seed) for seed in (42, 42, 43))
+    assert first == again != other
+    assert sorted(first["train"] + first["val"]) == sorted(ids)
+    assert len(first["val"]) == 29
+    assert split_ids(ids, 0, 1)["val"] == split_ids(ids, 1, 1)["train"] == []
+    with pytest.raises(ConfigError, match="--val-ratio"):
+        split_ids(ids, 1.2, 1)
+
+
+@pytest.mark.parametrize("style", ["r2egym", "mini-swe-agent"])
+def test_a_scaffolds_prompts_go_to_its_own_loop(style: str, tmp_path: Path) -> None:
+    spec = RunSpec.model_validate({"dataset": "mini", "agent": {"name": style}})
+    files = export_dataset(spec, VerlOptions(style=style, out=tmp_path / "out"))
+    run = RunFile.from_bytes(open_store(str(tmp_path / "out" / STORE)).get(key(RunFile, RUN)))
+    assert {row["agent_name"] for row in rows_of(files)} == {f"swe_argo_{style.replace('-', '_')}"}
+    assert (run.spec.agent, run.fn_calling) == (AgentSpec(name=style), False)
+    assert run.instruction == template_source(run.spec.agent)
+
+
+def test_the_instances_of_a_run_come_without_the_hints_that_it_showed(store: Store, tmp_path: Path) -> None:
+    ids = ["a__b-1", "a__b-2", "a__b-3"]
+    run = run_file("r2egym").model_copy(update={"instruction": "{{ problem_statement }} {{ hints_text }}"})
+    run.spec.agent.hints = True
+    store.put(key(RunFile, "night"), run.to_bytes())
+    units = [
+        Unit(instance_id=one, attempt=attempt, begins=Stage.NONE, repo="a/b", image="i")
+        for one in ids
+        for attempt in (1, 2)
+    ]
+    store.put(key(Plan, "night"), Plan(run_id="night", units=units).to_bytes())
+    for one in ids:
+        shown = instance(one).model_copy(update={"hints_text": HINT})
+        store.put(key(Instance, "night", one), shown.to_bytes())
+        store.put(key(Answer, "night", one), Answer(instance_id=one).to_bytes())
+    files = export_run(store, "night", VerlOptions(val_ratio=0.34, out=tmp_path / "out"))
+    assert files.rows == {"train": 2, "val": 1}
+    assert {row["agent_name"] for row in rows_of(files)} == {"swe_argo_r2egym"}
+    assert HINT not in json.dumps(rows_of(files))
+    copied = open_store(str(tmp_path / "out" / STORE))
+    assert all(HINT.encode() not in copied.get(name) for name in copied.keys("runs/"))
+    plan = Plan.from_bytes(copied.get(key(Plan, "night")))
+    assert [(unit.attempt, unit.begins) for unit in plan.units] == [(1, Stage.SOLVE)] * 3
+
+
+def secrets_of(row: Row) -> Iterator[str]:
+    """What an agent may not know of a row of a dataset: its tests, its hints, lines of both of its patches."""
+    for column in ("FAIL_TO_PASS", "PASS_TO_PASS"):
+        listed = row.get(column) or []
+        yield from json.loads(listed) if isinstance(listed, str) else listed
+    text = "\n".join(str(row.get(name) or "") for name in ("hints_text", "test_patch", "patch"))
+    yield from (line.lstrip("+- ").strip() for line in text.splitlines())
+    yield from ("FAIL_TO_PASS", "PASS_TO_PASS", "hints_text", "eval_script", "test_patch")
+
+
+def leaks(row: Row, issue: str, secrets: set[str]) -> set[str]:
+    """Those that a row of ours says beside the issue itself, which may say anything."""
+    said = "\n".join(message["content"] for message in row["prompt"]).replace(issue, "")
+    said += json.dumps({name: value for name, value in row.items() if name != "prompt"})
+    return {secret for secret in secrets if secret in said}
+
+
+@needs_data
+@pytest.mark.parametrize("rows", REAL.values(), ids=REAL)
+def test_no_row_says_what_an_agent_may_not_know(rows: Path, tmp_path: Path, elsewhere: str) -> None:
+    source = {row["instance_id"]: row for row in load.load(str(rows), "test").rows}
+    spec = RunSpec.model_validate({
+        "dataset": str(rows),
+        "sandbox": {"backend": elsewhere},
+        "select": {"skip_not_gradeable": True, "shuffle_seed": 1, "k": 150},
+    })  # fmt: skip
+    first = export_dataset(spec, VerlOptions(out=tmp_path / "tools"))
+    store = open_store(str(first.path / STORE))
+    secrets = {name: {secret for secret in secrets_of(row) if len(secret) >= 20} for name, row in source.items()}
+    checked = 0
+    for style in STYLES:
+        files = export_run(store, RUN, VerlOptions(style=style, out=tmp_path / style, force=True))
+        for row in rows_of(files):
+            name = row["extra_info"]["instance_id"]
+            issue = source[name]["problem_statement"]
+            assert issue.strip() in "\n".join(message["content"] for message in row["prompt"])
+            assert leaks(row, issue, secrets[name]) == set(), f"{style}: {name}"
+            checked += len(secrets[name])
+    assert checked > len(STYLES) * sum(first.rows.values())
+
+
+def test_what_leaks_is_found() -> None:
+    row = {"prompt": [{"content": "Repair it.\nissue\nself.total = round(total, 2)"}], "extra_info": {"x": "test_a"}}
+    assert leaks(row, "issue", {"self.total = round(total, 2)", "test_a", "issue"}) == {
+        "self.total = round(total, 2)",
+        "test_a",
+    }

@@ -1,0 +1,169 @@
+"""A dataset or a run -> what verl trains on: train.parquet, val.parquet, and beside them a store that grades.
+
+The store has the layout of a run that was planned and not begun. So all that a run can be told of its sandboxes and its
+grading holds for rollouts, and no row says more of an instance than its name and its issue.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from steps.agents import first_messages
+from steps.agents.formats.writers import put_when_whole
+from steps.agents.prompts import run_prompts
+from steps.contracts.agent_spec import AgentSpec, OwnAgent, agent_of
+from steps.contracts.data import Answer, Instance, Plan, RunFile, Stage
+from steps.contracts.record import key
+from steps.contracts.run_spec import LlmSpec, RunSpec
+from steps.datasets.bucket_inputs import fetch_inputs
+from steps.errors import ConfigError
+from steps.planning.resolve import Resolution, resolve
+from steps.planning.write import write
+from steps.reports.text.formatting import count
+from steps.store import Store, open_store
+from steps.store.runs import record_of
+from workflows.verl.prompt_files import FILES, VerlOptions, describe_empty_files, write_prompt_files
+
+DATASET: Final = "MariusHobbhahn/swe-bench-verified-mini"
+SAMPLE: Final = 12
+"""Instances of ``DATASET`` where nobody names a dataset: with the usual share held out, 10 and 2."""
+RUN: Final = "rollouts"
+STORE: Final = "store"
+TOOL_AGENT: Final = "swe_argo.verl:SweAgentLoop"
+"""Who works in rollouts with bash and submit_solution, by the name that runs have for agents of their own."""
+_SAMPLE_FOLDER: Final = "swebench_mini"
+
+
+@dataclass(frozen=True)
+class VerlFiles:
+    """What was written. ``rows``: split -> its number of rows; a split without any has no file."""
+
+    path: Path
+    rows: dict[str, int]
+    notices: list[str] = field(default_factory=list)
+
+    @property
+    def word(self) -> str:
+        """How many rows are where."""
+        parts = [f"{count(n, 'row')} in {self.path / FILES[split]}" for split, n in self.rows.items() if n]
+        return f"{', '.join(parts)}; what grades them in {self.path / STORE}"
+
+
+def export_dataset(spec: RunSpec, options: VerlOptions) -> VerlFiles:
+    """Plan what the spec selects, and write it. Nothing is at ``options.out`` before all of it is.
+
+    Of ``spec.agent`` its limits and words hold; ``spec.store`` is only asked for validations. Raises what plan raises.
+    """
+    style = first_messages.style_named(options.style or first_messages.TOOLS)
+    target = (options.out or _usual_folder(spec.dataset)).expanduser().absolute()
+    spec = spec.model_copy(
+        update={
+            "run_id": RUN,
+            "agent": _agent(style, spec.agent),
+            "llm": LlmSpec(),
+            "attempts": 1,
+            "canary": 0,
+        }
+    )
+    with put_when_whole(target, force=options.force) as part:
+        part.mkdir()
+        resolution = _plan(spec, style, str(target / STORE))
+        store = open_store(str(part / STORE), create=True)
+        write(store, resolution)
+        instances = _read_instances(store, RUN, [row["instance_id"] for row in resolution.rows])
+        rows = write_prompt_files(resolution.run, instances, options, str(target / STORE), part)
+    return VerlFiles(target, rows, [*resolution.plan.notices, *describe_empty_files(rows, options.val_ratio)])
+
+
+def export_run(store: Store, run_id: str, options: VerlOptions) -> VerlFiles:
+    """The instances of a run of ``store``, without the hints that it may have shown.
+
+    Raises ConfigError: no such run, ``options.out`` taken or not writable; InfraError when the store fails.
+    """
+    run, plan = record_of(store, RunFile, run_id), record_of(store, Plan, run_id)
+    own = run.spec.agent.name
+    style = first_messages.style_named(
+        options.style or (own if first_messages.is_scaffold_style(own) else first_messages.TOOLS)
+    )
+    target = (options.out or Path("exports") / run_id / "verl").expanduser().absolute()
+    if own != _name_of(style):
+        run = _worded(run, _agent(style, AgentSpec()), style)
+    agent = run.spec.agent.model_copy(update={"hints": False, "iterative": False})
+    spec = run.spec.model_copy(update={"agent": agent, "attempts": 1, "store": str(target / STORE)})
+    run = run.model_copy(update={"spec": spec})
+    ids = list(dict.fromkeys(unit.instance_id for unit in plan.units))
+    with put_when_whole(target, force=options.force) as part:
+        part.mkdir()
+        into = open_store(str(part / STORE), create=True)
+        _copy(store, into, run, plan, ids)
+        rows = write_prompt_files(run, _read_instances(into, run_id, ids), options, str(target / STORE), part)
+    return VerlFiles(target, rows, describe_empty_files(rows, options.val_ratio))
+
+
+def _name_of(style: str) -> str:
+    return style if first_messages.is_scaffold_style(style) else TOOL_AGENT
+
+
+def _agent(style: str, stated: AgentSpec) -> AgentSpec:
+    """Who works by the words of a style; of ``stated`` all but who it is, and what a rollout never has."""
+    left = {name: getattr(stated, name) for name in stated.model_fields_set}
+    if style != stated.name:
+        left = {name: value for name, value in left.items() if value != getattr(AgentSpec(), name)}
+    name = _name_of(style)
+    own = OwnAgent(asks_model=True, calls_tools=True) if name == TOOL_AGENT else None
+    never = {"model": None, "hints": False, "iterative": False, "issue_images": False}
+    return AgentSpec.model_validate({**left, "name": name, "own": own, **never})
+
+
+def _plan(spec: RunSpec, style: str, place: str) -> Resolution:
+    """As for every run, but that no endpoint is asked: verl's own server answers."""
+    silent = AgentSpec(name=TOOL_AGENT, timeout_s=spec.agent.timeout_s)
+    planned = spec.model_copy(update={"agent": silent})
+    with fetch_inputs(planned) as here:
+        resolution = resolve(planned, here, open_store(spec.store))
+    run = resolution.run.model_copy(update={"spec": spec.model_copy(update={"store": place}), "model": ""})
+    return replace(resolution, run=_worded(run, spec.agent, style))
+
+
+def _worded(run: RunFile, agent: AgentSpec, style: str) -> RunFile:
+    """The run with another agent and its words. A scaffold calls its tools in text unless it is told otherwise: then a
+    conversation is only ever added to, and its tokens stay one sequence."""
+    instruction, words = "", ""
+    if first_messages.is_scaffold_style(style):
+        instruction, _ = run_prompts.read_instruction(agent, [], None)
+        words, _ = run_prompts.read_scaffold_words(agent)
+    spec = run.spec.model_copy(update={"agent": agent})
+    calls = agent.use_fn_calling == "true"
+    named = {"model": agent_of(agent).name, "fn_calling": calls, "instruction": instruction, "words": words}
+    return run.model_copy(update={"spec": spec, **named})
+
+
+def _read_instances(store: Store, run_id: str, ids: Sequence[str]) -> list[Instance]:
+    names = [key(Instance, run_id, each) for each in ids]
+    contents = store.get_many(names)
+    return [Instance.from_bytes(contents[name]) for name in names]
+
+
+def _copy(store: Store, into: Store, run: RunFile, plan: Plan, ids: Sequence[str]) -> None:
+    contents = store.get_many(key(kind, run.run_id, each) for each in ids for kind in (Instance, Answer))
+    files = {key(RunFile, run.run_id): run.to_bytes()}
+    for each in ids:
+        name, answer = key(Instance, run.run_id, each), key(Answer, run.run_id, each)
+        if name not in contents or answer not in contents:
+            raise ConfigError(f"run {run.run_id!r} lacks {name if name not in contents else answer}", field="run")
+        shown = Instance.from_bytes(contents[name]).model_copy(update={"hints_text": None, "context": None})
+        files |= {name: shown.to_bytes(), answer: contents[answer]}
+    first = {unit.instance_id: unit for unit in reversed(plan.units)}
+    units = [first[each].model_copy(update={"attempt": 1, "begins": Stage.SOLVE}) for each in ids]
+    into.put_many(files)
+    into.put(key(Plan, run.run_id), Plan(run_id=run.run_id, units=units).to_bytes())
+
+
+def _usual_folder(dataset: str) -> Path:
+    word = Path(dataset).name.split(".")[0].partition(":")[0].lower()
+    name = _SAMPLE_FOLDER if dataset == DATASET else re.sub(r"[^a-z0-9]+", "_", word).strip("_") or "verl"
+    return Path("~/data") / name

@@ -1,0 +1,77 @@
+"""A planned run's instances -> train.parquet and val.parquet, each instance in one of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from steps.agents import first_messages
+from steps.contracts.data import Instance, RunFile
+from steps.errors import ConfigError
+from steps.training.verl_rows import PromptedInstance, RowSource, loop_of, write_rows
+
+FILES: Final = {"train": "train.parquet", "val": "val.parquet"}
+
+
+@dataclass(frozen=True)
+class VerlOptions:
+    """What is asked for beside a spec."""
+
+    style: str | None = None
+    """One of ``first_messages.STYLES``; by default tools, of a scaffold's run that scaffold's own."""
+    val_ratio: float = 0.2
+    """Share of the instances that is held out, rounded down."""
+    seed: int = 42
+    """Of the shuffle before the split."""
+    out: Path | None = None
+    force: bool = False
+
+
+def write_prompt_files(
+    run: RunFile, instances: Sequence[Instance], options: VerlOptions, store: str, folder: Path
+) -> dict[str, int]:
+    """Write both into ``folder``; returns how many rows each has, and one without any is not there.
+
+    ``store``: what the rows call the store that has the instances. Raises ConfigError.
+    """
+    agent = run.spec.agent
+    scaffold = agent.name if first_messages.is_scaffold_style(agent.name) else None
+    style = scaffold or first_messages.style_named(options.style or first_messages.TOOLS)
+    source = RowSource(run.dataset.name, run.run_id, store, loop_of(scaffold))
+    by_id = {instance.instance_id: instance for instance in instances}
+    splits = split_ids(list(by_id), options.val_ratio, options.seed)
+    words = {"instruction": run.instruction, "words": run.words}
+    for split, ids in splits.items():
+        prompted = [
+            PromptedInstance(
+                each,
+                first_messages.first_messages(style, agent, by_id[each], **words, fn_calling=bool(run.fn_calling)),
+            )
+            for each in ids
+        ]
+        if prompted:
+            write_rows(folder / FILES[split], source, split, prompted)
+    return {split: len(ids) for split, ids in splits.items()}
+
+
+def split_ids(ids: Sequence[str], val_ratio: float, seed: int) -> dict[str, list[str]]:
+    """Each id in one split, by the seed alone: random.Random gives the same order on every machine."""
+    if not 0 <= val_ratio <= 1:
+        raise ConfigError(f"{val_ratio:g} is no share: it is from 0 to 1", field="--val-ratio")
+    shuffled = list(ids)
+    random.Random(seed).shuffle(shuffled)
+    held_out = int(round(len(shuffled) * val_ratio, 6))  # 0.29 of 100 is 28.999999999999996
+    return {"train": shuffled[held_out:], "val": shuffled[:held_out]}
+
+
+def describe_empty_files(rows: dict[str, int], val_ratio: float) -> list[str]:
+    """What a person should know of a file that is not there, although nobody asked for none."""
+    expected = {"train": val_ratio < 1, "val": val_ratio > 0}
+    return [
+        f"no instance is left for {FILES[split]}: --val-ratio is {val_ratio:g}, and there are {sum(rows.values())}"
+        for split, number in rows.items()
+        if not number and expected[split]
+    ]
