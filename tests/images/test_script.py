@@ -27,6 +27,11 @@ def test_some_images_can_be_named() -> None:
     assert done.stdout.splitlines() == [swebench_image("mini__slugkit-1"), swebench_image("mini__plainconf-2")]
 
 
+def test_that_of_verl_is_made_where_it_is_named() -> None:
+    done = images_build("names", "verl", IMAGE_REGISTRY="registry.example.com/team", IMAGE_TAG="7")
+    assert done.stdout == "registry.example.com/team/swe-argo-verl:7\n"
+
+
 def test_tasks_that_are_folders_have_the_names_that_their_rows_ask_for() -> None:
     images = [row["image"] for row in load.load("harbor:mini", "test").rows]
     assert images_build("names", "harbor:mini").stdout.splitlines() == images

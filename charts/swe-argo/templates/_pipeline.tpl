@@ -23,6 +23,16 @@ true
 {{ .Values.image.repository }}{{ hasPrefix "sha256:" $tag | ternary "@" ":" }}{{ $tag }}
 {{- end }}
 
+{{- /* Another image of the project: that of the steps' registry and tag, where its values say nothing else. A digest is one
+image's. (list $ .Values.training.image "swe-argo-training") */ -}}
+{{- define "swe-argo.image.beside" -}}
+{{- $root := index . 0 -}}{{- $image := index . 1 -}}
+{{- $beside := append ($root.Values.image.repository | splitList "/" | initial) (index . 2) | join "/" -}}
+{{- $shared := hasPrefix "sha256:" (toString $root.Values.image.tag) | ternary "" $root.Values.image.tag -}}
+{{- $tag := $image.tag | default $shared | default $root.Chart.AppVersion | toString -}}
+{{ $image.repository | default $beside }}{{ hasPrefix "sha256:" $tag | ternary "@" ":" }}{{ $tag }}
+{{- end }}
+
 {{- /* Where `make push` put the steps' image and, beside it, mini's: what a run of mini names, unless the namespace does. */ -}}
 {{- define "swe-argo.registry" -}}
 {{- if not .Values.sandbox.registry -}}

@@ -19,13 +19,9 @@ app.kubernetes.io/component: proxy
 {{- if .Values.proxy.enabled }}{{ .Values.proxy.callers.existingSecret | default "swe-argo-proxy" }}{{ end -}}
 {{- end }}
 
-{{- /* The image of training: that of the steps' registry and tag, where the values say nothing else. A digest is one image's. */ -}}
+{{- /* The image of training. */ -}}
 {{- define "swe-argo.training.image" -}}
-{{- $image := .Values.training.image -}}
-{{- $beside := append (.Values.image.repository | splitList "/" | initial) "swe-argo-training" | join "/" -}}
-{{- $shared := hasPrefix "sha256:" (toString .Values.image.tag) | ternary "" .Values.image.tag -}}
-{{- $tag := $image.tag | default $shared | default .Chart.AppVersion | toString -}}
-{{ $image.repository | default $beside }}{{ hasPrefix "sha256:" $tag | ternary "@" ":" }}{{ $tag }}
+{{ include "swe-argo.image.beside" (list . .Values.training.image "swe-argo-training") }}
 {{- end }}
 
 {{- /* The proxy's words: each a flag, as a JSON list. */ -}}

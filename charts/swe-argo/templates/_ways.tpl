@@ -1,3 +1,15 @@
+{{- /* The rule that lets through to the API server. */ -}}
+{{- define "swe-argo.apiserver" -}}
+- to:
+    {{- range .Values.network.apiServerCIDRs }}
+    - ipBlock: {cidr: {{ quote . }}}
+    {{- end }}
+  ports:
+    {{- range .Values.network.apiServerPorts }}
+    - {protocol: TCP, port: {{ int64 . }}}
+    {{- end }}
+{{- end }}
+
 {{- /* What our own programs reach outside the namespace, as rules of an egress: names, hubs, the bucket, models. */ -}}
 {{- define "swe-argo.outside" -}}
 {{- $four := list }}

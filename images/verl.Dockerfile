@@ -1,0 +1,46 @@
+# verl's own image with the project in it: what learns on GPUs and makes the sandboxes of its rollouts (docs/verl.md).
+#
+# Context: the checkout. Build arguments:
+#   BASE       an image with verl's dependencies, an engine and CUDA. vllm024.dev2 is the one that verl 0.9 is tested with;
+#              for SGLang, verlai/verl:sgl0512.dev1
+#   VERL       version of verl
+#   PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_TRUSTED_HOST
+#              where packages come from
+ARG BASE=verlai/verl:vllm024.dev2
+
+FROM $BASE
+ARG VERL=0.9.1
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_TRUSTED_HOST
+COPY pyproject.toml /tmp/pyproject.toml
+# What the image has stays as it is: its PyTorch, its engine and its Ray were built for each other. swebench and verl name
+# more than the parts of them that are used here need.
+RUN cd /tmp \
+    && python3 -m pip freeze --exclude-editable | sed '/ @ /d; /^verl==/d' >kept.txt \
+    && python3 -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+        extras = [name for extra in ("docker", "kubernetes", "e2b", "s3", "hub") for name in project["optional-dependencies"][extra]]; \
+        print(*(name for name in project["dependencies"] + extras if not name.startswith("swebench")), sep="\n")' >needed.txt \
+    && python3 -m pip install --quiet --no-cache-dir --constraint kept.txt --requirement needed.txt \
+    && python3 -m pip install --quiet --no-cache-dir --no-deps "verl==$VERL" \
+        "$(sed -n 's/^  "\(swebench==[0-9.]*\)".*/\1/p' pyproject.toml)" \
+    && rm kept.txt needed.txt
+COPY steps /opt/swe-argo/steps
+COPY workflows /opt/swe-argo/workflows
+COPY templates /opt/swe-argo/templates
+# plan asks for the version of the installed project.
+RUN site="$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+    && version="$(sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q;}' /tmp/pyproject.toml)" \
+    && printf '%s\n' /opt/swe-argo /opt/swe-argo/workflows/python >"$site/swe-argo.pth" \
+    && mkdir -p "$site/swe_argo-$version.dist-info" /work \
+    && printf 'Metadata-Version: 2.1\nName: swe-argo\nVersion: %s\n' "$version" >"$site/swe_argo-$version.dist-info/METADATA" \
+    && printf '#!/bin/sh\nexec python3 -c "from workflows.cli.main import main; main()" "$@"\n' >/usr/local/bin/swe-argo \
+    && chmod 755 /usr/local/bin/swe-argo \
+    && chmod -R a+rX,go-w /opt/swe-argo && chown 65532:65532 /work && rm /tmp/pyproject.toml
+# The pod's volume is mounted here; whoever has no name is asked for one by PyTorch.
+ENV HOME=/work USER=swe-argo SWE_ARGO_VERL=/opt/swe-argo/templates/verl
+WORKDIR /work
+USER 65532:65532
+CMD ["python3", "-m", "verl.trainer.main_ppo", "--config-path", "/opt/swe-argo/templates/verl", "--config-name", "grpo"]
+LABEL org.opencontainers.image.title="swe-argo-verl" \
+      org.opencontainers.image.description="verl with the sandboxes and verdicts of swe-argo"
