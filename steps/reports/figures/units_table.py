@@ -6,10 +6,10 @@ adds up with the rows to ``cost.usage``.
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 from steps.contracts.trajectory import Usage
+from steps.reports.parquet_bytes import make_table, write_parquet
 from steps.reports.stored_run import StoredRun, StoredUnit
 
 if TYPE_CHECKING:
@@ -20,11 +20,7 @@ UNITS_FILE = "units.parquet"
 
 def units_file(run: StoredRun) -> bytes:
     """The file's content."""
-    import pyarrow.parquet as pq
-
-    sink = io.BytesIO()
-    pq.write_table(units_table(run), sink, compression="zstd")
-    return sink.getvalue()
+    return write_parquet(units_table(run))
 
 
 def units_table(run: StoredRun) -> pa.Table:
@@ -60,7 +56,7 @@ def units_table(run: StoredRun) -> pa.Table:
             ("patch_sha256", text),
         ]
     )
-    return pa.Table.from_pylist([_row(run, unit) for unit in run.units], schema=schema)
+    return make_table([_row(run, unit) for unit in run.units], schema)
 
 
 _COUNTS = (
@@ -93,7 +89,7 @@ def _row(run: StoredRun, unit: StoredUnit) -> dict[str, Any]:
         "failed_tries": len(unit.tries),
         "failing_tests": unit.failing_tests,
         "patch_bytes": len(unit.patch) if unit.patch is not None else None,
-        "seconds": list(unit.seconds.items()),
+        "seconds": dict(unit.seconds),
         "total_seconds": unit.total_s,
         **_used(usage, ""),
         **_used(unit.wasted, "failed_tries_"),

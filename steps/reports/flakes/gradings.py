@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from steps.contracts.verdict import Confirmation, GradeRecord, Outcome
 from steps.datasets.names import is_bundled
-from steps.reports.parquet_bytes import read_parquet
+from steps.reports.parquet_bytes import make_table, read_parquet, write_parquet
 from steps.reports.stored_run import StoredRun, StoredUnit
 
 if TYPE_CHECKING:
@@ -67,15 +67,8 @@ def gradings_key(run_id: str) -> str:
 
 def write_gradings(gradings: list[Grading]) -> bytes:
     """The parquet file."""
-    import io
-
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     rows = [{name: getattr(one, name) for name in _TEXTS} | {"failing": sorted(one.failing)} for one in gradings]
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), sink, compression="zstd")
-    return sink.getvalue()
+    return write_parquet(make_table(rows, _schema()))
 
 
 def read_gradings(data: bytes) -> list[Grading]:

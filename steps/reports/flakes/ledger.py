@@ -17,6 +17,7 @@ from steps.reports.flakes.gradings import (
     read_rows,
     write_gradings,
 )
+from steps.reports.parquet_bytes import make_table, write_parquet
 from steps.reports.stored_run import KnownFlip, StoredRun, StoredUnit
 from steps.store import Store
 
@@ -114,18 +115,11 @@ def _all_gradings(store: Store) -> Iterable[Grading]:
 
 
 def _write(flips: Mapping[tuple[str, str, str], KnownFlip]) -> bytes:
-    import io
-
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     rows = [
         dict(zip(_COLUMNS, (dataset, one, test, flip.seen, flip.flipped, flip.last_seen), strict=True))
         for (dataset, one, test), flip in flips.items()
     ]
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), sink, compression="zstd")
-    return sink.getvalue()
+    return write_parquet(make_table(rows, _schema()))
 
 
 def _schema() -> pa.Schema:
