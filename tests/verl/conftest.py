@@ -1,13 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from steps.contracts.run_spec import RunSpec
-from steps.host.folders import find_orphans, private_folder
+from steps.host.folders import private_folder
 from steps.plan import plan
 from steps.sandbox.local import bubblewrap
 
@@ -18,13 +19,13 @@ AGENT = Path(__file__).parents[1] / "workflows" / "api" / "scripted_agent.py"
 INSTANCES = ["mini__slugkit-1", "mini__slugkit-2"]
 
 
-def plan_rows(folder: Path, backend: str = "local", **fields: object) -> str:
+def plan_rows(folder: Path, backend: str = "local", *, timeout_s: float = 600, **fields: object) -> str:
     """The store of an export: a run's first files, of two issues of mini."""
     spec = {
         "run_id": "rows",
         "store": str(folder),
         "select": {"instance_ids": INSTANCES},
-        "agent": {"name": f"{AGENT}:Scripted", "timeout_s": 600, "command_timeout_s": 20},
+        "agent": {"name": f"{AGENT}:Scripted", "timeout_s": timeout_s, "command_timeout_s": 20},
         "sandbox": {"backend": backend},
         **fields,
     }
@@ -32,11 +33,23 @@ def plan_rows(folder: Path, backend: str = "local", **fields: object) -> str:
     return str(folder)
 
 
+def plan_failing_rows(folder: Path, *orders: str, retries: int) -> str:
+    """The same on a backend that fails to make these sandboxes (``role attempt``), once each."""
+    shutil.copy(Path(__file__).with_name("failing_backend.py"), folder / "failing_backend.py")
+    store = plan_rows(folder / "store", f"{folder}/failing_backend.py:connect", retries=retries)
+    (folder / "orders").write_text("\n".join(orders))
+    return store
+
+
 @pytest.fixture(scope="session")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Such a store, for backend local."""
+def isolation() -> None:
     if (why := bubblewrap.probe()) is not None:
         pytest.skip(why)
+
+
+@pytest.fixture(scope="session")
+def rows(isolation: None, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store of rows for backend local."""
     return plan_rows(tmp_path_factory.mktemp("rows") / "store")
 
 
@@ -48,25 +61,14 @@ def loops(tmp_path_factory: pytest.TempPathFactory) -> Loops:
 
 
 @pytest.fixture
-def sandboxes() -> Iterator[SandboxFolders]:
-    """The folders of local sandboxes: there are none left when the test is over."""
-    folders = SandboxFolders()
-    yield folders
-    assert not folders.now()
+def sandboxes(isolation: None) -> Iterator[Callable[[], list[str]]]:
+    """Which sandboxes of backend local this process has; none when the test is over."""
+    example = private_folder()
+    example.rmdir()
+    pattern = example.name.rpartition("-")[0] + "-*"
 
+    def now() -> list[str]:  # other private folders hold what grading reads and writes
+        return sorted(folder.name for folder in example.parent.glob(pattern) if (folder / "testbed").exists())
 
-class SandboxFolders:
-    """Which folders of local sandboxes of this process there are."""
-
-    def __init__(self) -> None:
-        example = private_folder()
-        example.rmdir()
-        self._parent, self._prefix = example.parent, example.name.rpartition("-")[0]
-
-    def now(self) -> list[str]:
-        """Those that have a repository: others are files of grading."""
-        found = self._parent.glob(f"{self._prefix}-*")
-        return sorted(folder.name for folder in found if (folder / "testbed").exists())
-
-
-__all__ = ["find_orphans"]
+    yield now
+    assert not now()

@@ -48,8 +48,14 @@ class ScriptedServer:
         text = self.answers(self.tokenizer.decode(prompt_ids), len(turns))
         ids = self.tokenizer.encode(text if isinstance(text, str) else await text, add_special_tokens=False)
         turns.append(ids)
-        logprobs = [-0.25 - 0.001 * (token % 7) for token in ids] if sampling_params.get("logprobs") else None
+        logprobs = self.logprobs(ids) if sampling_params.get("logprobs") else None
         return TokenOutput(token_ids=ids, log_probs=logprobs, stop_reason="completed")
+
+
+    @staticmethod
+    def logprobs(ids: list[int]) -> list[float]:
+        """What each token's is; no two neighbours are alike."""
+        return [-0.25 - 0.001 * (token % 7) for token in ids]
 
 
 class Loops:
@@ -62,10 +68,9 @@ class Loops:
         self.config: DictConfig = composed(*overrides)
         self.tools = load_all_tools(str(FOLDER / "tools.yaml"), None)
 
-    def make(self, answers: Answers, **options: Any) -> Any:
-        """One loop, for one trajectory. ``options``: keys of agent_loops.yaml."""
+    def make(self, server: ScriptedServer, **options: Any) -> Any:
+        """One loop, for one trajectory of the running event loop. ``options``: keys of agent_loops.yaml."""
         entry = OmegaConf.create({"name": "swe_argo", "_target_": "swe_argo.verl.SweAgentLoop", **options})
-        server = ScriptedServer(self.tokenizer, answers)
         return hydra.utils.instantiate(
             config=entry,
             trainer_config=DictConfigWrap(self.config),
@@ -80,7 +85,11 @@ class Loops:
 
     async def run(self, store: str, instance_id: str, answers: Answers, **options: Any) -> AgentLoopOutput:
         """One trajectory to its end."""
-        loop = self.make(answers, **options)
+        return await self.serve(store, instance_id, ScriptedServer(self.tokenizer, answers), **options)
+
+    async def serve(self, store: str, instance_id: str, server: ScriptedServer, **options: Any) -> AgentLoopOutput:
+        """The same, with a server whose answers are looked at afterwards."""
+        loop = self.make(server, **options)
         return await loop.run({"temperature": 1.0, "logprobs": True}, **row(store, instance_id))
 
     def play(self, store: str, instance_id: str, answers: Answers, **options: Any) -> AgentLoopOutput:

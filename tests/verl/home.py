@@ -1,0 +1,78 @@
+"""Where verl is installed for its tests: a virtual environment of its own, outside of the checkout."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+INSTALL_TIMEOUT_S = 3600
+
+
+class NoVerlError(Exception):
+    """Why verl cannot be installed on this machine, in one line."""
+
+
+def verl_home() -> Path:
+    """A folder in the user's cache, another one for each set of versions."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    wanted = "\0".join([REQUIREMENTS.read_text(), _project_version(), sys.version])
+    return cache / "swe-argo" / "verl" / hashlib.sha256(wanted.encode()).hexdigest()[:16]
+
+
+def install_verl(home: Path) -> Path:
+    """Its python. Nothing is done where it is there already, else 3 GB are downloaded, which unpacked are 7.
+
+    Raises NoVerlError where the packages cannot be had.
+    """
+    if sys.version_info >= (3, 13):
+        raise NoVerlError("verl 0.9.1 needs Python 3.11 or 3.12: make setup PYTHON=python3.12")
+    home.mkdir(parents=True, exist_ok=True)
+    python, done = home / "venv" / "bin" / "python", home / "installed"
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            sys.stderr.write(f"installing verl and torch in {home} (once, some minutes)\n")
+            _call(sys.executable, "-m", "venv", "--clear", str(home / "venv"))
+            _call(str(python), "-m", "pip", "install", "--no-deps", "--quiet", "-r", str(REQUIREMENTS))
+            _describe_project(python)
+            done.touch()
+    return python
+
+
+def _describe_project(python: Path) -> None:
+    """The project's own code is that of the checkout (PYTHONPATH), whichever it is: only its version is installed."""
+    purelib = _call(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    folder = Path(purelib) / f"swe_argo-{_project_version()}.dist-info"
+    folder.mkdir()
+    metadata = f"Metadata-Version: 2.1\nName: swe-argo\nVersion: {_project_version()}\n"
+    (folder / "METADATA").write_text(metadata)
+
+
+def _project_version() -> str:
+    import tomllib
+
+    return str(tomllib.loads(PYPROJECT.read_text())["project"]["version"])
+
+
+def _call(*words: str) -> str:
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoVerlError(f"verl cannot be installed: {error}") from None
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["pip says nothing"]
+        raise NoVerlError(f"verl cannot be installed: {lines[-1]}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{install_verl(verl_home())}\n")
+    except NoVerlError as reason:
+        sys.exit(str(reason))

@@ -1,0 +1,112 @@
+"""What verl's own trainer (V1) makes of a rollout that the world lost: its worker, its queue, its advantages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.verl.conftest import plan_failing_rows
+
+verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
+
+import numpy as np  # noqa: E402
+import ray  # noqa: E402
+import transfer_queue as tq  # noqa: E402
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ  # noqa: E402
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer  # noqa: E402
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer  # noqa: E402
+from verl.utils import tensordict_utils as tu  # noqa: E402
+
+from tests.trainer.model import make_tiny_model  # noqa: E402
+from tests.verl.loops import ScriptedServer, call, row  # noqa: E402
+from tests.verl.test_config import composed  # noqa: E402
+from tests.verl.test_tool_loop import GOLD, INSTANCE  # noqa: E402
+
+if TYPE_CHECKING:
+    from tests.verl.loops import Loops
+
+GROUP = 4
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    model = make_tiny_model(tmp_path_factory.mktemp("model"))
+    changed = [f"actor_rollout_ref.model.path={model}", f"actor_rollout_ref.rollout.n={GROUP}"]
+    changed += ["algorithm.norm_adv_by_std_in_grpo=false", "transfer_queue.enable=true"]
+    changed += ["transfer_queue.backend.SimpleStorage.num_data_storage_units=1"]
+    config = composed(*changed)
+    ray.init(address="local", num_cpus=4, include_dashboard=False, logging_level="ERROR")
+    try:
+        tq.init(config.transfer_queue)
+        yield config
+    finally:
+        tq.close()
+        ray.shutdown()
+
+
+def test_a_rollout_that_was_lost_is_absent_from_its_group(
+    config: Any, loops: Loops, isolation: None, tmp_path: Path
+) -> None:
+    store = plan_failing_rows(tmp_path, "solve 3", retries=0)
+    conversations: list[str] = []
+
+    def answers(prompt: str, turn: int) -> str:
+        """Two of three solve it."""
+        if turn:
+            return "Done."
+        conversations.append(prompt)
+        return call("submit_solution", patch=GOLD) if len(conversations) != 2 else "I give up."
+
+    batch = roll_out(config, store, ScriptedServer(loops.tokenizer, answers))
+    assert len(conversations) == GROUP - 1
+    assert sorted(batch.keys) == ["u_0_0", "u_1_0", "u_3_0"]
+    advantages = compute_advantages(config, batch)
+    assert sorted(advantages) == pytest.approx([-2 / 3, 1 / 3, 1 / 3])  # of a fourth that counts as 0: 1/2 and -1/2
+
+
+def roll_out(config: Any, store: str, server: ScriptedServer) -> Any:
+    """A step's rollouts as verl's trainer makes them; what its replay buffer gives of them."""
+    fields = row(store, INSTANCE)
+    given = {"raw_prompt": fields["raw_prompt"], "extra_info": fields["extra_info"], "agent_name": "swe_argo"}
+    columns: dict[str, Any] = {"uid": np.array(["u"], dtype=object), "index": np.array([0])}
+    for name, value in given.items():
+        columns[name] = np.empty(1, dtype=object)
+        columns[name][0] = value
+
+    async def generate() -> None:
+        worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class(config, server, None, None)
+        batch = tu.get_tensordict(columns)
+        tu.assign_non_tensor_data(batch, "global_steps", 1)
+        tag = {"is_prompt": True, "status": "pending", "global_steps": 1}
+        tq.kv_batch_put(keys=["u"], partition_id="train", tags=[tag])
+        await worker.generate_sequences(batch)
+        await asyncio.gather(*worker.background_tasks)
+
+    asyncio.run(generate())
+    sampler = config.trainer.v1.sampler
+    buffer = ReplayBuffer(
+        trainer_mode="sync",
+        trainer_config=config.trainer.v1.sync,
+        max_off_policy_threshold=sampler.max_off_policy_threshold,
+        max_off_policy_strategy=sampler.max_off_policy_strategy,
+        sampler_kwargs=sampler.sampler_kwargs,
+    )
+    batch, _ = buffer.sample(global_steps=1, partition_id="train", batch_size=1)
+    return batch
+
+
+def compute_advantages(config: Any, batch: Any) -> list[float]:
+    """The advantage of each rollout, by the trainer's own method: the same on all tokens that it sampled, 0 else."""
+    PPOTrainer._compute_advantage(SimpleNamespace(config=config), batch, metrics={})
+    data = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=["advantages", "response_mask"])
+    found = []
+    for advantages, mask in zip(data["advantages"], data["response_mask"], strict=True):
+        [advantage] = set(advantages[mask.bool()].tolist())
+        assert not advantages[~mask.bool()].any()
+        found.append(advantage)
+    return found
