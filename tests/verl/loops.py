@@ -51,7 +51,6 @@ class ScriptedServer:
         logprobs = self.logprobs(ids) if sampling_params.get("logprobs") else None
         return TokenOutput(token_ids=ids, log_probs=logprobs, stop_reason="completed")
 
-
     @staticmethod
     def logprobs(ids: list[int]) -> list[float]:
         """What each token's is; no two neighbours are alike."""

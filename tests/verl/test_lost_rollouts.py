@@ -17,12 +17,12 @@ verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 import numpy as np  # noqa: E402
 import ray  # noqa: E402
 import transfer_queue as tq  # noqa: E402
+from transformers import Qwen3Config  # noqa: E402
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ  # noqa: E402
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer  # noqa: E402
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer  # noqa: E402
 from verl.utils import tensordict_utils as tu  # noqa: E402
 
-from tests.trainer.model import make_tiny_model  # noqa: E402
 from tests.verl.loops import ScriptedServer, call, row  # noqa: E402
 from tests.verl.test_config import composed  # noqa: E402
 from tests.verl.test_tool_loop import GOLD, INSTANCE  # noqa: E402
@@ -34,10 +34,16 @@ GROUP = 4
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    model = make_tiny_model(tmp_path_factory.mktemp("model"))
+def config(loops: Loops, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    model = tmp_path_factory.mktemp("model")
+    loops.tokenizer.save_pretrained(model)
+    Qwen3Config(vocab_size=len(loops.tokenizer), architectures=["Qwen3ForCausalLM"]).save_pretrained(model)
     changed = [f"actor_rollout_ref.model.path={model}", f"actor_rollout_ref.rollout.n={GROUP}"]
-    changed += ["algorithm.norm_adv_by_std_in_grpo=false", "transfer_queue.enable=true"]
+    changed += [
+        "algorithm.norm_adv_by_std_in_grpo=false",
+        "algorithm.rollout_correction=null",
+        "transfer_queue.enable=true",
+    ]
     changed += ["transfer_queue.backend.SimpleStorage.num_data_storage_units=1"]
     config = composed(*changed)
     ray.init(address="local", num_cpus=4, include_dashboard=False, logging_level="ERROR")
