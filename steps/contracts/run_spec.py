@@ -288,6 +288,9 @@ class RunSpec(Table):
     believed. By default 3 on a cluster, where 50 units or more are to do; 0: none."""
     stop_on_canary: Annotated[bool, Flag("--stop-on-canary/--no-stop-on-canary"), How()] = False
     """Begin nothing else where the canary fails; by default the run goes on, and says so on top."""
+    redo: Annotated[list[str], Flag("--redo"), How()] = []
+    """Do these units of a run that is there again: an outcome (unresolved), a stop reason (max_steps), instances, or
+    INSTANCE/ATTEMPT; several by commas (repeatable). The old verdicts are kept as earlier tries."""
     save_error_logs: Annotated[bool, Flag("--save-error-logs/--no-save-error-logs"), How()] = True
     """Keep what the step of a failed try printed."""
     save_checkpoints: Annotated[bool, Flag("--save-checkpoints/--no-save-checkpoints"), How()] = True

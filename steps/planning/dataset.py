@@ -12,7 +12,7 @@ from steps.contracts.run_spec import RunSpec
 from steps.datasets import load, selection
 from steps.families import rows
 from steps.planning.gradeable import choose_gradeable_rows
-from steps.planning.refuse import refuse_changed_rows
+from steps.planning.growth import check_rows, describe_growth
 from steps.planning.validated import choose_fit_rows
 from steps.store import Store
 
@@ -51,10 +51,12 @@ def read_dataset(spec: RunSpec, here: RunSpec, before: RunFile | None, store: St
     gradeable = choose_gradeable_rows(fit.rows, skip=here.select.skip_not_gradeable)
     if len(gradeable.rows) < len(selected):
         lock = lock.model_copy(update={"rows": len(gradeable.rows), "sha256": rows.digest_rows(gradeable.rows)})
+    growth = []
     if before:
-        refuse_changed_rows(before, lock.name, lock.sha256)
+        check_rows(before, spec, lock, gradeable.rows, store)
+        growth = describe_growth(before, spec, len(gradeable.rows), store)
     known_ids = [row["instance_id"] for row in (*loaded.rows, *loaded.by_id)]
-    notices = [*loaded.notices, *notices, *fit.notices, *gradeable.notices]
+    notices = [*growth, *loaded.notices, *notices, *fit.notices, *gradeable.notices]
     return SelectedDataset(
         loaded.name,
         lock,

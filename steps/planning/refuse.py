@@ -7,25 +7,22 @@ from steps.contracts.data import RunFile
 from steps.contracts.ids import FILE_BYTES, MODEL_RULE, is_model_name, model_token
 from steps.contracts.run_spec import RunSpec
 from steps.errors import ConfigError
+from steps.planning.growth import is_growth
 
 
 def refuse_changes(before: RunFile, spec: RunSpec, hashes: dict[str, str]) -> None:
-    """Raises ConfigError where run ``before`` was asked for something else."""
+    """Raises ConfigError where run ``before`` was asked for something else, and not only for less."""
     old = run_identity.identity_fields(before.spec) | run_identity.decisive_hashes(before.input_hashes)
     new = run_identity.identity_fields(spec) | run_identity.decisive_hashes(hashes)
-    changed = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
+    changed = [
+        name
+        for name in sorted(old | new)
+        if old.get(name) != new.get(name) and not is_growth(name, old.get(name), new.get(name))
+    ]
     if changed:
         differences = ", ".join(f"{name} was {old.get(name)!r}, now {new.get(name)!r}" for name in changed)
         raise ConfigError(
             f"run {before.run_id!r} exists with another spec ({differences}); use another run id", field="run_id"
-        )
-
-
-def refuse_changed_rows(before: RunFile, name: str, sha256: str) -> None:
-    """Raises ConfigError where the selected rows are not those that run ``before`` began with."""
-    if before.dataset.sha256 != sha256:
-        raise ConfigError(
-            f"the rows of {name} changed since run {before.run_id!r} began; use another run id", field="dataset"
         )
 
 

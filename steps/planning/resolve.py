@@ -14,9 +14,11 @@ from steps.contracts.record import key
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.verdict import GradeRecord
 from steps.datasets import resource_factors
+from steps.errors import ConfigError
 from steps.models import probe
 from steps.planning.canary import plan_canary
 from steps.planning.dataset import SelectedDataset, read_dataset
+from steps.planning.redo import RedoPlan, plan_redo
 from steps.planning.refuse import refuse_changes, refuse_model
 from steps.planning.sandbox_cost import cost_notices
 from steps.planning.sandboxes import prepare_sandboxes
@@ -40,6 +42,8 @@ class Resolution:
     """Store key -> bytes of what the agent hands on before any unit runs and the store lacks."""
     outdated: list[str]
     """Store keys of verdicts of the canary that are sought anew."""
+    redo: RedoPlan
+    """What of the run is put away, to be done again."""
 
 
 def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
@@ -52,6 +56,8 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
     hashes = run_identity.input_hashes(here)
     if before:
         refuse_changes(before, spec, hashes)
+    elif spec.redo:
+        raise ConfigError(f"there is no run {run_id!r} in {spec.store} to do anything of again", field="redo")
     dataset = read_dataset(spec, here, before, store)
     doing(f"reading what agent {spec.agent.name} is given for {len(dataset.rows):,} instances")
     given = prepared.prepare(here, store, dataset.rows, dataset.known_ids)
@@ -62,6 +68,8 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
     factors = resource_factors.read(here.sandbox.resource_factors, dataset.known_ids)
     sandboxes = prepare_sandboxes(spec, dataset.name, dataset.rows, dataset.environments)
     stored_keys = set(store.keys(f"runs/{run_id}/units/")) if before else set()
+    redo = plan_redo(spec, dataset.rows, store, stored_keys)
+    stored_keys -= redo.removed
     units = plan_units(spec, run_id, dataset.rows, stored_keys | set(given.files))
     solves = any(unit.begins is Stage.SOLVE for unit in units)
     if spec.agent.model and solves:
@@ -71,6 +79,7 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
     model = probe.probe_for_run(spec, solves=solves, before=before)
     absent = sum(name.endswith(f"/{GradeRecord.file}") for name in given.files)
     notices = [
+        *redo.notices,
         *dataset.notices,
         *given.notices,
         *limit_notices.describe_limits(spec),
@@ -85,7 +94,7 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
     ]
     run = RunFile(
         run_id=run_id,
-        spec=spec,
+        spec=spec.model_copy(update={"redo": []}),  # it is done by this plan, once
         dataset=dataset.lock,
         model=given.model,
         versions=before.versions if before else versions(),
@@ -106,6 +115,7 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
         factors,
         {name: data for name, data in given.files.items() if name not in stored_keys} | canary.files,
         canary.outdated,
+        redo,
     )
 
 

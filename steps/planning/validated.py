@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from steps.datasets.names import list_first
 from steps.datasets.records import local_path, read_bytes
 from steps.errors import ConfigError
 from steps.families.rows import digest_rows
+from steps.planning.growth import planned_ids
 from steps.store import Store
 from steps.store.runs import store_flag
-from steps.store.validations import validations_of
+from steps.store.validations import stored_validation, validations_of
 
 FIELD = "select.validated"
 UNKNOWN = "not_validated"
@@ -44,7 +46,7 @@ def choose_fit_rows(
         return FitRows(selected, None, [])
     if here.validated == LAST_VALIDATION and before is not None and before.validation is not None:
         # A run goes on by what it began with: a validation may have been completed since, or removed.
-        name, unfit = before.validation.validation_id, before.validation.unfit
+        name, unfit = before.validation.validation_id, _unfit_now(before, before.validation, selected, store)
     else:
         validation = (
             _best_of_store(selected, lock, store)
@@ -52,15 +54,8 @@ def choose_fit_rows(
             else _read(local_path(here.validated, FIELD))
         )
         _refuse_other(validation, selected, lock)
-        fitness = {one.instance_id: one.fitness.value for one in validation.instances}
-        name, unfit = (
-            validation.validation_id,
-            {
-                one: known
-                for row in selected
-                if (known := fitness.get(one := row["instance_id"], UNKNOWN)) != Fitness.VALID.value
-            },
-        )
+        fitness = _fitness(validation)
+        name, unfit = validation.validation_id, _unfit(selected, fitness)
     used = UsedValidation(validation_id=name, unfit=unfit, kept=here.keep_invalid)
     if not unfit:
         return FitRows(selected, used, [])
@@ -75,6 +70,32 @@ def choose_fit_rows(
     if not kept:
         raise ConfigError(f"nothing is left: {which} are not valid by {name}: {named}", field=FIELD)
     return FitRows(kept, used, [f"{which} left out, not valid by {name}: {named}"])
+
+
+def _fitness(validation: Validation) -> dict[str, str]:
+    return {one.instance_id: one.fitness.value for one in validation.instances}
+
+
+def _unfit(rows: list[dict[str, Any]], fitness: Mapping[str, str]) -> dict[str, str]:
+    """Instance that is not known to be valid -> its class, or ``UNKNOWN``."""
+    classes = {row["instance_id"]: fitness.get(row["instance_id"], UNKNOWN) for row in rows}
+    return {one: known for one, known in classes.items() if known != Fitness.VALID.value}
+
+
+def _unfit_now(before: RunFile, used: UsedValidation, selected: list[dict[str, Any]], store: Store) -> dict[str, str]:
+    """What it began with, and what the same validation says of the instances by which the run has grown."""
+    seen = used.unfit.keys() | set(planned_ids(before.run_id, store) or ())
+    unfit = {row["instance_id"]: used.unfit[row["instance_id"]] for row in selected if row["instance_id"] in used.unfit}
+    grown = [row for row in selected if row["instance_id"] not in seen]
+    if not grown:
+        return unfit
+    if (validation := stored_validation(store, before.dataset.name, used.validation_id)) is None:
+        raise ConfigError(
+            f"run {before.run_id!r} began by {used.validation_id}, which is not in {store.url} any more: "
+            "it cannot say which of the new instances are valid; use another run id",
+            field=FIELD,
+        )
+    return unfit | _unfit(grown, _fitness(validation))
 
 
 def _best_of_store(selected: list[dict[str, Any]], lock: DatasetLock, store: Store) -> Validation:

@@ -8,7 +8,9 @@ from steps.contracts.data import Plan, RunFile
 from steps.contracts.progress_lines import doing
 from steps.contracts.record import key
 from steps.contracts.shard import Shard
+from steps.contracts.verdict import GradeRecord
 from steps.families import rows
+from steps.planning.redo import RedoPlan
 from steps.planning.resolve import Resolution
 from steps.store import Store
 
@@ -17,10 +19,20 @@ def write(store: Store, resolution: Resolution) -> None:
     """The plan comes last: where it is, all that it speaks of is."""
     run, plan = resolution.run, resolution.plan
     doing(f"writing the plan of {len(plan.units):,} units to {store.url}")
+    put_away(store, resolution.redo)
     store.put_many({key(RunFile, run.run_id): run.to_bytes()} | _row_files(resolution))
     store.delete_many(resolution.outdated)
     store.put_many(resolution.files)
     store.put(key(Plan, run.run_id), plan.to_bytes())
+
+
+def put_away(store: Store, redo: RedoPlan) -> None:
+    """The verdicts go last: until then, whoever is killed here has lost nothing, and may do it again."""
+    store.copy_many(redo.copies)
+    store.put_many(redo.files)
+    verdicts = {name for name in redo.removed if name.endswith(f"/{GradeRecord.file}")}
+    store.delete_many(redo.removed - verdicts)
+    store.delete_many(verdicts)
 
 
 def _row_files(resolution: Resolution) -> dict[str, bytes]:

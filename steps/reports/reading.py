@@ -12,6 +12,7 @@ from steps.contracts.data import Instance, Patch, Plan, RunFile, SolveRecord, Un
 from steps.contracts.failure import Failure
 from steps.contracts.families import SWEBENCH
 from steps.contracts.record import Record, key
+from steps.contracts.redone import Redone
 from steps.contracts.trajectory import Trajectory, usage_in
 from steps.contracts.verdict import GradeRecord, InstanceLog, Report, TestLog
 from steps.errors import ConfigError
@@ -164,6 +165,7 @@ class _StoreReader:
             patch=contents.get(f"{folder}/{Patch.file}"),
             official=_official(unit.instance_id, contents.get(f"{folder}/{Report.file}")),
             tries=self._tries(folder, names, contents),
+            redone=self._redone(folder, names, contents),
             files=tuple(name for name in names if "/" not in name),
             trajectories=tuple(name for name in names if name.rpartition("/")[2] == Trajectory.file),
         )
@@ -179,13 +181,19 @@ class _StoreReader:
                     tries.append(FailedTry(failure, failure.usage, place.removeprefix("tries/").rstrip("/"), files))
         return sorted(tries, key=lambda failed_try: failed_try.failure.occurred_at)
 
+    def _redone(self, folder: str, names: list[str], contents: dict[str, bytes]) -> list[Redone]:
+        places = [f"{folder}/{name}" for name in names if name.endswith(f"/{Redone.file}")]
+        records = [self._parse(Redone, place, contents) for place in places]
+        return sorted((one for one in records if one is not None), key=lambda one: one.at)
+
     def _wasted(self, units: list[StoredUnit]) -> None:
         """What failed tries took, from the trajectories that they left where the failure does not say it."""
         unread = [
             (unit, f"runs/{self.run_id}/units/{unit.instance_id}/{unit.attempt}/{name}", name.split("/")[1])
             for unit in units
             for name in self.files.get((unit.instance_id, unit.attempt), [])
-            if name.startswith("tries/") and name.endswith(f"/{Trajectory.file}") and not _has_usage(unit, name)
+            if name.startswith("tries/") and name.endswith(f"/{Trajectory.file}")
+            if not _has_usage(unit, name) and not self._is_redone(unit, name)
         ]
         for some in batches(unread, TRAJECTORIES_AT_ONCE):
             contents = self.store.get_many(place for _, place, _ in some)
@@ -230,7 +238,13 @@ class _StoreReader:
             return None
 
     def _is_record(self, name: str) -> bool:
-        return name in self.records or (name.startswith("tries/") and name.endswith(f"/{Failure.file}"))
+        kept = (f"/{Failure.file}", f"/{Redone.file}")
+        return name in self.records or (name.startswith("tries/") and name.endswith(kept))
+
+    def _is_redone(self, unit: StoredUnit, name: str) -> bool:
+        """Whether a try's folder holds an earlier verdict, whose record says what it took."""
+        place = f"{name.removesuffix(Trajectory.file)}{Redone.file}"
+        return place in self.files.get((unit.instance_id, unit.attempt), [])
 
     def _folder(self, unit: Unit) -> str:
         return key(GradeRecord, self.run_id, unit.instance_id, unit.attempt).removesuffix(f"/{GradeRecord.file}")

@@ -8,6 +8,7 @@ from enum import StrEnum
 from steps.contracts.data import Plan, RunFile, SolveRecord, Stage
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.families import SWEBENCH
+from steps.contracts.redone import Redone
 from steps.contracts.trajectory import Trajectory, Usage
 from steps.contracts.verdict import GradeRecord, Outcome
 from steps.reports.text.visible import NOTHING, Excerpt
@@ -97,6 +98,8 @@ class StoredUnit:
     """The file log_tail is of."""
     tries: list[FailedTry] = field(default_factory=list)
     """Failed ones, oldest first."""
+    redone: list[Redone] = field(default_factory=list)
+    """Earlier verdicts that a person had sought again, oldest first."""
     unexplained: Usage = field(default_factory=Usage)
     """Of tries that left a trajectory and no failure: killed before anybody could say why."""
     files: tuple[str, ...] = ()
@@ -123,14 +126,17 @@ class StoredUnit:
 
     @property
     def failure(self) -> Failure | None:
-        """The newest failure, unless the step it stopped has succeeded since, or it is that the run was stopped.
+        """The newest failure, unless the step it stopped has succeeded since, the unit was begun anew by --redo since,
+        or it is that the run was stopped.
 
         None where there is a verdict.
         """
         if self.grade is not None or not self.tries:
             return None
         newest = self.tries[-1].failure
-        past = newest.step == "solve" and self.solve is not None
+        past = (newest.step == "solve" and self.solve is not None) or any(
+            newest.occurred_at <= earlier.at for earlier in self.redone
+        )
         return None if past or newest.failure_class is FailureClass.STOPPED else newest
 
     @property
@@ -150,8 +156,9 @@ class StoredUnit:
 
     @property
     def usage(self) -> Usage:
-        """Of the solve that counts and of all failed tries."""
-        return add_usage([*([self.solve.usage] if self.solve else []), self.wasted])
+        """Of the solve that counts, of those that were done again, and of all failed tries."""
+        done = [self.solve.usage] if self.solve else []
+        return add_usage([*done, *(earlier.usage for earlier in self.redone), self.wasted])
 
     @property
     def wasted(self) -> Usage:
@@ -169,8 +176,9 @@ class StoredUnit:
 
     @property
     def total_s(self) -> float:
-        """Seconds in all stages and in failed tries; queues between steps are not in it."""
-        return sum(self.seconds.values()) + sum(failed_try.failure.seconds for failed_try in self.tries)
+        """Seconds in all stages, also of what was done again, and in failed tries; queues are not in it."""
+        past = [one.failure.seconds for one in self.tries] + [earlier.seconds for earlier in self.redone]
+        return sum(self.seconds.values()) + sum(past)
 
     @property
     def sandboxes_usd(self) -> float | None:

@@ -88,9 +88,9 @@ def test_only_what_is_missing_is_done_again(gold: str) -> None:
 
 
 def test_a_changed_wish_under_an_old_id_is_refused_with_the_fields_that_differ(gold: str) -> None:
-    done = swe_argo("run", "--store", gold, "--run-id", "gold", "--attempts", "2", "--timeout", "60", *ids(*QUICK))
+    done = swe_argo("run", "--store", gold, "--run-id", "gold", "--split", "dev", "--timeout", "60", *ids(*QUICK))
     assert done.returncode == 64
-    assert "attempts was 1, now 2" in done.stderr
+    assert "split was 'test', now 'dev'" in done.stderr
     assert "grading.timeout_s was 1800, now 60" in done.stderr
     assert len(plan(gold, "gold").units) == 4
 

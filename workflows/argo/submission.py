@@ -121,14 +121,14 @@ def _field_parameters(spec: RunSpec) -> dict[str, str]:
 
 
 def changed_fields(fields: Plain, default: Plain) -> Plain:
-    """The spec without what is None by default: none of temperature is something to say, none of revision is not.
+    """The spec without what is None or empty by default: none of temperature is something to say, none of revision not.
 
     Nor is a table within a table that is as by default: an older image of the steps may not know it.
     """
     changed = {}
     for name, value in fields.items():
         usual = default[name]
-        if value is None and usual is None:
+        if value == usual and value in (None, []):
             continue
         if isinstance(value, dict) and usual:
             inner = {each: item for each, item in value.items() if not _is_usual_table(item, usual[each])}

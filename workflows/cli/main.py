@@ -98,8 +98,20 @@ def run(
     for note in request.notes:
         _note(note)
     run_id_flag = [] if (flags or {}).get("run_id") else ["--run-id", str(request.spec.run_id)]
-    again = shlex.join(["swe-argo", *sys.argv[1:], *run_id_flag])
-    raise typer.Exit(session.run(request.spec, console, again, request.env))
+    first = ["swe-argo", *sys.argv[1:], *run_id_flag]
+    again = shlex.join(_without_redo(first))
+    raise typer.Exit(session.run(request.spec, console, again, request.env, shlex.join(first)))
+
+
+def _without_redo(words: list[str]) -> list[str]:
+    """The command that goes on when it is planned: what was to be done again lacks its verdict then."""
+    kept, rest = [], iter(words)
+    for word in rest:
+        if word == "--redo":
+            next(rest, None)
+        elif not word.startswith("--redo="):
+            kept.append(word)
+    return kept
 
 
 def validate(  # noqa: PLR0917 - every parameter is a flag

@@ -34,29 +34,33 @@ from workflows.terminal.unit_lines import describe_replays
 EXIT_INTERRUPTED = 130
 
 
-def run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | None = None) -> int:
+def run(
+    spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | None = None, first: str | None = None
+) -> int:
     """Evaluate the spec on this machine; the same spec again does only what is missing. Returns the exit code.
 
-    ``again``: the command that goes on with a run, told when it ends early. ``env``: for the environment of the steps.
+    ``again``: the command that goes on with a run, told when it ends early; ``first``: where it was not planned yet, if
+    that is another. ``env``: for the environment of the steps.
     0: every unit has a verdict. 3: some have none. 4: it ended as failed (fail_fast). 130: stopped by Ctrl-C. Raises
     StepError.
     An end by an exception that leaves something to do has the command that does it as its note.
     """
+    watching = _TerminalObserver(spec, console)
+    watching.evaluation = Evaluation(spec, watching, env)
     try:
         with ending(_interrupt):
-            return _run(spec, console, again, env)
+            return _run(spec, console, again, watching)
     except KeyboardInterrupt:
-        console.print(f"stopped; to go on: {again}", highlight=False, soft_wrap=True, markup=False)
+        command = again if watching.is_planned else first or again
+        console.print(f"stopped; to go on: {command}", highlight=False, soft_wrap=True, markup=False)
         raise
     except StepError as error:
         if error.exit_code == EXIT_INFRA and not hasattr(error, "__notes__"):
-            error.add_note(f"to go on: {again}")
+            error.add_note(f"to go on: {again if watching.is_planned else first or again}")
         raise
 
 
-def _run(spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | None = None) -> int:
-    watching = _TerminalObserver(spec, console)
-    watching.evaluation = Evaluation(spec, watching, env)
+def _run(spec: RunSpec, console: Console, again: str, watching: _TerminalObserver) -> int:
     end = watching.evaluation.run()
     store = open_store(spec.store)
     summary = print_run_end(Run(store, end.plan.run_id), console)
@@ -85,6 +89,7 @@ class _TerminalObserver:
         self._spec = spec
         self._console = console
         self._interrupted = False
+        self.is_planned = False
 
     @contextmanager
     def activity(self, title: str) -> Iterator[Show]:
@@ -98,6 +103,7 @@ class _TerminalObserver:
         self._console.print("another runner has taken over this run: stopping", style="yellow")
 
     def begin(self, plan: Plan) -> None:
+        self.is_planned = True
         todo = len(plan.to_do)
         workers = min(worker_count(self._spec), max(todo, 1))
         self._console.print(

@@ -8,11 +8,12 @@ from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
 from steps.contracts.trajectory import StopReason
+from steps.contracts.verdict import Outcome
 from steps.reports.canary import describe_canary
 from steps.reports.figures.conditions import describe_conditions, run_conditions, saw_hints
 from steps.reports.figures.confirmations import counter_proofs, format_confirmations
 from steps.reports.figures.flips import doubt_flips
-from steps.reports.labels import ADVICE
+from steps.reports.labels import ADVICE, STANDINGS
 from steps.reports.no_steps import doubt_no_steps
 from steps.reports.stored_run import NO_VERDICT, Standing, StoredRun, StoredUnit, add_usage
 from steps.reports.text.formatting import count, listing, money, percent
@@ -31,6 +32,7 @@ def find_caveats(run: StoredRun) -> list[str]:
     return [
         *_canary(run),
         *_invalid(run),
+        *_redone(run.units),
         *_no_answers(run),
         *doubt_no_steps(run.units),
         *_no_verdicts(run),
@@ -69,6 +71,24 @@ def _invalid(run: StoredRun) -> list[str]:
     return [
         f"This run is invalid: {missing:,} of {count(all_, 'unit')} ({percent(missing / all_)} %) without a verdict, "
         f"more than {percent(MOST_WITHOUT_VERDICT)} %. The same run again does what is missing."
+    ]
+
+
+def _redone(units: list[StoredUnit]) -> list[str]:
+    """Units that were done again because of how they had ended: who repeats failures alone finds successes."""
+    redone = [unit for unit in units if unit.redone]
+    if not redone:
+        return []
+    before = Counter(unit.redone[0].outcome for unit in redone)
+    counts = listing([f"{number:,} {STANDINGS[outcome].short}" for outcome, number in before.most_common()])
+    gained = sum(
+        unit.standing is Standing.RESOLVED and all(one.outcome is not Outcome.RESOLVED for one in unit.redone)
+        for unit in redone
+    )
+    were = "was" if len(redone) == 1 else "were"
+    return [
+        f"{count(len(redone), 'unit')} {were} done again by --redo ({counts} before); {gained:,} of them resolved only "
+        "then, so the score is not that of one try each. The earlier verdicts are among their tries."
     ]
 
 

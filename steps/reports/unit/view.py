@@ -17,6 +17,7 @@ from steps.reports.stored_run import FailedTry, Standing, StoredUnit
 from steps.reports.text.formatting import count, duration, money, tokens, utc
 from steps.reports.text.visible import WHOLE, cut_line, make_plain, make_visible
 from steps.reports.unit.conversation import Conversation
+from steps.reports.unit.earlier import describe_earlier
 from steps.reports.unit.turns import ShownTurn, show_turns
 
 TEST_WIDTH = 300
@@ -220,6 +221,8 @@ def _facts(unit: StoredUnit, conversation: Conversation | None, *, endpoint: boo
         yield "Turns", f"{conversation.answers:,} of the agent, {count(conversation.calls, 'call')} of tools"
         if conversation.endpoint and endpoint:
             yield "Endpoint", cut_line(conversation.endpoint, TEST_WIDTH)
+    for earlier in unit.redone:
+        yield "Earlier verdict", describe_earlier(earlier)
     yield from _usage_facts(unit.usage)
     wasted = unit.wasted
     if wasted.requests + wasted.calls:

@@ -1,0 +1,85 @@
+"""A run that is planned again with more instances, or more attempts: what it had stays, or it is another run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from steps.agents import run_identity
+from steps.contracts.data import Answer, DatasetLock, Plan, RunFile
+from steps.contracts.record import key
+from steps.contracts.run_spec import RunSpec
+from steps.datasets.names import list_first
+from steps.errors import ConfigError
+from steps.families.rows import digest_rows
+from steps.reports.text.formatting import count
+from steps.store import Store
+
+_SELECT = "select."
+"""Fields that choose instances: they may change, for the chosen rows decide."""
+
+
+def is_growth(name: str, old: Any, new: Any) -> bool:
+    """Whether a field that another value was asked for may only make the run larger."""
+    return name.startswith(_SELECT) or (name == "attempts" and new >= old)
+
+
+def check_rows(before: RunFile, spec: RunSpec, lock: DatasetLock, rows: list[dict[str, Any]], store: Store) -> None:
+    """``lock`` is of ``rows``. Raises ConfigError: some that run ``before`` was planned with are not among them, or
+    changed; InfraError."""
+    if before.dataset.sha256 == lock.sha256:
+        return
+    planned = planned_ids(before.run_id, store)
+    by_id = {row["instance_id"]: row for row in rows}
+    if planned is not None and (gone := [one for one in planned if one not in by_id]):
+        raise ConfigError(
+            f"run {before.run_id!r} has {count(len(gone), 'instance')} that {'is' if len(gone) == 1 else 'are'} not "
+            f"selected now, {list_first(gone)}{_describe_selection(before.spec, spec)}: a run only grows; select them, "
+            "too, or use another run id",
+            field="select",
+        )
+    kept = [by_id[one] for one in planned or ()]
+    if planned is not None and before.dataset.name == lock.name:
+        if digest_rows(kept) == before.dataset.sha256 or not (changed := _changed(before.run_id, kept, store)):
+            return
+    else:
+        changed = []
+    names = f" ({list_first(changed)})" if changed else ""
+    raise ConfigError(
+        f"the rows of {lock.name} changed since run {before.run_id!r} began{names}; use another run id", field="dataset"
+    )
+
+
+def describe_growth(before: RunFile, spec: RunSpec, instances: int, store: Store) -> list[str]:
+    """What is new of a run, in a line; nothing where it did not grow."""
+    old = len(planned_ids(before.run_id, store) or ())
+    parts = [f"{old:,} -> {count(instances, 'instance')}"] if 0 < old < instances else []
+    if before.spec.attempts < spec.attempts:
+        parts.append(f"{before.spec.attempts} -> {count(spec.attempts, 'attempt')}")
+    return [f"run {before.run_id} grows: {', '.join(parts)}; what it has is not done again"] if parts else []
+
+
+def planned_ids(run_id: str, store: Store) -> list[str] | None:
+    """Those of its last plan; empty where it was never planned to the end, None where nobody can read the plan."""
+    data = store.get_many([name := key(Plan, run_id)]).get(name)
+    if data is None:
+        return []
+    try:
+        return list(dict.fromkeys(unit.instance_id for unit in Plan.from_bytes(data).units))
+    except ValueError:  # of another version
+        return None
+
+
+def _changed(run_id: str, rows: Iterable[dict[str, Any]], store: Store) -> list[str]:
+    """Those whose answer was made of another row, or of one that is not known. A run whose planning was killed when it
+    grew has a record of more rows than its plan."""
+    names = {key(Answer, run_id, row["instance_id"]): row for row in rows}
+    digests = {name: Answer.from_bytes(data).row_sha256 for name, data in store.get_many(names).items()}
+    return [row["instance_id"] for name, row in names.items() if digests.get(name) != digest_rows([row])]
+
+
+def _describe_selection(before: RunSpec, spec: RunSpec) -> str:
+    """The fields of the selection that differ, as: " (select.k was 10, now 5)"."""
+    old, new = run_identity.identity_fields(before), run_identity.identity_fields(spec)
+    fields = [f"{n} was {old.get(n)!r}, now {new.get(n)!r}" for n in new if n[:7] == _SELECT and old.get(n) != new[n]]
+    return f" ({', '.join(fields)})" if fields else ""

@@ -1,0 +1,18 @@
+"""An earlier verdict that a person had sought again, in words."""
+
+from __future__ import annotations
+
+from steps.contracts.redone import Redone
+from steps.reports.labels import STANDINGS, STOPS
+from steps.reports.text.formatting import money, tokens, utc
+
+
+def describe_earlier(earlier: Redone) -> str:
+    """What it was, how its agent had ended, what chose it to be done again, what it took."""
+    parts = [STANDINGS[earlier.outcome].short, STOPS[earlier.stop_reason].name if earlier.stop_reason else ""]
+    parts.append(f"done again at {utc(earlier.at)} (--redo {earlier.requested})")
+    if taken := earlier.usage.prompt_tokens + earlier.usage.completion_tokens:
+        parts.append(f"{tokens(taken)} tokens")
+    if earlier.usage.cost_usd is not None:
+        parts.append(money(earlier.usage.cost_usd))
+    return ", ".join(filter(None, parts))

@@ -1,0 +1,63 @@
+"""Which rows a run may be planned again with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from steps.contracts.data import Answer, DatasetLock, Plan, RunFile, Stage, Unit
+from steps.contracts.record import key
+from steps.contracts.run_spec import RunSpec
+from steps.errors import ConfigError
+from steps.families.rows import digest_rows
+from steps.planning.growth import check_rows
+from steps.store import Store
+
+ROWS = [{"instance_id": f"o__r-{number}", "text": "t"} for number in range(4)]
+SPEC = RunSpec(run_id="r")
+
+
+def lock(rows: list[dict[str, Any]], name: str = "d") -> DatasetLock:
+    return DatasetLock(name=name, split="test", revision=None, rows=len(rows), sha256=digest_rows(rows))
+
+
+def planned(store: Store, rows: list[dict[str, Any]], recorded: list[dict[str, Any]] | None = None) -> RunFile:
+    """A run with these rows; ``recorded``: those of its run.json, where its planning was killed."""
+    units = [Unit(instance_id=row["instance_id"], attempt=1, begins=Stage.SOLVE, repo="o/r", image="i") for row in rows]
+    store.put(key(Plan, "r"), Plan(run_id="r", units=units).to_bytes())
+    for row in recorded or rows:
+        answer = Answer(instance_id=row["instance_id"], row_sha256=digest_rows([row]))
+        store.put(key(Answer, "r", row["instance_id"]), answer.to_bytes())
+    return RunFile(
+        run_id="r", spec=SPEC, dataset=lock(recorded or rows), model="m", versions={}, created_at="2026-11-20T22:04:11"
+    )
+
+
+def check(store: Store, before: RunFile, rows: list[dict[str, Any]], name: str = "d") -> None:
+    check_rows(before, SPEC, lock(rows, name), rows, store)
+
+
+def test_rows_may_come_in_any_order_and_more_of_them(store: Store) -> None:
+    before = planned(store, ROWS[:2])
+    check(store, before, ROWS[:2])
+    check(store, before, ROWS[::-1])
+
+
+def test_a_run_that_was_killed_while_its_growth_was_planned_may_grow_further(store: Store) -> None:
+    check(store, planned(store, ROWS[:2], ROWS[:3]), ROWS)
+
+
+@pytest.mark.parametrize(
+    ("rows", "name", "reason"),
+    [
+        (ROWS[1:], "d", "has 1 instance that is not selected now, o__r-0: a run only grows"),
+        ([ROWS[0] | {"text": "u"}, *ROWS[1:]], "d", r"the rows of d changed since run 'r' began \(o__r-0\)"),
+        (ROWS, "other", "the rows of other changed since run 'r' began"),
+    ],
+    ids=["fewer", "changed", "another dataset"],
+)
+def test_other_rows_are_refused(store: Store, rows: list[dict[str, Any]], name: str, reason: str) -> None:
+    before = planned(store, ROWS[:2])
+    with pytest.raises(ConfigError, match=reason):
+        check(store, before, rows, name)
