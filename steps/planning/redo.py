@@ -52,58 +52,66 @@ def plan_redo(spec: RunSpec, rows: list[dict[str, Any]], store: Store, stored_ke
     wanted = [word.strip() for item in spec.redo for word in item.split(",") if word.strip()]
     if not wanted:
         return RedoPlan()
-    run_id, ids = spec.run_id or "", [row["instance_id"] for row in rows]
-    units = {(one, attempt): None for one in ids for attempt in range(1, spec.attempts + 1)}
-    words, named = _split(wanted, ids, spec.attempts)
+    run_id, ids, plan = spec.run_id or "", [row["instance_id"] for row in rows], RedoPlan()
+    chosen = _read_words(wanted, ids, spec.attempts)
+    units = [(one, attempt) for one in ids for attempt in range(1, spec.attempts + 1)]
     graded = {unit: name for unit in units if (name := key(GradeRecord, run_id, *unit)) in stored_keys}
     grades = store.get_many(graded.values())
     solves = store.get_many(key(SolveRecord, run_id, *unit) for unit in graded)
-    solves_again, plan = agent_of(spec.agent).solves, RedoPlan()
-    steps = (SOLVE, GRADE) if solves_again else (GRADE,)
+    solves_again = agent_of(spec.agent).solves
     for unit, name in graded.items():
-        grade = GradeRecord.from_bytes(grades[name])
-        data = solves.get(key(SolveRecord, run_id, *unit))
-        solve = SolveRecord.from_bytes(data) if data is not None else None
-        reasons = [grade.outcome.value, *([solve.stop_reason.value] if solve else [])]
-        by = next((one for one in (*reasons, unit[0], f"{unit[0]}/{unit[1]}") if one in words | named), None)
-        if by is None or grade.outcome is Outcome.NO_PREDICTION:
+        record = _choose(unit, grades[name], solves.get(key(SolveRecord, run_id, *unit)), chosen, solves=solves_again)
+        if record is None:
             continue
-        spent = [grade, *([solve] if solve and solves_again else [])]
-        record = Redone(
-            instance_id=unit[0],
-            attempt=unit[1],
-            outcome=grade.outcome,
-            stop_reason=solve.stop_reason if solve else None,
-            requested=by,
-            at=datetime.now(UTC).isoformat(timespec="seconds"),
-            usage=solve.usage if solve and solves_again else Usage(),
-            seconds=round(sum(sum(one.seconds.values()) for one in spent), 3),
-        )
         # By its content: what is interrupted and done again is kept once.
         kept = f"redone-{hashlib.sha256(grades[name]).hexdigest()[:12]}"
-        folder = Place.UNIT.format(run=run_id, instance=unit[0], attempt=unit[1])
         place = Place.TRY.format(run=run_id, instance=unit[0], attempt=unit[1], name=kept)
         plan.files[f"{place}/{Redone.file}"] = record.to_bytes()
         plan.copies.extend(
             (source, f"{place}/{kind.file}")
-            for step in steps
+            for step in ((SOLVE, GRADE) if solves_again else (GRADE,))
             for kind in (*step.gives, *step.may_give)
-            if (source := f"{folder}/{kind.file}") in stored_keys
+            if (source := key(kind, run_id, *unit)) in stored_keys
         )
     plan.notices.append(_describe(wanted, len(plan.files)))
     return plan
 
 
-def _split(wanted: list[str], ids: list[str], attempts: int) -> tuple[set[str], set[str]]:
-    """Outcomes and stop reasons; instances, and units as INSTANCE/ATTEMPT."""
+def _choose(
+    unit: tuple[str, int], graded: bytes, solved: bytes | None, chosen: set[str], *, solves: bool
+) -> Redone | None:
+    """What is kept of a unit's verdict; None where nothing chose it. ``solves``: its solve is done again, too."""
+    grade = GradeRecord.from_bytes(graded)
+    solve = SolveRecord.from_bytes(solved) if solved is not None else None
+    names = [grade.outcome.value, *([solve.stop_reason.value] if solve else []), unit[0], f"{unit[0]}/{unit[1]}"]
+    requested = next((name for name in names if name in chosen), None)
+    if requested is None or grade.outcome is Outcome.NO_PREDICTION:
+        return None
+    seconds = sum(grade.seconds.values())
+    if solve and solves:
+        seconds += sum(solve.seconds.values())
+    return Redone(
+        instance_id=unit[0],
+        attempt=unit[1],
+        outcome=grade.outcome,
+        stop_reason=solve.stop_reason if solve else None,
+        requested=requested,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        usage=solve.usage if solve and solves else Usage(),
+        seconds=round(seconds, 3),
+    )
+
+
+def _read_words(wanted: list[str], ids: list[str], attempts: int) -> set[str]:
+    """Outcomes, stop reasons, instances, and units as INSTANCE/ATTEMPT, each as records have it."""
     known = {*ids, *(f"{one}/{attempt}" for one in ids for attempt in range(1, attempts + 1))}
-    words, named = set[str](), set[str]()
+    chosen = set()
     for each in wanted:
         word = each.lower().replace("-", "_")
         if each in known:
-            named.add(each)
+            chosen.add(each)
         elif word in WORDS:
-            words.add(word)
+            chosen.add(word)
         else:
             near = did_you_mean(each, [*WORDS, *ids])
             raise ConfigError(
@@ -111,7 +119,7 @@ def _split(wanted: list[str], ids: list[str], attempts: int) -> tuple[set[str], 
                 f"{', '.join(WORDS)}. Units without a verdict are done again anyway",
                 field=FIELD,
             )
-    return words, named
+    return chosen
 
 
 def _describe(wanted: list[str], units: int) -> str:
