@@ -30,6 +30,10 @@ setup: $(VENV)/.ready ## Make the virtual environment in .venv
 run: $(VENV)/.ready ## Evaluate (the bundled mini dataset unless ARGS="..." says otherwise)
 	@$(BIN)/swe-argo run $(ARGS)
 
+.PHONY: view
+view: $(VENV)/.ready ## Look at the runs of results/ (or ARGS="s3://bucket/prefix") in a browser
+	@$(BIN)/swe-argo view $(ARGS)
+
 .PHONY: test
 test: $(VENV)/.ready ## Run all tests that this machine can; the others say what they lack
 	@$(BIN)/pytest -n 4 --dist loadgroup -m "not cluster and not images and not argo and not long and not live and not training" $(ARGS)

@@ -50,6 +50,8 @@ class Settings(BaseSettings):
     """Slack-compatible address that is told how a run compares with the one before it. A secret."""
     report_url: str | None = Field(None, validation_alias="SWE_ARGO_REPORT_URL")
     """What stands before runs/<run>/report/report.html in a link that a person can open."""
+    view_token: SecretStr | None = Field(None, validation_alias="SWE_ARGO_VIEW_TOKEN")
+    """What whoever looks at runs by ``swe-argo view`` has to show; needed where other machines reach it. A secret."""
     log_level: str = Field("INFO", validation_alias="LOG_LEVEL")
     """What steps print to stderr, which failed tries keep: with DEBUG a line for each call and each command, too."""
     isolation: str = Field("auto", validation_alias="SWE_ARGO_ISOLATION", pattern="^(auto|none)$")

@@ -43,6 +43,21 @@ def read_verdicts(store: Store, run_id: str, *, most_tests: int = SHOWN_TESTS) -
     return _StoreReader(store, run_id, (GradeRecord.file, SolveRecord.file), most_tests=most_tests).read()
 
 
+class GrowingRun:
+    """A run that is read again and again, as by ``read_verdicts``: of its units only those whose files have changed."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self._store, self._run_id = store, run_id
+        self._known: _KnownUnits = {}
+
+    def read(self) -> StoredRun:
+        """As it is now. Raises as read_run."""
+        reader = _StoreReader(self._store, self._run_id, (GradeRecord.file, SolveRecord.file))
+        run = reader.read(self._known)
+        self._known = {name: (reader.files[name], unit) for unit in run.units if (name := _name(unit)) in reader.files}
+        return run
+
+
 def read_unit(
     store: Store, run_id: str, unit: Unit, *, line_width: int = LINE_WIDTH, most_tests: int = SHOWN_TESTS
 ) -> tuple[StoredUnit, dict[str, str]]:
@@ -61,6 +76,15 @@ def first_line(error: Exception) -> str:
 
 
 _RECORDS = (GradeRecord.file, SolveRecord.file, Patch.file, Report.file)
+
+
+_UnitName = tuple[str, int]
+_KnownUnits = dict[_UnitName, tuple[list[str], StoredUnit]]
+"""What was read of units before, each with the names of the files that it had then."""
+
+
+def _name(unit: Unit | StoredUnit) -> _UnitName:
+    return unit.instance_id, unit.attempt
 
 
 class _InstanceFacts(NamedTuple):
@@ -89,7 +113,7 @@ class _StoreReader:
         self.unreadable: dict[str, str] = {}
         self.files: dict[tuple[str, int], list[str]] = defaultdict(list)
 
-    def read(self) -> StoredRun:
+    def read(self, known: _KnownUnits | None = None) -> StoredRun:
         names = [key(RunFile, self.run_id), key(Plan, self.run_id)]
         contents = self.store.get_many(names)
         run = self._parse(RunFile, names[0], contents)
@@ -103,7 +127,11 @@ class _StoreReader:
         units = plan.units if plan else []
         self._index()
         instances = self._instances(sorted({unit.instance_id for unit in units})) if self.whole else {}
-        stored_units = [unit for batch in batches(units, RECORDS_AT_ONCE) for unit in self._records(batch, instances)]
+        same = {name: unit for name, (files, unit) in (known or {}).items() if self.files.get(name) == files}
+        unread = [unit for unit in units if _name(unit) not in same]
+        read = [unit for batch in batches(unread, RECORDS_AT_ONCE) for unit in self._records(batch, instances)]
+        by_name = same | {_name(unit): unit for unit in read}
+        stored_units = [by_name[_name(unit)] for unit in units]
         for unsettled in batches([unit for unit in stored_units if self.whole and _wants_logs(unit)], LOGS_AT_ONCE):
             self._logs(unsettled)
         if self.whole:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ import uvicorn
 
 from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError
+from steps.host.listening import is_loopback, listen, url_of
 from steps.serving.answers import ToolFormat, tool_format_of
 from steps.serving.app import Proxy
 from steps.serving.calls import CallMaker
@@ -25,9 +24,6 @@ from steps.store import Store
 
 GRACE_S = 600
 """An order to stop lets the calls that go on end, so long at most."""
-
-BACKLOG = 2048
-"""Connections that wait to be taken: a run begins hundreds of rollouts at once."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ async def serve(options: ProxyOptions, source: SamplerSource, announce: Callable
 
     Raises ConfigError for what is wrong, InfraError where the sampler's service fails at the start.
     """
-    if options.key is None and not _is_loopback(options.host):
+    if options.key is None and not is_loopback(options.host):
         raise ConfigError(f"everybody who reaches {options.host} could ask: set LLM_API_KEY to a key", field="--host")
     template = ChatTemplate(options.tokenizer)
     weights = ServedWeights(source)
@@ -84,8 +80,7 @@ async def serve(options: ProxyOptions, source: SamplerSource, announce: Callable
                 timeout_graceful_shutdown=GRACE_S,
             )
         )
-        host, port = listening.getsockname()[:2]
-        announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/v1")
+        announce(f"{url_of(listening)}/v1")
         async with _following(weights, options):
             await server.serve(sockets=[listening])
 
@@ -107,22 +102,3 @@ def _first(options: ProxyOptions) -> WeightsPointer:
         with contextlib.suppress(FileNotFoundError):
             return read_pointer(options.store.get(options.pointer))
     return WeightsPointer(version=options.weights, sampler_path=options.weights) if options.weights else BASE
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections at ``port``, or at any where that is 0. Raises ConfigError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
-        # asyncio does this for its own sockets only: an answer's body would wait 40 ms for the headers' receipt.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except OSError as error:
-        raise ConfigError(f"{host}:{port} cannot be listened on: {error.strerror or error}", field="--port") from None
-    return listening
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

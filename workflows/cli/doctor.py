@@ -62,6 +62,7 @@ def _checks(spec: SandboxSpec) -> Iterator[tuple[str, Diagnosis]]:
         ("mini-swe-agent", "minisweagent", "the agent of that name"),
         ("tinker", "tinker", "swe-argo proxy and train, and numpy for the reader of samples"),
         ("wandb", "wandb", "figures of trainings at Weights & Biases"),
+        ("view", "uvicorn", "runs in a browser (swe-argo view)"),
         ("notebook", "pandas", "data frames of runs in Python"),
     ):
         there = find_spec(module) is not None

@@ -31,6 +31,7 @@ def add(app: typer.Typer, with_spec: Callable[..., Callable[..., None]]) -> None
     app.command("grade-log")(grade_log)
     app.command()(runs)
     app.command()(show)
+    app.command()(view)
     app.command()(with_spec(export, spec_sources.is_of_rollouts))
 
 
@@ -138,6 +139,26 @@ def show(  # noqa: PLR0917 - every parameter is a flag
 
     how = show.ShowOptions(attempt=attempt, full=full, paged=not no_pager, as_json=as_json)
     show.show(open_store(store), run_id, instance, console, how)
+
+
+def view(
+    store: Annotated[
+        str,
+        typer.Argument(
+            metavar="[STORE]",
+            help="Folder or s3://bucket/prefix that holds all runs.",
+            envvar=["SWE_ARGO_STORE", "EVAL_OUTPUT_PATH"],
+        ),
+    ] = DEFAULT_STORE,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; elsewhere than here SWE_ARGO_VIEW_TOKEN is needed.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any.")] = 7676,
+) -> None:
+    """Look at all runs of a store in a browser, live while they work. Nothing is written."""
+    from workflows.cli import view
+
+    view.view(store, host, port, console)
 
 
 def export(  # noqa: PLR0917 - every parameter is a flag

@@ -47,9 +47,14 @@ def format_confirmations(figures: CounterProofFigures) -> str:
 def confirmation_note(unit: StoredUnit) -> str:
     """Of a unit whose counter-proof did not confirm it: what it came to, and why; a contradiction is a finding."""
     proof = proof_of(unit)
-    if proof is None or proof.outcome in (Confirmation.CONFIRMED, Confirmation.CONTRADICTED):
+    return describe_confirmation(proof.outcome, proof.reason) if proof else ""
+
+
+def describe_confirmation(outcome: str, reason: str) -> str:
+    """The same of what a counter-proof came to."""
+    if outcome in (Confirmation.CONFIRMED, Confirmation.CONTRADICTED):
         return ""
-    return f"counter-proof, {WORDS[proof.outcome]}: {proof.reason}"
+    return f"counter-proof, {WORDS[Confirmation(outcome)]}: {reason}"
 
 
 def proof_of(unit: StoredUnit) -> CounterProof | None:

@@ -14,7 +14,7 @@ from tests.tinker_server.server import KEY, Sampled, tinker_server
 
 
 def test_answers_do_not_wait_for_receipts() -> None:
-    from steps.serving.server import listen
+    from steps.host.listening import listen
 
     with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()[:2]):
         taken, _ = listening.accept()

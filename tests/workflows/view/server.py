@@ -1,0 +1,69 @@
+"""The viewer as it runs: uvicorn on a port of this machine, asked by a plain client."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import uvicorn
+
+from steps.host.listening import listen
+from steps.store import Store
+from workflows.view.app import Viewer
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """As UTF-8."""
+        return self.body.decode()
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a viewer listens."""
+
+    port: int
+
+    @property
+    def url(self) -> str:
+        """For a browser."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        """Ask it."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        try:
+            connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+            response = connection.getresponse()
+            return Answer(response.status, {n.lower(): v for n, v in response.getheaders()}, response.read())
+        finally:
+            connection.close()
+
+
+@contextmanager
+def viewing(store: Store, token: str | None = None, *, loopback: bool = True) -> Iterator[Address]:
+    """A viewer over the store, for a while."""
+    with listen("127.0.0.1", 0) as listening:
+        app = Viewer(store).app(token, loopback=loopback)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            while not server.started and thread.is_alive():
+                time.sleep(0.01)
+            yield Address(listening.getsockname()[1])
+        finally:
+            server.should_exit = True
+            thread.join()

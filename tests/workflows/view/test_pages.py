@@ -1,0 +1,105 @@
+"""The viewer's pages over HTTP: what they say, and that their addresses are all there is of their state."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+
+from steps.contracts.data import Plan
+from steps.store import Store
+from steps.store.runs import record_of
+from tests.workflows.view.server import Address
+
+
+def rows(html: str) -> list[str]:
+    """The first link of each line of a table."""
+    return [unescape(path) for path in re.findall(r'<tr data-row.*?<a href="([^"]+)"', html, re.DOTALL)]
+
+
+def test_all_runs_are_listed_newest_first(viewer: Address) -> None:
+    listed = rows(viewer.get("/").text)
+    assert len(listed) == 5
+    nights = [path for path in listed if "nightly" in path]
+    assert nights == ["/runs/nightly-3", "/runs/nightly-2", "/runs/nightly-1"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("q=NIGHTLY-2", ["/runs/nightly-2"]),
+        ("agent=mini-swe-agent", ["/runs/other"]),
+        ("state=no+report", ["/runs/half-done"]),
+        ("q=nightly&sort=run", ["/runs/nightly-1", "/runs/nightly-2", "/runs/nightly-3"]),
+        ("q=nightly&sort=-run", ["/runs/nightly-3", "/runs/nightly-2", "/runs/nightly-1"]),
+        ("q=no+such+run", []),
+    ],
+)
+def test_an_address_says_which_runs_are_listed(viewer: Address, query: str, expected: list[str]) -> None:
+    assert rows(viewer.get(f"/?{query}").text) == expected
+
+
+def test_what_an_address_holds_of_another_version_is_passed_over(viewer: Address) -> None:
+    assert len(rows(viewer.get("/?sort=-nothing&page=99999999999&colour=red").text)) == 5
+
+
+def test_a_finished_run_is_shown_in_the_parts_of_its_report(viewer: Address, store: Store) -> None:
+    page, report = viewer.get("/runs/nightly-1").text, store.get("runs/nightly-1/report/report.html").decode()
+    for heading in re.findall(r"<h2 id=.*?</h2>", report):
+        assert heading in page
+    assert re.findall(r'<p class="rate">.*', report)[0] in page
+    assert len(rows(page)) == 6
+
+
+def test_units_are_filtered_and_sorted_by_the_address(viewer: Address) -> None:
+    page = viewer.get("/runs/other?attempt=2&sort=-time", X_Part="table").text
+    assert len(rows(page)) == 5
+    assert all(path.endswith("/2") for path in rows(page))
+    assert "<html" not in page
+
+
+def test_a_run_without_a_report_is_shown_as_far_as_it_is(viewer: Address, store: Store) -> None:
+    page = viewer.get("/runs/half-done").text
+    assert "it has no report yet" in page
+    assert len(rows(page)) == len(record_of(store, Plan, "half-done").units)
+
+
+def test_every_unit_has_its_page_and_its_files(viewer: Address) -> None:
+    for path in rows(viewer.get("/runs/other").text)[:4]:
+        page = viewer.get(path)
+        assert page.status == 200
+        assert page.text.count("<h1>") == 1
+        for link in re.findall(r'<a href="(/runs/other/files/units/[^"]+)"', page.text):
+            answer = viewer.get(unescape(link))
+            assert answer.status == 200, link
+            assert not answer.headers["content-type"].startswith("text/html")
+
+
+def test_hostile_texts_are_texts(viewer: Address) -> None:
+    for path in ("/", "/runs/other", rows(viewer.get("/runs/other").text)[0]):
+        page = viewer.get(path).text
+        assert "lab/&lt;i&gt;model-2" in page
+        assert re.findall(r"<script[^>]*>", page) == ['<script src="/static/view.js" defer>']
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/runs/nope",
+        "/runs/..%2f..%2fetc",
+        "/runs/other/units/nope/1",
+        "/runs/other/files/report/../../run.json",
+        "/runs/other/files/report/%2e%2e/run.json",
+        "/runs/other/files/units/..%2f..%2f/1/run.json",
+    ],
+)
+def test_what_is_not_there_is_told_in_a_line(viewer: Address, path: str) -> None:
+    assert viewer.get(path).status == 404
+
+
+def test_nothing_but_units_and_reports_is_handed_out(viewer: Address, store: Store) -> None:
+    unit = record_of(store, Plan, "nightly-1").units[0]
+    for name in ("run.json", "plan.json", f"instances/{unit.instance_id}/answer.json"):
+        for folder in ("files", "files/report", f"files/units/{unit.instance_id}/1"):
+            assert viewer.get(f"/runs/nightly-1/{folder}/{name}").status == 404

@@ -1,0 +1,36 @@
+"""Addresses of the viewer's pages: what is looked at, and how it is filtered and sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import quote, urlencode
+
+
+def run_url(run: str) -> str:
+    """The page of a run."""
+    return f"/runs/{quote(run)}"
+
+
+def unit_url(run: str, instance_id: str, attempt: int) -> str:
+    """The page of a unit."""
+    return f"{run_url(run)}/units/{quote(instance_id)}/{attempt}"
+
+
+def files_url(run: str, instance_id: str, attempt: int) -> str:
+    """What stands before the name of a file of a unit."""
+    return f"{run_url(run)}/files/units/{quote(instance_id)}/{attempt}/"
+
+
+def report_url(run: str, name: str) -> str:
+    """A file of the run's report."""
+    return f"{run_url(run)}/files/report/{quote(name)}"
+
+
+def compare_url(runs: Iterable[str]) -> str:
+    """These runs beside each other, the earliest first."""
+    return f"/compare?{urlencode([('run', run) for run in runs])}"
+
+
+def trend_url(run: str) -> str:
+    """All runs of the same spec as this one."""
+    return f"/trend?{urlencode({'run': run})}"

@@ -1,0 +1,139 @@
+"""The viewer's routes. Nothing is written, and nothing outside the runs' reports and units is read out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+import steps
+from steps.contracts.ids import is_run_id
+from steps.contracts.record import key
+from steps.errors import ConfigError, StepError
+from steps.reports.figures.summary import Summary
+from steps.reports.page.templating import as_page, page_templates
+from steps.store import Store
+from workflows.view.addresses import compare_url, report_url, run_url, trend_url, unit_url
+from workflows.view.guard import Guard
+from workflows.view.run_lines import RUN_COLUMNS, RUN_FILTERS, RunLines
+from workflows.view.run_page import run_context, units_context
+from workflows.view.run_states import RunState, RunStates
+from workflows.view.tables import read_state, show_table
+from workflows.view.unit_page import unit_file, unit_page
+
+PART = "x-part"
+"""Header of a request for a part of the page: its name."""
+ASSETS = Path(steps.__file__).parents[1] / "templates" / "report" / "view"
+TYPES = {
+    "html": "text/html",
+    "json": "application/json",
+    "tgz": "application/gzip",
+    "parquet": "application/octet-stream",
+}
+"""Ending -> media type; whatever else is text, so that a browser shows it and runs none of it."""
+
+
+class Viewer:
+    """The pages over one store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.runs = RunLines(store)
+        self.states = RunStates(store)
+
+    def app(self, token: str | None = None, *, loopback: bool = True) -> Guard:
+        """The server. ``token``: what every request has to show; ``loopback``: only this machine may ask."""
+        routes = [
+            Route("/", self._page(self.list_runs)),
+            Route("/runs/{run}", self._page(self.show_run)),
+            Route("/runs/{run}/units/{instance}/{attempt:int}", self._page(self.show_unit)),
+            Route("/runs/{run}/files/units/{instance}/{attempt:int}/{name:path}", self._page(self.show_unit_file)),
+            Route("/runs/{run}/files/report/{name:path}", self._page(self.show_report_file)),
+            Route("/static/view.js", _asset("view.js", "text/javascript")),
+            Route("/health", lambda _: PlainTextResponse("ok\n")),
+        ]
+        return Guard(Starlette(routes=routes), token, loopback=loopback)
+
+    def list_runs(self, request: Request) -> Response:
+        """All runs."""
+        asked = read_state(request.query_params, RUN_COLUMNS, RUN_FILTERS)
+        table = show_table(self.runs.read(), asked, RUN_COLUMNS, RUN_FILTERS, lambda line: line.text)
+        template = "view/run_table.html.j2" if request.headers.get(PART) == "table" else "view/runs.html.j2"
+        live = any(line.state == "working" for line in table.lines)
+        return _html(template, store=self.store.url, table=table, live=live)
+
+    def show_run(self, request: Request) -> Response:
+        """One run."""
+        state = self._state(request)
+        if request.headers.get(PART) == "table":
+            return _html("view/unit_table.html.j2", **units_context(state, request.query_params))
+        context = run_context(state, request.query_params)
+        return _html("view/run.html.j2", live=state.working, **context)
+
+    def show_unit(self, request: Request) -> Response:
+        """One unit."""
+        instance, attempt = request.path_params["instance"], request.path_params["attempt"]
+        return Response(unit_page(self.store, self._state(request), instance, attempt), media_type="text/html")
+
+    def show_unit_file(self, request: Request) -> Response:
+        """A file of a unit, as it lies in the store."""
+        where = request.path_params
+        data = unit_file(self.store, self._state(request), where["instance"], where["attempt"], where["name"])
+        return _file(where["name"], data)
+
+    def show_report_file(self, request: Request) -> Response:
+        """A file of the report, as it lies in the store."""
+        run, name = self._run(request), request.path_params["name"]
+        folder = key(Summary, run).removesuffix(Summary.file)
+        if f"{folder}{name}" not in self.store.keys(folder):
+            raise ConfigError(f"the report of {run!r} has no file {name!r}", field="run")
+        return _file(name, self.store.get(f"{folder}{name}"))
+
+    def _state(self, request: Request) -> RunState:
+        return self.states.read(self._run(request))
+
+    def _run(self, request: Request) -> str:
+        run: str = request.path_params["run"]
+        if not is_run_id(run):
+            raise ConfigError(f"{make_short(run)!r} is no name of a run", field="run")
+        return run
+
+    def _page(self, show: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        def page(request: Request) -> Response:
+            try:
+                return show(request)
+            except StepError as error:
+                wrong = isinstance(error, ConfigError)
+                return _html("view/error.html.j2", 404 if wrong else 503, reason=str(error), live=not wrong)
+
+        return page
+
+
+def make_short(text: str) -> str:
+    """For a message."""
+    return text[:80]
+
+
+def _html(template: str, status: int = 200, **context: Any) -> Response:
+    words = {"run_url": run_url, "unit_url": unit_url, "report_url": report_url, "compare_url": compare_url}
+    text = page_templates().get_template(template).render(**words, trend_url=trend_url, **context)
+    return Response(as_page(text), status, media_type="text/html")
+
+
+def _file(name: str, data: bytes) -> Response:
+    kind = TYPES.get(name.rpartition(".")[2], "text/plain")
+    headers = {"Content-Disposition": f"inline; filename*=UTF-8''{quote(name.rpartition('/')[2])}"}
+    if kind == "text/html":
+        headers["Content-Security-Policy"] = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
+    return Response(data, media_type=kind, headers=headers)
+
+
+def _asset(name: str, kind: str) -> Callable[[Request], Response]:
+    data = (ASSETS / name).read_bytes()
+    return lambda _: Response(data, media_type=kind, headers={"Cache-Control": "max-age=60"})

@@ -1,0 +1,84 @@
+"""What every request passes: only reading, only from whom it is meant for, and pages that load nothing of others."""
+
+from __future__ import annotations
+
+import hmac
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "swe_argo_view"
+OWN_NAMES = ("localhost", "127.0.0.1", "::1")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """``loopback``: it listens for this machine alone, so that no other name leads here (DNS rebinding).
+
+    ``token``: asked for as ``Authorization: Bearer``, or once as ``?token=`` and by a cookie from then on.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None = None, *, loopback: bool = True) -> None:
+        self._app, self._token, self._loopback = app, token, loopback
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        await (refusal or self._app)(scope, receive, _with_headers(send))
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if scope["method"] not in ("GET", "HEAD"):
+            return PlainTextResponse("the viewer only reads\n", 405, {"Allow": "GET, HEAD"})
+        if self._loopback and _name(headers.get("host", "")) not in OWN_NAMES:
+            return PlainTextResponse("this viewer is for its own machine: ask it as localhost\n", 421)
+        if self._token is None or scope["path"] == "/health":
+            return None
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        if "token" in query and self._is_token(query["token"]):
+            rest = urlencode({name: value for name, value in query.items() if name != "token"})
+            answer = RedirectResponse(scope["path"] + (f"?{rest}" if rest else ""), 303)
+            answer.set_cookie(COOKIE, query["token"], httponly=True, samesite="lax", secure=scope["scheme"] == "https")
+            return answer
+        given = headers.get("authorization", "").removeprefix("Bearer ").strip() or _cookie(headers.get("cookie", ""))
+        if self._is_token(given):
+            return None
+        return PlainTextResponse("this viewer wants its token: open it once with ?token=...\n", 401)
+
+    def _is_token(self, given: str) -> bool:
+        return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
+
+
+def _name(host: str) -> str:
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0].lower()
+
+
+def _cookie(header: str) -> str:
+    try:
+        found = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found else ""
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return sending

@@ -1,0 +1,149 @@
+"""The runs of a store, a line each: read again and again, parsed only where a file has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from steps.contracts.agent_spec import agent_of
+from steps.contracts.data import RunFile
+from steps.contracts.record import key
+from steps.reports.figures.summary import Summary
+from steps.reports.text.visible import make_visible
+from steps.store import Store
+from steps.store.run_lock import Lock, lock_in
+from workflows.view.tables import Column, Filter
+
+AGAIN_S = 2.0
+"""Before a list is as old as this, the store is not asked again."""
+REST = 10
+"""Nor before so many times the seconds that it took: a bucket is not worn out by who looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """What the list says of a run. Every text is visible."""
+
+    run_id: str
+    begun: str
+    """ISO 8601, UTC; empty where run.json cannot be read."""
+    agent: str
+    model: str
+    dataset: str
+    state: str
+    """working, done, incomplete (some units have no verdict), no report, unreadable."""
+    resolved: int | None = None
+    total: int | None = None
+    rate: float | None = None
+    low: float = 0.0
+    high: float = 0.0
+    cost_usd: float | None = None
+    tokens: int | None = None
+    missing: int = 0
+    """Units without a verdict."""
+    text: str = ""
+    """What words are looked for in."""
+
+
+RUN_COLUMNS: tuple[Column[RunLine], ...] = (
+    Column("run", "Run", lambda line: line.run_id.lower()),
+    Column("begun", "Begun (UTC)", lambda line: line.begun, "roomy"),
+    Column("rate", "Resolved", lambda line: line.rate, "wide"),
+    Column("agent", "Agent and model", lambda line: (line.agent.lower(), line.model.lower())),
+    Column("dataset", "Dataset", lambda line: line.dataset.lower(), "roomy"),
+    Column("cost", "Cost", lambda line: line.cost_usd, "n more-wide"),
+    Column("tokens", "Tokens", lambda line: line.tokens, "n roomy"),
+)
+RUN_FILTERS: tuple[Filter[RunLine], ...] = (
+    Filter("dataset", "Dataset", lambda line: line.dataset),
+    Filter("agent", "Agent", lambda line: line.agent),
+    Filter("model", "Model", lambda line: line.model),
+    Filter("month", "Month", lambda line: line.begun[:7]),
+    Filter("state", "State", lambda line: line.state),
+)
+
+
+class RunLines:
+    """The list, newest first, shared by all who look."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._parsed: dict[tuple[str, str], tuple[bytes, Any]] = {}
+        self._lock = threading.Lock()
+        self._lines: list[RunLine] = []
+        self._fresh_until = 0.0
+
+    def read(self) -> list[RunLine]:
+        """As the store has it now, or had it a moment ago. Raises InfraError, ConfigError."""
+        with self._lock:
+            if time.monotonic() >= self._fresh_until:
+                began = time.monotonic()
+                self._lines = sorted(self._read(), key=lambda line: (line.begun, line.run_id), reverse=True)
+                took = time.monotonic() - began
+                self._fresh_until = time.monotonic() + max(AGAIN_S, REST * took)
+            return self._lines
+
+    def _read(self) -> list[RunLine]:
+        names = self._store.folders("runs/")
+        contents = self._store.get_many(key(kind, run) for run in names for kind in (RunFile, Summary, Lock))
+        lines = []
+        for run in names:
+            file, summary, lock = (contents.get(key(kind, run)) for kind in (RunFile, Summary, Lock))
+            if file is not None:
+                about = self._parse(run, "file", file, _about)
+                score = self._parse(run, "summary", summary, _score) if summary is not None else {"state": "no report"}
+                held = lock_in(lock)
+                working = held is not None and not held.is_over()
+                lines.append(_line(run, about, score | ({"state": "working"} if working else {})))
+        return lines
+
+    def _parse(self, run: str, what: str, data: bytes, parse: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
+        mark = hashlib.blake2b(data).digest()
+        known = self._parsed.get((run, what))
+        if known is None or known[0] != mark:
+            try:
+                known = (mark, parse(data))
+            except (ValueError, KeyError, TypeError, AttributeError):  # broken, or of another version
+                known = (mark, {"state": "unreadable"})
+            self._parsed[run, what] = known
+        found: dict[str, Any] = known[1]
+        return found
+
+
+def _line(run: str, about: dict[str, Any], score: dict[str, Any]) -> RunLine:
+    values = {"begun": "", "agent": "", "model": "", "dataset": ""} | about | score
+    words = " ".join((run, values["agent"], values["model"], values["dataset"], values["begun"][:10], values["state"]))
+    return RunLine(run_id=run, **values, text=words.lower())
+
+
+def _about(data: bytes) -> dict[str, Any]:
+    file = RunFile.from_bytes(data)
+    return {
+        "begun": file.created_at,
+        "agent": make_visible(agent_of(file.spec.agent).name),
+        "model": make_visible(file.model),
+        "dataset": make_visible(file.dataset.name),
+    }
+
+
+def _score(data: bytes) -> dict[str, Any]:
+    """Not parsed as a Summary: a list of hundreds is read at once, and one of an older version has its score, too."""
+    read = json.loads(data)
+    rate, usage = read["headline"], read["cost"]["usage"]
+    missing = sum(int(read["outcomes"].get(name, 0)) for name in ("failed", "not_run"))
+    return {
+        "state": "done" if read["complete"] is True else "incomplete",
+        "resolved": int(rate["resolved"]),
+        "total": int(rate["total"]),
+        "rate": None if rate["rate"] is None else float(rate["rate"]),
+        "low": float(rate["low"]),
+        "high": float(rate["high"]),
+        "cost_usd": None if usage.get("cost_usd") is None else float(usage["cost_usd"]),
+        "tokens": int(usage["prompt_tokens"]) + int(usage["completion_tokens"]),
+        "missing": missing,
+    }

@@ -1,0 +1,97 @@
+"""The page of a run: the parts of its report, what works now, and its units to filter, sort and search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import QueryParams
+
+from steps.contracts.unit_progress import UnitProgress
+from steps.reports.labels import STANDINGS, STOPS
+from steps.reports.page.sections import report_sections
+from steps.reports.text.formatting import duration, money, tokens
+from steps.reports.text.visible import make_visible
+from steps.reports.unit.progress import PHASES, phase_seconds
+from workflows.local.at_work import find_units_at_work
+from workflows.view.addresses import unit_url
+from workflows.view.run_states import RunState
+from workflows.view.tables import read_state, show_table
+from workflows.view.unit_lines import UNIT_COLUMNS, UNIT_FILTERS, UnitLine, figures_of
+
+NAMES = {name: label.name for name, label in STANDINGS.items()} | {name: stop.name for name, stop in STOPS.items()}
+"""What the filters' choices are called."""
+
+
+@dataclass(frozen=True)
+class WorkingLine:
+    """A unit that is being worked on, on this machine."""
+
+    instance_id: str
+    attempt: int
+    href: str
+    phase: str
+    since: str
+    turns: str
+    """``12 of 40``; empty before the first."""
+    tokens: str
+    cost: str
+    action: str
+
+
+def run_context(state: RunState, query: QueryParams) -> dict[str, Any]:
+    """What the template of the page is given."""
+    figures = [figures_of(state.run_id, line) for line in state.lines]
+    return {
+        **report_sections(state.summary, figures, state.compared),
+        **units_context(state, query),
+        "working": working_lines(state) if not state.reported else [],
+        "ended": state.summary.units - state.summary.outcomes.get("not_run", 0),
+    }
+
+
+def units_context(state: RunState, query: QueryParams) -> dict[str, Any]:
+    """What the table of units is given, alone or in the page."""
+    many = len(state.summary.attempts) > 1
+    columns = [column for column in UNIT_COLUMNS if many or column.name != "attempt"]
+    asked = read_state(query, columns, UNIT_FILTERS)
+    return {
+        "state": state,
+        "table": show_table(state.lines, asked, columns, UNIT_FILTERS, lambda line: line.text),
+        "many": many,
+        "names": NAMES,
+        "cells": lambda line: _cells(state.run_id, line),
+    }
+
+
+def _cells(run: str, line: UnitLine) -> dict[str, str]:
+    """The cells that are words or numbers alone."""
+    return {
+        "href": unit_url(run, line.instance_id, line.attempt),
+        "turns": "" if line.turns is None else f"{line.turns:,}",
+        "tries": f"{line.tries}" if line.tries else "",
+        "tokens": tokens(line.tokens) if line.tokens else "",
+        "time": duration(line.total_s) if line.total_s else "",
+        "cost": "" if line.cost_usd is None else money(line.cost_usd),
+    }
+
+
+def working_lines(state: RunState) -> list[WorkingLine]:
+    """Those that a runner of this machine works on, the longest at work first."""
+    return [_working_line(state.run_id, unit.progress) for unit in find_units_at_work(state.file)]
+
+
+def _working_line(run: str, progress: UnitProgress) -> WorkingLine:
+    usage, most = progress.usage, progress.most_turns
+    used = usage.prompt_tokens + usage.completion_tokens
+    return WorkingLine(
+        instance_id=progress.instance_id,
+        attempt=progress.attempt,
+        href=unit_url(run, progress.instance_id, progress.attempt),
+        phase=PHASES[progress.phase],
+        since=duration(phase_seconds(progress)),
+        turns=f"{progress.turn:,} of {most:,}" if most and progress.turn else f"{progress.turn or ''}",
+        tokens=tokens(used) if used else "",
+        cost="" if usage.cost_usd is None else money(usage.cost_usd),
+        action=make_visible(progress.action),
+    )

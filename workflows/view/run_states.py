@@ -1,0 +1,133 @@
+"""A run as the viewer shows it: of its report where it is over, of what the store holds by now where it works."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+
+from steps.contracts.data import Plan, RunFile
+from steps.contracts.record import key
+from steps.errors import ConfigError
+from steps.reports.comparison.record import Comparison
+from steps.reports.figures.compute import summarise
+from steps.reports.figures.summary import Summary
+from steps.reports.figures.units_table import UNITS_FILE, units_table
+from steps.reports.parquet_bytes import read_parquet
+from steps.reports.reading import GrowingRun
+from steps.reports.stored_run import StoredRun
+from steps.store import Store
+from steps.store.run_lock import Lock, lock_in
+from steps.store.runs import no_run, record_of
+from workflows.view.unit_lines import UnitLine, lines_of
+
+KEPT = 16
+"""Runs in memory; one of 9,000 units takes some 40 MB."""
+AGAIN_S = 2.0
+REST = 5
+"""As of the list of runs."""
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What is known of a run at a moment."""
+
+    run_id: str
+    file: RunFile
+    summary: Summary
+    lines: list[UnitLine]
+    compared: Comparison | None
+    working: bool
+    """A runner that lives holds it."""
+    reported: bool
+    """The figures are those of its report; else they are of what the store holds by now."""
+    stored: StoredRun | None = None
+    """What was read, where there is no report."""
+
+    @cached_property
+    def places(self) -> dict[tuple[str, int], int]:
+        """(instance, attempt) -> place in the plan."""
+        return {(line.instance_id, line.attempt): place for place, line in enumerate(self.lines)}
+
+
+class RunStates:
+    """The runs of a store that somebody looks at."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: OrderedDict[str, _KeptRun] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, run_id: str) -> RunState:
+        """Raises ConfigError where there is no such run or it is not planned yet, InfraError when the store fails."""
+        with self._lock:
+            kept = self._kept.setdefault(run_id, _KeptRun(self._store, run_id))
+            self._kept.move_to_end(run_id)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        try:
+            return kept.read()
+        except ConfigError:
+            with self._lock:
+                self._kept.pop(run_id, None)
+            raise
+
+
+class _KeptRun:
+    def __init__(self, store: Store, run_id: str) -> None:
+        self._store, self._run_id = store, run_id
+        self._growing = GrowingRun(store, run_id)
+        self._lock = threading.Lock()
+        self._summary = b""
+        self._state: RunState | None = None
+        self._fresh_until = 0.0
+
+    def read(self) -> RunState:
+        with self._lock:
+            if self._state is None or time.monotonic() >= self._fresh_until:
+                began = time.monotonic()
+                self._state = self._read()
+                took = time.monotonic() - began
+                self._fresh_until = time.monotonic() + max(AGAIN_S, REST * took)
+            return self._state
+
+    def _read(self) -> RunState:
+        names = {kind: key(kind, self._run_id) for kind in (RunFile, Summary, Lock)}
+        contents = self._store.get_many(names.values())
+        if names[RunFile] not in contents:
+            raise no_run(self._store, self._run_id)
+        lock = lock_in(contents.get(names[Lock]))
+        working = lock is not None and not lock.is_over()
+        summary = contents.get(names[Summary], b"")
+        known = self._state
+        if summary and not working:
+            if known is not None and known.reported and summary == self._summary:
+                return known
+            if reported := self._reported(summary):
+                self._summary = summary
+                return reported
+        return self._unreported(working=working)
+
+    def _reported(self, data: bytes) -> RunState | None:
+        """None where its files are of another version, or broken: the run is read as it lies then."""
+        table, comparison = key(Summary, self._run_id).replace(Summary.file, UNITS_FILE), key(Comparison, self._run_id)
+        contents = self._store.get_many([table, comparison])
+        try:
+            summary, lines = Summary.from_bytes(data), lines_of(read_parquet(contents[table]))
+            compared = Comparison.from_bytes(contents[comparison]) if comparison in contents else None
+        except (ValueError, KeyError):
+            return None
+        file = record_of(self._store, RunFile, self._run_id)
+        return RunState(self._run_id, file, summary, lines, compared, working=False, reported=True)
+
+    def _unreported(self, *, working: bool) -> RunState:
+        stored = self._growing.read()
+        if stored.plan is None:
+            plan = self._store.locate(key(Plan, self._run_id))
+            raise ConfigError(f"run {self._run_id!r} is not planned yet: there is no {plan}", field="run")
+        lines = lines_of(units_table(stored))
+        return RunState(
+            self._run_id, stored.run, summarise(stored), lines, None, working=working, reported=False, stored=stored
+        )

@@ -1,0 +1,35 @@
+"""The viewer as a process: where it listens, whom it lets in, how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import uvicorn
+
+from steps.errors import ConfigError
+from steps.host.listening import is_loopback, listen, url_of
+from steps.store import Store
+from workflows.view.app import Viewer
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """What a person chooses. ``token``: needed where other machines can ask."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    token: str | None = None
+
+
+def serve(store: Store, options: ViewOptions, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; ``announce`` is given the address once it answers. Raises ConfigError."""
+    loopback = is_loopback(options.host)
+    if options.token is None and not loopback:
+        message = f"everybody who reaches {options.host} could look: set SWE_ARGO_VIEW_TOKEN to a token"
+        raise ConfigError(message, field="--host")
+    app = Viewer(store).app(options.token, loopback=loopback and options.token is None)
+    with listen(options.host, options.port) as listening:
+        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+        announce(url_of(listening))
+        uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,131 @@
+"""A table's filters and order as an address has them: ``?q=django&outcome=unresolved&sort=-cost``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+
+L = TypeVar("L")
+PAGE_LINES = 200
+
+
+@dataclass(frozen=True)
+class Column(Generic[L]):
+    """A column that lines can be sorted by."""
+
+    name: str
+    """In the address."""
+    title: str
+    value: Callable[[L], Any]
+    """What is compared; None comes last either way."""
+    classes: str = ""
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class Filter(Generic[L]):
+    """A choice among the values that lines have."""
+
+    name: str
+    title: str
+    value: Callable[[L], str]
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What an address asks of a table."""
+
+    words: str = ""
+    picks: Mapping[str, str] = field(default_factory=dict)
+    """Filter -> what is chosen."""
+    sort: str = ""
+    falling: bool = False
+    page: int = 1
+
+    def address(self, **changes: str) -> str:
+        """The query of the same table otherwise: ``sort``, ``page``, or a filter by its name; from the first page."""
+        order = f"{'-' if self.falling else ''}{self.sort}"
+        values = {"q": self.words, **dict(self.picks), "sort": order} | changes
+        return "?" + urlencode({name: value for name, value in values.items() if value})
+
+    def order(self, name: str) -> str:
+        """The query that sorts by a column; by the same one again, the other way round."""
+        turned = self.sort == name and not self.falling
+        return self.address(sort=f"{'-' if turned else ''}{name}")
+
+
+@dataclass(frozen=True)
+class ShownTable(Generic[L]):
+    """The lines that an address asks for."""
+
+    state: TableState
+    columns: Sequence[Column[L]]
+    filters: Sequence[tuple[Filter[L], list[str]]]
+    """Each with its choices, two or more."""
+    lines: list[L]
+    """Of this page."""
+    found: int
+    total: int
+    pages: int
+
+
+def read_state(query: QueryParams, columns: Sequence[Column[L]], filters: Sequence[Filter[L]]) -> TableState:
+    """What is unknown in the address is passed over: it may be of another version."""
+    sort = query.get("sort", "")
+    name = sort.removeprefix("-")
+    known = any(column.name == name for column in columns)
+    page = query.get("page", "1")
+    return TableState(
+        words=query.get("q", ""),
+        picks={each.name: query[each.name] for each in filters if query.get(each.name)},
+        sort=name if known else "",
+        falling=known and sort.startswith("-"),
+        page=int(page) if page.isdecimal() and len(page) < 6 else 1,
+    )
+
+
+def show_table(
+    lines: Sequence[L],
+    state: TableState,
+    columns: Sequence[Column[L]],
+    filters: Sequence[Filter[L]],
+    text: Callable[[L], str],
+) -> ShownTable[L]:
+    """Filter, sort, and take a page. ``text``: what words are looked for in, in small letters."""
+    words = state.words.lower().split()
+    wanted = [(each.value, state.picks[each.name]) for each in filters if each.name in state.picks]
+    found = [
+        line
+        for line in lines
+        if all(value(line) == pick for value, pick in wanted) and (not words or _has(text(line), words))
+    ]
+    column = next((column for column in columns if column.name == state.sort), None)
+    if column is not None:
+        known = [line for line in found if column.value(line) is not None]
+        rest = [line for line in found if column.value(line) is None]
+        found = [*sorted(known, key=column.value, reverse=state.falling), *rest]
+    pages = max(1, -(-len(found) // PAGE_LINES))
+    page = min(max(1, state.page), pages)
+    choices = [(each, _choices(each, lines, state)) for each in filters]
+    return ShownTable(
+        state=replace(state, page=page),
+        columns=columns,
+        filters=[(each, names) for each, names in choices if len(names) > 1],
+        lines=found[(page - 1) * PAGE_LINES : page * PAGE_LINES],
+        found=len(found),
+        total=len(lines),
+        pages=pages,
+    )
+
+
+def _choices(each: Filter[L], lines: Iterable[L], state: TableState) -> list[str]:
+    chosen = {state.picks[each.name]} if each.name in state.picks else set()
+    return sorted({each.value(line) for line in lines} | chosen, key=str.lower)
+
+
+def _has(text: str, words: list[str]) -> bool:
+    return all(word in text for word in words)

@@ -1,0 +1,132 @@
+"""The units of a run, a line each: of the report's own table (units.parquet), or of what there is by now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from steps.reports.figures.confirmations import describe_confirmation
+from steps.reports.labels import STANDINGS, StandingLabel, stop_phrase
+from steps.reports.page.sections import UnitFigures
+from steps.reports.stored_run import NO_VERDICT, Standing
+from steps.reports.text.formatting import count
+from steps.reports.text.visible import make_visible
+from workflows.view.addresses import unit_url
+from workflows.view.tables import Column, Filter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLine:
+    """What the table of units says of one. Every text is visible."""
+
+    instance_id: str
+    attempt: int
+    repo: str
+    standing: str
+    stop: str
+    """Why its agent stopped; empty where none worked, or has not ended."""
+    note: str
+    suspect: bool
+    unconfirmed: str
+    tries: int
+    """That failed."""
+    turns: int | None
+    tokens: int
+    cost_usd: float | None
+    patch_sha256: str | None
+    seconds: Mapping[str, float]
+    total_s: float
+    text: str
+    """What words are looked for in."""
+
+    @property
+    def label(self) -> StandingLabel:
+        """What its standing is called."""
+        return STANDINGS[self.standing]
+
+    @property
+    def went_wrong(self) -> bool:
+        """Whether it is worth a look: no verdict, or a contradicted one."""
+        return self.suspect or self.standing in NO_VERDICT
+
+
+_ORDER: dict[str, int] = {standing: place for place, standing in enumerate(STANDINGS)}
+UNIT_COLUMNS: tuple[Column[UnitLine], ...] = (
+    Column("instance", "Instance", lambda line: (line.instance_id.lower(), line.attempt)),
+    Column("attempt", "Attempt", lambda line: line.attempt, "n"),
+    Column("verdict", "Verdict", lambda line: _ORDER[line.standing], "v"),
+    Column("turns", "Turns", lambda line: line.turns, "n more-wide", "Answers of the agent"),
+    Column("tries", "Tries", lambda line: line.tries, "n more-wide roomy", "Tries that failed"),
+    Column("tokens", "Tokens", lambda line: line.tokens, "n more-wide roomy"),
+    Column("time", "Time", lambda line: line.total_s, "n more-wide"),
+    Column("cost", "Cost", lambda line: line.cost_usd, "n more-wide roomy"),
+)
+UNIT_FILTERS: tuple[Filter[UnitLine], ...] = (
+    Filter("outcome", "Outcome", lambda line: line.standing),
+    Filter("stop", "Stopped", lambda line: line.stop),
+    Filter("repo", "Repository", lambda line: line.repo),
+    Filter("attempt", "Attempt", lambda line: str(line.attempt)),
+    Filter("suspect", "Contradicted", lambda line: "yes" if line.suspect else "no"),
+)
+_COLUMNS = (
+    *("instance_id", "attempt", "repo", "standing", "stop_reason", "failure_class", "failure_reason", "failing_tests"),
+    *("failed_tries", "integrity", "counter_proof", "counter_proof_reason", "turns", "prompt_tokens"),
+    *("completion_tokens", "cost_usd", "patch_sha256", "seconds", "total_seconds"),
+)
+
+
+def lines_of(table: pa.Table) -> list[UnitLine]:
+    """In the order of the plan. Raises ValueError where a column is missing: the table is of another version."""
+    try:
+        columns = {name: table.column(name).to_pylist() for name in _COLUMNS}
+    except KeyError as error:
+        raise ValueError(f"no column {error}") from None
+    rows = zip(*columns.values(), strict=True)
+    return [_line(dict(zip(columns, row, strict=True))) for row in rows]
+
+
+def _line(row: dict[str, Any]) -> UnitLine:
+    standing = row["standing"] if row["standing"] in STANDINGS else Standing.NOT_RUN.value
+    stop, proof = row["stop_reason"] or "", row["counter_proof"]
+    failing = row["failing_tests"] or 0
+    note = make_visible(row["failure_class"] or "") or (count(failing, "failing test") if failing else "")
+    if stop not in ("", "finished"):
+        note = "; ".join(filter(None, [note, stop_phrase(stop)]))
+    unconfirmed = standing == Standing.RESOLVED and proof
+    words = (row["instance_id"], row["repo"], standing, stop, row["failure_class"] or "", row["failure_reason"] or "")
+    return UnitLine(
+        instance_id=row["instance_id"],
+        attempt=row["attempt"],
+        repo=make_visible(row["repo"]),
+        standing=standing,
+        stop=make_visible(stop),
+        note=note,
+        suspect=row["integrity"] == "suspect",
+        unconfirmed=describe_confirmation(proof, row["counter_proof_reason"] or "") if unconfirmed else "",
+        tries=row["failed_tries"] or 0,
+        turns=row["turns"],
+        tokens=(row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0),
+        cost_usd=row["cost_usd"],
+        patch_sha256=row["patch_sha256"],
+        seconds=dict(row["seconds"] or ()),
+        total_s=row["total_seconds"] or 0.0,
+        text=" ".join(words).lower(),
+    )
+
+
+def figures_of(run: str, line: UnitLine) -> UnitFigures:
+    """What the parts of the report's page say of it; they lead to its page here."""
+    return UnitFigures(
+        instance_id=line.instance_id,
+        attempt=line.attempt,
+        href=unit_url(run, line.instance_id, line.attempt),
+        standing=line.standing,
+        suspect=line.suspect,
+        unconfirmed=line.unconfirmed,
+        seconds=line.seconds,
+        total_s=line.total_s,
+    )

@@ -1,0 +1,98 @@
+"""The page of a unit: the report's own, made of what there is of it now, and of its running try turn by turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from steps.contracts.record import Place
+from steps.contracts.trajectory import Trajectory
+from steps.errors import ConfigError
+from steps.reports.page.unit_page import UnitPageInputs, instance_page
+from steps.reports.reading import read_unit
+from steps.reports.stored_run import StoredRun, StoredUnit
+from steps.reports.unit.conversation import Conversation, read_conversation
+from steps.reports.unit.view import TRIES_SHOWN
+from steps.store import Store
+from workflows.api.run import Run
+from workflows.local.at_work import UnitAtWork, find_units_at_work
+from workflows.view.addresses import files_url, run_url, unit_url
+from workflows.view.run_states import RunState
+
+
+def unit_page(store: Store, state: RunState, instance_id: str, attempt: int) -> bytes:
+    """The page, UTF-8. Raises ConfigError where the run has no such unit, InfraError when the store fails."""
+    run = Run(store, state.run_id)
+    run.file = state.file
+    planned = run.planned_unit(instance_id, attempt)
+    stored, _ = read_unit(store, state.run_id, planned)
+    at_work = _at_work(state, stored)
+    partial = _conversations(store, state.run_id, stored)
+    conversation = partial.pop("", None)
+    if at_work is not None:
+        conversation = _growing(at_work) or conversation
+    before, after = _neighbours(state, instance_id, attempt)
+    inputs = UnitPageInputs(
+        conversation=conversation,
+        partial=partial,
+        up=run_url(state.run_id),
+        before=before,
+        after=after,
+        remarks=(),
+        folder=files_url(state.run_id, instance_id, attempt),
+    )
+    attempts = [replace(stored, attempt=number) for number in range(1, state.file.spec.attempts + 1)]
+    whole = StoredRun(run=state.file, plan=None, units=attempts, unreadable=[])
+    live = at_work is not None or (state.working and stored.grade is None)
+    return instance_page(whole, stored, inputs, "view/unit.html.j2", live=live)
+
+
+def _at_work(state: RunState, unit: StoredUnit) -> UnitAtWork | None:
+    if state.reported or unit.grade is not None:
+        return None
+    names = (unit.instance_id, unit.attempt)
+    at_work = {(one.progress.instance_id, one.progress.attempt): one for one in find_units_at_work(state.file)}
+    return at_work.get(names)
+
+
+def _neighbours(state: RunState, instance_id: str, attempt: int) -> tuple[str, str]:
+    place = state.places.get((instance_id, attempt))
+    if place is None:
+        return "", ""
+    beside = [state.lines[n] if 0 <= n < len(state.lines) else None for n in (place - 1, place + 1)]
+    before, after = (unit_url(state.run_id, one.instance_id, one.attempt) if one else "" for one in beside)
+    return before, after
+
+
+def _conversations(store: Store, run_id: str, unit: StoredUnit) -> dict[str, Conversation]:
+    """Name of a failed try, empty for the one that did not fail -> what can be read of its trajectory."""
+    folder = Place.UNIT.format(run=run_id, instance=unit.instance_id, attempt=unit.attempt)
+    names = {"": Trajectory.file} | {
+        one.name: f"tries/{one.name}/{Trajectory.file}" for one in unit.tries[-TRIES_SHOWN:]
+    }
+    keys = {name: f"{folder}/{file}" for name, file in names.items() if file in unit.trajectories}
+    contents = store.get_many(keys.values())
+    read = {name: _parsed(contents.get(place)) for name, place in keys.items()}
+    return {name: conversation for name, conversation in read.items() if conversation is not None}
+
+
+def _growing(at_work: UnitAtWork) -> Conversation | None:
+    try:
+        return _parsed(at_work.trajectory.read_bytes())
+    except OSError:  # before its first turn, after its last, or in grade
+        return None
+
+
+def _parsed(data: bytes | None) -> Conversation | None:
+    try:
+        return read_conversation(data) if data else None
+    except ValueError:
+        return None
+
+
+def unit_file(store: Store, state: RunState, instance_id: str, attempt: int, name: str) -> bytes:
+    """A file of a unit. Raises ConfigError where there is none of that name."""
+    if (instance_id, attempt) in state.places:
+        folder = Place.UNIT.format(run=state.run_id, instance=instance_id, attempt=attempt)
+        if f"{folder}/{name}" in store.keys(f"{folder}/"):
+            return store.get(f"{folder}/{name}")
+    raise ConfigError(f"{instance_id!r}, attempt {attempt}, has no file {name!r}", field="run")
