@@ -17,7 +17,7 @@ from steps.reports.stored_run import Standing, StoredUnit
 from steps.reports.text.visible import NOTHING, Excerpt, cut_line, make_visible, patch_head
 
 PAGE_BYTES = 4_800_000  # of 5 MB; the rest is the part of the page that does not grow with the run
-ROW_BYTES = 320  # of a unit's row: elements, headings and figures without any text of the run
+ROW_BYTES = 380  # of a unit's row: elements, headings and figures without any text of the run
 LINK_BYTES = 40
 STAGE_BYTES = 36
 LINE_BYTES = 12  # the element around a test or a run of changed lines

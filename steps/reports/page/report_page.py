@@ -1,13 +1,17 @@
-"""``report.html``: one file that asks nobody for anything, and does without scripts, web fonts and images."""
+"""``report.html``: one file that asks nobody for anything and does without web fonts and images.
+
+Its script only adds to the table what a browser without one has not: search, order, and the filters in the address."""
 
 from __future__ import annotations
 
 from steps.reports.comparison.record import Comparison
 from steps.reports.figures import confirmations
 from steps.reports.figures.summary import Summary
-from steps.reports.page.sections import UnitFigures, report_sections
+from steps.reports.labels import STOPS
+from steps.reports.page.sections import report_sections
 from steps.reports.page.templating import as_page, page_templates
-from steps.reports.page.unit_rows import make_rows, repository_names
+from steps.reports.page.unit_figures import UnitFigures
+from steps.reports.page.unit_rows import make_rows, repository_names, stop_reasons
 from steps.reports.stored_run import Standing, StoredRun
 
 
@@ -27,6 +31,10 @@ def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = 
             unconfirmed=confirmations.confirmation_note(unit) if unit.standing is Standing.RESOLVED else "",
             seconds=unit.seconds,
             total_s=unit.total_s,
+            stop=unit.solve.stop_reason.value if unit.solve else "",
+            turns=unit.turns,
+            tokens=row.tokens,
+            cost_usd=row.cost_usd,
         )
         for row, unit in zip(rows, run.units, strict=True)
     ]
@@ -34,6 +42,12 @@ def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = 
     text = (
         page_templates()
         .get_template("report.html.j2")
-        .render(**sections, rows=rows, repos=repository_names(run), pages=any(unit.page for unit in run.units))
+        .render(
+            **sections,
+            rows=rows,
+            repos=repository_names(run),
+            reasons=[(reason, STOPS[reason].name) for reason in stop_reasons(run)],
+            pages=any(unit.page for unit in run.units),
+        )
     )
     return as_page(text)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from steps.contracts.families import SWEBENCH
@@ -12,44 +11,22 @@ from steps.reports.comparison.record import Comparison
 from steps.reports.comparison.view import view_comparison
 from steps.reports.figures import confirmations
 from steps.reports.figures.summary import Summary
-from steps.reports.labels import STAGES, STANDINGS, STOPS, StandingLabel, in_order, kind_phrase, stop_phrase
+from steps.reports.labels import STAGES, STANDINGS, STOPS, in_order, kind_phrase, stop_phrase
 from steps.reports.page.charts import histogram, stacked
+from steps.reports.page.crossing import cross_stops
+from steps.reports.page.glance import glance
+from steps.reports.page.unit_figures import UnitFigures
 from steps.reports.stored_run import Standing
-from steps.reports.text.formatting import duration, listing, utc
+from steps.reports.text.formatting import listing, utc
 from steps.reports.text.visible import make_visible
+
+__all__ = ["UnitFigures", "report_sections"]
 
 SLOWEST = 10
 NAMED = 50
 """Units without a verdict, contradicted ones, and ones that nothing confirmed: so many of each are named."""
 STAGES_SHOWN = 8
 LEAST_SHARE = 0.005  # of all time, for a stage to be drawn
-
-
-@dataclass(frozen=True, slots=True)
-class UnitFigures:
-    """What the page says of a unit outside its table."""
-
-    instance_id: str
-    attempt: int
-    href: str
-    """Where more is said of it."""
-    standing: str
-    suspect: bool
-    unconfirmed: str
-    """What its counter-proof came to, where it is resolved and was not confirmed; else empty."""
-    seconds: Mapping[str, float]
-    """By stage."""
-    total_s: float
-
-    @property
-    def label(self) -> StandingLabel:
-        """What its standing is called."""
-        return STANDINGS[self.standing]
-
-    @property
-    def time(self) -> str:
-        """All stages and failed tries, in words."""
-        return duration(self.total_s) if self.total_s else ""
 
 
 def report_sections(
@@ -63,10 +40,12 @@ def report_sections(
         "units": len(units),
         "phrase": kind_phrase(summary.conditions.kind),
         "facts": _facts(summary),
+        "glance": glance(summary),
         "labels": STANDINGS,
         "bar": _bar(summary),
         "outcomes": _outcomes(summary),
         "stops": _stops(summary),
+        "crossed": cross_stops(units) if summary.conditions.kind == "agent" else None,
         "absent": listing([STOPS[one.reason].name for one in summary.stops if not one.units]),
         "stages": _stages(summary, units),
         "slowest": [(unit, round(100 * unit.total_s / longest, 2)) for unit in slowest] if longest else [],
@@ -129,7 +108,8 @@ def _outcomes(summary: Summary) -> list[dict[str, Any]]:
         if number := summary.outcomes.get(name, 0):
             causes = {stop_phrase(why): n for why, n in summary.stopped.get(name, {}).items()}
             causes |= summary.failures if name == Standing.FAILED else {}
-            bars.append({"label": label, "number": number, "share": number / summary.units, "causes": causes})
+            one = {"label": label, "number": number, "share": number / summary.units, "causes": causes}
+            bars.append(one | {"standing": name})
     return bars
 
 

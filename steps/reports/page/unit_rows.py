@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from steps.contracts.data import Patch
+from steps.contracts.trajectory import StopReason
 from steps.contracts.verdict import TestLog
 from steps.reports.figures.confirmations import confirmation_note
 from steps.reports.figures.flips import describe_flips
@@ -38,7 +39,10 @@ class Row:
     """Beside the verdict: the failure's class, the stop reason, the count of failing tests."""
     f2p: str
     p2p: str
+    total_s: float
     time: str
+    tokens: int
+    cost_usd: float | None
     cost: str
     findings: list[str]
     reason: str
@@ -62,9 +66,13 @@ class Row:
 def make_rows(run: StoredRun) -> list[Row]:
     """In the order of the plan."""
     repos = {name: number for number, name in enumerate(repository_names(run))}
+    stops = {reason: number for number, reason in enumerate(stop_reasons(run))}
     unit_excerpts = share_out(run.units)
     pairs = enumerate(zip(run.units, unit_excerpts, strict=True))
-    return [_row(unit, excerpts, f"u{number}", repos[unit.repo]) for number, (unit, excerpts) in pairs]
+    return [
+        _row(unit, excerpts, f"u{number}", [f"r{repos[unit.repo]}", *_stop_class(unit, stops)])
+        for number, (unit, excerpts) in pairs
+    ]
 
 
 def repository_names(run: StoredRun) -> list[str]:
@@ -72,11 +80,22 @@ def repository_names(run: StoredRun) -> list[str]:
     return sorted({unit.repo for unit in run.units}, key=str.lower)
 
 
-def _row(unit: StoredUnit, excerpts: UnitExcerpts, anchor: str, repo: int) -> Row:
+def stop_reasons(run: StoredRun) -> list[str]:
+    """Those that occur, in their own order: the choices of a filter."""
+    found = {unit.solve.stop_reason for unit in run.units if unit.solve is not None}
+    return [reason.value for reason in StopReason if reason in found]
+
+
+def _stop_class(unit: StoredUnit, stops: dict[str, int]) -> list[str]:
+    return [f"s{stops[unit.solve.stop_reason.value]}"] if unit.solve is not None else []
+
+
+def _row(unit: StoredUnit, excerpts: UnitExcerpts, anchor: str, groups: list[str]) -> Row:
     label, grade, failure = STANDINGS[unit.standing], unit.grade, unit.failure
-    classes = ["u", label.tone, f"r{repo}", f"a{unit.attempt}", *(["suspect"] if unit.suspect else [])]
+    classes = ["u", label.tone, *groups, f"a{unit.attempt}", *(["suspect"] if unit.suspect else [])]
     f2p, p2p = (grade.fail_to_pass, grade.pass_to_pass) if grade else (None, None)
-    usage = unit.usage
+    usage, total_s = unit.usage, unit.total_s
+    used = usage.prompt_tokens + usage.completion_tokens
     return Row(
         anchor=anchor,
         instance_id=unit.instance_id,
@@ -87,8 +106,11 @@ def _row(unit: StoredUnit, excerpts: UnitExcerpts, anchor: str, repo: int) -> Ro
         note=standing_note(unit),
         f2p=f"{f2p.passed}/{f2p.total}" if f2p else "",
         p2p=f"{p2p.passed:,}/{p2p.total:,}" if p2p else "",
-        time=duration(unit.total_s) if unit.total_s else "",
-        cost=_cost(usage.cost_usd, usage.prompt_tokens + usage.completion_tokens),
+        total_s=total_s,
+        time=duration(total_s) if total_s else "",
+        tokens=used,
+        cost_usd=usage.cost_usd,
+        cost=_cost(usage.cost_usd, used),
         findings=[_short(f"{finding.code}: {finding.detail}") for finding in grade.integrity.findings] if grade else [],
         reason=_short(
             failure.reason

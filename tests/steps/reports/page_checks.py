@@ -63,16 +63,15 @@ def check_contrast(tab: Tab, page: Path, scheme: Scheme, kinds: int) -> None:
 
 
 def check_served_by_argo(tab: Tab, page: Path) -> None:
-    """It looks the same where scripts and all else but its own styles are forbidden."""
+    """It looks as it does without scripts where these and all else but its own styles are forbidden."""
     tab.size(1400)
     tab.page.emulate_media(color_scheme="light")
-    tab.open(page.as_uri())
-    plain, layout = tab.picture(), tab.value(LAYOUT)
+    plain, layout = _without_scripts(tab, page)
     with _served(page.parent) as address:
         tab.open(f"{address}/{page.name}")
         assert tab.picture() == plain
         assert tab.value(LAYOUT) == layout
-        assert [line for line in tab.messages if "favicon" not in line] == []
+        assert [line for line in tab.messages if "favicon" not in line and "'allow-scripts'" not in line] == []
         asked = [url for url in tab.requests if not url.endswith("/favicon.ico")]  # the browser asks for it by itself
         assert asked == [f"{address}/{page.name}"]
 
@@ -84,6 +83,17 @@ def check_words(tab: Tab, page: Path) -> None:
     assert tab.value(f"{drawings}.filter(e => !e.querySelector('title')?.textContent).length") == 0
     assert tab.value("document.documentElement.lang") == "en"
     assert tab.value("document.querySelectorAll('th:not([scope])').length") == 0
+
+
+def _without_scripts(tab: Tab, page: Path) -> tuple[bytes, str]:
+    """Picture and layout in the same browser, in a window in which no script runs."""
+    browser = tab.page.context.browser
+    assert browser is not None
+    with browser.new_context(java_script_enabled=False, color_scheme="light") as context:
+        bare = Tab(context.new_page())
+        bare.size(1400)
+        bare.open(page.as_uri())
+        return bare.picture(), bare.value(LAYOUT)
 
 
 def _served(folder: Path) -> AbstractContextManager[str]:

@@ -82,7 +82,7 @@ def test_an_instance_links_to_its_first_attempt_in_the_table(tab: Tab) -> None:
     tab.click(".compared .lost a")
     unfolded = tab.value("document.querySelector('.u:target').className")
     assert " a1" in unfolded
-    assert tab.value("document.querySelector('.u:target summary').textContent") == tab.value(
+    assert tab.value("document.querySelector('.u:target th a').textContent") == tab.value(
         "document.querySelector('.compared .lost a').textContent"
     )
 

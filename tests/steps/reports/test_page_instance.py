@@ -103,7 +103,7 @@ def test_a_thousand_turns_open(pages: dict[str, Path], tab: Tab) -> None:
 def test_the_way_to_the_page_and_back_leads_to_the_unit(pages: dict[str, Path], tab: Tab) -> None:
     tab.size(1400)
     tab.open((pages["usual"].parents[1] / "report.html").as_uri())
-    tab.open(str(tab.value("document.querySelector('#u0 td a').href")))
+    tab.open(str(tab.value("document.querySelector('#u0 th a').href")))
     assert str(tab.value("location.pathname")).endswith(f"instances/{pages['usual'].name}")
     tab.open(str(tab.value("document.querySelector('nav a').href")))
     assert tab.value("location.hash") == "#u0"

@@ -108,11 +108,12 @@ def test_the_verdict_the_failing_tests_and_the_end_of_the_log_are_there(store: S
     assert "r2egym asked lab/model-1" in found.text
 
 
-def test_the_table_links_to_the_page_by_the_number_of_turns(store: Store) -> None:
+def test_the_table_links_to_the_page_by_the_name_of_the_instance(store: Store) -> None:
     unit = one(store, turns=7)
     write_report(store, "synthetic")
     html = store.get(f"{FOLDER}report.html").decode()
-    assert f'<td class="n"><a href="instances/{unit.instance_id}.1.html">7</a></td>' in html
+    assert f'<a href="instances/{unit.instance_id}.1.html">{unit.instance_id}</a>' in html
+    assert '<td class="n">7</td>' in html
 
 
 def test_a_unit_without_a_trajectory_has_a_page_too_and_one_without_files_has_none(store: Store) -> None:

@@ -1,0 +1,42 @@
+"""What the parts of the report's page are told of a unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from steps.reports.labels import STANDINGS, StandingLabel
+from steps.reports.text.formatting import duration
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFigures:
+    """What the page says of a unit outside its table."""
+
+    instance_id: str
+    attempt: int
+    href: str
+    """Where more is said of it."""
+    standing: str
+    suspect: bool
+    unconfirmed: str
+    """What its counter-proof came to, where it is resolved and was not confirmed; else empty."""
+    seconds: Mapping[str, float]
+    """By stage."""
+    total_s: float
+    stop: str = ""
+    """Why its agent stopped; empty where none worked."""
+    turns: int | None = None
+    """Answers of the agent; None where nobody knows."""
+    tokens: int = 0
+    cost_usd: float | None = None
+
+    @property
+    def label(self) -> StandingLabel:
+        """What its standing is called."""
+        return STANDINGS[self.standing]
+
+    @property
+    def time(self) -> str:
+        """All stages and failed tries, in words."""
+        return duration(self.total_s) if self.total_s else ""

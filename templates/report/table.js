@@ -1,0 +1,122 @@
+// What a browser without scripts has not: search, order, and both with the filters in the address (#units?outcome=...).
+// The filters themselves are CSS: this only sets their controls.
+(() => {
+  const table = document.querySelector(".units");
+  const rows = [...table.tBodies];
+  const one = (name) => document.querySelector(`#f-${name}`);
+  const picks = ["repo", "stop", "attempt"].filter(one);
+  const radios = [...document.getElementsByName("verdict")];
+  const search = one("search").querySelector("input");
+  const count = one("count");
+  const columns = [...table.tHead.rows[0].cells];
+  const names = columns.map((head) => head.dataset.name);
+  let texts, order = "", shown = rows;
+
+  const wordsOf = (row) => row.rows[0].cells[0].textContent.toLowerCase();
+  const valueOf = (row, place) => {
+    const cell = row.rows[0].cells[place], text = cell.dataset.v ?? cell.textContent.trim();
+    if (!place) return cell.textContent;
+    if (columns[place].classList.contains("v") || !text) return text;
+    const [part, whole] = text.replaceAll(",", "").split("/").map(Number);
+    return whole ? part / whole : part;
+  };
+
+  const sort = () => {
+    const down = order.startsWith("-"), place = names.indexOf(down ? order.slice(1) : order);
+    columns.forEach((head, n) => n === place ? head.setAttribute("aria-sort", down ? "descending" : "ascending") : head.removeAttribute("aria-sort"));
+    let sorted = rows;
+    if (place >= 0) {
+      const keys = new Map(rows.map((row) => [row, valueOf(row, place)]));
+      const compare = new Intl.Collator("en", { numeric: true }).compare;
+      const missing = (value) => value === "" || Number.isNaN(value);
+      sorted = rows.toSorted((a, b) => {
+        const [x, y] = [keys.get(a), keys.get(b)];
+        if (missing(x) || missing(y)) return missing(x) - missing(y); // what is not known is last either way
+        const by = typeof x === "number" ? x - y : compare(x, y);
+        return down ? -by : by;
+      });
+    }
+    if (sorted.some((row, n) => row !== shown[n])) table.append(...sorted);
+    shown = sorted;
+  };
+
+  const look = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    if (words.length) texts ??= new Map(rows.map((row) => [row, wordsOf(row)]));
+    const tests = [];
+    const verdict = radios.find((radio) => radio.checked);
+    if (verdict.value) tests.push(verdict.id.slice(2));
+    for (const name of picks) if (one(name).selectedIndex) tests.push(classOf(name));
+    let found = 0;
+    for (const row of rows) {
+      row.hidden = words.some((word) => !texts.get(row).includes(word));
+      found += !row.hidden && tests.every((test) => row.classList.contains(test));
+    }
+    const all = found === rows.length;
+    count.textContent = all ? "" : `${found.toLocaleString("en")} of ${rows.length.toLocaleString("en")} units`;
+    count.hidden = all;
+  };
+  const classOf = (name) => name === "attempt" ? `a${one(name).value}` : `${name[0]}${one(name).selectedIndex - 1}`;
+
+  const write = () => {
+    const query = new URLSearchParams();
+    const verdict = radios.find((radio) => radio.checked).value;
+    if (verdict) query.set(...(verdict === "suspect" ? ["suspect", "yes"] : ["outcome", verdict]));
+    for (const name of picks) if (one(name).value) query.set(name, one(name).value);
+    if (search.value) query.set("q", search.value);
+    if (order) query.set("sort", order);
+    history.replaceState(null, "", query.size ? `#units?${query}` : "#units");
+  };
+
+  const read = () => {
+    if (!location.hash.startsWith("#units")) return;
+    const query = new URLSearchParams(location.hash.slice(7));
+    const verdict = query.get("suspect") === "yes" ? "suspect" : query.get("outcome") ?? "";
+    (radios.find((radio) => radio.value === verdict) ?? radios[0]).checked = true;
+    for (const name of picks) {
+      one(name).value = query.get(name) ?? "";
+      if (one(name).selectedIndex < 0) one(name).selectedIndex = 0;
+    }
+    search.value = query.get("q") ?? "";
+    order = query.get("sort") ?? "";
+    sort();
+    look();
+    table.parentElement.scrollIntoView();
+  };
+
+  const move = (step) => {
+    const seen = shown.filter((row) => row.getClientRects().length);
+    const here = seen.findIndex((row) => row.contains(document.activeElement));
+    const next = seen[here < 0 ? 0 : Math.min(Math.max(here + step, 0), seen.length - 1)];
+    (next?.querySelector("th a") ?? next?.querySelector("summary"))?.focus();
+  };
+  const keys = { j: () => move(1), k: () => move(-1), "/": () => search.focus() };
+
+  columns.forEach((head, n) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const first = n && head.classList.contains("n") ? `-${names[n]}` : names[n]; // of numbers the largest are looked for
+      const second = first.startsWith("-") ? names[n] : `-${names[n]}`;
+      order = order === first ? second : order === second ? "" : first;
+      sort();
+      write();
+    });
+  });
+  document.querySelectorAll("[data-narrow]").forEach((link) => { link.href = `#units?${link.dataset.narrow}`; });
+  one("search").hidden = false;
+  table.previousElementSibling.addEventListener("input", () => { look(); write(); });
+  search.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") { search.value = ""; search.blur(); look(); write(); }
+  });
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest("input[type=search], select, textarea");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+  addEventListener("hashchange", read);
+  read();
+})();
