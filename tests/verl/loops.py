@@ -86,18 +86,21 @@ class Loops:
         """One trajectory to its end."""
         return await self.serve(store, instance_id, ScriptedServer(self.tokenizer, answers), **options)
 
-    async def serve(self, store: str, instance_id: str, server: ScriptedServer, **options: Any) -> AgentLoopOutput:
+    async def serve(
+        self, store: str, instance_id: str, server: ScriptedServer, split: str = "train", **options: Any
+    ) -> AgentLoopOutput:
         """The same, with a server whose answers are looked at afterwards."""
         loop = self.make(server, **options)
-        return await loop.run({"temperature": 1.0, "logprobs": True}, **row(store, instance_id))
+        fields = row(store, instance_id, split) | {"global_steps": 10}
+        return await loop.run({"temperature": 1.0, "logprobs": True}, **fields)
 
     def play(self, store: str, instance_id: str, answers: Answers, **options: Any) -> AgentLoopOutput:
         """The same, in an event loop of its own."""
         return asyncio.run(self.run(store, instance_id, answers, **options))
 
 
-def row(store: str, instance_id: str) -> dict[str, Any]:
+def row(store: str, instance_id: str, split: str = "train") -> dict[str, Any]:
     """A row as verl hands it to a loop."""
     prompt = [{"role": "user", "content": f"Mend {instance_id}."}]
-    extra = {"instance_id": instance_id, "split": "train", "index": 0, "store": store}
+    extra = {"instance_id": instance_id, "split": split, "index": 0, "store": store}
     return {"raw_prompt": prompt, "extra_info": extra, "tools_kwargs": {}, "uid": "u", "session_id": 0}

@@ -24,7 +24,10 @@ class LoopOptions(BaseModel):
     invalid_patch_penalty: float = Field(0.0, ge=0)
     """Taken off the reward of a rollout whose patch does not apply."""
     suspect: Literal["keep", "drop"] = "drop"
-    """Rollouts whose verdict there is a reason not to believe. drop: absent from their group."""
+    """Rollouts whose verdict there is a reason not to believe. drop: absent from their group. Validation counts all."""
+    keep: Literal["none", "val", "all"] = "val"
+    """Rollouts of which rows are kept as units of a run in the store, one run a step: ``<run>-val-000010`` for
+    ``swe-argo report``."""
     graders: int | None = Field(None, ge=1)
     """Rollouts that one worker process grades at a time; by default as ``swe-argo run`` has it for the backend."""
     threads: int = Field(256, ge=1)

@@ -16,7 +16,9 @@ from weakref import WeakKeyDictionary
 from steps.agents.handing_on import HandedOn
 from steps.agents.tools import text
 from steps.agents.tools.result import ToolResult
-from steps.contracts.data import Patch
+from steps.contracts.agent_spec import agent_of
+from steps.contracts.data import Patch, SolveRecord
+from steps.contracts.trajectory import StopReason
 from steps.contracts.verdict import Confirmation, GradeRecord, Outcome
 from steps.errors import InfraError, ResourceError, StepError
 from steps.families.family import load_family
@@ -51,12 +53,13 @@ class LiveRollout:
         """What befell its sandbox from outside: the conversation is worth nothing then."""
         self.broken = ""
         """How the model broke its sandbox: what it had is graded."""
-        self._ends_at = time.monotonic() + task.run.spec.agent.timeout_s
+        self._refused: HandedOn | None = None
+        self._began_at = self._opened_at = time.monotonic()
 
     @property
     def left_s(self) -> float:
         """Seconds that it may still work."""
-        return max(0.0, self._ends_at - time.monotonic())
+        return max(0.0, self._opened_at + self.task.run.spec.agent.timeout_s - time.monotonic())
 
     @property
     def is_over(self) -> bool:
@@ -66,7 +69,7 @@ class LiveRollout:
     async def open(self) -> None:
         """Make its sandbox. Its time begins when that is there. Raises StepError."""
         await self._in_thread(self.machine.open)
-        self._ends_at = time.monotonic() + self.task.run.spec.agent.timeout_s
+        self._opened_at = time.monotonic()
 
     async def close(self) -> None:
         """Destroy its sandbox: begun whatever happens, and waited for unless this is cancelled as well."""
@@ -113,7 +116,25 @@ class LiveRollout:
         taken = await self._ask(self.machine.take)
         return taken or HandedOn(note=self.broken)
 
-    _refused: HandedOn | None = None
+    def solve_record(self, handed_on: HandedOn, reason: StopReason) -> SolveRecord:
+        """How it went, in the words of a run. To be asked for while its sandbox is open."""
+        task = self.task
+        return SolveRecord(
+            instance_id=task.instance.instance_id,
+            attempt=self.context.attempt,
+            agent=agent_of(task.run.spec.agent).name,
+            stop_reason=reason,
+            history=self.machine.start.history,
+            machine=self.machine.box.machine,
+            seconds={
+                "create": round(self._opened_at - self._began_at, 3),
+                "agent": round(time.monotonic() - self._opened_at, 3),
+            },
+            patch_bytes=len(handed_on.patch),
+            layer_bytes=len(handed_on.layer),
+            layer=handed_on.summary,
+            patch_note="; ".join(filter(None, (self.broken, handed_on.note))),
+        )
 
     async def grade(self, handed_on: HandedOn) -> GradingTry:
         """Grade it in a fresh sandbox, again where the world failed, as often as the run's spec says.
@@ -190,11 +211,14 @@ def current_rollout() -> LiveRollout:
     return _CURRENT.get()
 
 
-def reward_of(record: GradeRecord, options: LoopOptions) -> float:
-    """The reward of a verdict. Raises LostRolloutError where it is to move no mean."""
+def reward_of(record: GradeRecord, options: LoopOptions, *, trains: bool = True) -> float:
+    """The reward of a verdict. Raises LostRolloutError where it is to move no mean.
+
+    ``trains``: whether something is learnt from it; what is only measured counts by its verdict, believed or not.
+    """
     if record.outcome is Outcome.NO_REWARD:
         raise LostRolloutError("the verifier gave no reward, and no reward is not a reward of 0")
-    if is_suspect(record) and options.suspect == "drop":
+    if trains and is_suspect(record) and options.suspect == "drop":
         raise LostRolloutError("there is a reason not to believe its verdict")
     penalty = options.invalid_patch_penalty if record.outcome is Outcome.PATCH_FAILED else 0.0
     return record.reward - penalty

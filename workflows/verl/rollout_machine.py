@@ -10,7 +10,6 @@ from steps.agents.solving import AROUND_S
 from steps.agents.tools.result import ToolResult
 from steps.agents.tools.shell import Shell
 from steps.contracts.chain import SOLVE
-from steps.contracts.data import Machine
 from steps.sandbox.protocol import ExecResult, Sandbox
 from steps.sandbox.unit_sandbox import Context, open_sandbox
 from steps.sandbox.untrusted import as_untrusted
@@ -66,11 +65,6 @@ class RolloutMachine:
         if self._box is None:
             raise ValueError("the sandbox is not open")
         return self._box
-
-    @property
-    def machine(self) -> Machine:
-        """What is recorded of it."""
-        return self.box.machine
 
     @property
     def start(self) -> WorkStart:

@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, register
 from verl.experimental.agent_loop.tool_agent_loop import AgentData, AgentState, ToolAgentLoop
 
+from steps.agents.handing_on import HandedOn
+from steps.contracts.data import Patch
+from steps.contracts.layer import Layer
+from steps.contracts.record import Raw, Record
+from steps.contracts.trajectory import StopReason
 from steps.contracts.verdict import GradeRecord
-from steps.errors import ConfigError, InfraError, ResourceError
+from steps.errors import ConfigError, InfraError, ResourceError, StepError
 from workflows.resources import retry
+from workflows.verl.conversation import trajectory_of
+from workflows.verl.kept_units import KeptUnit
 from workflows.verl.options import read_options
 from workflows.verl.rollout import LiveRollout, LostRolloutError, enlarge, is_suspect, open_rollout, reward_of
 from workflows.verl.rollout_task import RolloutTask, read_task
 
 logger = logging.getLogger(__name__)
+
+
+VALIDATION = "val"
+"""``extra_info.split`` of rows that nothing is learnt from."""
+
+
+@dataclass(frozen=True)
+class RolloutTry:
+    """One try of a rollout."""
+
+    task: RolloutTask
+    attempt: int
+    factor: float
+    split: str
+    kept: KeptUnit | None
 
 
 @register("swe_argo")
@@ -29,6 +54,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         self.agent_name = name
         self.options = read_options(ours)
         self._rollout: LiveRollout | None = None
+        self._agent_data: AgentData | None = None
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
         """The trajectory and its reward.
@@ -36,14 +62,23 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         Raises LostRolloutError where the world failed beyond all retries: verl's trainer (``use_v1``) takes what is
         raised as a failed session, which is absent from its group. Raises ConfigError where the request is wrong.
         """
-        task = await asyncio.to_thread(self._find_task, kwargs.get("extra_info") or {})
+        extra = kwargs.get("extra_info") or {}
+        task = await asyncio.to_thread(self._find_task, extra)
+        attempt, split = int(kwargs.get("session_id", 0)) + 1, str(extra.get("split", ""))
+        kept = await self._begin_keeping(task, split, int(kwargs.get("global_steps", 0)), attempt)
         rule, factor = retry(task.run.spec), 1.0
         for number in range(1, rule.limit + 2):
             try:
-                return await self._try(task, factor, sampling_params, kwargs)
+                return await self._try(RolloutTry(task, attempt, factor, split, kept), sampling_params, kwargs)
+            except LostRolloutError as lost:
+                error = lost.__cause__
+                if isinstance(error, StepError):
+                    await self._keep(kept, partial(KeptUnit.keep_failure, error=error))
+                raise
             except (InfraError, ResourceError) as error:
                 name = task.instance.instance_id
                 if number > rule.limit:
+                    await self._keep(kept, partial(KeptUnit.keep_failure, error=error))
                     raise LostRolloutError(f"{name}: the sandbox failed {number} times: {error.reason}") from error
                 logger.warning("%s: try %d failed, trying again: %s", name, number, error.reason)
                 factor = enlarge(factor, error)
@@ -56,23 +91,62 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
             raise ConfigError("name the store that was exported beside the parquet", field="agent_loops.yaml: store")
         return read_task(str(store), extra_info.get("run") or self.options.run, str(extra_info["instance_id"]))
 
-    async def _try(
-        self, task: RolloutTask, factor: float, sampling_params: dict[str, Any], kwargs: dict[str, Any]
-    ) -> AgentLoopOutput:
-        attempt = int(kwargs.get("session_id", 0)) + 1
-        async with open_rollout(task, self.options, attempt=attempt, factor=factor) as rollout:
+    async def _try(self, now: RolloutTry, sampling_params: dict[str, Any], kwargs: dict[str, Any]) -> AgentLoopOutput:
+        async with open_rollout(now.task, self.options, attempt=now.attempt, factor=now.factor) as rollout:
             self._rollout = rollout
             output: AgentLoopOutput = await super().run(sampling_params, **kwargs)
             handed_on = await rollout.take()
+            solved = self._solved(now, rollout, handed_on, self._stop_reason(output))
         graded = await rollout.grade(handed_on)
+        await self._keep(now.kept, lambda unit: unit.keep(solved, graded.files))
         record = GradeRecord.from_bytes(graded.files[GradeRecord.file])
-        output.reward_score = reward_of(record, self.options)
+        output.reward_score = reward_of(record, self.options, trains=now.split != VALIDATION)
         output.extra_fields["reward_extra_info"] = {
             "acc": float(record.resolved),
             "suspect": float(is_suspect(record)),
             "outcome": record.outcome.value,
         }
         return self._whole(output)
+
+    def _stop_reason(self, output: AgentLoopOutput) -> StopReason:
+        rollout = self._ongoing
+        if rollout.broken:
+            return StopReason.SANDBOX_BROKEN
+        if rollout.handed_on is not None:
+            return StopReason.FINISHED
+        if rollout.left_s == 0:
+            return StopReason.TIMEOUT
+        if len(output.response_mask) >= self.response_length:
+            return StopReason.CONTEXT_LIMIT
+        calls = self._agent_data is not None and self._agent_data.tool_calls
+        return StopReason.MAX_STEPS if calls else StopReason.FINISHED
+
+    def _solved(
+        self, now: RolloutTry, rollout: LiveRollout, handed_on: HandedOn, reason: StopReason
+    ) -> list[Record | Raw]:
+        """What a solve leaves; nothing where nobody keeps it."""
+        if now.kept is None:
+            return []
+        messages = self._agent_data.messages if self._agent_data is not None else []
+        trajectory = trajectory_of(now.task, now.kept.run_id, now.attempt, messages, reason)
+        layers = [Layer(handed_on.layer)] if handed_on.layer else []
+        return [trajectory, Patch(handed_on.patch), *layers, rollout.solve_record(handed_on, reason)]
+
+    async def _begin_keeping(self, task: RolloutTask, split: str, step: int, attempt: int) -> KeptUnit | None:
+        if self.options.keep == "none" or (self.options.keep == "val" and split != VALIDATION):
+            return None
+        unit = KeptUnit(task, split or "train", step, attempt)
+        await self._keep(unit, KeptUnit.expect)
+        return unit
+
+    async def _keep(self, unit: KeptUnit | None, act: Callable[[KeptUnit], None]) -> None:
+        """A store that fails costs what is kept, never a rollout."""
+        if unit is None:
+            return
+        try:
+            await asyncio.to_thread(act, unit)
+        except StepError as error:
+            logger.warning("%s is not kept: %s", unit.run_id, error.reason)
 
     def _whole(self, output: AgentLoopOutput) -> AgentLoopOutput:
         """A response of no token cannot be padded: it is one token that nothing is learnt from."""
@@ -82,6 +156,10 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
             output.response_mask = [0]
             output.response_logprobs = [0.0] if self.rollout_config.calculate_log_probs else None
         return output
+
+    async def _handle_pending_state(self, agent_data: AgentData, sampling_params: dict[str, Any]) -> AgentState:
+        self._agent_data = agent_data
+        return await super()._handle_pending_state(agent_data, sampling_params)
 
     async def _handle_generating_state(
         self, agent_data: AgentData, sampling_params: dict[str, Any], ignore_termination: bool = False

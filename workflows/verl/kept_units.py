@@ -1,0 +1,76 @@
+"""Rollouts as units of a run in the store of their rows, one run a step: ``swe-argo report`` reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from steps.contracts.chain import SOLVE
+from steps.contracts.data import Answer, Instance, Patch, Plan, RunFile, Stage, Unit
+from steps.contracts.failure import Failure
+from steps.contracts.record import Raw, Record, key
+from steps.errors import StepError
+from steps.store import open_store
+from workflows.verl.rollout_task import RolloutTask
+
+
+class KeptUnit:
+    """One rollout's place in the store. Its methods raise InfraError where the store fails, and ConfigError."""
+
+    def __init__(self, task: RolloutTask, split: str, step: int, attempt: int) -> None:
+        self._task, self.attempt = task, attempt
+        self.run_id = f"{task.run.run_id}-{split}-{step:06d}"
+        self._store = open_store(task.store)
+
+    def expect(self) -> None:
+        """Say that there will be this unit: one that is lost is missing in the report then, not absent."""
+        instance, run_id = self._task.instance, self.run_id
+        name = key(RunFile, run_id)
+        if not self._store.get_many([name]):
+            spec = self._task.run.spec.model_copy(update={"run_id": run_id})
+            began = datetime.now(UTC).isoformat(timespec="seconds")
+            run = self._task.run.model_copy(update={"run_id": run_id, "spec": spec, "created_at": began})
+            self._store.swap(name, None, run.to_bytes())
+        data: tuple[Instance, Answer] = (instance, self._task.answer)
+        self._store.put_many({key(type(each), run_id, instance.instance_id): each.to_bytes() for each in data})
+        unit = Unit(
+            instance_id=instance.instance_id,
+            attempt=self.attempt,
+            begins=Stage.SOLVE,
+            repo=instance.repo,
+            image=instance.image,
+        )
+        self._plan(unit)
+
+    def keep(self, solved: Iterable[Record | Raw], graded: Mapping[str, bytes]) -> None:
+        """What solving and grading it left; its verdict last."""
+        folder = key(Patch, self.run_id, self._task.instance.instance_id, self.attempt).rpartition("/")[0]
+        files = {datum.file: datum.to_bytes() for datum in solved} | dict(graded)
+        self._store.put_many({f"{folder}/{name}": data for name, data in sorted(files.items())})
+
+    def keep_failure(self, error: StepError) -> None:
+        """Why it has no verdict."""
+        now = datetime.now(UTC)
+        failure = Failure(
+            step=SOLVE.name,
+            instance_id=self._task.instance.instance_id,
+            attempt=self.attempt,
+            failure_class=error.failure_class,
+            reason=error.reason,
+            detail=error.detail,
+            exit_code=error.exit_code,
+            occurred_at=now.isoformat(timespec="seconds"),
+        )
+        name = key(Failure, self.run_id, failure.instance_id, self.attempt, f"{now:%Y%m%dT%H%M%S%f}")
+        self._store.put(name, failure.to_bytes())
+
+    def _plan(self, unit: Unit) -> None:
+        """Other rollouts, of other processes too, write the same plan: none of their units is lost."""
+        name = key(Plan, self.run_id)
+        while True:
+            old = self._store.get_many([name]).get(name)
+            units = Plan.from_bytes(old).units if old else []
+            if any((each.instance_id, each.attempt) == (unit.instance_id, unit.attempt) for each in units):
+                return
+            if self._store.swap(name, old, Plan(run_id=self.run_id, units=[*units, unit]).to_bytes()):
+                return
