@@ -19,12 +19,15 @@ from steps.errors import ConfigError, StepError
 from steps.reports.figures.summary import Summary
 from steps.reports.page.templating import as_page, page_templates
 from steps.store import Store
+from steps.store.runs import no_run
 from workflows.view.addresses import compare_url, report_url, run_url, trend_url, unit_url
+from workflows.view.compare_page import Comparisons
 from workflows.view.guard import Guard
 from workflows.view.run_lines import RUN_COLUMNS, RUN_FILTERS, RunLines
 from workflows.view.run_page import run_context, units_context
 from workflows.view.run_states import RunState, RunStates
 from workflows.view.tables import read_state, show_table
+from workflows.view.trend_page import trend_context
 from workflows.view.unit_page import unit_file, unit_page
 
 PART = "x-part"
@@ -46,6 +49,7 @@ class Viewer:
         self.store = store
         self.runs = RunLines(store)
         self.states = RunStates(store)
+        self.comparisons = Comparisons(store, self.states)
 
     def app(self, token: str | None = None, *, loopback: bool = True) -> Guard:
         """The server. ``token``: what every request has to show; ``loopback``: only this machine may ask."""
@@ -55,6 +59,8 @@ class Viewer:
             Route("/runs/{run}/units/{instance}/{attempt:int}", self._page(self.show_unit)),
             Route("/runs/{run}/files/units/{instance}/{attempt:int}/{name:path}", self._page(self.show_unit_file)),
             Route("/runs/{run}/files/report/{name:path}", self._page(self.show_report_file)),
+            Route("/compare", self._page(self.show_comparison)),
+            Route("/trend", self._page(self.show_trend)),
             Route("/static/view.js", _asset("view.js", "text/javascript")),
             Route("/health", lambda _: PlainTextResponse("ok\n")),
         ]
@@ -94,6 +100,18 @@ class Viewer:
         if f"{folder}{name}" not in self.store.keys(folder):
             raise ConfigError(f"the report of {run!r} has no file {name!r}", field="run")
         return _file(name, self.store.get(f"{folder}{name}"))
+
+    def show_comparison(self, request: Request) -> Response:
+        """Two runs or more."""
+        return _html("view/compare.html.j2", **self.comparisons.context(request.query_params.getlist("run")))
+
+    def show_trend(self, request: Request) -> Response:
+        """The runs of a spec."""
+        run = request.query_params.get("run", "")
+        file = next((file for line, file in self.runs.files() if line.run_id == run), None)
+        if file is None:
+            raise no_run(self.store, run)
+        return _html("view/trend.html.j2", **trend_context(file, self.runs.files()))
 
     def _state(self, request: Request) -> RunState:
         return self.states.read(self._run(request))

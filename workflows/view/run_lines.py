@@ -88,6 +88,11 @@ class RunLines:
                 self._fresh_until = time.monotonic() + max(AGAIN_S, REST * took)
             return self._lines
 
+    def files(self) -> list[tuple[RunLine, RunFile]]:
+        """The same, each with its run.json, where that can be read."""
+        known = ((line, self._parsed.get((line.run_id, "file"))) for line in self.read())
+        return [(line, found[1]["file"]) for line, found in known if found and "file" in found[1]]
+
     def _read(self) -> list[RunLine]:
         names = self._store.folders("runs/")
         contents = self._store.get_many(key(kind, run) for run in names for kind in (RunFile, Summary, Lock))
@@ -116,7 +121,8 @@ class RunLines:
 
 
 def _line(run: str, about: dict[str, Any], score: dict[str, Any]) -> RunLine:
-    values = {"begun": "", "agent": "", "model": "", "dataset": ""} | about | score
+    told = {name: value for name, value in about.items() if name != "file"}
+    values = {"begun": "", "agent": "", "model": "", "dataset": ""} | told | score
     words = " ".join((run, values["agent"], values["model"], values["dataset"], values["begun"][:10], values["state"]))
     return RunLine(run_id=run, **values, text=words.lower())
 
@@ -124,6 +130,7 @@ def _line(run: str, about: dict[str, Any], score: dict[str, Any]) -> RunLine:
 def _about(data: bytes) -> dict[str, Any]:
     file = RunFile.from_bytes(data)
     return {
+        "file": file,
         "begun": file.created_at,
         "agent": make_visible(agent_of(file.spec.agent).name),
         "model": make_visible(file.model),

@@ -31,6 +31,15 @@ def find_changes(before: StoredRun, after: StoredRun) -> list[Change]:
     return [*_dataset(before.run, after.run), *_versions(before, after), *conditional, *spec_changes]
 
 
+def file_changes(before: RunFile, after: RunFile) -> list[Change]:
+    """What is known to have changed by ``run.json`` alone: rows, versions, digests of images."""
+    old, new = (StoredRun(run=run, plan=None, units=[], unreadable=[]) for run in (before, after))
+    was, now = before.image_digests, after.image_digests
+    moved = [name for name in sorted(was.keys() & now.keys()) if was[name] != now[name]]
+    images = [Change(kind="image", what=f"Image {name}", before=was[name], after=now[name]) for name in moved]
+    return [*_dataset(before, after), *images, *_versions(old, new)]
+
+
 def image_changes(
     before: StoredRun, after: StoredRun, pairs: list[tuple[StoredUnit, StoredUnit]]
 ) -> tuple[list[ImageChange], int]:

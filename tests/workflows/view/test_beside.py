@@ -1,0 +1,73 @@
+"""Runs beside each other, and the runs of one spec over time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.data import RunFile
+from steps.contracts.record import key
+from steps.reports.write import write_report
+from steps.store import Store, open_store
+from steps.store.runs import record_of
+from tests.steps.reports.synthetic import Synthetic
+from tests.workflows.view.server import Address, viewing
+from workflows.api.store import RunStore
+
+
+def cells(html: str) -> list[list[int]]:
+    """The figures of the table of agreement."""
+    table = re.findall(r'<table class="matrix">.*?</table>', html, re.DOTALL)[0]
+    return [[int(one) for one in re.findall(r"<b[^>]*>([\d,]+)</b>", row)] for row in table.split("<tr>")[2:]]
+
+
+def test_two_runs_are_compared_as_the_command_compares_them(viewer: Address, store: Store) -> None:
+    page = viewer.get("/compare?run=nightly-2&run=nightly-1").text
+    runs = RunStore(store)
+    compared = runs.run("nightly-2").compare(runs.run("nightly-1"))
+    assert "Compared with nightly-1" in page
+    for name, moved in (("Gained", compared.gained), ("Lost", compared.lost)):
+        assert (f"<h3>{name}, {len(moved)}</h3>" in page) == bool(moved)
+    first, second = cells(page)
+    assert (first[1], second[0]) == (len(compared.lost), len(compared.gained))
+    assert len(compared.gained) + len(compared.lost) > 0
+
+
+def test_three_runs_have_a_cell_for_each_pair(viewer: Address) -> None:
+    page = viewer.get("/compare?run=nightly-1&run=nightly-2&run=nightly-3").text
+    assert [len(row) for row in cells(page)] == [3, 3, 3]
+    assert "/compare?run=nightly-3&amp;run=nightly-2" in page
+    assert len(re.findall('class="run-dot', page)) == 6
+
+
+@pytest.mark.parametrize("query", ["", "run=nightly-1", "run=nightly-1&run=nightly-1", "run=nightly-1&run=nope"])
+def test_what_cannot_be_compared_is_told(viewer: Address, query: str) -> None:
+    assert viewer.get(f"/compare?{query}").status == 404
+
+
+def test_a_trend_marks_where_rows_images_and_code_changed(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"), create=True)
+    changes = [
+        {},
+        {"versions": {"code": "new"}},
+        {"versions": {"code": "new"}, "image_digests": {"a": "sha256:1"}},
+        {"versions": {"code": "new"}, "image_digests": {"a": "sha256:2"}},
+    ]
+    for night, change in enumerate(changes):
+        name = f"night-{night}"
+        Synthetic(name, 2, seed=night, created_at=f"2026-11-1{night}T22:00:00Z").write(store)
+        file = record_of(store, RunFile, name)
+        store.put(key(RunFile, name), file.model_copy(update=change).to_bytes())
+        write_report(store, name)
+    Synthetic("another", 2, agent="mini-swe-agent").write(store)
+    write_report(store, "another")
+    with viewing(store) as address:
+        page = address.get("/trend?run=night-2").text
+        assert address.get("/trend?run=nope").status == 404
+    assert re.findall(r'<th scope="row"><a href="/runs/([^"]+)"', page) == ["night-3", "night-2", "night-1", "night-0"]
+    assert page.count('class="change"') == 2
+    assert "changed: images" in page
+    assert "changed: code" in page
+    assert "Image a: sha256:1 before, sha256:2 now" in page

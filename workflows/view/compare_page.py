@@ -1,0 +1,193 @@
+"""Runs beside each other: the comparison of two as the report has it, who agrees with whom, and what it took."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from steps.contracts.ids import is_run_id
+from steps.errors import ConfigError
+from steps.reports.comparison.compare import compare
+from steps.reports.comparison.record import Comparison
+from steps.reports.comparison.view import view_comparison
+from steps.reports.known import known_doubts
+from steps.reports.reading import read_verdicts
+from steps.reports.stored_run import NO_VERDICT, Standing
+from steps.reports.text.formatting import decimal, money
+from steps.reports.text.visible import make_visible
+from steps.store import Store
+from workflows.view.addresses import compare_url, run_url, unit_url
+from workflows.view.run_states import RunState, RunStates
+from workflows.view.unit_lines import UnitLine
+
+MOST_RUNS = 12
+SHOWN = 300
+"""Instances on which the runs differ."""
+KEPT = 8
+"""Comparisons that are remembered."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two runs over first attempts that have a verdict in both."""
+
+    judged: int
+    only_row: int
+    """Resolved by the run of the row alone."""
+    alike: float | None
+    """The share on which both agree."""
+    href: str
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A run in a drawing; places in per cent."""
+
+    name: str
+    href: str
+    x: float
+    y: float
+    """From above."""
+    words: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What was resolved, against what it took."""
+
+    title: str
+    unit: str
+    least: str
+    most: str
+    dots: list[Dot]
+
+
+class Comparisons:
+    """Those of the pairs that somebody looks at, made once."""
+
+    def __init__(self, store: Store, states: RunStates) -> None:
+        self._store, self._states = store, states
+        self._made: dict[tuple[str, str], tuple[RunState, RunState, Comparison]] = {}
+        self._lock = threading.Lock()
+
+    def context(self, names: Sequence[str]) -> dict[str, Any]:
+        """What the template is given. Raises ConfigError where they are not at least two runs, InfraError."""
+        wrong = next((name for name in names if not is_run_id(name)), None)
+        if wrong is not None:
+            raise ConfigError(f"{wrong[:80]!r} is no name of a run", field="run")
+        names = list(dict.fromkeys(names))
+        if not 2 <= len(names) <= MOST_RUNS:
+            raise ConfigError(f"2 to {MOST_RUNS} runs are compared: mark them in the list of runs", field="run")
+        states = sorted(map(self._states.read, names), key=lambda state: (state.file.created_at, state.run_id))
+        first = [_first_attempts(state) for state in states]
+        pair = (states[0], states[-1])
+        return {
+            "runs": states,
+            "beside": view_comparison(self._compare(*pair)),
+            "hrefs": {line.instance_id: unit_url(pair[1].run_id, line.instance_id, 1) for line in first[-1].values()},
+            "figures": [_figures(state) for state in states],
+            "matrix": [[_agreement(states, first, row, n) for n in range(len(states))] for row in range(len(states))],
+            "differing": _differing(first),
+            "shown": SHOWN,
+            "drawings": [drawing for drawing in _drawings(states) if drawing],
+        }
+
+    def _compare(self, before: RunState, after: RunState) -> Comparison:
+        key = (before.run_id, after.run_id)
+        with self._lock:
+            made = self._made.get(key)
+            if made is None or made[0] is not before or made[1] is not after:
+                was, now = (state.stored or read_verdicts(self._store, state.run_id) for state in (before, after))
+                doubts = known_doubts(self._store, now.run.dataset.name)
+                made = (before, after, compare(was, now, doubts.describe))
+                self._made[key] = made
+                while len(self._made) > KEPT:
+                    self._made.pop(next(iter(self._made)))
+            return made[2]
+
+
+def _first_attempts(state: RunState) -> dict[str, UnitLine]:
+    return {line.instance_id: line for line in state.lines if line.attempt == 1}
+
+
+def _resolved(line: UnitLine) -> bool:
+    return line.standing == Standing.RESOLVED
+
+
+def _agreement(states: list[RunState], first: list[dict[str, UnitLine]], row: int, column: int) -> Agreement:
+    one, other = first[row], first[column]
+    pairs = [(line, other[name]) for name, line in one.items() if name in other]
+    judged = [pair for pair in pairs if not any(line.standing in NO_VERDICT for line in pair)]
+    alike = sum(_resolved(line) == _resolved(beside) for line, beside in judged)
+    return Agreement(
+        judged=len(judged),
+        only_row=sum(_resolved(line) and (row == column or not _resolved(beside)) for line, beside in judged),
+        alike=alike / len(judged) if judged else None,
+        href="" if row == column else compare_url((states[row].run_id, states[column].run_id)),
+    )
+
+
+def _differing(first: list[dict[str, UnitLine]]) -> list[tuple[str, list[UnitLine | None]]]:
+    """(instance, how it stands in each run) where some run resolves it and another does not."""
+    names = dict.fromkeys(name for lines in first for name in lines)
+    rows = [(name, [lines.get(name) for lines in first]) for name in names]
+    return [
+        (name, lines)
+        for name, lines in rows
+        if len({_resolved(line) for line in lines if line and line.standing not in NO_VERDICT}) > 1
+    ]
+
+
+def _figures(state: RunState) -> dict[str, str]:
+    turns, cost = _turns(state), state.summary.cost.usage.cost_usd
+    each = _cost_each(state)
+    return {
+        "href": run_url(state.run_id),
+        "cost": "" if cost is None else money(cost),
+        "each": "" if each is None else money(each),
+        "turns": "" if turns is None else decimal(turns),
+    }
+
+
+def _turns(state: RunState) -> float | None:
+    known = [line.turns for line in state.lines if line.turns is not None]
+    return median(known) if known else None
+
+
+def _cost_each(state: RunState) -> float | None:
+    cost = state.summary.cost.usage.cost_usd
+    return cost / state.summary.units if cost is not None and state.summary.units else None
+
+
+def _drawings(states: list[RunState]) -> list[Drawing | None]:
+    return [
+        _drawing("Cost against resolved", "a unit", states, [_cost_each(state) for state in states], money),
+        _drawing("Turns against resolved", "turns, median", states, [_turns(state) for state in states], decimal),
+    ]
+
+
+def _drawing(
+    title: str, unit: str, states: list[RunState], values: list[float | None], words: Callable[[float], str]
+) -> Drawing | None:
+    known = [
+        (state, value, rate)
+        for state, value in zip(states, values, strict=True)
+        if value is not None and (rate := state.summary.headline.rate) is not None
+    ]
+    if len(known) < 2:
+        return None
+    most = max(value for _, value, _ in known) or 1.0
+    dots = [
+        Dot(
+            name=make_visible(state.run_id),
+            href=run_url(state.run_id),
+            x=round(90 * value / most, 2),
+            y=round(100 - 100 * rate, 2),
+            words=f"{words(value)}, {100 * rate:.1f} %",
+        )
+        for state, value, rate in known
+    ]
+    return Drawing(title, unit, "0", words(most / 0.9), dots)
