@@ -105,12 +105,12 @@ def test_the_first_pod_alone_prepares(job: Rendered, rayjob: Rendered) -> None:
 
 
 def test_data_and_checkpoints_lie_on_the_volume(job: Rendered, rayjob: Rendered) -> None:
-    for each, claim, name in ((template(job), "trainings", "grpo"), (templates(rayjob)[1], "trainings", "olmo-2")):
+    for each in (template(job), templates(rayjob)[1]):
         volumes = {volume["name"]: volume for volume in each["spec"]["volumes"]}
-        assert volumes["work"]["persistentVolumeClaim"] == {"claimName": claim}
+        assert volumes["work"]["persistentVolumeClaim"] == {"claimName": "trainings"}
         assert {"name": "work", "mountPath": "/work"} in box(each)["volumeMounts"]
         assert environment(each)["SWE_ARGO_VERL_DATA"] == "/work/data"
-        assert environment(each)["SWE_ARGO_VERL_LOGS"] == f"/work/logs/{name}"
+        assert environment(each)["SWE_ARGO_VERL_LOGS"] == "/work/logs"
         assert volumes["shm"]["emptyDir"]["medium"] == "Memory"
 
 

@@ -91,5 +91,5 @@ def test_folders_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     config = composed()
     assert config.data.train_files == "/data/one/train.parquet"
     assert config.data.val_files == "/data/one/val.parquet"
-    assert config.trainer.validation_data_dir == "/logs/one/validation"
+    assert config.trainer.validation_data_dir == "/logs/one/grpo/validation"
     assert config.data.tool_config_path == str(FOLDER / "tools.yaml")

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
-from tests.verl.conftest import plan_failing_rows
+from steps.contracts.data import SolveRecord
+from steps.contracts.record import key
+from steps.contracts.trajectory import Trajectory
+from steps.errors import ConfigError
+from steps.store import open_store
+from tests.verl.conftest import plan_failing_rows, plan_rows
 from tests.workflows.command import summary, swe_argo
 
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 
-from tests.verl.loops import ScriptedServer, call, play  # noqa: E402
+from tests.verl.loops import Loops, ScriptedServer, call, play  # noqa: E402
 from tests.verl.test_tool_loop import GOLD, INSTANCE  # noqa: E402
 from workflows.verl.rollout import LostRolloutError  # noqa: E402
 
-if TYPE_CHECKING:
-    from tests.verl.loops import Loops
-
-RUN = "rows-val-000010"
+RUN = "grpo-val-000010"
 
 
 async def validate(loops: Loops, store: str) -> None:
@@ -45,6 +47,61 @@ def test_a_validation_is_a_run_that_is_reported(loops: Loops, isolation: None, t
     assert not figures.complete
     page = (Path(store) / "runs" / RUN / "report" / "report.html").read_text()
     assert "the node went away" in page
+
+
+def test_its_resolved_rate_is_the_one_that_verl_logs(loops: Loops, isolation: None, tmp_path: Path) -> None:
+    from verl.trainer.ppo.metric_utils import process_validation_metrics
+
+    async def roll_out(store: str) -> list[Any]:
+        solving = ScriptedServer(loops.tokenizer, play(call("submit_solution", patch=GOLD)))
+        idle = ScriptedServer(loops.tokenizer, play())
+        servers = {INSTANCE: solving, "mini__slugkit-1": idle}
+        return [await loops.serve(store, each, server, "val") for each, server in servers.items()]
+
+    store = plan_rows(tmp_path / "store")
+    outputs = asyncio.run(roll_out(store))
+    extras = [output.extra_fields["reward_extra_info"] for output in outputs]
+    infos = {name: [extra[name] for extra in extras] for name in extras[0]}
+    logged = process_validation_metrics(["mini", "mini"], ["one", "other"], infos)["mini"]["acc"]["mean@1"]
+    swe_argo("report", RUN, "--store", store)
+    figures = summary(store, RUN)
+    assert figures.complete
+    assert (figures.headline.resolved, figures.headline.total, logged) == (1, 2, 0.5)
+
+
+def test_what_a_kept_rollout_took_is_what_the_model_read_and_wrote(
+    loops: Loops, isolation: None, tmp_path: Path
+) -> None:
+    store = plan_rows(tmp_path / "store")
+    server = ScriptedServer(loops.tokenizer, play(call("bash", command="ls"), call("submit_solution", patch=GOLD)))
+    output = asyncio.run(loops.serve(store, INSTANCE, server, "val"))
+    kept = open_store(store)
+    trajectory = Trajectory.from_bytes(kept.get(key(Trajectory, RUN, INSTANCE, 1)))
+    assert [turn.source for turn in trajectory.steps] == ["user", "agent", "agent"]
+    first, second = (turn.metrics for turn in trajectory.steps[1:])
+    assert first is not None
+    assert second is not None
+    assert first.prompt_tokens == len(output.prompt_ids)
+    assert (first.completion_tokens or 0) + (second.completion_tokens or 0) == sum(output.response_mask)
+    usage = SolveRecord.from_bytes(kept.get(key(SolveRecord, RUN, INSTANCE, 1))).usage
+    assert (usage.calls, usage.completion_tokens) == (2, sum(output.response_mask))
+    assert trajectory.agent.model_name == loops.config.actor_rollout_ref.model.path
+
+
+def test_an_answer_that_reached_a_limit_is_in_the_trajectory(isolation: None, tmp_path: Path) -> None:
+    loops = Loops(tmp_path / "loops", "actor_rollout_ref.rollout.multi_turn.max_assistant_turns=1")
+    store = plan_rows(tmp_path / "store")
+    server = ScriptedServer(loops.tokenizer, play("Let me see."))
+    asyncio.run(loops.serve(store, INSTANCE, server, "val"))
+    trajectory = Trajectory.from_bytes(open_store(store).get(key(Trajectory, RUN, INSTANCE, 1)))
+    assert trajectory.steps[-1].message == "Let me see."
+
+
+def test_an_experiment_whose_name_no_run_can_have_is_refused(isolation: None, tmp_path: Path) -> None:
+    loops = Loops(tmp_path / "loops", "trainer.experiment_name='my grpo'")
+    store = plan_rows(tmp_path / "store")
+    with pytest.raises(ConfigError, match="experiment_name: no run is called 'my grpo-val-000010'"):
+        asyncio.run(loops.serve(store, INSTANCE, ScriptedServer(loops.tokenizer, play()), "val"))
 
 
 def test_training_rollouts_are_kept_only_where_that_is_said(loops: Loops, rows: str) -> None:

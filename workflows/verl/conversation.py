@@ -3,34 +3,63 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from steps.agents.journal import Journal
-from steps.contracts.trajectory import AgentInfo, Result, StopReason, ToolCall, Trajectory
+from steps.contracts.trajectory import AgentInfo, Metrics, Result, StopReason, ToolCall, Trajectory, Usage
+from workflows.verl.kept_units import KeptUnit
 from workflows.verl.rollout_task import RolloutTask
 
 
 def trajectory_of(
-    task: RolloutTask, run_id: str, attempt: int, messages: Iterable[Mapping[str, Any]], reason: StopReason
+    task: RolloutTask,
+    unit: KeptUnit,
+    messages: Iterable[Mapping[str, Any]],
+    turns: Sequence[Metrics],
+    reason: StopReason,
 ) -> Trajectory:
-    """The messages as turns; tokens are verl's own affair, and not kept."""
+    """The messages as turns. ``turns``: what each answer of the model took; the tokens themselves are not kept."""
     version = task.run.versions.get("swe-argo", "")
-    info = AgentInfo(name=task.run.spec.agent.name, version=version, model_name=task.run.model)
-    journal = Journal(info, run_id, task.instance.instance_id, attempt)
+    info = AgentInfo(name=task.run.spec.agent.name, version=version, model_name=unit.model)
+    journal = Journal(info, unit.run_id, task.instance.instance_id, unit.attempt)
+    journal.usage = usage_of(turns)
+    taken = iter(turns)
     results: list[Result] = []
     for message in messages:
         text = _text(message.get("content"))
         if message["role"] == "assistant":
             results = []
-            journal.add_agent_turn(text, list(_calls(message)))
+            journal.add_agent_turn(text, list(_calls(message)), metrics=next(taken, Metrics()))
         elif message["role"] == "tool":
             results.append(Result(content=text))
             journal.add_observations(list(results))
         else:
             journal.add_message("system" if message["role"] == "system" else "user", text)
     return journal.trajectory(reason)
+
+
+def metrics_of(prompt_tokens: int, response_mask: Sequence[int]) -> list[Metrics]:
+    """What each answer took. Between two answers there is always something that the model did not write."""
+    turns, begin = [], None
+    for place, sampled in enumerate([*response_mask, 0]):
+        if sampled and begin is None:
+            begin = place
+        elif not sampled and begin is not None:
+            turns.append(Metrics(prompt_tokens=prompt_tokens + begin, completion_tokens=place - begin))
+            begin = None
+    return turns
+
+
+def usage_of(turns: Sequence[Metrics]) -> Usage:
+    """Of all answers together."""
+    return Usage(
+        calls=len(turns),
+        requests=len(turns),
+        prompt_tokens=sum(turn.prompt_tokens or 0 for turn in turns),
+        completion_tokens=sum(turn.completion_tokens or 0 for turn in turns),
+    )
 
 
 def _calls(message: Mapping[str, Any]) -> Iterable[ToolCall]:

@@ -8,18 +8,26 @@ from datetime import UTC, datetime
 from steps.contracts.chain import SOLVE
 from steps.contracts.data import Answer, Instance, Patch, Plan, RunFile, Stage, Unit
 from steps.contracts.failure import Failure
+from steps.contracts.ids import RUN_ID_RULE, is_run_id
 from steps.contracts.record import Raw, Record, key
-from steps.errors import StepError
+from steps.errors import ConfigError, StepError
 from steps.store import open_store
 from workflows.verl.rollout_task import RolloutTask
+
+
+def name_of_kept_run(experiment: str, split: str, step: int) -> str:
+    """The run of one step's rollouts. Raises ConfigError where the experiment's name can be in none."""
+    name = f"{experiment}-{split}-{step:06d}"
+    if not is_run_id(name):
+        raise ConfigError(f"no run is called {name!r}: names take {RUN_ID_RULE}", field="trainer.experiment_name")
+    return name
 
 
 class KeptUnit:
     """One rollout's place in the store. Its methods raise InfraError where the store fails, and ConfigError."""
 
-    def __init__(self, task: RolloutTask, split: str, step: int, attempt: int) -> None:
-        self._task, self.attempt = task, attempt
-        self.run_id = f"{task.run.run_id}-{split}-{step:06d}"
+    def __init__(self, task: RolloutTask, run_id: str, model: str, attempt: int) -> None:
+        self._task, self.run_id, self.model, self.attempt = task, run_id, model, attempt
         self._store = open_store(task.store)
 
     def expect(self) -> None:
@@ -29,7 +37,9 @@ class KeptUnit:
         if not self._store.get_many([name]):
             spec = self._task.run.spec.model_copy(update={"run_id": run_id})
             began = datetime.now(UTC).isoformat(timespec="seconds")
-            run = self._task.run.model_copy(update={"run_id": run_id, "spec": spec, "created_at": began})
+            run = self._task.run.model_copy(
+                update={"run_id": run_id, "spec": spec, "created_at": began, "model": self.model}
+            )
             self._store.swap(name, None, run.to_bytes())
         data: tuple[Instance, Answer] = (instance, self._task.answer)
         self._store.put_many({key(type(each), run_id, instance.instance_id): each.to_bytes() for each in data})

@@ -26,8 +26,8 @@ class LoopOptions(BaseModel):
     suspect: Literal["keep", "drop"] = "drop"
     """Rollouts whose verdict there is a reason not to believe. drop: absent from their group. Validation counts all."""
     keep: Literal["none", "val", "all"] = "val"
-    """Rollouts of which rows are kept as units of a run in the store, one run a step: ``<run>-val-000010`` for
-    ``swe-argo report``."""
+    """Rollouts of which rows are kept as units of a run in the store, one run a step: ``<experiment>-val-000010``
+    (``trainer.experiment_name``) for ``swe-argo report``."""
     graders: int | None = Field(None, ge=1)
     """Rollouts that one worker process grades at a time; by default as ``swe-argo run`` has it for the backend."""
     threads: int = Field(256, ge=1)

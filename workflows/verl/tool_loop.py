@@ -20,8 +20,8 @@ from steps.contracts.trajectory import StopReason
 from steps.contracts.verdict import GradeRecord
 from steps.errors import ConfigError, InfraError, ResourceError, StepError
 from workflows.resources import retry
-from workflows.verl.conversation import trajectory_of
-from workflows.verl.kept_units import KeptUnit
+from workflows.verl.conversation import metrics_of, trajectory_of, usage_of
+from workflows.verl.kept_units import KeptUnit, name_of_kept_run
 from workflows.verl.options import read_options
 from workflows.verl.rollout import LiveRollout, LostRolloutError, enlarge, is_suspect, open_rollout, reward_of
 from workflows.verl.rollout_task import RolloutTask, read_task
@@ -96,7 +96,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
             self._rollout = rollout
             output: AgentLoopOutput = await super().run(sampling_params, **kwargs)
             handed_on = await rollout.take()
-            solved = self._solved(now, rollout, handed_on, self._stop_reason(output))
+            solved = self._solved(now, rollout, handed_on, output)
         graded = await rollout.grade(handed_on)
         await self._keep(now.kept, lambda unit: unit.keep(solved, graded.files))
         record = GradeRecord.from_bytes(graded.files[GradeRecord.file])
@@ -122,20 +122,34 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         return StopReason.MAX_STEPS if calls else StopReason.FINISHED
 
     def _solved(
-        self, now: RolloutTry, rollout: LiveRollout, handed_on: HandedOn, reason: StopReason
+        self, now: RolloutTry, rollout: LiveRollout, handed_on: HandedOn, output: AgentLoopOutput
     ) -> list[Record | Raw]:
         """What a solve leaves; nothing where nobody keeps it."""
         if now.kept is None:
             return []
-        messages = self._agent_data.messages if self._agent_data is not None else []
-        trajectory = trajectory_of(now.task, now.kept.run_id, now.attempt, messages, reason)
+        reason, turns = self._stop_reason(output), metrics_of(len(output.prompt_ids), output.response_mask)
+        trajectory = trajectory_of(now.task, now.kept, self._messages(), turns, reason)
         layers = [Layer(handed_on.layer)] if handed_on.layer else []
-        return [trajectory, Patch(handed_on.patch), *layers, rollout.solve_record(handed_on, reason)]
+        record = rollout.solve_record(handed_on, reason).model_copy(update={"usage": usage_of(turns)})
+        return [trajectory, Patch(handed_on.patch), *layers, record]
+
+    def _messages(self) -> list[dict[str, Any]]:
+        """The conversation, with the answer that reached a limit, which verl leaves out of it."""
+        data = self._agent_data
+        if data is None:
+            return []
+        known = sum(message["role"] == "assistant" for message in data.messages)
+        if data.assistant_turns == known:
+            return list(data.messages)
+        words = self.tokenizer.decode(data.response_ids, skip_special_tokens=True)
+        return [*data.messages, {"role": "assistant", "content": words}]
 
     async def _begin_keeping(self, task: RolloutTask, split: str, step: int, attempt: int) -> KeptUnit | None:
         if self.options.keep == "none" or (self.options.keep == "val" and split != VALIDATION):
             return None
-        unit = KeptUnit(task, split or "train", step, attempt)
+        trainer, model = self.config.trainer, self.config.actor_rollout_ref.model
+        name = name_of_kept_run(trainer.experiment_name, split or "train", step)
+        unit = KeptUnit(task, name, model.path, attempt)
         await self._keep(unit, KeptUnit.expect)
         return unit
 

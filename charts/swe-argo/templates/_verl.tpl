@@ -102,7 +102,7 @@ env:
   - {name: HF_HOME, value: /work/huggingface}
   - {name: SWE_ARGO_VERL, value: /opt/swe-argo/templates/verl}
   - {name: SWE_ARGO_VERL_DATA, value: /work/data}
-  - {name: SWE_ARGO_VERL_LOGS, value: {{ printf "/work/logs/%s" .Values.verl.name }}}
+  - {name: SWE_ARGO_VERL_LOGS, value: /work/logs}
   {{- range $name, $value := .Values.verl.env }}
   - {name: {{ $name }}, value: {{ quote $value }}}
   {{- end }}
