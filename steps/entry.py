@@ -27,7 +27,7 @@ from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.programs import Program
 from steps.contracts.record import Raw, Record
 from steps.contracts.trajectory import Trajectory, Usage, usage_in
-from steps.contracts.unit_progress import PROGRESS, ProgressWriter
+from steps.contracts.unit_progress import ProgressWriter
 from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_OK, ConfigError, StepError, one_line
 from steps.sandbox.command_log import set_up_logging
 from steps.sandbox.unit_sandbox import Context
@@ -97,7 +97,7 @@ def run_step(step: Step, work: Work) -> NoReturn:
         _announce(step.name, failure.reason, most=REASON, whole=Failure.file)
         sys.exit(error.code if isinstance(error, SystemExit) else failure.exit_code)
     shutil.rmtree(flags["out"] / TRY, ignore_errors=True)
-    (flags["out"] / PROGRESS).unlink(missing_ok=True)
+    progress.end()
     sys.exit(EXIT_OK)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
-from steps.contracts.record import Part
+from steps.contracts.record import AnyText, Part
 from steps.contracts.trajectory import Turn, Usage
 
 PROGRESS = ".progress.json"
@@ -39,8 +39,12 @@ class UnitProgress(Part):
     """How many it may give; None where nothing bounds them."""
     usage: Usage = Usage()
     """What this try has taken of its model."""
-    action: str = ""
+    action: AnyText = ""
     """What the agent did last: a call, or how its words began. Foreign text: one line, not made harmless yet."""
+
+    def to_line(self) -> str:
+        """JSON, ASCII only: any text survives, and none of it acts on a terminal that shows a step's log."""
+        return json.dumps(self.model_dump(mode="json", exclude_defaults=True), ensure_ascii=True)
 
 
 def parse_progress(data: str | bytes) -> UnitProgress | None:
@@ -51,8 +55,8 @@ def parse_progress(data: str | bytes) -> UnitProgress | None:
         if not mark:
             return None
     try:
-        return UnitProgress.model_validate_json(text)
-    except ValidationError:  # broken off, or of another version
+        return UnitProgress.model_validate(json.loads(text))
+    except (ValueError, RecursionError):  # broken off, or of another version
         return None
 
 
@@ -70,7 +74,7 @@ def last_action(turn: Turn) -> str:
 class ProgressWriter:
     """Writes how far a step has come, each time that it comes further; without ``folder`` it writes nothing.
 
-    Never raises: a unit does not fail for want of somebody who watches it.
+    Never raises, whatever goes wrong: a unit does not fail for want of somebody who watches it.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -80,38 +84,54 @@ class ProgressWriter:
     def begin(self, run: str, instance_id: str, attempt: int, step: str) -> None:
         """The step has begun to make its sandbox; once begun it stays begun."""
         if self._progress is None:
-            self._progress = UnitProgress(
-                run=run, instance_id=instance_id, attempt=attempt, step=step, phase="create", since=_now()
-            )
-            self._write()
+            with suppress(Exception):
+                self._progress = UnitProgress(
+                    run=run, instance_id=instance_id, attempt=attempt, step=step, phase="create", since=_now()
+                )
+                self._write(self._progress)
 
     def enter(self, phase: Phase) -> None:
         """Another phase begins."""
         if self._progress is not None and self._progress.phase != phase:
-            self._progress = self._progress.model_copy(update={"phase": phase, "since": _now()})
-            self._write()
+            self._change({"phase": phase, "since": _now()})
 
     def take_turn(self, turn: Turn, number: int, most: int | None, usage: Usage) -> None:
         """The agent has given its answer of that number."""
-        if self._progress is not None:
-            values = {"turn": number, "most_turns": most, "usage": usage, "action": last_action(turn)}
-            self._progress = self._progress.model_copy(update=values)
-            self._write()
+        with suppress(Exception):
+            self._change({"turn": number, "most_turns": most, "usage": usage, "action": last_action(turn)})
 
-    def _write(self) -> None:
-        if self._file is None or self._progress is None:
+    def end(self) -> None:
+        """The step has ended: its outputs tell the rest."""
+        if self._file is not None:
+            with suppress(Exception):
+                self._file.unlink(missing_ok=True)
+                _part(self._file).unlink(missing_ok=True)
+
+    def _change(self, values: dict[str, object]) -> None:
+        if self._progress is not None:
+            with suppress(Exception):
+                self._progress = self._progress.model_copy(update=values)
+                self._write(self._progress)
+
+    def _write(self, progress: UnitProgress) -> None:
+        """Each of the two is tried: a log that nobody takes any more is no reason to write no file."""
+        if self._file is None:
             return
-        data = self._progress.model_dump_json(exclude_defaults=True)
-        with suppress(OSError):
-            sys.stdout.write(f"{MARK}{data}\n")
-            sys.stdout.flush()
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            part = self._file.with_name(f"{PROGRESS}.part")
-            part.write_text(data, "utf-8")
-            part.replace(self._file)
+        data = progress.to_line()
+        with suppress(Exception):  # there may be no standard output at all
+            # Past the buffer of sys.stdout: what that could not write it tries again at exit, and fails the process.
+            os.write(sys.stdout.fileno(), f"{MARK}{data}\n".encode())
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        part = _part(self._file)
+        part.write_text(data, "ascii")
+        part.replace(self._file)
 
 
 SILENT = ProgressWriter()
+
+
+def _part(file: Path) -> Path:
+    return file.with_name(f"{file.name}.part")
 
 
 def _now() -> str:

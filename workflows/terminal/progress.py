@@ -209,7 +209,7 @@ class Progress:
         """Class and reason in full where they are new, else the unit in whose line they stand."""
         if not event.failure:
             return ""
-        kind, reason = event.failure.failure_class, event.failure.reason
+        kind, reason = event.failure.failure_class, make_visible(event.failure.reason)
         name = unit_name(event.unit.instance_id, event.unit.attempt)
         if (first := self._reasons.get((kind, reason))) is not None:
             return f"{kind.value}, as {'before' if first == name else first}"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from steps.contracts.trajectory import ToolCall, Turn, Usage
 from steps.contracts.unit_progress import ACTION_WIDTH, PROGRESS, ProgressWriter, last_action, parse_progress
+from steps.reports.unit.progress import describe_progress
 
 TURN = Turn(
     step_id=3,
@@ -17,7 +22,7 @@ TURN = Turn(
 )
 
 
-def test_the_file_and_the_last_line_of_the_log_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_file_and_the_last_line_of_the_log_say_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     writer = ProgressWriter(tmp_path / "out")
     writer.enter("prepare")  # of nothing that began
     assert not (tmp_path / "out").exists()
@@ -29,7 +34,7 @@ def test_the_file_and_the_last_line_of_the_log_say_the_same(tmp_path: Path, caps
     assert found is not None
     assert (found.attempt, found.phase, found.turn, found.most_turns) == (2, "agent", 1, 40)
     assert found.action == "bash: ls -la False"
-    lines = capsys.readouterr().out.splitlines()
+    lines = capfd.readouterr().out.splitlines()
     assert len(lines) == 3
     assert parse_progress(f"2026-11-22T10:00:00Z {lines[-1]}") == found
 
@@ -45,6 +50,82 @@ def test_a_turn_without_calls_is_told_by_how_its_words_begin() -> None:
     assert len(last_action(silent.model_copy(update={"message": "word " * 1000}))) == ACTION_WIDTH
 
 
+@pytest.mark.parametrize(
+    "text", ["caf\udce9", "\ud83d", "\x1b[2J\x1b]0;title\x07", "\x00\x9b31m\u202e\u2028", "é漢\U0001f600"]
+)
+def test_any_text_of_an_agent_comes_back_and_nothing_of_it_acts_on_a_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str
+) -> None:
+    call = ToolCall(tool_call_id="c", function_name=text, arguments={text: f"a{text}b"})
+    writer = ProgressWriter(tmp_path)
+    writer.begin("r", "o__r-1", 1, "solve")
+    writer.take_turn(TURN.model_copy(update={"tool_calls": [call]}), 1, None, Usage())
+    data = (tmp_path / PROGRESS).read_bytes()
+    logged = capfd.readouterr().out.splitlines()[-1]
+    for whole in (data.decode(), logged):
+        assert whole.isascii()
+        assert whole.isprintable()
+        found = parse_progress(whole)
+        assert found is not None
+        assert found.action == " ".join(f"{text}: a{text}b".split())
+        assert describe_progress(found.model_copy(update={"phase": "agent"})).isprintable()
+
+
+def _work_through(folder: Path) -> None:
+    writer = ProgressWriter(folder)
+    writer.begin("r", "o__r-1", 1, "solve")
+    writer.enter("agent")
+    writer.take_turn(TURN, 1, 40, Usage())
+    writer.end()
+
+
 def test_a_unit_goes_on_where_nobody_can_write_how_far_it_is(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file is in the way")
-    ProgressWriter(tmp_path / "out").begin("r", "o__r-1", 1, "grade")
+    _work_through(tmp_path / "out")
+    (tmp_path / "folder" / f"{PROGRESS}.part").mkdir(parents=True)
+    _work_through(tmp_path / "folder")
+
+
+def test_a_unit_goes_on_where_its_turn_cannot_be_told(tmp_path: Path) -> None:
+    writer = ProgressWriter(tmp_path)
+    writer.begin("r", "o__r-1", 1, "solve")
+    odd: Any = None  # whatever breaks in the telling
+    writer.take_turn(odd, 1, None, Usage())
+    writer.enter("patch")
+    found = parse_progress((tmp_path / PROGRESS).read_bytes())
+    assert found is not None
+    assert (found.phase, found.turn) == ("patch", 0)
+
+
+WORK = (
+    "from pathlib import Path; from steps.contracts.unit_progress import ProgressWriter;"
+    "writer = ProgressWriter(Path('out')); writer.begin('r', 'o__r-1', 1, 'solve'); writer.enter('agent')"
+)
+
+
+@pytest.mark.parametrize("kind", ["full", "gone", "closed"])
+def test_a_log_that_takes_nothing_neither_ends_a_step_nor_keeps_the_file_away(tmp_path: Path, kind: str) -> None:
+    """A disk that is full, a reader that went away, no standard output at all: its end is 0, its file is there."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    given, log = os.pipe()
+    os.close(given)
+    command = [sys.executable, "-c", WORK]
+    if kind == "full":
+        os.close(log)
+        log = os.open("/dev/full", os.O_WRONLY)
+    if kind == "closed":
+        command = ["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, WORK]
+    with os.fdopen(log, "wb") as out:
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, stdout=out, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    found = parse_progress((tmp_path / "out" / PROGRESS).read_bytes())
+    assert found is not None
+    assert found.phase == "agent"
+
+
+def test_an_ended_step_leaves_nothing_of_it(tmp_path: Path) -> None:
+    (tmp_path / f"{PROGRESS}.part").write_text("broken off")
+    _work_through(tmp_path)
+    assert list(tmp_path.iterdir()) == []
