@@ -9,6 +9,8 @@ import pytest
 
 from steps.contracts.record import key
 from steps.contracts.training import WeightsFile
+from steps.contracts.validation import validation_key
+from steps.reports.flakes.ledger import LEDGER
 from tests.eks.files import VALUES, group
 from tests.paths import ROOT
 
@@ -44,7 +46,8 @@ def test_sandboxes_have_no_role(cluster: dict[str, Any]) -> None:
 
 def test_roles_reach_the_folders_of_runs_trainings_and_logs_and_nothing_else_of_s3(cluster: dict[str, Any]) -> None:
     base = "arn:aws:s3:::our-runs/team/"
-    allowed = {f"{base}runs/*", f"{base}logs/*", f"{base}trainings/*", f"{base}.writable", f"{base}inputs/*"}
+    folders = ("runs", "logs", "trainings", "inputs", "validations")
+    allowed = {*(f"{base}{name}/*" for name in folders), f"{base}.writable", f"{base}{LEDGER}"}
     for each in cluster["iam"]["podIdentityAssociations"]:
         if each["serviceAccountName"] == "swe-argo-proxy":
             continue
@@ -54,15 +57,26 @@ def test_roles_reach_the_folders_of_runs_trainings_and_logs_and_nothing_else_of_
             if actions == {"s3:ListBucket"}:
                 assert resources == "arn:aws:s3:::our-runs"
                 prefixes = statement["Condition"]["StringLikeIfExists"]["s3:prefix"]
-                assert (
-                    {"team/runs/*", "team/logs/*"}
-                    <= set(prefixes)
-                    <= {*("team/runs/*", "team/logs/*", "team/trainings/*", "team/inputs/*")}
-                )
+                assert {"team/runs/*", "team/logs/*"} <= set(prefixes) <= {f"team/{name}/*" for name in folders}
             elif actions == {"s3:GetBucketLocation"}:
                 assert resources == "arn:aws:s3:::our-runs"
             else:
                 assert set([resources] if isinstance(resources, str) else resources) <= allowed
+
+
+def test_the_steps_read_what_is_known_against_instances_and_keep_the_ledger_of_flips(cluster: dict[str, Any]) -> None:
+    reach: dict[str, set[str]] = {}
+    (policy,) = (
+        each["permissionPolicy"]["Statement"]
+        for each in cluster["iam"]["podIdentityAssociations"]
+        if each["serviceAccountName"] == "swe-argo-steps"
+    )
+    for statement in policy:
+        for action in statement["Action"]:
+            reach.setdefault(action, set()).update(statement["Resource"])
+    validations = validation_key("verified", "one").partition("/")[0]
+    assert f"arn:aws:s3:::our-runs/team/{validations}/*" in reach["s3:GetObject"]
+    assert f"arn:aws:s3:::our-runs/team/{LEDGER}" in reach["s3:GetObject"] & reach["s3:PutObject"]
 
 
 def test_the_ui_reads_and_writes_nothing(cluster: dict[str, Any]) -> None:
