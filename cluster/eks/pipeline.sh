@@ -12,5 +12,5 @@ install_pipeline() { # install_pipeline HELM-OPTION...
   helm_ upgrade --install swe-argo "$ROOT/charts/swe-argo" --namespace "$NAMESPACE" --create-namespace \
     --values "$EKS/chart-values.yaml" "$@" --set "aws.region=$AWS_REGION" --set "aws.s3.bucket=$S3_BUCKET" \
     --set "aws.s3.prefix=${S3_PREFIX%/}" --set "image.repository=$IMAGE_REGISTRY/swe-argo-steps" \
-    --set-string "image.tag=$IMAGE_TAG" ${prefixes[@]+"${prefixes[@]}"} --wait
+    --set-string "image.tag=$IMAGE_TAG" ${VIEW:+--set view.enabled=true} ${prefixes[@]+"${prefixes[@]}"} --wait
 }

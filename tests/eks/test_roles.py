@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from steps.contracts.data import RunFile
 from steps.contracts.record import key
 from steps.contracts.training import WeightsFile
 from steps.contracts.validation import validation_key
@@ -35,8 +36,9 @@ def used_accounts() -> set[str]:
 
 def test_the_accounts_with_roles_are_those_of_the_workflows_pods(cluster: dict[str, Any]) -> None:
     # Argo's helper containers only talk to the API server by their account: a pod's role is that of its own. What waits
-    # for a child keeps no log, and so never asks S3. The proxy is no pod of a workflow.
-    used = used_accounts() - {"swe-argo-executor", "swe-argo-children", "swe-argo-trainer"} | {"swe-argo-proxy"}
+    # for a child keeps no log, and so never asks S3. Proxy and viewer are no pods of a workflow.
+    used = used_accounts() - {"swe-argo-executor", "swe-argo-children", "swe-argo-trainer"}
+    used |= {"swe-argo-proxy", "swe-argo-view"}
     assert accounts(cluster)[VALUES["NAMESPACE"]] == used
 
 
@@ -49,7 +51,7 @@ def test_roles_reach_the_folders_of_runs_trainings_and_logs_and_nothing_else_of_
     folders = ("runs", "logs", "trainings", "inputs", "validations")
     allowed = {*(f"{base}{name}/*" for name in folders), f"{base}.writable", f"{base}{LEDGER}"}
     for each in cluster["iam"]["podIdentityAssociations"]:
-        if each["serviceAccountName"] == "swe-argo-proxy":
+        if each["serviceAccountName"] in ("swe-argo-proxy", "swe-argo-view"):
             continue
         for statement in each.get("permissionPolicy", {}).get("Statement", []):
             actions, resources = set(statement["Action"]), statement["Resource"]
@@ -79,7 +81,7 @@ def test_the_steps_read_what_is_known_against_instances_and_keep_the_ledger_of_f
     assert f"arn:aws:s3:::our-runs/team/{LEDGER}" in reach["s3:GetObject"] & reach["s3:PutObject"]
 
 
-def test_the_ui_reads_and_writes_nothing(cluster: dict[str, Any]) -> None:
+def test_the_ui_and_the_viewer_read_and_write_nothing(cluster: dict[str, Any]) -> None:
     objects = {
         each["serviceAccountName"]: {
             action for one in each["permissionPolicy"]["Statement"] for action in one["Action"] if "Object" in action
@@ -87,8 +89,21 @@ def test_the_ui_reads_and_writes_nothing(cluster: dict[str, Any]) -> None:
         for each in cluster["iam"]["podIdentityAssociations"]
         if "permissionPolicy" in each
     }
-    assert objects["argo-workflows-server"] == {"s3:GetObject"}
+    assert objects["argo-workflows-server"] == objects["swe-argo-view"] == {"s3:GetObject"}
     assert "swe-argo-children" not in objects
+
+
+def test_the_viewer_reads_what_its_pages_are_made_of(cluster: dict[str, Any]) -> None:
+    (policy,) = (
+        each["permissionPolicy"]["Statement"]
+        for each in cluster["iam"]["podIdentityAssociations"]
+        if each["serviceAccountName"] == "swe-argo-view"
+    )
+    reach = {action: each["Resource"] for each in policy for action in each["Action"]}
+    read = {key(RunFile, "one").partition("/")[0], validation_key("verified", "one").partition("/")[0]}
+    assert set(reach["s3:GetObject"]) == {
+        f"arn:aws:s3:::our-runs/team/{name}" for name in (*(f"{n}/*" for n in read), LEDGER)
+    }
 
 
 def test_the_proxy_reads_what_trainings_leave_and_nothing_else(cluster: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.eks.files import EKS, REGISTRY, SCRIPTS, VALUES, before, dry, script
+from tests.eks.files import EKS, REGISTRY, SCRIPTS, VALUES, before, dry, script, values
 
 WISH = {"IMAGE_REGISTRY": f"{REGISTRY}/swe-argo/", "IMAGE_TAG": "7"}
 
@@ -54,6 +54,14 @@ def test_deploy_installs_argo_then_the_autoscaler_then_the_pipeline() -> None:
         assert f" {value} " in ours
     assert "--namespace bench " in ours
     assert "imagePrefixes" not in ours
+
+
+def test_the_viewer_comes_with_its_link_in_the_argo_ui() -> None:
+    argo, _, ours = dry("deploy", **WISH, VIEW="1", VIEW_URL="https://runs.example/")
+    assert "https://runs.example/runs/${metadata.labels.swe-argo/run}" in argo
+    assert f"controller.links[{len(values('argo-values.yaml')['controller']['links'])}].url=" in argo
+    assert " view.enabled=true " in ours
+    assert not any("view" in line for line in dry("deploy", **WISH))
 
 
 def test_training_is_the_same_pipeline_with_the_values_of_training() -> None:

@@ -150,6 +150,9 @@ def view(
             envvar=["SWE_ARGO_STORE", "EVAL_OUTPUT_PATH"],
         ),
     ] = DEFAULT_STORE,
+    named: Annotated[
+        str | None, typer.Option("--store", "-o", hidden=True, help="The same, as the other commands call it.")
+    ] = None,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; elsewhere than here SWE_ARGO_VIEW_TOKEN is needed.")
     ] = "127.0.0.1",
@@ -158,7 +161,7 @@ def view(
     """Look at all runs of a store in a browser, live while they work. Nothing is written."""
     from workflows.cli import view
 
-    view.view(store, host, port, console)
+    view.view(named or store, host, port, console)
 
 
 def export(  # noqa: PLR0917 - every parameter is a flag

@@ -12,13 +12,15 @@ from steps.host.listening import is_loopback, listen, url_of
 from steps.store import Store
 from workflows.view.app import Viewer
 
+PORT = 7676
+
 
 @dataclass(frozen=True)
 class ViewOptions:
     """What a person chooses. ``token``: needed where other machines can ask."""
 
     host: str = "127.0.0.1"
-    port: int = 8080
+    port: int = PORT
     token: str | None = None
 
 

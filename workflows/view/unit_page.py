@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from steps.contracts.data import Plan, Unit
 from steps.contracts.record import Place
 from steps.contracts.trajectory import Trajectory
 from steps.errors import ConfigError
@@ -13,7 +14,7 @@ from steps.reports.stored_run import StoredRun, StoredUnit
 from steps.reports.unit.conversation import Conversation, read_conversation
 from steps.reports.unit.view import TRIES_SHOWN
 from steps.store import Store
-from workflows.api.run import Run
+from steps.store.runs import record_of
 from workflows.local.at_work import UnitAtWork, find_units_at_work
 from workflows.view.addresses import files_url, run_url, unit_url
 from workflows.view.run_states import RunState
@@ -21,10 +22,7 @@ from workflows.view.run_states import RunState
 
 def unit_page(store: Store, state: RunState, instance_id: str, attempt: int) -> bytes:
     """The page, UTF-8. Raises ConfigError where the run has no such unit, InfraError when the store fails."""
-    run = Run(store, state.run_id)
-    run.file = state.file
-    planned = run.planned_unit(instance_id, attempt)
-    stored, _ = read_unit(store, state.run_id, planned)
+    stored, _ = read_unit(store, state.run_id, _planned(store, state, instance_id, attempt))
     at_work = _at_work(state, stored)
     partial = _conversations(store, state.run_id, stored)
     conversation = partial.pop("", None)
@@ -44,6 +42,14 @@ def unit_page(store: Store, state: RunState, instance_id: str, attempt: int) -> 
     whole = StoredRun(run=state.file, plan=None, units=attempts, unreadable=[])
     live = at_work is not None or (state.working and stored.grade is None)
     return instance_page(whole, stored, inputs, "view/unit.html.j2", live=live)
+
+
+def _planned(store: Store, state: RunState, instance_id: str, attempt: int) -> Unit:
+    plan = (state.stored and state.stored.plan) or record_of(store, Plan, state.run_id)
+    for unit in plan.units:
+        if (unit.instance_id, unit.attempt) == (instance_id, attempt):
+            return unit
+    raise ConfigError(f"run {state.run_id!r} has no attempt {attempt} at {instance_id!r}", field="run")
 
 
 def _at_work(state: RunState, unit: StoredUnit) -> UnitAtWork | None:

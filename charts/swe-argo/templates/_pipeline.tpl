@@ -14,6 +14,7 @@ true
 {{- $names = concat $names (list "swe-argo-steps" "swe-argo-children" "swe-argo-trainer" "swe-argo-finalizer") -}}
 {{- end -}}
 {{- if .Values.proxy.enabled }}{{ $names = append $names "swe-argo-proxy" }}{{ end -}}
+{{- if .Values.view.enabled }}{{ $names = append $names "swe-argo-view" }}{{ end -}}
 {{ toJson $names }}
 {{- end }}
 

@@ -1,0 +1,37 @@
+"""The viewer where there is no command line: ``python -m workflows.view --store s3://bucket/prefix``."""
+
+from __future__ import annotations
+
+import sys
+
+from steps.contracts.programs import Option, Program
+from steps.entry import Flags, run_program
+from steps.settings import settings
+from steps.store import open_store
+from workflows.view.server import PORT, ViewOptions, serve
+
+VIEW = Program(
+    "view",
+    "the runs of a store in a browser",
+    (
+        Option("store", "folder or s3://bucket/prefix", required=True),
+        Option("host", "address to listen on; elsewhere than here SWE_ARGO_VIEW_TOKEN is needed", default="127.0.0.1"),
+        Option("port", "port to listen on; 0: any", int, PORT),
+    ),
+)
+
+
+def main(flags: Flags) -> None:
+    """Serve until it is stopped. Raises ConfigError."""
+    token = settings().view_token
+    options = ViewOptions(flags["host"], flags["port"], token.get_secret_value() if token else None)
+    serve(open_store(flags["store"]), options, _announce)
+
+
+def _announce(address: str) -> None:
+    sys.stdout.write(f"runs at {address}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    run_program(VIEW, main)
