@@ -13,18 +13,16 @@ ARG VERL=0.9.1
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_TRUSTED_HOST
-COPY pyproject.toml /tmp/pyproject.toml
-# What the image has stays as it is: its PyTorch, its engine and its Ray were built for each other. swebench and verl name
-# more than the parts of them that are used here need.
+COPY pyproject.toml images/steps.lock images/verl_packages.py /tmp/
+# swebench, verl and TransferQueue, which verl's trainer stands on and older images lack, name more than the parts of them that
+# are used here need. Of tensordict this version alone suits both.
 RUN cd /tmp \
-    && python3 -m pip freeze --exclude-editable | sed '/ @ /d; /^verl==/d' >kept.txt \
-    && python3 -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-        extras = [name for extra in ("docker", "kubernetes", "e2b", "s3", "hub") for name in project["optional-dependencies"][extra]]; \
-        print(*(name for name in project["dependencies"] + extras if not name.startswith("swebench")), sep="\n")' >needed.txt \
-    && python3 -m pip install --quiet --no-cache-dir --constraint kept.txt --requirement needed.txt \
-    && python3 -m pip install --quiet --no-cache-dir --no-deps "verl==$VERL" \
+    && export PIP_BREAK_SYSTEM_PACKAGES=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    && python3 verl_packages.py pyproject.toml steps.lock needed.txt kept.txt \
+    && python3 -m pip install --quiet --constraint kept.txt --requirement needed.txt pyzmq msgspec prometheus_client \
+    && python3 -m pip install --quiet --no-deps "verl==$VERL" TransferQueue==0.1.11 tensordict==0.10.0 \
         "$(sed -n 's/^  "\(swebench==[0-9.]*\)".*/\1/p' pyproject.toml)" \
-    && rm kept.txt needed.txt
+    && rm needed.txt kept.txt steps.lock verl_packages.py
 COPY steps /opt/swe-argo/steps
 COPY workflows /opt/swe-argo/workflows
 COPY templates /opt/swe-argo/templates
