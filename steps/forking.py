@@ -56,7 +56,7 @@ def main() -> None:
     with suppress(Exception):  # each try meets it as well, and says so where somebody reads it
         _load(step, *sys.argv[2:])
     gc.freeze()  # a collection that walks over what is there would copy it into every try
-    flags = _Forking(socket.socket(fileno=0)).serve()
+    flags = ForkServer(socket.socket(fileno=0)).serve()
     if flags is not None:
         sys.argv = [f"steps.{step.name}", *flags]
         run_step(step, getattr(import_module(f"steps.{step.name}"), step.name))
@@ -73,7 +73,9 @@ def _load(step: Step, backend: str, *modules: str) -> None:
         official.load_harness()
 
 
-class _Forking:
+class ForkServer:
+    """Forks a process for each request that comes over a socket, until nobody can ask any more."""
+
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._tries: dict[int, socket.socket] = {}

@@ -13,6 +13,7 @@ from steps.contracts.data import DatasetLock, Instance, RunFile
 from steps.contracts.record import Record
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import Action, Recording, Trajectory
+from tests.forked_program import run_program
 from tests.steps.agents.machine import git, image
 
 
@@ -52,8 +53,9 @@ class SolveProcess:
         folders = ["--in", str(self.inputs), "--out", str(self.outputs)]
         return [sys.executable, "-m", "steps.solve", *folders, "--attempt", "2"]
 
-    def solve(self, **environment: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(self.command(), env=os.environ | environment, capture_output=True, check=False)
+    def solve(self, **environment: str) -> subprocess.CompletedProcess[str]:
+        _, _, module, *words = self.command()
+        return run_program(module, words, env=os.environ | environment)
 
     def files(self) -> list[str]:
         return sorted(path.name for path in self.outputs.rglob("*") if path.is_file() and path.name != OUTCOME)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from steps.contracts.verdict import GradeRecord, Integrity, Outcome
 from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
 from steps.store import Store, open_store
 from steps.store.runs import record_of
+from tests.forked_program import run_program
 from tests.paths import ROOT
 from tests.steps.reports.synthetic import Synthetic
 
@@ -48,8 +47,7 @@ def put_grade(store: Store, one: str, outcome: Outcome) -> None:
 
 def run_canary(store: Store, out: Path) -> tuple[int, str]:
     """Exit code, and what it says."""
-    command = [sys.executable, "-m", "steps.canary", f"--store={store.url}", "--run=r", f"--out={out}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+    done = run_program("steps.canary", [f"--store={store.url}", "--run=r", f"--out={out}"], ROOT)
     return done.returncode, (out / "outcome").read_text() if done.returncode == EXIT_OK else done.stderr.strip()
 
 

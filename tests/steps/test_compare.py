@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from steps.reports.write import write_report
 from steps.store import Store, open_store
+from tests.forked_program import run_program
 from tests.steps.reports.synthetic import Synthetic
 from tests.webhook import webhook
 
@@ -26,9 +26,8 @@ def store(tmp_path: Path) -> Store:
 
 
 def compare(store: Store, run: str, *flags: str, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "steps.compare", "--store", store.url, "--run", run, *flags]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("SWE_ARGO_")}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=clean | env, timeout=60)
+    return run_program("steps.compare", ["--store", store.url, "--run", run, *flags], env=clean | env)
 
 
 def test_without_a_webhook_the_comparison_is_printed(store: Store, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from steps.contracts.data import Answer, DatasetLock, Instance, Patch, RunFile
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.verdict import EvalScript, GradeRecord, InstanceLog, Outcome, Report, TestLog
+from tests.forked_program import run_program
 from tests.paths import ROOT
 from tests.steps.grading.conftest import GOLD, IMAGE, Lab, eval_script
 
@@ -67,9 +68,8 @@ class Unit:
 
     def grade(self) -> int:
         """Run the step; its exit code."""
-        command = self.command()
-        env = {**os.environ, "PYTHONUTF8": "1", **self.env}
-        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
+        _, _, module, *words = self.command()
+        done = run_program(module, words, ROOT, {**os.environ, **self.env})
         self.stderr = done.stderr
         return done.returncode
 

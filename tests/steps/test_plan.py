@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from steps.contracts.verdict import GradeRecord
 from steps.store import open_store
 from steps.store.run_lock import DEAD_S, Lock
 from steps.store.runs import record_of
+from tests.forked_program import run_program
 from tests.paths import ROOT
 
 RUN, ID = "planned", "mini__plainconf-1"
@@ -31,14 +31,7 @@ class Desk:
 
     def plan(self, *flags: str, run: str = RUN) -> subprocess.CompletedProcess[str]:
         fixed = [f"--run-id={run}", f"--store={self.store}", f"--out={self.out}"]
-        return subprocess.run(
-            [sys.executable, "-m", "steps.plan", *flags, *fixed],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=ROOT,
-            timeout=120,
-        )
+        return run_program("steps.plan", [*flags, *fixed], ROOT)
 
     def made(self) -> Plan:
         return Plan.from_bytes(open_store(str(self.store)).get(key(Plan, RUN)))

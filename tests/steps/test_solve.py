@@ -27,7 +27,7 @@ def test_an_idle_agent_leaves_an_empty_patch(tmp_path: Path) -> None:
     desk = SolveProcess(tmp_path, {"name": "idle"})
     git(desk.repo, "branch", "future", git(desk.repo, "commit-tree", "-m", "fix", "HEAD^{tree}"))
     done = desk.solve()
-    assert done.returncode == EXIT_OK, done.stderr.decode()
+    assert done.returncode == EXIT_OK, done.stderr
     assert desk.files() == ["patch.diff", "solve.json", "trajectory.json"]
     assert desk.get(Patch).data == b""
     record: SolveRecord = desk.get(SolveRecord)
@@ -49,7 +49,7 @@ def test_a_replayed_agent_leaves_its_patch_and_its_trajectory(tmp_path: Path) ->
     desk = SolveProcess(tmp_path, {"name": "replay"})
     desk.record("echo 'a = 3' > a.py", "git log --all --oneline | wc -l", "ls /sys/class/net")
     done = desk.solve()
-    assert done.returncode == EXIT_OK, done.stderr.decode()
+    assert done.returncode == EXIT_OK, done.stderr
     assert b"\n+a = 3\n" in desk.get(Patch).data
     trajectory: Trajectory = desk.get(Trajectory)
     assert (trajectory.agent.name, trajectory.agent.model_name, trajectory.extra.attempt) == ("replay", "m", 2)
@@ -133,7 +133,7 @@ def test_an_agent_that_deletes_the_repository_leaves_a_note(tmp_path: Path) -> N
     desk = SolveProcess(tmp_path, {"name": "replay"}, {"allow_host": True})
     desk.record('echo 1 > a.py; rm -rf .git "${TMPDIR:-/var/tmp}"/*')
     done = desk.solve()
-    assert done.returncode == EXIT_OK, done.stderr.decode()
+    assert done.returncode == EXIT_OK, done.stderr
     assert desk.get(Patch).data == b""
     assert desk.get(SolveRecord).patch_note == "the repository and the copy of its HEAD are gone"
 
@@ -143,7 +143,7 @@ def test_a_recorded_agent_is_refused_on_a_host_it_could_reach(tmp_path: Path) ->
     desk.record("touch /tmp/reached")
     done = desk.solve(SWE_ARGO_ISOLATION="none")
     assert done.returncode == EXIT_CONFIG
-    assert b"--allow-host" in done.stderr
+    assert "--allow-host" in done.stderr
     assert desk.files() == ["failure.json"]
 
 
@@ -157,7 +157,7 @@ def test_an_image_without_a_repository_fails_the_unit_at_once(tmp_path: Path) ->
     shutil.rmtree(desk.repo / ".git")
     done = desk.solve()
     assert done.returncode == EXIT_CONFIG
-    assert b"no agent can work in test/image: there is no git repository of its own at /testbed" in done.stderr
+    assert "no agent can work in test/image: there is no git repository of its own at /testbed" in done.stderr
     assert desk.get(Failure).failure_class is FailureClass.CONFIG
 
 
@@ -167,7 +167,7 @@ def test_an_image_without_a_repository_fails_the_unit_at_once(tmp_path: Path) ->
 def test_what_cannot_be_solved_is_refused(tmp_path: Path, agent: str, reason: str) -> None:
     done = SolveProcess(tmp_path, {"name": agent}).solve()
     assert done.returncode == EXIT_CONFIG
-    assert reason in done.stderr.decode()
+    assert reason in done.stderr
 
 
 def test_solving_imports_nothing_it_does_not_use() -> None:

@@ -44,7 +44,7 @@ def desk(
     )
 
 
-def solve(desk: SolveProcess) -> subprocess.CompletedProcess[bytes]:
+def solve(desk: SolveProcess) -> subprocess.CompletedProcess[str]:
     return desk.solve(SWE_ARGO_ISOLATION="none", OPENAI_API_KEY=KEY)
 
 
@@ -78,7 +78,7 @@ def test_an_agent_with_a_model_leaves_its_patch_and_its_trajectory(tmp_path: Pat
     with model_server(play(edit, finish), key=KEY) as server:
         made = desk(tmp_path, server, fn_calling=fn_calling)
         done = solve(made)
-        assert done.returncode == EXIT_OK, done.stderr.decode()
+        assert done.returncode == EXIT_OK, done.stderr
         record: SolveRecord = made.get(SolveRecord)
         trajectory: Trajectory = made.get(Trajectory)
         assert (record.agent, record.stop_reason, record.attempts) == ("r2egym", StopReason.FINISHED, [])
@@ -92,9 +92,7 @@ def test_an_agent_with_a_model_leaves_its_patch_and_its_trajectory(tmp_path: Pat
     assert extra.endpoint == server.url
     assert [tool["function"]["name"] for tool in trajectory.agent.tool_definitions or []][-1] == "finish"
     assert made.files() == ["patch.diff", "solve.json", "trajectory.json"]
-    assert KEY not in done.stderr.decode() + "".join(
-        path.read_text() for path in made.outputs.rglob("*") if path.is_file()
-    )
+    assert KEY not in done.stderr + "".join(path.read_text() for path in made.outputs.rglob("*") if path.is_file())
 
 
 def test_in_iterative_mode_the_best_of_several_attempts_is_kept(tmp_path: Path) -> None:
@@ -103,7 +101,7 @@ def test_in_iterative_mode_the_best_of_several_attempts_is_kept(tmp_path: Path) 
     with model_server(script) as server:
         made = desk(tmp_path, server, iterative=True)
         done = solve(made)
-        assert done.returncode == EXIT_OK, done.stderr.decode()
+        assert done.returncode == EXIT_OK, done.stderr
         record: SolveRecord = made.get(SolveRecord)
         assert same_as_counted(record.usage, server)
         assert [seen.body["temperature"] for seen in server.calls] == [0.0, 0.0, 0.1, 0.1]
@@ -128,7 +126,7 @@ def test_each_attempt_begins_in_a_sandbox_of_its_own(tmp_path: Path) -> None:
     with model_server(rounds([dirty, Answer("no call")], [look, EDIT, FINISH])) as server:
         made = desk(tmp_path, server, iterative=True, max_malformed=1)
         done = solve(made)
-    assert done.returncode == EXIT_OK, done.stderr.decode()
+    assert done.returncode == EXIT_OK, done.stderr
     seen = observations(made.get(Trajectory))[0]
     assert "a.py" in seen
     assert "new.py" not in seen
@@ -140,7 +138,7 @@ def test_all_attempts_refused_leave_the_best_of_them(tmp_path: Path) -> None:
     with model_server(rounds([talk], [EDIT, call("execute_bash", cmd="true")], [talk])) as server:
         made = desk(tmp_path, server, iterative=True, max_steps=2, max_steps_absolute=3, max_malformed=1)
         done = solve(made)
-        assert done.returncode == EXIT_OK, done.stderr.decode()
+        assert done.returncode == EXIT_OK, done.stderr
         record: SolveRecord = made.get(SolveRecord)
         assert same_as_counted(record.usage, server)
     assert [(one.stop_reason, one.chosen) for one in record.attempts] == [
@@ -237,7 +235,7 @@ def test_a_model_without_an_endpoint_is_refused_before_there_is_a_sandbox(tmp_pa
     done = made.solve(OPENAI_API_KEY="", LLM_BASE_URL="")
     assert done.returncode == EXIT_CONFIG
     assert made.files() == ["failure.json"]
-    assert b"agent.model" in done.stderr
+    assert "agent.model" in done.stderr
 
 
 def test_idle_and_replay_do_not_load_what_models_need() -> None:

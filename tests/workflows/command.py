@@ -17,6 +17,7 @@ from steps.contracts.failure import Failure
 from steps.contracts.record import key
 from steps.reports.figures.summary import Summary
 from steps.store import Store, open_store
+from tests.forked_program import run_program
 
 # One instance of each kind that matters here: quick ones, over three repositories.
 QUICK = ["mini__gridprint-1", "mini__ledgerlet-1", "mini__slugkit-1", "mini__slugkit-2"]
@@ -26,15 +27,7 @@ def swe_argo(
     *words: str, cwd: Path | None = None, env: dict[str, str] | None = None, timeout_s: float = 240
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "workflows.cli.main", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        timeout=timeout_s,
-        env=os.environ | (env or {}),
-    )
+    return run_program("workflows.cli.main", words, cwd, os.environ | (env or {}), timeout_s)
 
 
 def begin(*words: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:

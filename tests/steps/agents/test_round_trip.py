@@ -163,6 +163,6 @@ def test_the_step_gives_what_was_answered_byte_for_byte(tmp_path: Path) -> None:
     action = Action(tool="apply_diff", arguments={"patch": answer}, observation="taken by git apply --verbose")
     desk.put(Recording(source="t", scaffold="oneshot", actions=[action], patch=answer))
     done = desk.solve()
-    assert done.returncode == 0, done.stderr.decode()
+    assert done.returncode == 0, done.stderr
     assert desk.get(Patch).data == answer.encode("utf-8", "surrogateescape")
     assert desk.get(SolveRecord).replayed == Replayed(observations=1, differing=[1], same_patch=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from steps.contracts.run_spec import RunSpec
 from steps.datasets import load
 from steps.errors import ConfigError
 from steps.store import open_store
+from tests.forked_program import run_program
 from tests.model_server import Answer, model_server, play
 from tests.paths import ROOT
 
@@ -118,14 +118,7 @@ def test_plan_refuses_a_template_that_names_what_there_is_not(tmp_path: Path) ->
                 "sandbox.allow_host": "true",
             }
             flags = [f"--set={name}={value}" for name, value in sets.items()]
-            return subprocess.run(
-                [sys.executable, "-m", "steps.plan", *flags, *more],
-                capture_output=True,
-                text=True,
-                check=False,
-                cwd=ROOT,
-                timeout=120,
-            )
+            return run_program("steps.plan", [*flags, *more], ROOT)
 
         done = planned("Fix this:\n{{ problem_statment }}")
         assert done.returncode == 64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from steps.contracts.record import key
 from steps.contracts.trajectory import StopReason, Trajectory
 from steps.errors import ConfigError
 from steps.store import open_store
+from tests.forked_program import run_program
 from tests.model_server import Answer, call, function_text, model_server, play
 from tests.paths import ROOT
 from tests.steps.solve_process import observations
@@ -41,7 +41,7 @@ def test_a_conversation_is_held_in_the_words_of_the_documented_file(tmp_path: Pa
         run: RunFile = RunFile.from_bytes((made.inputs / RunFile.file).read_bytes())
         made.put(run.model_copy(update={"words": DOCUMENTED}))
         done = solve(made)
-        assert done.returncode == 0, done.stderr.decode()
+        assert done.returncode == 0, done.stderr
         first = server.calls[0].body
     trajectory: Trajectory = made.get(Trajectory)
     system = trajectory.steps[0].message
@@ -113,8 +113,7 @@ def test_plan_refuses_and_keeps_the_file(tmp_path: Path) -> None:
                 **more,
             }
             flags = [f"--set={name}={value}" for name, value in sets.items()]
-            command = [sys.executable, "-m", "steps.plan", *flags]
-            return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=120)
+            return run_program("steps.plan", flags, ROOT)
 
         done = planned("sytem = 'a'")
         assert done.returncode == 64

@@ -1,0 +1,71 @@
+"""A program that says what it found when it began, or ends as it is told to."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+
+def facts() -> dict[str, object]:
+    """What could differ, as JSON can say it."""
+    main = sys.modules["__main__"]
+    umask = os.umask(0)
+    os.umask(umask)
+    return {
+        "words": sys.argv,
+        "folder": str(Path.cwd()),
+        "path": sys.path,
+        "environment": dict(os.environ),
+        "main": [main.__name__, main.__package__, main.__file__, main.facts is facts],
+        "descriptors": [each for each in range(64) if Path(f"/proc/self/fd/{each}").exists()],
+        "standard input": sys.stdin.read(),
+        "encodings": [f"{each.encoding} {each.errors} {each.line_buffering}" for each in (sys.stdout, sys.stderr)],
+        "signals": {each.name: str(signal.getsignal(each)).partition(" at ")[0] for each in signal.Signals},
+        "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+        "umask": umask,
+        "threads": [each.name for each in threading.enumerate()],
+        "children": Path("/proc/thread-self/children").read_text(),
+        "logging": [logging.getLogger().level, str(logging.getLogger().handlers), logging.root.manager.disable],
+        "flags": str(sys.flags),
+        "options": [sys.warnoptions, sys._xoptions],
+    }
+
+
+def main(end: str, *more: str) -> None:
+    """One of the ends."""
+    atexit.register(print, "at exit")
+    if end == "tell":
+        atexit.unregister(print)
+        sys.stdout.write(json.dumps(facts()))
+    elif end == "change":
+        os.chdir("/")
+        os.environ["LEFT"] = "1"
+        os.umask(0o077)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        logging.basicConfig(level=logging.DEBUG)
+        sys.path.append("/left")
+        os.open("/", os.O_RDONLY)
+    elif end == "word":
+        sys.exit("a word")
+    elif end == "code":
+        sys.exit(76)
+    elif end == "raise":
+        raise ValueError("a reason")
+    elif end == "hang":
+        Path(*more).write_text(str(os.getpid()))
+        time.sleep(1000)
+    elif end == "thread":
+        threading.Timer(0.1, print, ["from a thread"]).start()
+    elif end.startswith("SIG"):
+        os.kill(os.getpid(), signal.Signals[end])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
