@@ -21,6 +21,8 @@ TOOLS = ("bash", "submit_solution")
 """The tools of a row, by their names in the schema that a model is shown."""
 TOOL_LOOP = "swe_argo"
 """verl's name of the loop in which a model works with these tools; a scaffold's has its name behind it."""
+TOOL_AGENT = "swe_argo.verl:SweAgentLoop"
+"""Who works in that loop, by the name that runs have for agents of their own."""
 ABILITY = "software_engineering"
 _TOOL = pa.struct([("create_kwargs", pa.struct([("instance_id", pa.string())]))])
 SCHEMA = pa.schema(

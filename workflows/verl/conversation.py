@@ -24,7 +24,7 @@ def trajectory_of(
     version = task.run.versions.get("swe-argo", "")
     info = AgentInfo(name=task.run.spec.agent.name, version=version, model_name=unit.model)
     journal = Journal(info, unit.run_id, task.instance.instance_id, unit.attempt)
-    journal.usage = usage_of(turns)
+    journal.usage = _usage_of(turns)
     taken = iter(turns)
     results: list[Result] = []
     for message in messages:
@@ -52,7 +52,7 @@ def metrics_of(prompt_tokens: int, response_mask: Sequence[int]) -> list[Metrics
     return turns
 
 
-def usage_of(turns: Sequence[Metrics]) -> Usage:
+def _usage_of(turns: Sequence[Metrics]) -> Usage:
     """Of all answers together."""
     return Usage(
         calls=len(turns),

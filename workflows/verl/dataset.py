@@ -26,6 +26,7 @@ from steps.planning.write import write
 from steps.reports.text.formatting import count
 from steps.store import Store, open_store
 from steps.store.runs import record_of
+from steps.training.verl_rows import TOOL_AGENT
 from workflows.verl.prompt_files import FILES, VerlOptions, describe_empty_files, write_prompt_files
 
 DATASET: Final = "MariusHobbhahn/swe-bench-verified-mini"
@@ -33,8 +34,6 @@ SAMPLE: Final = 12
 """Instances of ``DATASET`` where nobody names a dataset: with the usual share held out, 10 and 2."""
 RUN: Final = "rollouts"
 STORE: Final = "store"
-TOOL_AGENT: Final = "swe_argo.verl:SweAgentLoop"
-"""Who works in rollouts with bash and submit_solution, by the name that runs have for agents of their own."""
 _SAMPLE_FOLDER: Final = "swebench_mini"
 
 

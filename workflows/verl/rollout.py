@@ -18,7 +18,9 @@ from steps.agents.tools import text
 from steps.agents.tools.result import ToolResult
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.data import Patch, SolveRecord
-from steps.contracts.trajectory import StopReason
+from steps.contracts.layer import Layer
+from steps.contracts.record import Raw, Record
+from steps.contracts.trajectory import Trajectory
 from steps.contracts.verdict import Confirmation, GradeRecord, Outcome
 from steps.errors import InfraError, ResourceError, StepError
 from steps.families.family import load_family
@@ -116,25 +118,28 @@ class LiveRollout:
         taken = await self._ask(self.machine.take)
         return taken or HandedOn(note=self.broken)
 
-    def solve_record(self, handed_on: HandedOn, reason: StopReason) -> SolveRecord:
-        """How it went, in the words of a run. To be asked for while its sandbox is open."""
+    def describe_solve(self, handed_on: HandedOn, trajectory: Trajectory) -> list[Record | Raw]:
+        """What a solve leaves, as a run has it. To be asked for while its sandbox is open."""
         task = self.task
-        return SolveRecord(
+        record = SolveRecord(
             instance_id=task.instance.instance_id,
             attempt=self.context.attempt,
             agent=agent_of(task.run.spec.agent).name,
-            stop_reason=reason,
+            stop_reason=trajectory.extra.stop_reason,
             history=self.machine.start.history,
             machine=self.machine.box.machine,
             seconds={
                 "create": round(self._opened_at - self._began_at, 3),
                 "agent": round(time.monotonic() - self._opened_at, 3),
             },
+            usage=trajectory.extra.usage,
             patch_bytes=len(handed_on.patch),
             layer_bytes=len(handed_on.layer),
             layer=handed_on.summary,
             patch_note="; ".join(filter(None, (self.broken, handed_on.note))),
         )
+        layers = [Layer(handed_on.layer)] if handed_on.layer else []
+        return [trajectory, Patch(handed_on.patch), *layers, record]
 
     async def grade(self, handed_on: HandedOn) -> GradingTry:
         """Grade it in a fresh sandbox, again where the world failed, as often as the run's spec says.

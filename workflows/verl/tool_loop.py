@@ -13,14 +13,12 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, register
 from verl.experimental.agent_loop.tool_agent_loop import AgentData, AgentState, ToolAgentLoop
 
 from steps.agents.handing_on import HandedOn
-from steps.contracts.data import Patch
-from steps.contracts.layer import Layer
 from steps.contracts.record import Raw, Record
 from steps.contracts.trajectory import StopReason
 from steps.contracts.verdict import GradeRecord
 from steps.errors import ConfigError, InfraError, ResourceError, StepError
 from workflows.resources import retry
-from workflows.verl.conversation import metrics_of, trajectory_of, usage_of
+from workflows.verl.conversation import metrics_of, trajectory_of
 from workflows.verl.kept_units import KeptUnit, name_of_kept_run
 from workflows.verl.options import read_options
 from workflows.verl.rollout import LiveRollout, LostRolloutError, enlarge, is_suspect, open_rollout, reward_of
@@ -56,8 +54,8 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         self._rollout: LiveRollout | None = None
         self._agent_data: AgentData | None = None
 
-    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
-        """The trajectory and its reward.
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
+        """The trajectory and its reward; a list where it is several sequences.
 
         Raises LostRolloutError where the world failed beyond all retries: verl's trainer (``use_v1``) takes what is
         raised as a failed session, which is absent from its group. Raises ConfigError where the request is wrong.
@@ -91,22 +89,40 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
             raise ConfigError("name the store that was exported beside the parquet", field="agent_loops.yaml: store")
         return read_task(str(store), extra_info.get("run") or self.options.run, str(extra_info["instance_id"]))
 
-    async def _try(self, now: RolloutTry, sampling_params: dict[str, Any], kwargs: dict[str, Any]) -> AgentLoopOutput:
+    async def _try(
+        self, now: RolloutTry, sampling_params: dict[str, Any], kwargs: dict[str, Any]
+    ) -> AgentLoopOutput | list[AgentLoopOutput]:
         async with open_rollout(now.task, self.options, attempt=now.attempt, factor=now.factor) as rollout:
             self._rollout = rollout
             output: AgentLoopOutput = await super().run(sampling_params, **kwargs)
             handed_on = await rollout.take()
             solved = self._solved(now, rollout, handed_on, output)
+        await self._reward([output], now, rollout, handed_on, solved)
+        return self._whole(output)
+
+    async def _reward(
+        self,
+        outputs: list[AgentLoopOutput],
+        now: RolloutTry,
+        rollout: LiveRollout,
+        handed_on: HandedOn,
+        solved: list[Record | Raw],
+    ) -> None:
+        """Grade what was handed on, keep it; all that a trajectory came to is rewarded the same.
+
+        Raises LostRolloutError.
+        """
         graded = await rollout.grade(handed_on)
         await self._keep(now.kept, lambda unit: unit.keep(solved, graded.files))
         record = GradeRecord.from_bytes(graded.files[GradeRecord.file])
-        output.reward_score = reward_of(record, self.options, trains=now.split != VALIDATION)
-        output.extra_fields["reward_extra_info"] = {
-            "acc": float(record.resolved),
-            "suspect": float(is_suspect(record)),
-            "outcome": record.outcome.value,
-        }
-        return self._whole(output)
+        reward = reward_of(record, self.options, trains=now.split != VALIDATION)
+        for output in outputs:
+            output.reward_score = reward
+            output.extra_fields["reward_extra_info"] = {
+                "acc": float(record.resolved),
+                "suspect": float(is_suspect(record)),
+                "outcome": record.outcome.value,
+            }
 
     def _stop_reason(self, output: AgentLoopOutput) -> StopReason:
         rollout = self._ongoing
@@ -129,9 +145,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
             return []
         reason, turns = self._stop_reason(output), metrics_of(len(output.prompt_ids), output.response_mask)
         trajectory = trajectory_of(now.task, now.kept, self._messages(), turns, reason)
-        layers = [Layer(handed_on.layer)] if handed_on.layer else []
-        record = rollout.solve_record(handed_on, reason).model_copy(update={"usage": usage_of(turns)})
-        return [trajectory, Patch(handed_on.patch), *layers, record]
+        return rollout.describe_solve(handed_on, trajectory)
 
     def _messages(self) -> list[dict[str, Any]]:
         """The conversation, with the answer that reached a limit, which verl leaves out of it."""

@@ -10,6 +10,7 @@ from typing import Any
 
 _HOMES = {
     "SweAgentLoop": "workflows.verl.tool_loop",
+    "ScaffoldAgentLoop": "workflows.verl.scaffold_loop",
     "BashTool": "workflows.verl.tools",
     "SubmitSolutionTool": "workflows.verl.tools",
 }

@@ -1,0 +1,179 @@
+"""The model of our agents inside verl, over a server whose tokens are letters."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from steps.contracts.trajectory import StopReason
+from steps.errors import InfraError
+from steps.models.reply import Message, NoReplyError
+from steps.training.samples import stretches_of
+from workflows.verl.token_model import Room, TokenModel
+
+END = ord("$")
+BASH = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
+CALL = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
+
+
+@dataclass
+class Answer:
+    token_ids: list[int]
+    log_probs: list[float] | None
+
+
+@dataclass
+class Letters:
+    """A ``TokenSource``: ``answers`` in turn, each message in brackets."""
+
+    answers: list[str]
+    prompts: list[list[int]] = field(default_factory=list)
+    silent: bool = False
+
+    async def render(self, messages: list[Message], tools: object) -> list[int]:
+        said = [f"[{message['content']}{message.get('tool_calls') or ''}]" for message in messages]
+        return [ord(letter) for letter in "".join(said)]
+
+    async def extend(self, tokens: list[int], messages: list[Message], known: int, tools: object) -> list[int]:
+        return tokens + await self.render(messages[known:], tools)
+
+    async def sample(self, prompt: list[int], max_tokens: int) -> Answer:
+        self.prompts.append(prompt)
+        if self.silent:
+            await asyncio.sleep(600)
+        ids = [ord(letter) for letter in self.answers[len(self.prompts) - 1]][:max_tokens]
+        return Answer(ids, [-0.5] * len(ids))
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """An event loop at work in a thread of its own, as verl's is beside an agent's."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield loop
+    asyncio.run_coroutine_threadsafe(_end_tasks(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+async def _end_tasks() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+Ask = Callable[..., tuple[TokenModel, Letters]]
+
+
+@pytest.fixture
+def model(loop: asyncio.AbstractEventLoop) -> Ask:
+    def make(*answers: str, room: int = 10_000, **more: Any) -> tuple[TokenModel, Letters]:
+        letters = Letters(list(answers), **more)
+        decode = lambda ids: "".join(map(chr, ids)).replace("$", "")  # noqa: E731
+        size = Room(100, room)
+        return TokenModel(letters, loop, decode=decode, end=END, room=size, tool_format="hermes"), letters
+
+    return make
+
+
+def user(content: str) -> Message:
+    return {"role": "user", "content": content}
+
+
+def text_of(tokens: list[int]) -> str:
+    return "".join(map(chr, tokens))
+
+
+def test_a_conversation_that_is_only_added_to_is_one_sequence(model: Ask) -> None:
+    asked, letters = model("one$", "two$", "three$")
+    messages = [user("begin")]
+    for _ in range(3):
+        reply = asked.ask(messages)
+        messages += [reply.message, user("more")]
+    assert [text_of(each) for each in letters.prompts] == [
+        "[begin]",
+        "[begin]one$[more]",
+        "[begin]one$[more]two$[more]",
+    ]
+    [stretch] = stretches_of(asked.calls)
+    assert text_of([token for token, sampled in zip(stretch.tokens, stretch.sampled, strict=True) if sampled]) == (
+        "one$two$three$"
+    )
+    assert (asked.usage.calls, asked.usage.completion_tokens) == (3, 14)
+
+
+def test_an_answer_is_cut_where_the_agent_cuts_it(model: Ask) -> None:
+    asked, letters = model("<think>so</think>\n\ncall. And what more?$", "two$")
+    reply = asked.ask([user("begin")])
+    assert reply.reasoning == "so"
+    asked.ask([user("begin"), {"role": "assistant", "content": "call."}, user("more")])
+    assert text_of(letters.prompts[1]) == "[begin]<think>so</think>\n\ncall.$[more]"
+    assert text_of(asked.calls[0].output) == "<think>so</think>\n\ncall."
+    assert len(asked.calls[0].logprobs) == len(asked.calls[0].output)
+    assert len(stretches_of(asked.calls)) == 1
+
+
+def test_a_conversation_that_went_another_way_begins_a_sequence(model: Ask) -> None:
+    asked, letters = model("one$", "two$", "three$")
+    asked.ask([user("begin")])
+    asked.ask([user("begin"), {"role": "assistant", "content": "another"}, user("more")])
+    asked.ask([user("begin"), user("shorter")])
+    assert [text_of(each) for each in letters.prompts] == ["[begin]", "[begin][another][more]", "[begin][shorter]"]
+    assert [text_of(each.output) for each in asked.calls] == ["one$", "two$", "three$"]
+    assert len(stretches_of(asked.calls)) == 3
+
+
+def test_calls_are_read_where_tools_were_offered_and_their_names_may_change(model: Ask) -> None:
+    asked, letters = model(f"I look.\n{CALL}$", "two$")
+    reply = asked.ask([user("begin")], tools=[BASH])
+    assert [(call.name, call.arguments) for call in reply.calls] == [("bash", '{"command": "ls"}')]
+    own = {**reply.message["tool_calls"][0], "id": "call-1"}
+    messages = [user("begin"), {**reply.message, "tool_calls": [own]}, {"role": "tool", "content": "a.py"}]
+    asked.ask(messages, tools=[BASH])
+    assert text_of(letters.prompts[1]) == f"[begin]I look.\n{CALL}$[a.py]"
+
+
+def test_a_prompt_that_leaves_no_room_is_the_context_that_is_full(model: Ask) -> None:
+    asked, letters = model("a long answer$", room=10)
+    reply = asked.ask([user("begin")])
+    assert (reply.text, reply.metrics.extra and reply.metrics.extra.finish_reason) == ("a long ans", "length")
+    with pytest.raises(NoReplyError) as error:
+        asked.ask([user("begin"), reply.message, user("more")])
+    assert error.value.reason is StopReason.CONTEXT_OVERFLOW
+    assert len(letters.prompts) == 1
+
+
+def test_what_is_not_answered_in_time_is_the_agents_time(model: Ask) -> None:
+    asked, _ = model(silent=True)
+    with pytest.raises(NoReplyError) as error:
+        asked.ask([user("begin")], timeout_s=0.1)
+    assert error.value.reason is StopReason.CALL_TIMEOUT
+
+
+def test_who_asks_while_a_rollout_is_ended_is_told(model: Ask) -> None:
+    asked, letters = model(silent=True)
+
+    def end() -> None:
+        _until(lambda: bool(letters.prompts))
+        asked.close()
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    for _ in range(2):
+        with pytest.raises(InfraError, match="the rollout was ended"):
+            asked.ask([user("begin")])
+    ending.join()
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    waiting = threading.Event()
+    while not holds():
+        waiting.wait(0.01)

@@ -1,0 +1,155 @@
+"""Our agents as verl's agent loops: what their model was shown and sampled, call by call, becomes the response."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final
+from uuid import uuid4
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput, register
+from verl.workers.rollout.replica import TokenOutput
+
+from steps.agents.handing_on import HandedOn
+from steps.agents.journal import Journal
+from steps.agents.solving import AgentEnd
+from steps.contracts.agent_spec import agent_of
+from steps.errors import ConfigError
+from steps.models.reply import Message
+from steps.serving.answers import ToolFormat, tool_format_of
+from steps.training.samples import Stretch, stretches_of
+from steps.training.verl_rows import TOOL_AGENT
+from workflows.verl.rollout import LiveRollout, open_rollout
+from workflows.verl.scaffold_work import open_journal, work
+from workflows.verl.token_model import Room, TokenModel, Tools
+from workflows.verl.tool_loop import RolloutTry, SweAgentLoop
+
+logger = logging.getLogger(__name__)
+LOOPS: Final = ("swe_argo_r2egym", "swe_argo_openhands", "swe_argo_sweagent", "swe_argo_mini_swe_agent")
+
+
+class ScaffoldAgentLoop(SweAgentLoop):
+    """One instance of this class runs one trajectory, by the agent that the run in the store names.
+
+    A trajectory is as many outputs as its conversation has sequences of tokens: nearly always one.
+    """
+
+    async def _try(
+        self, now: RolloutTry, sampling_params: dict[str, Any], kwargs: dict[str, Any]
+    ) -> AgentLoopOutput | list[AgentLoopOutput]:
+        task = now.task
+        agent = agent_of(task.run.spec.agent)
+        if not agent.asks_model or task.run.spec.agent.name == TOOL_AGENT:
+            raise ConfigError(f"{agent.name}, of the run in {task.store}, is no scaffold's agent", field="agent_name")
+        if task.run.fn_calling and self._tool_format is None:
+            raise ConfigError(
+                f"{agent.name} calls its tools by the chat template, and calls of {self.tool_parser_name} are not "
+                "read: export for it with --use-fn-calling false",
+                field="multi_turn.format",
+            )
+        server = _Server(self, sampling_params)
+        model = TokenModel(
+            server,
+            asyncio.get_running_loop(),
+            name=self.config.actor_rollout_ref.model.path,
+            decode=self._decode,
+            end=self.tokenizer.eos_token_id,
+            room=Room(self.prompt_length, self.response_length),
+            tool_format=self._tool_format,
+        )
+        journal = open_journal(task, now.kept.run_id if now.kept else task.run.run_id, now.attempt, model.name)
+        async with open_rollout(task, self.options, attempt=now.attempt, factor=now.factor) as rollout:
+            ended = await _let_work(rollout, model, journal)
+            rollout.broken = ended.note
+            handed_on = await rollout.take() if ended.patch is None else HandedOn(ended.patch)
+            solved = rollout.describe_solve(handed_on, journal.trajectory(ended.reason)) if now.kept else []
+        outputs = [self._output(stretch, server, model) for stretch in self._learnt(stretches_of(model.calls))]
+        if not outputs:
+            prompt = await self.ct_build_initial_tokens(list(kwargs["raw_prompt"]))
+            outputs = [self._output(Stretch(tokens=prompt), server, model)]
+        await self._reward(outputs, now, rollout, handed_on, solved)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _learnt(self, stretches: list[Stretch]) -> list[Stretch]:
+        """All of them for the trainer that takes several of a trajectory; else the one of which most was sampled."""
+        if len(stretches) < 2 or self.config.trainer.get("use_v1", True):
+            return stretches
+        logger.warning("a trajectory of %d sequences: trainer.use_v1=false learns from one of them", len(stretches))
+        return [max(stretches, key=lambda each: sum(each.sampled))]
+
+    def _output(self, stretch: Stretch, server: _Server, model: TokenModel) -> AgentLoopOutput:
+        start = min(stretch.calls[0].start if stretch.calls else len(stretch.tokens), self.prompt_length)
+        seconds = {"generate_sequences": model.usage.seconds, "num_preempted": server.preempted}
+        return self._whole(
+            AgentLoopOutput(
+                prompt_ids=stretch.tokens[:start],
+                response_ids=stretch.tokens[start:],
+                response_mask=[int(each) for each in stretch.sampled[start:]],
+                response_logprobs=stretch.logprobs[start:] if server.has_logprobs else None,
+                num_turns=2 * len(stretch.calls) + 1,
+                metrics=AgentLoopMetrics(**seconds),
+                # As verl's own loops have them: columns are the same over a batch.
+                extra_fields={**server.extra_fields, "turn_scores": [], "tool_rewards": []},
+            )
+        )
+
+    def _decode(self, ids: list[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    @property
+    def _tool_format(self) -> ToolFormat | None:
+        """How calls are written that the chat template told of, where the agent calls its tools so."""
+        name = self.tool_parser_name
+        return name if name in ("hermes", "qwen3_coder") else tool_format_of(self.tokenizer.chat_template or "")
+
+
+class _Server:
+    """verl's server and its chat template, as a ``TokenSource``; and what its answers say beside their tokens."""
+
+    def __init__(self, loop: ScaffoldAgentLoop, sampling_params: dict[str, Any]) -> None:
+        self._loop, self._params, self._request = loop, sampling_params, uuid4().hex
+        self.extra_fields: dict[str, Any] = {}
+        self.preempted = -1
+        self.has_logprobs = False
+
+    async def render(self, messages: list[Message], tools: Tools) -> list[int]:
+        builder = self._loop.continuous_token_builder
+        render = partial(builder.build_initial_tokens, messages, tools=tools)
+        rendered: list[int] = await self._loop.loop.run_in_executor(None, render)
+        return rendered
+
+    async def extend(self, tokens: list[int], messages: list[Message], known: int, tools: Tools) -> list[int]:
+        merged, _, _ = await self._loop.ct_merge_context_msg(messages[:known], messages, tokens, [], tools=tools)
+        return list(merged.token_ids)
+
+    async def sample(self, prompt: list[int], max_tokens: int) -> TokenOutput:
+        params = {**self._params, "max_tokens": max_tokens}
+        output = await self._loop.server_manager.generate(
+            request_id=self._request, prompt_ids=prompt, sampling_params=params
+        )
+        self.has_logprobs = bool(output.log_probs) or self.has_logprobs
+        if output.num_preempted is not None:
+            self.preempted = max(self.preempted, 0) + output.num_preempted
+        newest = output.extra_fields.get("max_global_steps")
+        self.extra_fields = self.extra_fields or dict(output.extra_fields)
+        if newest is not None:
+            self.extra_fields["max_global_steps"] = newest
+        return output
+
+
+async def _let_work(rollout: LiveRollout, model: TokenModel, journal: Journal) -> AgentEnd:
+    """The agent in a thread of its own. Who is cancelled here leaves it to the sandbox's end, which is its end, too."""
+    thread = ThreadPoolExecutor(1, thread_name_prefix="agent")
+    try:
+        return await asyncio.get_running_loop().run_in_executor(
+            thread, work, rollout.task, rollout.machine.box, model, journal
+        )
+    finally:
+        model.close()
+        thread.shutdown(wait=False)
+
+
+for _name in LOOPS:
+    register(_name)(ScaffoldAgentLoop)

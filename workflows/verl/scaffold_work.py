@@ -1,0 +1,49 @@
+"""One of our agents at work in a rollout's sandbox, its model asked by whoever makes the rollout."""
+
+from __future__ import annotations
+
+from steps.agents.journal import Journal
+from steps.agents.runner import act
+from steps.agents.solving import AgentEnd
+from steps.agents.task import Task
+from steps.contracts.agent_spec import agent_of
+from steps.contracts.trajectory import AgentExtra, AgentInfo, StopReason
+from steps.models.reply import Model
+from steps.sandbox.protocol import Sandbox
+from steps.sandbox.untrusted import SandboxBroken
+from workflows.verl.rollout_task import RolloutTask
+
+
+def open_journal(task: RolloutTask, run_id: str, attempt: int, model: str) -> Journal:
+    """Of one try. ``run_id``: the run that it is kept in, where it is."""
+    run = task.run
+    info = AgentInfo(
+        name=agent_of(run.spec.agent).name,
+        version=run.versions.get("swe-argo", ""),
+        model_name=model,
+        extra=AgentExtra(format=run.call_format),
+    )
+    return Journal(info, run_id, task.instance.instance_id, attempt)
+
+
+def work(task: RolloutTask, box: Sandbox, model: Model, journal: Journal) -> AgentEnd:
+    """Let the agent of the task's run work until it ends, or breaks its machine. Blocks; for any thread.
+
+    Raises what agents raise: InfraError, ResourceError, ConfigError; and what ``model`` raises.
+    """
+    run = task.run
+    agent = agent_of(run.spec.agent)
+    given = Task(
+        instance=task.instance,
+        spec=run.spec.agent,
+        box=box,
+        journal=journal,
+        model=model,
+        instruction=run.instruction,
+        words=run.words,
+        fn_calling=bool(run.fn_calling),
+    )
+    try:
+        return AgentEnd(act(agent, given), given.patch)
+    except SandboxBroken as error:
+        return AgentEnd(StopReason.SANDBOX_BROKEN, note=error.reason)

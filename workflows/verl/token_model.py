@@ -1,0 +1,229 @@
+"""verl's server as the model that our agents ask: a conversation -> tokens -> an answer, each call's tokens kept.
+
+What the model wrote is never tokenized again. While a conversation is only added to, its tokens are those of the last
+call, those that were sampled, and what the chat template makes of the new messages. Where an agent keeps only the
+beginning of an answer in its conversation (text behind a call, that is), the answer is cut there, as if the server had
+been told to stop: so one sequence holds the whole work. A conversation that went another way begins a sequence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from steps.contracts.failure import FailureClass
+from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, Usage
+from steps.errors import InfraError
+from steps.models.reply import Message, NoReplyError, Reply, RequestedCall, ToolDefinition
+from steps.serving.answers import ToolFormat, parse_answer
+from steps.training.samples import SampledCall
+
+Tools = list[ToolDefinition] | None
+
+
+class SampledTokens(Protocol):
+    """verl's TokenOutput."""
+
+    token_ids: list[int]
+    log_probs: list[float] | None
+
+
+class TokenSource(Protocol):
+    """verl, as it is asked here. All of it is awaited in one event loop."""
+
+    async def render(self, messages: list[Message], tools: Tools) -> list[int]:
+        """The prompt of a conversation from its beginning."""
+
+    async def extend(self, tokens: list[int], messages: list[Message], known: int, tools: Tools) -> list[int]:
+        """The prompt that ``tokens`` become, which hold the first ``known`` messages, with all messages."""
+
+    async def sample(self, prompt: list[int], max_tokens: int) -> SampledTokens:
+        """An answer of so many tokens at most."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Tokens that a sequence may have: of its prompt, and of all that follows."""
+
+    prompt: int
+    response: int
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The last call, as the agent knows it."""
+
+    messages: list[Message]
+    tools: Tools
+    text: str
+    reply: Reply
+
+
+class TokenModel:
+    """See ``Model``. Asked from the agent's thread; its work is done in ``loop``."""
+
+    lost_s = 0.0
+
+    def __init__(
+        self,
+        source: TokenSource,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        name: str = "",
+        decode: Callable[[list[int]], str],
+        end: int | None,
+        room: Room,
+        tool_format: ToolFormat | None,
+    ) -> None:
+        """``decode``: without special tokens. ``end``: the token that ends an answer."""
+        self.name, self.usage = name, Usage()
+        self.calls: list[SampledCall] = []
+        """Of every answer, in order."""
+        self._source, self._loop, self._decode, self._end, self._room = source, loop, decode, end, room
+        self._tool_format: ToolFormat | None = tool_format
+        self._last: _Asked | None = None
+        self._start = 0
+        self._asking: concurrent.futures.Future[Reply] | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Whoever asks now, or later, is told that it is over."""
+        with self._lock:
+            self._closed = True
+            if self._asking is not None:
+                self._asking.cancel()
+
+    def ask(
+        self,
+        messages: list[Message],
+        *,
+        tools: Tools = None,
+        temperature: float | None = None,  # noqa: ARG002 - verl says how it samples
+        timeout_s: float | None = None,
+        stop: list[str] | None = None,  # noqa: ARG002 - an answer is cut where the agent cuts it
+    ) -> Reply:
+        """See ``Model.ask``. Raises what verl's server raises, too."""
+        with self._lock:
+            if self._closed:
+                raise InfraError(FailureClass.STOPPED, "the rollout was ended")
+            asking = asyncio.run_coroutine_threadsafe(self._answer(list(messages), tools), self._loop)
+            self._asking = asking
+        try:
+            return asking.result(timeout_s)
+        except concurrent.futures.CancelledError:
+            raise InfraError(FailureClass.STOPPED, "the rollout was ended") from None
+        except TimeoutError:
+            if asking.done():  # of verl's own
+                raise
+            asking.cancel()
+            raise NoReplyError(StopReason.CALL_TIMEOUT, "no answer before the time of the agent was over") from None
+
+    async def _answer(self, messages: list[Message], tools: Tools) -> Reply:
+        prompt = await self._prompt(messages, tools)
+        room = self._room_behind(prompt)
+        if room < 1:
+            raise NoReplyError(StopReason.CONTEXT_OVERFLOW, f"a prompt of {len(prompt)} tokens leaves no room")
+        began = time.monotonic()
+        sampled = await self._source.sample(prompt, room)
+        seconds = time.monotonic() - began
+        output = sampled.token_ids
+        reason = "length" if len(output) >= room else "stop"
+        logprobs = sampled.log_probs or [0.0] * len(output)
+        self.calls.append(SampledCall(prompt, output, logprobs, len(self.calls) + 1, finish_reason=reason))
+        counts = {"prompt_tokens": len(prompt), "completion_tokens": len(output)}
+        self.usage = self.usage + Usage(calls=1, requests=1, seconds=seconds, **counts)
+        text = self._decode(output)
+        metrics = Metrics(**counts, extra=MetricsExtra(seconds=round(seconds, 3), finish_reason=reason))
+        reply = _read_reply(text, self._tool_format, tools, metrics)
+        self._last = _Asked(messages, tools, text, reply)
+        return reply
+
+    async def _prompt(self, messages: list[Message], tools: Tools) -> list[int]:
+        """The prompt; the last answer is cut to what of it is in the conversation."""
+        last, known = self._last, len(self._last.messages) if self._last else 0
+        if last and tools == last.tools and len(messages) > known + 1 and messages[:known] == last.messages:
+            kept = self._count_kept(last, messages[known])
+            if kept is not None:
+                call = self.calls[-1]
+                cut = replace(call, output=call.output[:kept], logprobs=call.logprobs[:kept])
+                self.calls[-1] = cut
+                tokens = [*cut.prompt, *cut.output]
+                if self._end is not None and tokens[-1] != self._end:
+                    tokens.append(self._end)
+                return await self._source.extend(tokens, messages, known + 1, tools)
+        return await self._source.render(_with_objects(messages), tools)
+
+    def _count_kept(self, last: _Asked, message: Message) -> int | None:
+        """How many tokens of the last answer the message of the conversation holds; None where it is another text."""
+        output = self.calls[-1].output
+        if message.get("role") != "assistant":
+            return None
+        if _content_of(message) == _content_of(last.reply.message):
+            return len(output)
+        content = message.get("content")
+        if not isinstance(content, str) or message.get("tool_calls") or not last.text.endswith(last.reply.text):
+            return None
+        wanted = last.text.removesuffix(last.reply.text) + content  # thoughts stand before what was said
+        low, high = 0, len(output)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if len(self._decode(output[:middle])) >= len(wanted) else (middle + 1, high)
+        return low if self._decode(output[:low]) == wanted else None
+
+    def _room_behind(self, prompt: list[int]) -> int:
+        if self.calls:
+            before = [*self.calls[-1].prompt, *self.calls[-1].output]
+            if prompt[: len(before)] != before:
+                self._start = 0
+        if not self._start:
+            self._start = min(len(prompt), self._room.prompt)
+        return self._start + self._room.response - len(prompt)
+
+
+def _read_reply(text: str, form: ToolFormat | None, tools: Tools, metrics: Metrics) -> Reply:
+    parsed = parse_answer(text, form, tools, [])
+    message: Message = {"role": "assistant", "content": parsed.text}
+    if parsed.calls:
+        message["tool_calls"] = parsed.calls
+    if parsed.reasoning:
+        message["reasoning_content"] = parsed.reasoning
+    calls = tuple(
+        RequestedCall(each["id"], each["function"]["name"], each["function"]["arguments"]) for each in parsed.calls
+    )
+    return Reply(text=parsed.text, metrics=metrics, message=message, reasoning=parsed.reasoning, calls=calls)
+
+
+def _content_of(message: Message) -> tuple[str, list[tuple[str, Any]]]:
+    """What a message says and calls, without names of calls, which an agent may give anew."""
+    called = [each["function"] for each in message.get("tool_calls") or []]
+    return message.get("content") or "", [(each["name"], _object(each["arguments"])) for each in called]
+
+
+def _with_objects(messages: list[Message]) -> list[Message]:
+    """Arguments of calls as chat templates have them: objects, not JSON text."""
+    return [
+        {
+            **message,
+            "tool_calls": [
+                {**call, "function": {**call["function"], "arguments": _object(call["function"]["arguments"])}}
+                for call in message["tool_calls"]
+            ],
+        }
+        if message.get("tool_calls")
+        else message
+        for message in messages
+    ]
+
+
+def _object(arguments: Any) -> Any:
+    try:
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return arguments
