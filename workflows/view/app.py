@@ -133,6 +133,14 @@ class Viewer:
         return page
 
 
+def prepare_pages() -> None:
+    """Compile the templates and load what reads tables, most of a second that the first who looks need not wait."""
+    import pyarrow.parquet  # noqa: F401
+
+    for name in page_templates().list_templates(["j2"]):
+        page_templates().get_template(name)
+
+
 def make_short(text: str) -> str:
     """For a message."""
     return text[:80]

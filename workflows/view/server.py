@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import uvicorn
 from steps.errors import ConfigError
 from steps.host.listening import is_loopback, listen, url_of
 from steps.store import Store
-from workflows.view.app import Viewer
+from workflows.view.app import Viewer, prepare_pages
 
 PORT = 7676
 
@@ -34,4 +35,5 @@ def serve(store: Store, options: ViewOptions, announce: Callable[[str], None]) -
     with listen(options.host, options.port) as listening:
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=1)
         announce(url_of(listening))
+        threading.Thread(target=prepare_pages, daemon=True).start()
         uvicorn.Server(config).run(sockets=[listening])

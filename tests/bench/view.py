@@ -1,0 +1,86 @@
+"""The viewer over a whole SWE-bench with four attempts, finished and still growing, and 200 runs beside it.
+
+Times are those of a plain client on the wall, of a fresh process: first pages while nothing is read, then tables.
+"""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from steps.contracts.data import RunFile
+from steps.contracts.record import key
+from steps.reports.figures.compute import summarise
+from steps.reports.figures.summary import Summary
+from steps.reports.figures.units_table import UNITS_FILE, units_file
+from steps.reports.reading import GrowingRun
+from steps.store import Store, open_store
+from tests.steps.reports.synthetic import Synthetic
+
+RUNS = 200
+UNITS, ATTEMPTS = 2294, 4
+FIRST = {"200_runs": "/", "9176_units": "/runs/whole", "9176_growing_units": "/runs/growing"}
+TABLES = {
+    "/": ("?q=night-1", "?sort=-rate", "?state=done"),
+    "/runs/whole": ("?q=django", "?sort=-cost", "?outcome=unresolved", "?attempt=2&sort=time", "?sort=turns&page=9"),
+}
+
+
+def measure() -> dict[str, float]:
+    """Seconds of first pages, milliseconds of the slowest change of a table, GiB of the viewer at its peak."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store(folder, create=True)
+        _write(store)
+        command = [sys.executable, "-m", "workflows.view", "--store", folder, "--port", "0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                port = int(process.stdout.readline().rsplit(":", 1)[1])
+                pages = {f"view_{name}_s": _ask(port, path) for name, path in FIRST.items()}
+                tables = [_ask(port, path + query, "table") for path, queries in TABLES.items() for query in queries]
+                return {**pages, "view_table_ms": 1000 * max(tables), "view_gib": _peak_gib(process.pid)}
+            finally:
+                process.terminate()
+
+
+def _ask(port: int, path: str, part: str = "") -> float:
+    """Seconds of one request, to its last byte."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
+    began = time.perf_counter()
+    connection.request("GET", path, headers={"X-Part": part})
+    response = connection.getresponse()
+    response.read()
+    seconds = time.perf_counter() - began
+    connection.close()
+    if response.status != 200:
+        raise RuntimeError(f"{path}: {response.status}")
+    return seconds
+
+
+def _write(store: Store) -> None:
+    """Of finished runs only what their pages are made of."""
+    Synthetic("growing", UNITS, ATTEMPTS, agent="mini-swe-agent", log_lines=5, turns=1).write(store)
+    Synthetic("night", 30, log_lines=5).write(store)
+    for run, names in (("growing", ["whole"]), ("night", [f"night-{n:03}" for n in range(RUNS - 3)])):
+        stored, place = GrowingRun(store, run).read(), key(Summary, run)
+        made = {
+            key(RunFile, run): stored.run.to_bytes(),
+            place: summarise(stored).to_bytes(),
+            place.replace(Summary.file, UNITS_FILE): units_file(stored),
+        }
+        for name in names:
+            store.put_many(
+                {
+                    where.replace(run, name): data.replace(f'"{run}"'.encode(), f'"{name}"'.encode())
+                    for where, data in made.items()
+                }
+            )
+
+
+def _peak_gib(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20
