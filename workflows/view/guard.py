@@ -46,11 +46,13 @@ class Guard:
             return PlainTextResponse("this viewer is for its own machine: ask it as localhost\n", 421)
         if self._token is None or scope["path"] == "/health":
             return None
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        if "token" in query and self._is_token(query["token"]):
-            rest = urlencode({name: value for name, value in query.items() if name != "token"})
-            answer = RedirectResponse(scope["path"] + (f"?{rest}" if rest else ""), 303)
-            answer.set_cookie(COOKIE, query["token"], httponly=True, samesite="lax", secure=scope["scheme"] == "https")
+        query = parse_qsl(scope["query_string"].decode("latin-1"))
+        shown = next((value for name, value in query if name == "token" and self._is_token(value)), None)
+        if shown is not None:
+            rest = urlencode([(name, value) for name, value in query if name != "token"])
+            path = "/" + scope["path"].lstrip("/\\")  # never the address of another server
+            answer = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
+            answer.set_cookie(COOKIE, shown, httponly=True, samesite="lax", secure=scope["scheme"] == "https")
             return answer
         given = headers.get("authorization", "").removeprefix("Bearer ").strip() or _cookie(headers.get("cookie", ""))
         if self._is_token(given):

@@ -32,6 +32,9 @@ def test_a_token_opens_it_once_and_is_kept_by_a_cookie(store: Store) -> None:
         assert address.get("/", Authorization="Bearer s3cret").status == 200
         opened = address.get("/runs/other?q=x&token=s3cret")
         assert (opened.status, opened.headers["location"]) == (303, "/runs/other?q=x")
+        several = address.get("/compare?run=a&token=s3cret&run=b").headers["location"]
+        assert several == "/compare?run=a&run=b"
+        assert address.get("//evil.example/?token=s3cret").headers["location"] == "/evil.example/"
         cookie = opened.headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert address.get("/", Cookie=cookie.partition(";")[0]).status == 200
