@@ -67,6 +67,13 @@ class Loops:
         self.config: DictConfig = composed(*overrides)
         self.tools = load_all_tools(str(FOLDER / "tools.yaml"), None)
 
+    @classmethod
+    def like(cls, loops: Loops, *overrides: str) -> Loops:
+        """The same with another configuration."""
+        made = cls.__new__(cls)
+        made.tokenizer, made.tools, made.config = loops.tokenizer, loops.tools, composed(*overrides)
+        return made
+
     def make(self, server: ScriptedServer, **options: Any) -> Any:
         """One loop, for one trajectory of the running event loop. ``options``: keys of agent_loops.yaml."""
         entry = OmegaConf.create({"name": "swe_argo", "_target_": "swe_argo.verl.SweAgentLoop", **options})

@@ -1,0 +1,158 @@
+"""What many rollouts cost in one process of verl's, and that none of them leaves a sandbox, killed or not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steps.host.folders import find_orphans
+from tests.paths import ROOT
+from tests.verl.conftest import plan_rows
+from workflows.local.machines import remove_leftovers
+
+verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
+
+import psutil  # noqa: E402
+
+from tests.verl.loops import Loops, call, play  # noqa: E402
+
+if TYPE_CHECKING:
+    from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
+
+Sandboxes = Callable[[], list[str]]
+INSTANCE = "mini__slugkit-2"
+MANY = 64
+TURNS = 50
+TURN_CPU_MS = 10.0
+MANY_GIB = 2.0
+KILLS = int(os.environ.get("SWE_ARGO_VERL_KILLS", "10"))
+RESULTS = ROOT / "verl-results.json"
+
+
+def note(**figures: float) -> None:
+    """Into verl-results.json, beside what is there."""
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps({**known, **figures}, indent=1) + "\n")
+
+
+def test_a_turn_costs_little_beside_model_and_sandbox(loops: Loops, rows: str) -> None:
+    overrides = ["actor_rollout_ref.rollout.multi_turn.max_assistant_turns=1000"]
+    overrides += ["actor_rollout_ref.rollout.multi_turn.max_user_turns=1000"]
+    long = Loops.like(loops, *overrides)
+    costs = {}
+    for turns in (2, 2 + TURNS):
+        began = time.process_time()  # of all threads; the server's answers and the client of the sandbox are in it
+        output = long.play(rows, INSTANCE, play(*[call("bash", command="true")] * turns))
+        costs[turns] = time.process_time() - began
+        assert output.num_turns == 2 * turns + 2
+    cpu_ms = 1000 * (costs[2 + TURNS] - costs[2]) / TURNS
+    note(turn_cpu_ms=round(cpu_ms, 2))
+    assert cpu_ms < TURN_CPU_MS
+
+
+def test_64_at_once_share_a_process(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:
+    there: list[int] = []
+
+    def answers(_prompt: str, turn: int) -> str:
+        there.append(len(sandboxes()))
+        return call("bash", command=f"echo {turn} >> file; sleep 1") if turn < 2 else "Done."
+
+    async def run_all() -> list[AgentLoopOutput]:
+        return await asyncio.gather(*[loops.run(rows, INSTANCE, answers, graders=2) for _ in range(MANY)])
+
+    before = memory_gib()
+    with watched_memory() as peak:
+        outputs = asyncio.run(run_all())
+    assert [output.reward_score for output in outputs] == [0.0] * MANY
+    assert max(there) > MANY // 4
+    note(many_gib=round(peak[0] - before, 3), many_sandboxes_at_once=max(there))
+    assert peak[0] - before < MANY_GIB
+
+
+@contextmanager
+def watched_memory() -> Iterator[list[float]]:
+    """The most that was seen, in GiB."""
+    peak, over = [memory_gib()], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.2):
+            peak[0] = max(peak[0], memory_gib())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        over.set()
+        thread.join()
+
+
+def memory_gib() -> float:
+    """Of this process and of those that grade for it; what runs inside of sandboxes is theirs."""
+    size = psutil.Process().memory_full_info().pss
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if "steps.forking" in child.cmdline():
+                size += child.memory_full_info().pss
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return float(size) / 2**30
+
+
+def test_a_killed_process_leaves_no_sandbox(isolation: None, tmp_path: Path) -> None:
+    """Its folders are told from those of the living, and its successor removes them; its commands end with it."""
+    store = plan_rows(tmp_path / "store")
+    draw = random.Random(KILLS)
+    kills = 0
+    while kills < KILLS:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.verl.worker", str(tmp_path), store],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert process.stdout
+        for line in process.stdout:  # a line for each call of the model: some are in the midst of any kind of work
+            if line.startswith("turn"):
+                break
+        time.sleep(draw.random())
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        kills += 1
+        remove_leftovers()
+    wait_for_no(lambda: [folder for folder in find_orphans() if (folder / "testbed").exists()])
+    wait_for_no(commands)
+
+
+def commands() -> list[int]:
+    """Processes of the rollouts' commands."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if "swe-argo-verl-killed" in " ".join(process.cmdline()):
+                found.append(process.pid)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def wait_for_no(look: Callable[[], list[object] | list[int] | list[Path]]) -> None:
+    """For as long as the test may take."""
+    while look():
+        remove_leftovers()
+        time.sleep(0.1)
