@@ -31,10 +31,11 @@ def _forking(backend: str) -> Forking:
 
 
 class GradingTry:
-    """One try of grading. Both methods may be called from any thread."""
+    """One try of grading. To be made in the event loop's thread; both methods may be called from any."""
 
     def __init__(self, context: Context, task: RolloutTask, handed_on: HandedOn) -> None:
         self._context, self._task, self._handed_on = context, task, handed_on
+        self._forking = _forking(task.run.spec.sandbox.backend)
         self._lock = threading.Lock()
         self._process: ForkedStep | None = None
         self._ended = False
@@ -61,8 +62,7 @@ class GradingTry:
                 if self._ended:
                     raise InfraError(FailureClass.STOPPED, "grading was ended before it began")
                 environment = {**os.environ, "PYTHONUTF8": "1"}
-                backend = self._task.run.spec.sandbox.backend
-                self._process = process = _forking(backend).start(GRADE, flags, environment, log)
+                self._process = process = self._forking.start(GRADE, flags, environment, log)
             overdue = threading.Timer(deadline_s(GRADE.name, self._task.run.spec), self.end)
             overdue.daemon = True
             overdue.start()

@@ -51,11 +51,13 @@ class LiveRollout:
         self.machine = RolloutMachine(self.context, task)
         self.handed_on: HandedOn | None = None
         """What is to be graded; None while nothing was submitted."""
-        self.failure: StepError | None = None
-        """What befell its sandbox from outside: the conversation is worth nothing then."""
+        self.failure: Exception | None = None
+        """What befell it from outside: the conversation is worth nothing then."""
         self.broken = ""
         """How the model broke its sandbox: what it had is graded."""
         self._refused: HandedOn | None = None
+        self._one_call = asyncio.Lock()
+        """verl makes the calls of one answer all at once (``max_parallel_calls``): here they come one after another."""
         self._began_at = self._opened_at = time.monotonic()
 
     @property
@@ -70,7 +72,7 @@ class LiveRollout:
 
     async def open(self) -> None:
         """Make its sandbox. Its time begins when that is there. Raises StepError."""
-        await self._in_thread(self.machine.open)
+        await wait_in_thread(self.options, self.machine.open)
         self._opened_at = time.monotonic()
 
     async def close(self) -> None:
@@ -178,17 +180,20 @@ class LiveRollout:
 
     async def _ask(self, act: Callable[[], T]) -> T | None:
         """Its answer; None where the model has broken the sandbox. Raises the failure of a sandbox that was lost."""
-        try:
-            return await self._in_thread(act)
-        except SandboxBroken as error:
-            self.broken = error.reason
-        except StepError as error:
-            self.failure = error
-            raise
+        async with self._one_call:
+            try:
+                return await wait_in_thread(self.options, act)
+            except SandboxBroken as error:
+                self.broken = error.reason
+            except Exception as error:  # a mistake of ours too is nothing that a model is to learn from
+                self.failure = error
+                raise
         return None
 
-    async def _in_thread(self, act: Callable[[], T]) -> T:
-        return await asyncio.wrap_future(_threads(self.options.threads).submit(act))
+
+async def wait_in_thread(options: LoopOptions, act: Callable[[], T]) -> T:
+    """Its answer. What waits for a sandbox or a store waits in threads of our own: none of verl's waits behind it."""
+    return await asyncio.wrap_future(_threads(options.threads).submit(act))
 
 
 def enlarge(factor: float, error: StepError) -> float:

@@ -13,6 +13,7 @@ from steps.contracts.chain import SOLVE
 from steps.sandbox.protocol import ExecResult, Sandbox
 from steps.sandbox.unit_sandbox import Context, open_sandbox
 from steps.sandbox.untrusted import as_untrusted
+from workflows.verl.process_care import take_care
 from workflows.verl.rollout_task import RolloutTask
 
 CHECK_S = 120.0
@@ -44,6 +45,7 @@ class RolloutMachine:
         with self._lock:
             if self._closed:
                 return
+            take_care(run)
             box = self._stack.enter_context(
                 open_sandbox(
                     self._context,

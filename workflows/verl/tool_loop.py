@@ -21,7 +21,15 @@ from workflows.resources import retry
 from workflows.verl.conversation import metrics_of, trajectory_of
 from workflows.verl.kept_units import KeptUnit, name_of_kept_run
 from workflows.verl.options import read_options
-from workflows.verl.rollout import LiveRollout, LostRolloutError, enlarge, is_suspect, open_rollout, reward_of
+from workflows.verl.rollout import (
+    LiveRollout,
+    LostRolloutError,
+    enlarge,
+    is_suspect,
+    open_rollout,
+    reward_of,
+    wait_in_thread,
+)
 from workflows.verl.rollout_task import RolloutTask, read_task
 
 logger = logging.getLogger(__name__)
@@ -61,7 +69,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         raised as a failed session, which is absent from its group. Raises ConfigError where the request is wrong.
         """
         extra = kwargs.get("extra_info") or {}
-        task = await asyncio.to_thread(self._find_task, extra)
+        task = await wait_in_thread(self.options, partial(self._find_task, extra))
         attempt, split = int(kwargs.get("session_id", 0)) + 1, str(extra.get("split", ""))
         kept = await self._begin_keeping(task, split, int(kwargs.get("global_steps", 0)), attempt)
         rule, factor = retry(task.run.spec), 1.0
@@ -93,7 +101,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         self, now: RolloutTry, sampling_params: dict[str, Any], kwargs: dict[str, Any]
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
         async with open_rollout(now.task, self.options, attempt=now.attempt, factor=now.factor) as rollout:
-            self._rollout = rollout
+            self._rollout, self._agent_data = rollout, None
             output: AgentLoopOutput = await super().run(sampling_params, **kwargs)
             handed_on = await rollout.take()
             solved = self._solved(now, rollout, handed_on, output)
@@ -163,7 +171,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
             return None
         trainer, model = self.config.trainer, self.config.actor_rollout_ref.model
         name = name_of_kept_run(trainer.experiment_name, split or "train", step)
-        unit = KeptUnit(task, name, model.path, attempt)
+        unit = await wait_in_thread(self.options, partial(KeptUnit, task, name, model.path, attempt))
         await self._keep(unit, KeptUnit.expect)
         return unit
 
@@ -172,7 +180,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         if unit is None:
             return
         try:
-            await asyncio.to_thread(act, unit)
+            await wait_in_thread(self.options, partial(act, unit))
         except StepError as error:
             logger.warning("%s is not kept: %s", unit.run_id, error.reason)
 

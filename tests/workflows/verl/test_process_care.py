@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.data import RunFile
+from steps.host import folders
+from steps.settings import settings
+from steps.store import open_store
+from steps.store.runs import record_of
+from tests.verl.conftest import plan_rows
+from workflows.verl import process_care
+
+BACKEND = """
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+from steps.sandbox.local.backend import connect  # noqa: F401
+
+mini_images = "folders"
+entered = Path(__file__).with_name("entered")
+
+
+@contextmanager
+def care_for(spec, plan):
+    with entered.open("a") as file:
+        file.write(plan.run_id + chr(10))
+    yield SimpleNamespace(env={"SWE_ARGO_LEASE": "mine/1-2-3"})
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunFile]:
+    """Of a backend that writes into ``entered`` who is taken care of."""
+    (tmp_path / "backend.py").write_text(BACKEND)
+    monkeypatch.setenv("SWE_ARGO_LEASE", "somebody/0")
+    settings.cache_clear()
+    store = plan_rows(tmp_path / "store", f"{tmp_path}/backend.py:connect")
+    yield record_of(open_store(store), RunFile, "rows")
+    process_care._TAKEN.clear()
+    settings.cache_clear()
+
+
+def test_a_process_is_the_owner_of_its_sandboxes_under_a_name_that_no_other_has(run: RunFile, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(process_care.take_care, [run] * 16))
+    process_care._TAKEN.clear()  # another process of verl's
+    process_care.take_care(run)
+    one, other = (tmp_path / "entered").read_text().split()
+    assert one.startswith("rows-verl-")
+    assert other.startswith("rows-verl-")
+    assert one != other
+    assert os.environ["SWE_ARGO_LEASE"] == settings().lease == "mine/1-2-3"
+
+
+def test_in_a_pod_it_is_the_pod_that_owns(run: RunFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAME", "verl-0")
+    monkeypatch.setenv("POD_UID", "1-2-3")
+    settings.cache_clear()
+    process_care.take_care(run)
+    assert not (tmp_path / "entered").exists()
+
+
+def test_what_a_dead_process_left_is_put_away(run: RunFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(folders, "process_start", lambda _pid: 1)  # of one that is not there any more
+        left = folders.private_folder()
+    process_care.take_care(run)
+    assert not left.exists()
