@@ -57,7 +57,7 @@ test-training: $(VENV)/.ready ## Train a tiny model on a real trainer of this ma
 test-verl: $(VENV)/.ready ## Run verl's own loop, trainer parts and configuration on our sandboxes, without a GPU (installs verl once: 7 GB)
 	@python=$$($(BIN)/python -m tests.verl.home) && \
 	PYTHONPATH=$(CURDIR):$(CURDIR)/workflows/python HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= \
-	$$python -m pytest -W ignore -o filterwarnings= tests/verl $(ARGS)
+	$$python -m pytest -W ignore -o filterwarnings= --timeout 1800 tests/verl $(ARGS)
 
 .PHONY: test-e2b
 test-e2b: $(VENV)/.ready ## Run the sandboxes' conformance suite on the E2B account of E2B_API_KEY (some dozen small sandboxes)

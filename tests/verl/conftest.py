@@ -1,7 +1,14 @@
 from __future__ import annotations
 
+import os
+import random
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +18,7 @@ from steps.contracts.run_spec import RunSpec
 from steps.host.folders import private_folder
 from steps.plan import plan
 from steps.sandbox.local import bubblewrap
+from tests.paths import ROOT
 
 if TYPE_CHECKING:
     from tests.verl.loops import Loops
@@ -39,6 +47,31 @@ def plan_failing_rows(folder: Path, *orders: str, retries: int) -> str:
     store = plan_rows(folder / "store", f"{folder}/failing_backend.py:connect", retries=retries)
     (folder / "orders").write_text("\n".join(orders))
     return store
+
+
+@contextmanager
+def doomed_processes(folder: Path, store: str) -> Iterator[Callable[[], None]]:
+    """Each call begins a process that rolls out, and kills it in the midst of whatever its rollouts are at."""
+    words = [sys.executable, "-m", "tests.verl.worker", str(folder), store]
+    with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as worker:
+        assert worker.stdin
+        assert worker.stdout
+        orders, told = worker.stdin, worker.stdout
+
+        def kill_one() -> None:
+            orders.write(b"\n")
+            while (words := told.readline().split())[0] != b"process":
+                continue
+            while told.readline().split()[0] != b"turn":
+                continue
+            time.sleep(2 * random.random())
+            os.kill(int(words[1]), signal.SIGKILL)
+            while Path("/proc", words[1].decode()).exists():
+                time.sleep(0.01)
+
+        yield kill_one
+        orders.close()
+        told.read()
 
 
 @pytest.fixture(scope="session")

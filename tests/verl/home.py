@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
@@ -21,7 +23,7 @@ class NoVerlError(Exception):
 def verl_home() -> Path:
     """A folder in the user's cache, another one for each set of versions."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    wanted = "\0".join([REQUIREMENTS.read_text(), _project_version(), sys.version])
+    wanted = "\0".join([REQUIREMENTS.read_text(), sys.version])
     return cache / "swe-argo" / "verl" / hashlib.sha256(wanted.encode()).hexdigest()[:16]
 
 
@@ -37,38 +39,37 @@ def install_verl(home: Path) -> Path:
     with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
-            sys.stderr.write(f"installing verl and torch in {home} (once, some minutes)\n")
+            sys.stderr.write(f"verl and torch come into {home}, once: 3 GB are downloaded, which unpacked are 7\n")
             _call(sys.executable, "-m", "venv", "--clear", str(home / "venv"))
-            _call(str(python), "-m", "pip", "install", "--no-deps", "--quiet", "-r", str(REQUIREMENTS))
-            _describe_project(python)
+            _call(str(python), "-m", "pip", "install", "--no-deps", "-r", str(REQUIREMENTS))
             done.touch()
+        _describe_project(python)
     return python
 
 
 def _describe_project(python: Path) -> None:
     """The project's own code is that of the checkout (PYTHONPATH), whichever it is: only its version is installed."""
-    purelib = _call(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    folder = Path(purelib) / f"swe_argo-{_project_version()}.dist-info"
-    folder.mkdir()
-    metadata = f"Metadata-Version: 2.1\nName: swe-argo\nVersion: {_project_version()}\n"
-    (folder / "METADATA").write_text(metadata)
+    version = str(tomllib.loads(PYPROJECT.read_text())["project"]["version"])
+    [packages] = python.parents[1].glob("lib/python3*/site-packages")
+    folder = packages / f"swe_argo-{version}.dist-info"
+    for each in packages.glob("swe_argo-*.dist-info"):
+        if each != folder:
+            shutil.rmtree(each)
+    folder.mkdir(exist_ok=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: swe-argo\nVersion: {version}\n")
 
 
-def _project_version() -> str:
-    import tomllib
-
-    return str(tomllib.loads(PYPROJECT.read_text())["project"]["version"])
-
-
-def _call(*words: str) -> str:
+def _call(*words: str) -> None:
+    """Its output is seen while it works, on stderr: stdout says the python."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S)
+        done = subprocess.run(
+            words, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False, timeout=INSTALL_TIMEOUT_S
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoVerlError(f"verl cannot be installed: {error}") from None
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["pip says nothing"]
         raise NoVerlError(f"verl cannot be installed: {lines[-1]}")
-    return done.stdout
 
 
 if __name__ == "__main__":

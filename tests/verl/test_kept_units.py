@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -47,26 +46,6 @@ def test_a_validation_is_a_run_that_is_reported(loops: Loops, isolation: None, t
     assert not figures.complete
     page = (Path(store) / "runs" / RUN / "report" / "report.html").read_text()
     assert "the node went away" in page
-
-
-def test_its_resolved_rate_is_the_one_that_verl_logs(loops: Loops, isolation: None, tmp_path: Path) -> None:
-    from verl.trainer.ppo.metric_utils import process_validation_metrics
-
-    async def roll_out(store: str) -> list[Any]:
-        solving = ScriptedServer(loops.tokenizer, play(call("submit_solution", patch=GOLD)))
-        idle = ScriptedServer(loops.tokenizer, play())
-        servers = {INSTANCE: solving, "mini__slugkit-1": idle}
-        return [await loops.serve(store, each, server, "val") for each, server in servers.items()]
-
-    store = plan_rows(tmp_path / "store")
-    outputs = asyncio.run(roll_out(store))
-    extras = [output.extra_fields["reward_extra_info"] for output in outputs]
-    infos = {name: [extra[name] for extra in extras] for name in extras[0]}
-    logged = process_validation_metrics(["mini", "mini"], ["one", "other"], infos)["mini"]["acc"]["mean@1"]
-    swe_argo("report", RUN, "--store", store)
-    figures = summary(store, RUN)
-    assert figures.complete
-    assert (figures.headline.resolved, figures.headline.total, logged) == (1, 2, 0.5)
 
 
 def test_what_a_kept_rollout_took_is_what_the_model_read_and_wrote(

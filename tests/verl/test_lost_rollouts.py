@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.verl.conftest import plan_failing_rows
+from tests.solutions import rows as mini_rows
+from tests.verl.conftest import INSTANCES, plan_failing_rows
+from tests.workflows.command import summary, swe_argo
 
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 
@@ -75,35 +78,91 @@ def test_a_rollout_that_was_lost_is_absent_from_its_group(
     assert sorted(advantages) == pytest.approx([-2 / 3, 1 / 3, 1 / 3])  # of a fourth that counts as 0: 1/2 and -1/2
 
 
+def test_a_lost_rollout_of_a_validation_is_a_failure_for_verl_and_for_the_report(
+    config: Any, loops: Loops, isolation: None, tmp_path: Path
+) -> None:
+    store = plan_failing_rows(tmp_path, "solve 1", retries=0)  # whichever of both comes first
+
+    def answers(prompt: str, _turn: int) -> str:
+        [patch] = [mini_rows()[each]["patch"] for each in INSTANCES if f"Mend {each}." in prompt]
+        return call("submit_solution", patch=patch)
+
+    server = ScriptedServer(loops.tokenizer, answers)
+    metrics = validate(config, loops, server, columns(store, *INSTANCES))
+    assert metrics["val-core/mini/acc/mean@1"] == 0.5
+    assert metrics["val-aux/mini/acc_success_only/mean@1"] == 1.0
+    run = "grpo-val-000001"
+    swe_argo("report", run, "--store", store)
+    figures = summary(store, run)
+    assert (figures.headline.resolved, figures.headline.total) == (1, 2)
+
+
+def columns(store: str, *instance_ids: str) -> dict[str, Any]:
+    """A batch of the data loader's."""
+    made: dict[str, Any] = {"index": np.arange(len(instance_ids))}
+    rows = [row(store, each, "val" if len(instance_ids) > 1 else "train") for each in instance_ids]
+    given = {
+        "raw_prompt": [each["raw_prompt"] for each in rows],
+        "extra_info": [each["extra_info"] for each in rows],
+        "agent_name": ["swe_argo"] * len(rows),
+        "data_source": ["mini"] * len(rows),
+    }
+    for name, values in given.items():
+        made[name] = np.empty(len(rows), dtype=object)
+        made[name][:] = values
+    return made
+
+
 def roll_out(config: Any, store: str, server: ScriptedServer) -> Any:
     """A step's rollouts as verl's trainer makes them; what its replay buffer gives of them."""
-    fields = row(store, INSTANCE)
-    given = {"raw_prompt": fields["raw_prompt"], "extra_info": fields["extra_info"], "agent_name": "swe_argo"}
-    columns: dict[str, Any] = {"uid": np.array(["u"], dtype=object), "index": np.array([0])}
-    for name, value in given.items():
-        columns[name] = np.empty(1, dtype=object)
-        columns[name][0] = value
+    batch = tu.get_tensordict(columns(store, INSTANCE) | {"uid": np.array(["u"], dtype=object)})
+    tu.assign_non_tensor_data(batch, "global_steps", 1)
+    tag = {"is_prompt": True, "status": "pending", "global_steps": 1}
+    tq.kv_batch_put(keys=["u"], partition_id="train", tags=[tag])
+    generate(config, server, batch)
+    batch, _ = replay_buffer(config).sample(global_steps=1, partition_id="train", batch_size=1)
+    return batch
 
-    async def generate() -> None:
+
+def generate(config: Any, server: ScriptedServer, batch: Any) -> None:
+    """All rollouts of a batch, by verl's worker, to their end."""
+
+    async def work() -> None:
         worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class(config, server, None, None)
-        batch = tu.get_tensordict(columns)
-        tu.assign_non_tensor_data(batch, "global_steps", 1)
-        tag = {"is_prompt": True, "status": "pending", "global_steps": 1}
-        tq.kv_batch_put(keys=["u"], partition_id="train", tags=[tag])
         await worker.generate_sequences(batch)
         await asyncio.gather(*worker.background_tasks)
 
-    asyncio.run(generate())
+    asyncio.run(work())
+
+
+def replay_buffer(config: Any) -> ReplayBuffer:
     sampler = config.trainer.v1.sampler
-    buffer = ReplayBuffer(
+    return ReplayBuffer(
         trainer_mode="sync",
         trainer_config=config.trainer.v1.sync,
         max_off_policy_threshold=sampler.max_off_policy_threshold,
         max_off_policy_strategy=sampler.max_off_policy_strategy,
         sampler_kwargs=sampler.sampler_kwargs,
     )
-    batch, _ = buffer.sample(global_steps=1, partition_id="train", batch_size=1)
-    return batch
+
+
+def validate(config: Any, loops: Loops, server: ScriptedServer, batch: dict[str, Any]) -> dict[str, float]:
+    """What verl logs of a validation, by the trainer's own method."""
+    manager = SimpleNamespace(generate_sequences=lambda given: generate(config, server, given))
+    trainer = SimpleNamespace(
+        config=config,
+        global_steps=1,
+        tokenizer=loops.tokenizer,
+        val_dataloader=[batch],
+        agent_loop_manager=manager,
+        replay_buffer=replay_buffer(config),
+        reward_loop_manager=SimpleNamespace(reward_loop_worker_handles=[]),
+        _maybe_log_val_generations=lambda **_: None,
+        _dump_generations=lambda **_: None,
+    )
+    trainer._val_metrics_update = partial(PPOTrainer._val_metrics_update, trainer)
+    metrics: dict[str, float] = PPOTrainer._validate(trainer)
+    return metrics
 
 
 def compute_advantages(config: Any, batch: Any) -> list[float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,11 +13,9 @@ from tests.verl.conftest import plan_failing_rows, plan_rows
 
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 
-from tests.verl.loops import ScriptedServer, call, play  # noqa: E402
+from tests.verl.loops import Loops, ScriptedServer, call, play  # noqa: E402
 from workflows.verl.rollout import LostRolloutError  # noqa: E402
-
-if TYPE_CHECKING:
-    from tests.verl.loops import Loops
+from workflows.verl.rollout_machine import RolloutMachine  # noqa: E402
 
 Sandboxes = Callable[[], list[str]]
 INSTANCE = "mini__slugkit-2"
@@ -152,6 +149,31 @@ def test_what_is_there_when_the_time_is_over_is_graded(
 def test_a_model_that_breaks_its_sandbox_is_graded(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:
     output = loops.play(rows, INSTANCE, play(SOLVE, call("bash", command="kill -9 -1; kill -9 1; rm -rf /testbed")))
     assert output.reward_score == 0.0
+
+
+def test_calls_of_one_answer_come_one_after_another(loops: Loops, rows: str) -> None:
+    both = Loops.like(loops, "actor_rollout_ref.rollout.multi_turn.max_parallel_calls=2")
+    said = call("bash", command="sleep 1; echo one >> /tmp/order").removesuffix("<|im_end|>")
+    said += "\n" + call("bash", command="echo two >> /tmp/order")
+    prompts: list[str] = []
+
+    def answers(prompt: str, turn: int) -> str:
+        prompts.append(prompt)
+        return [said, call("bash", command="echo $(cat /tmp/order)"), "Done."][turn]
+
+    both.play(rows, INSTANCE, answers)
+    assert "one two" in prompts[2]
+
+
+def test_a_mistake_of_ours_is_nothing_that_a_model_learns_from(
+    loops: Loops, rows: str, sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(RolloutMachine, "run_command", fail)
+    with pytest.raises(ZeroDivisionError):
+        loops.play(rows, INSTANCE, play(call("bash", command="ls")))
 
 
 def test_an_exception_of_the_server_leaves_no_sandbox(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:

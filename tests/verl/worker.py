@@ -1,8 +1,14 @@
-"""``python -m tests.verl.worker FOLDER STORE``: rollouts without end, four at a time, until it is killed."""
+"""``python -m tests.verl.worker FOLDER STORE``: for each line of stdin a process of rollouts without end, to be killed.
+
+Each is forked, for what they import takes longer than what they are there for. On stdout stands ``process PID`` of
+each, and ``turn N`` for each call of its model.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -13,16 +19,13 @@ INSTANCE = "mini__slugkit-2"
 
 
 def answers(_prompt: str, turn: int) -> str:
-    sys.stdout.write(f"turn {turn}\n")
-    sys.stdout.flush()
+    write(f"turn {turn}")
     if turn == 0:
         return call("bash", command="exec -a swe-argo-verl-killed sleep 0.3")
     return call("submit_solution", patch=rows()[INSTANCE]["patch"])
 
 
-async def work(folder: Path, store: str) -> None:
-    loops = Loops(folder)
-
+async def work(loops: Loops, store: str) -> None:
     async def go_on() -> None:
         while True:
             await loops.run(store, INSTANCE, answers)
@@ -30,5 +33,15 @@ async def work(folder: Path, store: str) -> None:
     await asyncio.gather(*[go_on() for _ in range(4)])
 
 
+def write(line: str) -> None:
+    os.write(1, f"{line}\n".encode())
+
+
 if __name__ == "__main__":
-    asyncio.run(work(Path(sys.argv[1]), sys.argv[2]))
+    loops = Loops(Path(sys.argv[1]))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for _ in sys.stdin:
+        if not os.fork():
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            write(f"process {os.getpid()}")
+            asyncio.run(work(loops, sys.argv[2]))

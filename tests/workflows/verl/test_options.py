@@ -16,5 +16,5 @@ def test_the_docs_have_every_key() -> None:
 
 
 def test_a_key_that_there_is_not_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match="penalty: .*there are store, run, output_chars"):
+    with pytest.raises(ConfigError, match=r"penalty: .*there are store, run, output_chars"):
         read_options({"penalty": 1})
