@@ -1,6 +1,7 @@
 // What a browser without scripts has not: search, order, and both with the filters in the address (#units?outcome=...).
 // The filters themselves are CSS: this only sets their controls.
 (() => {
+  const AT_ONCE = 200; // rows: of thousands every change of the table would take a second to draw
   const table = document.querySelector(".units");
   const rows = [...table.tBodies];
   const one = (name) => document.querySelector(`#f-${name}`);
@@ -10,9 +11,10 @@
   const count = one("count");
   const columns = [...table.tHead.rows[0].cells];
   const names = columns.map((head) => head.dataset.name);
-  let texts, order = "", shown = rows;
+  const compare = new Intl.Collator("en", { numeric: true }).compare;
+  const rest = Object.assign(document.createElement("p"), { className: "cut" });
+  let texts, order = "", matching = rows, drawn = rows.length;
 
-  const wordsOf = (row) => row.rows[0].cells[0].textContent.toLowerCase();
   const valueOf = (row, place) => {
     const cell = row.rows[0].cells[place], text = cell.dataset.v ?? cell.textContent.trim();
     if (!place) return cell.textContent;
@@ -21,42 +23,45 @@
     return whole ? part / whole : part;
   };
 
-  const sort = () => {
+  const inOrder = (some) => {
     const down = order.startsWith("-"), place = names.indexOf(down ? order.slice(1) : order);
     columns.forEach((head, n) => n === place ? head.setAttribute("aria-sort", down ? "descending" : "ascending") : head.removeAttribute("aria-sort"));
-    let sorted = rows;
-    if (place >= 0) {
-      const keys = new Map(rows.map((row) => [row, valueOf(row, place)]));
-      const compare = new Intl.Collator("en", { numeric: true }).compare;
-      const missing = (value) => value === "" || Number.isNaN(value);
-      sorted = rows.toSorted((a, b) => {
-        const [x, y] = [keys.get(a), keys.get(b)];
-        if (missing(x) || missing(y)) return missing(x) - missing(y); // what is not known is last either way
-        const by = typeof x === "number" ? x - y : compare(x, y);
-        return down ? -by : by;
-      });
-    }
-    if (sorted.some((row, n) => row !== shown[n])) table.append(...sorted);
-    shown = sorted;
+    if (place < 0) return some;
+    const keys = new Map(some.map((row) => [row, valueOf(row, place)]));
+    const missing = (value) => value === "" || Number.isNaN(value);
+    return some.toSorted((a, b) => {
+      const [x, y] = [keys.get(a), keys.get(b)];
+      if (missing(x) || missing(y)) return missing(x) - missing(y); // what is not known is last either way
+      const by = typeof x === "number" ? x - y : compare(x, y);
+      return down ? -by : by;
+    });
   };
 
+  const classOf = (name) => name === "attempt" ? `a${one(name).value}` : `${name[0]}${one(name).selectedIndex - 1}`;
   const look = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    if (words.length) texts ??= new Map(rows.map((row) => [row, wordsOf(row)]));
-    const tests = [];
+    if (words.length) texts ??= new Map(rows.map((row) => [row, row.rows[0].cells[0].textContent.toLowerCase()]));
+    const tests = picks.filter((name) => one(name).selectedIndex > 0).map(classOf);
     const verdict = radios.find((radio) => radio.checked);
     if (verdict.value) tests.push(verdict.id.slice(2));
-    for (const name of picks) if (one(name).selectedIndex) tests.push(classOf(name));
-    let found = 0;
-    for (const row of rows) {
-      row.hidden = words.some((word) => !texts.get(row).includes(word));
-      found += !row.hidden && tests.every((test) => row.classList.contains(test));
-    }
-    const all = found === rows.length;
-    count.textContent = all ? "" : `${found.toLocaleString("en")} of ${rows.length.toLocaleString("en")} units`;
-    count.hidden = all;
+    const found = (row) => tests.every((test) => row.classList.contains(test)) && words.every((word) => texts.get(row).includes(word));
+    matching = inOrder(rows.filter(found));
+    count.hidden = matching.length === rows.length;
+    count.textContent = count.hidden ? "" : `${matching.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} units`;
+    drawn = 0;
+    table.replaceChildren(table.tHead);
+    draw(AT_ONCE);
   };
-  const classOf = (name) => name === "attempt" ? `a${one(name).value}` : `${name[0]}${one(name).selectedIndex - 1}`;
+
+  const draw = (number) => {
+    table.append(...matching.slice(drawn, drawn + number));
+    drawn = Math.min(drawn + number, matching.length);
+    rest.hidden = drawn === matching.length;
+    rest.textContent = `${(matching.length - drawn).toLocaleString("en")} more`;
+    below.disconnect();
+    if (!rest.hidden) below.observe(rest); // tells at once where it is seen already
+  };
+  const below = new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting)) draw(AT_ONCE); }, { rootMargin: "1500px" });
 
   const write = () => {
     const query = new URLSearchParams();
@@ -68,9 +73,23 @@
     history.replaceState(null, "", query.size ? `#units?${query}` : "#units");
   };
 
+  const lead = () => {
+    const row = rows.find((one) => `#${one.id}` === location.hash);
+    if (!row || row.isConnected) return;
+    if (!matching.includes(row)) {
+      choose(new URLSearchParams());
+      look();
+    }
+    draw(matching.indexOf(row) + AT_ONCE - drawn);
+    location.replace(location.hash); // the place is there only now
+  };
   const read = () => {
-    if (!location.hash.startsWith("#units")) return;
-    const query = new URLSearchParams(location.hash.slice(7));
+    if (!location.hash.startsWith("#units")) return lead();
+    choose(new URLSearchParams(location.hash.slice(7)));
+    look();
+    table.parentElement.scrollIntoView();
+  };
+  const choose = (query) => {
     const verdict = query.get("suspect") === "yes" ? "suspect" : query.get("outcome") ?? "";
     (radios.find((radio) => radio.value === verdict) ?? radios[0]).checked = true;
     for (const name of picks) {
@@ -79,15 +98,11 @@
     }
     search.value = query.get("q") ?? "";
     order = query.get("sort") ?? "";
-    sort();
-    look();
-    table.parentElement.scrollIntoView();
   };
 
   const move = (step) => {
-    const seen = shown.filter((row) => row.getClientRects().length);
-    const here = seen.findIndex((row) => row.contains(document.activeElement));
-    const next = seen[here < 0 ? 0 : Math.min(Math.max(here + step, 0), seen.length - 1)];
+    const here = matching.findIndex((row) => row.contains(document.activeElement));
+    const next = matching[here < 0 ? 0 : Math.min(Math.max(here + step, 0), drawn - 1)];
     (next?.querySelector("th a") ?? next?.querySelector("summary"))?.focus();
   };
   const keys = { j: () => move(1), k: () => move(-1), "/": () => search.focus() };
@@ -101,7 +116,7 @@
       const first = n && head.classList.contains("n") ? `-${names[n]}` : names[n]; // of numbers the largest are looked for
       const second = first.startsWith("-") ? names[n] : `-${names[n]}`;
       order = order === first ? second : order === second ? "" : first;
-      sort();
+      look();
       write();
     });
   });
@@ -117,6 +132,11 @@
     event.preventDefault();
     keys[event.key]();
   });
+  table.after(rest);
   addEventListener("hashchange", read);
+  const all = () => draw(rows.length);
+  addEventListener("beforeprint", all);
+  matchMedia("print").addEventListener("change", all);
+  look();
   read();
 })();

@@ -71,18 +71,19 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
 def test_every_unit_is_as_high_as_its_lines(
     pages: dict[str, Path], tab: Tab, run: str, medium: Literal["screen", "print"]
 ) -> None:
-    tab.page.emulate_media(media=medium)
-    tab.open(pages[run].as_uri())
-    try:
+    browser = tab.page.context.browser
+    assert browser is not None
+    with browser.new_context(java_script_enabled=False) as context:  # scripts draw more rows as one goes down
+        tab = Tab(context.new_page())
+        tab.page.emulate_media(media=medium)
+        tab.open(pages[run].as_uri())
         for width in (390, 768, 960, 1024, 1153, 1400):
             tab.size(width)
             tab.settle()
             assert tab.value("document.querySelectorAll('.u').length") == 500
             assert tab.value("document.querySelector('.units tbody th').getBoundingClientRect().width") > 150, width
-            assert tab.value("document.documentElement.scrollHeight") < 500 * HIGHEST + 8_000, width
+            assert tab.value("document.querySelector('.units').offsetHeight") < 501 * HIGHEST, width
             assert tab.sideways() == 0, width
-    finally:
-        tab.page.emulate_media(media="null")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1400, "dark")])
@@ -132,6 +133,21 @@ def test_every_text_has_a_contrast_of_at_least_four_and_a_half(
     pages: dict[str, Path], tab: Tab, run: str, scheme: Scheme
 ) -> None:
     check_contrast(tab, pages[run], scheme, 15)
+
+
+def test_a_place_far_down_is_there_and_all_rows_are_there_below_and_on_paper(pages: dict[str, Path], tab: Tab) -> None:
+    tab.size(1400)
+    tab.open("about:blank")
+    tab.open(f"{pages['verified'].as_uri()}#u450")
+    assert tab.value("document.querySelector('.u:target .more').getClientRects().length") == 1
+    tab.open("about:blank")
+    tab.open(pages["verified"].as_uri())
+    assert rows_shown(tab) == 200
+    tab.value("document.querySelector('.units + .cut').scrollIntoView()")
+    tab.page.wait_for_function("document.querySelectorAll('.u').length > 200", timeout=60_000)
+    tab.page.emulate_media(media="print")
+    tab.page.wait_for_function("document.querySelectorAll('.u').length === 500", timeout=60_000)
+    tab.page.emulate_media(media="null")
 
 
 def rows_shown(tab: Tab) -> int:

@@ -108,6 +108,8 @@ def test_a_cell_of_outcomes_against_stop_reasons_leaves_its_units(opened: Tab) -
         assert len(column(opened, 0)) == number
         assert set(query(opened)) == {"outcome", "stop"}
     total = sum(int(text) for text in opened.value(f"[...{cells}].map(e => e.textContent)"))
+    opened.value("location.hash = '#units'")
+    opened.settle()
     assert total == opened.value("document.querySelectorAll('.u:is(.s0, .s1, .s2, .s3, .s4, .s5, .s6, .s7)').length")
 
 
