@@ -14,7 +14,7 @@ from steps.reports.text.formatting import duration, money, tokens
 from steps.reports.text.visible import make_visible
 from steps.reports.unit.progress import PHASES, phase_seconds
 from workflows.local.at_work import find_units_at_work
-from workflows.view.addresses import unit_url
+from workflows.view.addresses import run_url, unit_url
 from workflows.view.run_states import RunState
 from workflows.view.tables import read_state, show_table
 from workflows.view.unit_lines import UNIT_COLUMNS, UNIT_FILTERS, UnitLine, figures_of
@@ -44,6 +44,7 @@ def run_context(state: RunState, query: QueryParams) -> dict[str, Any]:
     figures = [figures_of(state.run_id, line) for line in state.lines]
     return {
         **report_sections(state.summary, figures, state.compared),
+        "filtered": run_url(state.run_id),
         **units_context(state, query),
         "working": working_lines(state) if not state.reported else [],
         "ended": state.summary.units - state.summary.outcomes.get("not_run", 0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,8 @@ class UnitLine:
     patch_sha256: str | None
     seconds: Mapping[str, float]
     total_s: float
+    failing_tests: Sequence[str]
+    error: str
     text: str
     """What words are looked for in."""
 
@@ -75,7 +77,7 @@ UNIT_FILTERS: tuple[Filter[UnitLine], ...] = (
 _COLUMNS = (
     *("instance_id", "attempt", "repo", "standing", "stop_reason", "failure_class", "failure_reason", "failing_tests"),
     *("failed_tries", "integrity", "counter_proof", "counter_proof_reason", "turns", "prompt_tokens"),
-    *("completion_tokens", "cost_usd", "patch_sha256", "seconds", "total_seconds"),
+    *("completion_tokens", "cost_usd", "patch_sha256", "seconds", "total_seconds", "error", "first_failing_tests"),
 )
 
 
@@ -114,6 +116,8 @@ def _line(row: dict[str, Any]) -> UnitLine:
         patch_sha256=row["patch_sha256"],
         seconds=dict(row["seconds"] or ()),
         total_s=row["total_seconds"] or 0.0,
+        failing_tests=row["first_failing_tests"] or (),
+        error=row["error"] or "",
         text=" ".join(words).lower(),
     )
 
@@ -129,4 +133,10 @@ def figures_of(run: str, line: UnitLine) -> UnitFigures:
         unconfirmed=line.unconfirmed,
         seconds=line.seconds,
         total_s=line.total_s,
+        stop=line.stop,
+        turns=line.turns,
+        tokens=line.tokens,
+        cost_usd=line.cost_usd,
+        failing_tests=line.failing_tests,
+        error=line.error,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from steps.contracts.trajectory import Usage
+from steps.reports.figures.failing import error_of, first_failing
 from steps.reports.parquet_bytes import make_table, write_parquet
 from steps.reports.stored_run import StoredRun, StoredUnit
 
@@ -53,7 +54,8 @@ def units_table(run: StoredRun) -> pa.Table:
             ("replay_same_patch", truth),
             *((name, text) for name in ("backend", "isolation", "image", "image_digest")),
             *((name, truth) for name in ("solve_network", "history_verified")),
-            ("patch_sha256", text),
+            *((name, text) for name in ("patch_sha256", "error")),
+            ("first_failing_tests", pa.list_(text)),
         ]
     )
     return make_table([_row(run, unit) for unit in run.units], schema)
@@ -95,6 +97,8 @@ def _row(run: StoredRun, unit: StoredUnit) -> dict[str, Any]:
         **_used(unit.wasted, "failed_tries_"),
         "sandboxes_usd": unit.sandboxes_usd,
         "turns": unit.turns,
+        "error": error_of(unit) or None,
+        "first_failing_tests": first_failing(unit),
         "official_reason": unit.official.reason[0] if unit.official.reason else None,
         **_solved(unit),
         **_graded(unit),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from steps.reports.comparison.record import Comparison
 from steps.reports.figures import confirmations
+from steps.reports.figures.failing import error_of, first_failing
 from steps.reports.figures.summary import Summary
 from steps.reports.labels import STOPS
 from steps.reports.page.sections import report_sections
@@ -35,6 +36,8 @@ def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = 
             turns=unit.turns,
             tokens=row.tokens,
             cost_usd=row.cost_usd,
+            failing_tests=first_failing(unit),
+            error=error_of(unit),
         )
         for row, unit in zip(rows, run.units, strict=True)
     ]

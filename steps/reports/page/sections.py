@@ -12,7 +12,10 @@ from steps.reports.comparison.view import view_comparison
 from steps.reports.figures import confirmations
 from steps.reports.figures.summary import Summary
 from steps.reports.labels import STAGES, STANDINGS, STOPS, in_order, kind_phrase, stop_phrase
+from steps.reports.page.against import against_resolved
+from steps.reports.page.attempts import attempt_grid, explain_two_rates, pass_curve
 from steps.reports.page.charts import histogram, stacked
+from steps.reports.page.clusters import cluster_failures
 from steps.reports.page.crossing import cross_stops
 from steps.reports.page.glance import glance
 from steps.reports.page.unit_figures import UnitFigures
@@ -47,6 +50,11 @@ def report_sections(
         "stops": _stops(summary),
         "crossed": cross_stops(units) if summary.conditions.kind == "agent" else None,
         "absent": listing([STOPS[one.reason].name for one in summary.stops if not one.units]),
+        "clusters": cluster_failures(units),
+        "against": against_resolved(units) if summary.conditions.kind == "agent" else [],
+        "curve": pass_curve(summary.pass_at),
+        "two_rates": explain_two_rates(summary),
+        "grid": attempt_grid(units),
         "stages": _stages(summary, units),
         "slowest": [(unit, round(100 * unit.total_s / longest, 2)) for unit in slowest] if longest else [],
         "without": [unit for unit in units if unit.standing == Standing.FAILED][:NAMED],

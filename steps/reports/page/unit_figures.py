@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from steps.reports.labels import STANDINGS, StandingLabel
@@ -30,6 +30,10 @@ class UnitFigures:
     """Answers of the agent; None where nobody knows."""
     tokens: int = 0
     cost_usd: float | None = None
+    failing_tests: Sequence[str] = ()
+    """The first of them, as ``first_failing``."""
+    error: str = ""
+    """As ``error_of``."""
 
     @property
     def label(self) -> StandingLabel:

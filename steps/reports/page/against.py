@@ -1,0 +1,64 @@
+"""Turns and cost against what became of the units: stacked columns of resolved and other ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from steps.reports.figures.stats import quantile
+from steps.reports.page.charts import columns
+from steps.reports.page.unit_figures import UnitFigures
+from steps.reports.stored_run import NO_VERDICT, Standing
+from steps.reports.text.formatting import money, tokens
+
+BINS = 20
+LEAST_UNITS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class AgainstResolved:
+    """How units of one measure were resolved."""
+
+    name: str
+    resolved: str
+    others: str
+    """Paths in a box of BINS by 100."""
+    most: int
+    """Units of the highest column."""
+    end: str
+    """Where the axis ends: the 99th percentile; the last column holds what is beyond."""
+    medians: str
+    bins: int = BINS
+
+
+def against_resolved(units: Sequence[UnitFigures]) -> list[AgainstResolved]:
+    """Turns, and money or else tokens, of units with a verdict; only of what differs between units."""
+    judged = [unit for unit in units if unit.standing not in NO_VERDICT]
+    priced = any(unit.cost_usd for unit in judged)
+    charts = [
+        _chart("Turns", judged, lambda unit: unit.turns, lambda turns: f"{turns:,.0f}"),
+        _chart("Cost", judged, lambda unit: unit.cost_usd, money)
+        if priced
+        else _chart("Tokens", judged, lambda unit: unit.tokens or None, lambda used: tokens(int(used))),
+    ]
+    return [chart for chart in charts if chart]
+
+
+def _chart(
+    name: str,
+    units: Sequence[UnitFigures],
+    measure: Callable[[UnitFigures], float | None],
+    word: Callable[[float], str],
+) -> AgainstResolved | None:
+    known = [(value, unit.standing == Standing.RESOLVED) for unit in units if (value := measure(unit)) is not None]
+    values = [value for value, _ in known]
+    if len(values) < LEAST_UNITS or min(values) == max(values):
+        return None
+    end = quantile(values, 0.99) or max(values)
+    bins = [[0.0, 0.0] for _ in range(BINS)]
+    for value, resolved in known:
+        bins[min(BINS - 1, int(BINS * value / end))][0 if resolved else 1] += 1
+    paths, most = columns(bins)
+    sides = {"resolved": [v for v, good in known if good], "others": [v for v, good in known if not good]}
+    medians = ", ".join(f"{side} {word(quantile(some, 0.5))}" for side, some in sides.items() if some)
+    return AgainstResolved(name, paths[0], paths[1], int(most), word(end), f"median of {medians}")

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from steps.reports.figures.failing import error_line, error_of, first_failing
+from steps.reports.reading import read_run
+from steps.store import Store
+from tests.steps.reports.synthetic import Synthetic
+
+
+def test_hostile_names_and_reasons_are_visible_and_cut(store: Store) -> None:
+    Synthetic(instances=20, hostile=True, mix={"unresolved": 1, "failed": 1}).write(store)
+    units = read_run(store, "synthetic").units
+    texts = [text for unit in units for text in (*first_failing(unit), error_of(unit)) if text]
+    assert len(texts) > 20
+    assert all(len(text) < 250 and text.isprintable() for text in texts)
+    assert any("more characters" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (["E   TypeError: no", "tests/x.py:3: TypeError"], "TypeError: no"),
+        (["FAILED tests/a.py::t - AssertionError: 1 != 2"], "AssertionError: 1 != 2"),
+        (["django.db.utils.OperationalError: x", "Ran 3 tests"], "django.db.utils.OperationalError: x"),
+        (["PASSED tests/test_Error.py", "all is well"], ""),
+        (["", "Killed"], "Killed"),
+    ],
+)
+def test_the_last_line_that_names_an_error_is_found(lines: list[str], found: str) -> None:
+    assert error_line(lines) == found

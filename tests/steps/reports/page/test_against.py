@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import re
+
+from steps.reports.page.against import BINS, against_resolved
+from steps.reports.stored_run import Standing
+from tests.steps.reports.page.figures_made_up import figures
+
+
+def test_turns_and_cost_are_drawn_of_units_with_a_verdict() -> None:
+    units = [
+        figures(f"i{n}", standing=Standing.RESOLVED if n % 2 else Standing.UNRESOLVED, turns=n, cost_usd=n / 10)
+        for n in range(1, 11)
+    ]
+    units.append(figures("never", standing=Standing.FAILED, turns=10_000, cost_usd=99.0))
+    turns, cost = against_resolved(units)
+    assert (turns.name, turns.medians, turns.most) == ("Turns", "median of resolved 5, others 6", 1)
+    assert (cost.name, cost.medians) == ("Cost", "median of resolved $0.50, others $0.60")
+    places = [float(x) for path in (turns.resolved, turns.others) for x in re.findall(r"M([\d.]+)", path)]
+    assert len(places) == 10
+    assert max(places) < BINS
+
+
+def test_without_a_price_it_is_tokens_and_what_does_not_differ_is_not_drawn() -> None:
+    units = [figures(f"i{n}", turns=7, tokens=1000 * n) for n in range(1, 9)]
+    assert [one.name for one in against_resolved(units)] == ["Tokens"]
+    assert against_resolved(units[:3]) == []
