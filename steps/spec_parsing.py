@@ -6,6 +6,7 @@ import difflib
 import json
 import re
 import tomllib
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from steps.contracts.agents import AGENT_ALIASES, AGENTS, is_own
 from steps.contracts.run_spec import FLAT_FIELDS, RunSpec, lift_flat_fields
 from steps.contracts.spec_fields import fields
 from steps.errors import ConfigError
+from steps.field_suggestions import suggest_fields
 from steps.plugins import load_agent
 
 Tables = dict[str, Any]
@@ -104,7 +106,7 @@ def checked(tables: Tables, source: str) -> RunSpec:
     try:
         return RunSpec.model_validate(tables)
     except ValidationError as error:
-        raise ConfigError(explain(error, source, [field.name for field in fields()])) from None
+        raise ConfigError(explain(error, source, [field.name for field in fields()], _spellings())) from None
 
 
 def asks_model(tables: Tables) -> bool:
@@ -165,16 +167,26 @@ _WORDS = {
 """In place of pydantic's own, by its types of errors."""
 
 
-def explain(error: ValidationError, source: str, names: list[str]) -> str:
-    """What is wrong with a spec from ``source``, in a line. ``names``: all fields that there are."""
+def _spellings() -> dict[str, set[str]]:
+    """Field -> what its flags are called."""
+    return {
+        field.name: {part.strip("-").replace("-", "_") for name in field.flag.names for part in name.split("/")}
+        for field in fields()
+    }
+
+
+def explain(
+    error: ValidationError, source: str, names: list[str], spellings: Mapping[str, Collection[str]] | None = None
+) -> str:
+    """What is wrong with a spec from ``source``, in a line. ``names``: all fields that there are, ``spellings``: what
+    else they are called."""
     lines = []
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"] if not isinstance(part, int))
         if problem["type"] == "extra_forbidden" and problem["loc"][-1] == "api_key":
             lines.append(f"{name} is no field: a key comes from OPENAI_API_KEY, LLM_API_KEY or a group of config.toml")
         elif problem["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(name, names, 1, 0.5)
-            lines.append(f"there is no field {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            lines.append(f"there is no field {name!r}{suggest_fields(name, names, spellings)}")
         else:
             message = _WORDS.get(problem["type"], problem["msg"]).removeprefix("Value error, ")
             message = message[0].lower() + message[1:]

@@ -85,6 +85,11 @@ def hub_id(name: str) -> str | None:
     return None if found is None else found + colon + config
 
 
+def short_name(hub_id: str) -> str:
+    """The first of its aliases that is no hub id; itself where it has none."""
+    return next((alias for alias in _ALIASES.get(hub_id, ()) if "/" not in alias), hub_id)
+
+
 def did_you_mean(name: str, choices: list[str] | None = None) -> str:
     """`` (did you mean X?)`` for a name close to a known one (by default a dataset's), else nothing."""
     spelt = (

@@ -27,6 +27,8 @@ class RunRequest:
     """For the environment of the steps, and nowhere else: the key of a group of models."""
     notes: tuple[str, ...] = ()
     """What a person should know of where it came from."""
+    chosen: Tables = field(default_factory=dict, repr=False)
+    """What somebody said of it, not what follows from an agent's own defaults."""
 
 
 def make_request(fields: Mapping[str, Any] | None = None, *, file: str | Path | None = None) -> RunRequest:
@@ -58,9 +60,10 @@ def complete(tables: Tables, source: str) -> RunRequest:
     notes += variables.lay_under(tables)
     if not has(tables, ("agent", "name")) and has(tables, ("agent", "model")) and agent_name(tables) == "r2egym":
         notes.append("a model and no --agent: r2egym works with it")
+    chosen = laid_over({}, tables)
     spec = checked(tables, source)
     named_spec = spec if spec.run_id else spec.model_copy(update={"run_id": _name(spec)})
-    return RunRequest(named_spec, env, tuple(notes))
+    return RunRequest(named_spec, env, tuple(notes), chosen)
 
 
 def _with_group(tables: Tables) -> tuple[Tables, dict[str, str], list[str]]:

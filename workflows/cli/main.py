@@ -21,14 +21,24 @@ from steps.contracts.spec_fields import SpecField
 from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_OK, ConfigError, StepError
 from steps.settings import settings
 from steps.spec_parsing import checked
-from workflows.cli import ags_commands, argo_commands, programs, run_commands, spec_sources, template_commands
+from workflows.cli import (
+    ags_commands,
+    argo_commands,
+    dataset_commands,
+    programs,
+    run_commands,
+    spec_sources,
+    template_commands,
+)
 from workflows.cli.aliases import our_names
+from workflows.cli.printed_spec import spec_toml
+from workflows.cli.suggestions import CommandGroup, describe_flag_error
 
 app = typer.Typer(
     name="swe-argo",
+    cls=CommandGroup,
     help="Evaluate coding agents on SWE-bench and its relatives, with the official verdict.",
     rich_markup_mode="rich",
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 console = Console()
@@ -82,11 +92,14 @@ def run(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set any field: --set agent.max_steps=60.")
     ] = None,
+    print_spec: Annotated[
+        bool, typer.Option("--print-spec", help="Print all that was chosen as a RUN.toml; run nothing.")
+    ] = False,
     flags: dict[str, Any] | None = None,
 ) -> None:
     """Evaluate patches or an agent on this machine. The same --run-id again does only what is missing.
 
-    Flags win over RUN.toml, and that over variables of the environment.
+    Flags win over RUN.toml, and that over variables of the environment. Help names the field beside each flag.
 
     Exit code 0: all units have a verdict; 3: some have none; 4: --fail-fast; 130: stopped.
 
@@ -97,6 +110,9 @@ def run(
     request = spec_sources.read_request(file, flags or {}, set_ or [])
     for note in request.notes:
         _note(note)
+    if print_spec:
+        sys.stdout.write(spec_toml(request))
+        return
     run_id_flag = [] if (flags or {}).get("run_id") else ["--run-id", str(request.spec.run_id)]
     first = ["swe-argo", *sys.argv[1:], *run_id_flag]
     again = shlex.join(_without_redo(first))
@@ -206,6 +222,7 @@ def train(
 
 
 run_commands.add(app, _with_spec)
+dataset_commands.add(app, _with_spec)
 
 
 def _sandboxes(namespace: str | None, kube_context: str | None, backend: str | None) -> SandboxSpec:
@@ -263,7 +280,7 @@ def main() -> None:
     _find_what_stands_here()
     try:
         settings()
-        code = app(our_names(sys.argv[1:], _note) or ["--help"], standalone_mode=False)
+        code = app(our_names(sys.argv[1:], _note) or ["--help"], prog_name="swe-argo", standalone_mode=False)
     except StepError as error:
         code = _say(str(error), error.exit_code)
         _tell_notes(error)
@@ -271,8 +288,7 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
     except typer.TyperException as error:  # a word that is no flag, command or number
-        message = str(getattr(error, "format_message", error.__str__)())
-        sys.exit(_say(message.replace("Value error, ", ""), EXIT_CONFIG))
+        sys.exit(_say(describe_flag_error(error).replace("Value error, ", ""), EXIT_CONFIG))
     except BrokenPipeError:  # | head
         sys.exit(EXIT_OK)
     except Exception:  # noqa: BLE001 - our bug

@@ -12,11 +12,14 @@ from rich.console import Console
 from steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError
 from steps.store import open_store
 from workflows.cli import spec_sources
+from workflows.cli.completions import offer_runs
 from workflows.cli.flags import DEFAULT_STORE, StoreFlag
 from workflows.terminal.progress import ActivityLine
 
 console = Console()
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run of the store, as runs lists them.")]
+Run = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run of the store, as runs lists them.", autocompletion=offer_runs)
+]
 
 
 VERL = "verl"
@@ -115,14 +118,33 @@ def grade_log(  # noqa: PLR0917 - every parameter is a flag
     grade_log.grade_one(rows[instance], log, patch, integrity=integrity)
 
 
-def runs(
+def runs(  # noqa: PLR0917 - every parameter is a flag
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="Only those in whose line each of them stands.")
+    ] = None,
     store: StoreFlag = DEFAULT_STORE,
+    dataset: Annotated[str, typer.Option("--dataset", "-d", help="Only of a dataset with this in its name.")] = "",
+    agent: Annotated[str, typer.Option("--agent", help="Only of this agent.")] = "",
+    model: Annotated[str, typer.Option("--model", help="Only of a model with this in its name.")] = "",
+    since: Annotated[
+        str, typer.Option("--since", metavar="DATE", help="Only begun on this day or later: 2026-11 or 2026-11-24.")
+    ] = "",
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Only those with units that have no verdict, or without a report.")
+    ] = False,
+    last: Annotated[int | None, typer.Option("--last", "-n", min=1, help="Only the newest so many.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     whole: Annotated[bool, typer.Option("--all", help="The runs of each training's steps, too.")] = False,
 ) -> None:
-    """List all runs of a store, and its trainings."""
+    """List the runs of a store, and its trainings; the newest last."""
     from workflows.cli import run_list
 
-    run_list.print_runs(open_store(store), console, whole=whole)
+    chosen = run_list.RunFilter(tuple(words or ()), dataset, agent, model, since, unfinished, last)
+    opened = open_store(store)
+    if as_json:
+        run_list.print_runs_json(opened, chosen, whole=whole)
+        return
+    run_list.print_runs(opened, console, chosen, whole=whole)
 
 
 def show(  # noqa: PLR0917 - every parameter is a flag

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 from rich.text import Text
@@ -20,36 +23,125 @@ from workflows.api.store import RunStore
 from workflows.terminal.columns import columns
 
 
-def print_runs(store: Store, console: Console, *, whole: bool = False) -> None:
+@dataclass(frozen=True)
+class RunFilter:
+    """Which runs are listed. Empty fields choose all; case does not matter."""
+
+    words: tuple[str, ...] = ()
+    dataset: str = ""
+    agent: str = ""
+    model: str = ""
+    since: str = ""
+    """A date, or the beginning of one, ISO 8601."""
+    unfinished: bool = False
+    last: int | None = None
+
+    def takes(self, line: ListedRun) -> bool:
+        """Whether a run is listed, but for ``last``."""
+        text = " ".join((line.run_id, line.agent, line.model, line.dataset, line.begun[:10])).lower()
+        return (
+            all(word.lower() in text for word in self.words)
+            and self.dataset.lower() in line.dataset.lower()
+            and self.agent.lower() in ("", line.agent.lower())
+            and self.model.lower() in line.model.lower()
+            and line.begun[: len(self.since)] >= self.since
+            and not (self.unfinished and line.complete)
+        )
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it leaves nothing out."""
+        return self == RunFilter()
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """What the list has of one run, as the store has it. ``begun``: ISO 8601, UTC; empty where it cannot be read."""
+
+    run_id: str
+    begun: str = ""
+    agent: str = ""
+    model: str = ""
+    dataset: str = ""
+    problem: str = ""
+    """Why there is no score."""
+    resolved: int | None = None
+    total: int | None = None
+    without_verdict: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every unit has a verdict, and it is reported."""
+        return self.total is not None and not self.without_verdict
+
+
+EVERY = RunFilter()
+
+
+def print_runs(store: Store, console: Console, chosen: RunFilter = EVERY, *, whole: bool = False) -> None:
     """A line a run, newest last, then one a training; ``whole``: the runs of their steps are not left out."""
-    trainings = trainings_of(store)
-    runs = RunStore(store).runs(lambda name: whole or training_of_run(name) not in trainings)
-    if runs:
-        _print_table(["begun (UTC)", "resolved", "run", "agent and model", "dataset"], map(_run, runs), console)
+    trainings = trainings_of(store) if chosen.is_all else []
+    lines = _read_lines(store, chosen, whole=whole)
+    if lines:
+        titles = ["begun (UTC)", "resolved", "run", "agent and model", "dataset"]
+        _print_table(titles, map(_cells, lines), console)
     if trainings:
-        if runs:
+        if lines:
             console.print()
-        rows = [_training(store, name) for name in trainings]
+        rows = sorted(_training(store, name) for name in trainings)
         _print_table(["begun (UTC)", "learnt", "training", "base model", "dataset"], rows, console)
         if not whole:
             hint = f"the runs of their steps: swe-argo runs --all{store_flag(store)}"
             console.print(Text(hint, style="dim"), soft_wrap=True)
-    if not runs and not trainings:
+    if not lines and not trainings:
         message = f"{store.url} holds no run yet; begin one with: swe-argo run{store_flag(store)}"
+        if not chosen.is_all:
+            message = f"no run of {store.url} is so; all: swe-argo runs{store_flag(store)}"
         console.print(Text(message), soft_wrap=True)
 
 
+def print_runs_json(store: Store, chosen: RunFilter, *, whole: bool = False) -> None:
+    """A JSON object a line; what is not known is null."""
+    for line in _read_lines(store, chosen, whole=whole):
+        row = {
+            "run_id": line.run_id,
+            "begun": line.begun or None,
+            "agent": line.agent or None,
+            "model": line.model or None,
+            "dataset": line.dataset or None,
+            "resolved": line.resolved,
+            "total": line.total,
+            "without_verdict": line.without_verdict if line.total is not None else None,
+            "complete": line.complete,
+            "problem": line.problem or None,
+        }
+        sys.stdout.write(json.dumps(row) + "\n")
+
+
+def _read_lines(store: Store, chosen: RunFilter, *, whole: bool) -> list[ListedRun]:
+    trainings = trainings_of(store)
+    runs = RunStore(store).runs(lambda name: whole or training_of_run(name) not in trainings)
+    lines = [
+        line for line in sorted(map(_line, runs), key=lambda line: (line.begun, line.run_id)) if chosen.takes(line)
+    ]
+    return lines[-chosen.last :] if chosen.last else lines
+
+
 def _print_table(titles: list[str], rows: Iterable[list[str]], console: Console) -> None:
-    title, *lines = columns([titles, *sorted(rows)], right=(1,))
+    title, *lines = columns([titles, *rows], right=(1,))
     console.print(Text(title, style="bold"), soft_wrap=True)
     for line in lines:
         console.print(Text(line), soft_wrap=True)
 
 
-def _run(run: Run) -> list[str]:
-    begin, *about = _about(run)
-    resolved, missing = _score(run)
-    return [begin, resolved, run.run_id, *about, missing]
+def _cells(line: ListedRun) -> list[str]:
+    who = line.agent if line.model == line.agent else f"{line.agent}, {make_visible(line.model)}"
+    begun = line.begun[:16].replace("T", " ") or "?"
+    score = line.problem if line.total is None else f"{line.resolved}/{line.total}"
+    missing = f"{line.without_verdict:,} without a verdict" if line.without_verdict else ""
+    if not line.begun:
+        who, score = "run.json cannot be read", score or "?"
+    return [begun, score, line.run_id, who, make_visible(line.dataset), missing]
 
 
 def _training(store: Store, name: str) -> list[str]:
@@ -63,22 +155,19 @@ def _training(store: Store, name: str) -> list[str]:
     return [begin, f"{learnt:,}/{file.spec.steps:,}", name, model, make_visible(file.dataset.name)]
 
 
-def _about(run: Run) -> tuple[str, str, str]:
+def _line(run: Run) -> ListedRun:
     try:
         file = run.file
+        agent = agent_of(file.spec.agent).name
+        line = ListedRun(run.run_id, file.created_at, agent, file.model, file.dataset.name)
     except ConfigError:  # of another version, or broken: the others are listed all the same
-        return "?", "run.json cannot be read", ""
-    agent, model = agent_of(file.spec.agent).name, make_visible(file.model)
-    who = agent if model == agent else f"{agent}, {model}"
-    return file.created_at[:16].replace("T", " "), who, make_visible(file.dataset.name)
-
-
-def _score(run: Run) -> tuple[str, str]:
+        line = ListedRun(run.run_id)
     if not run.has_report:
-        return "no report", ""
+        return replace(line, problem="no report")
     try:
         summary = run.summary
     except ConfigError:
-        return "unreadable", ""
-    rate, missing = summary.headline, len(summary.without_verdict)
-    return f"{rate.resolved}/{rate.total}", f"{missing:,} without a verdict" if missing else ""
+        return replace(line, problem="unreadable")
+    rate = summary.headline
+    missing = len(summary.without_verdict)
+    return replace(line, resolved=rate.resolved, total=rate.total, without_verdict=missing)

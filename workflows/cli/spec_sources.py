@@ -16,6 +16,7 @@ from steps.contracts.run_spec import RunSpec
 from steps.contracts.spec_fields import SpecField, fields
 from steps.spec_parsing import of_file, put, put_item
 from workflows.api.request import RunRequest, complete
+from workflows.cli.completions import OF_FIELDS
 
 FIRST = "Begin with"
 PANELS = {
@@ -101,7 +102,13 @@ def _option(each: SpecField) -> Any:
         text += f" [dim]Also {', '.join(aliases)}.[/dim]"
     names = [each.flag.names[0], *(name for name in each.flag.names if len(name) == 2)]
     panel = FIRST if each.name in _FIRST else PANELS[_table(each)]
-    return typer.Option(*names, help=text, show_default=False, rich_help_panel=panel)
+    return typer.Option(
+        *names,
+        help=f"[cyan]{each.name}[/cyan]  {text}",
+        show_default=False,
+        rich_help_panel=panel,
+        autocompletion=OF_FIELDS.get(each.name),
+    )
 
 
 def _type(info: FieldInfo) -> Any:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 from importlib import metadata
 from pathlib import Path
 
@@ -90,3 +91,50 @@ def test_a_run_that_cannot_be_read_is_one_line(tmp_path: Path, words: list[str],
 
 def test_the_version_is_told() -> None:
     assert swe_argo("--version").stdout == f"swe-argo {metadata.version('swe-argo')}\n"
+
+
+def some_runs(tmp_path: Path) -> Store:
+    store = open_store(str(tmp_path / "store"), create=True)
+    Synthetic(run_id="one", instances=2, agent="gold").write(store)
+    write_report(store, "one")
+    Synthetic(run_id="two", instances=3, agent="r2egym", model="lab/m-1", mix={"not_run": 1}).write(store)
+    write_report(store, "two")
+    Synthetic(run_id="three", instances=1, agent="r2egym", model="lab/other").write(store)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [
+        (run_list.RunFilter(), {"one", "two", "three"}),
+        (run_list.RunFilter(words=("M-1", "r2e")), {"two"}),
+        (run_list.RunFilter(agent="R2EGYM"), {"two", "three"}),
+        (run_list.RunFilter(agent="r2e"), set()),
+        (run_list.RunFilter(model="lab/m-1"), {"two"}),
+        (run_list.RunFilter(dataset="nothing"), set()),
+        (run_list.RunFilter(since="9999"), set()),
+        (run_list.RunFilter(since="2000-01"), {"one", "two", "three"}),
+        (run_list.RunFilter(unfinished=True), {"two", "three"}),
+    ],
+)
+def test_filters_choose_runs_and_json_has_one_a_line(
+    tmp_path: Path, chosen: run_list.RunFilter, names: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = some_runs(tmp_path)
+    capsys.readouterr()
+    run_list.print_runs_json(store, chosen)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["run_id"] for row in rows} == names
+    for row in rows:
+        if row["run_id"] == "three":
+            assert (row["resolved"], row["complete"], row["problem"]) == (None, False, "no report")
+        if row["run_id"] == "two":
+            assert (row["resolved"], row["total"], row["without_verdict"]) == (0, 3, 3)
+
+
+def test_no_run_that_is_so_is_told_apart_from_no_run_at_all(tmp_path: Path) -> None:
+    store = some_runs(tmp_path)
+    text = swe_argo("runs", "nowhere", "--store", store.url).stdout
+    assert text == f"no run of {store.url} is so; all: swe-argo runs --store {store.url}\n"
+    last = swe_argo("runs", "--last", "1", "--json", "--store", store.url).stdout
+    assert len(last.splitlines()) == 1

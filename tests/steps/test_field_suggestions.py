@@ -1,0 +1,34 @@
+"""What a name that is no field may have meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from steps.errors import ConfigError
+from steps.field_suggestions import suggest_fields
+from steps.spec_parsing import checked, of_text
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("k = 5", "'select.k'"),
+        ("model = 'openai/m'", "'agent.model'"),
+        ("base_url = 'x'", "'llm.base_url'"),
+        ("[agent]\ndataset = 'mini'", "'dataset'"),
+        ("memory_mb = 5", "'sandbox.memory_mb'"),
+        ("max-iterations = 5", "'agent.max_steps'"),
+        ("timeout_s = 5", "'agent.timeout_s' or 'grading.timeout_s'"),
+        ("[selection]\nk = 5", "'select'"),
+        ("datset = 'x'", "'dataset'"),
+        ("[agent]\nmax_stps = 5", "'agent.max_steps'"),
+    ],
+)
+def test_a_key_in_the_wrong_place_is_told_its_right_one(text: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked(of_text(text, "RUN.toml"), "RUN.toml")
+    assert caught.value.reason.endswith(f"; did you mean {meant}?")
+
+
+def test_what_is_like_nothing_is_told_nothing() -> None:
+    assert suggest_fields("zzzz", ["dataset", "select.k"]) == ""

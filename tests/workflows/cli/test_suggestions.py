@@ -1,0 +1,85 @@
+"""What a word that is no command or flag may have meant."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from steps.store import open_store
+from tests.steps.reports.synthetic import Synthetic
+from tests.workflows.command import swe_argo
+from workflows.cli.main import app
+from workflows.cli.suggestions import COMMANDS, FLAGS, closest
+
+THERE = list(get_command(app).commands)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("ls", ["runs"]),
+        ("list", ["runs"]),
+        ("veiw", ["view"]),
+        ("rusn", ["runs", "run"]),
+        ("evla", ["run"]),
+        ("status", ["watch"]),
+        ("inspect", ["show"]),
+        ("sumbit", ["submit"]),
+        ("zzz", []),
+    ],
+)
+def test_the_closest_comes_first(word: str, meant: list[str]) -> None:
+    assert closest(word, THERE, COMMANDS) == meant
+
+
+def test_every_word_of_another_tool_leads_to_what_there_is() -> None:
+    assert set(COMMANDS.values()) <= set(THERE)
+    assert not set(COMMANDS) & set(THERE)
+    run = next(command for name, command in get_command(app).commands.items() if name == "run")  # type: ignore[attr-defined]
+    flags = {name for each in run.params for name in (*each.opts, *each.secondary_opts)}
+    assert set(FLAGS.values()) <= flags
+    assert not set(FLAGS) & flags
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["ls"], "swe-argo: there is no command 'ls'; did you mean runs?; swe-argo --help lists them\n"),
+        (["run", "--max-step", "3"], "swe-argo: there is no flag --max-step; did you mean --max-steps?\n"),
+        (["run", "--limit", "3"], "swe-argo: there is no flag --limit; did you mean --k?\n"),
+        (["show", "--zzzz"], "swe-argo: there is no flag --zzzz\n"),
+    ],
+)
+def test_a_wrong_word_is_one_line(words: list[str], told: str) -> None:
+    done = swe_argo(*words)
+    assert (done.returncode, done.stderr) == (64, told)
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("swe-argo sho", ["show"]),
+        ("swe-argo run --agent op", ["openhands"]),
+        ("swe-argo run --dataset mini-r", ["mini-r2e", "mini-rebench"]),
+        ("swe-argo show --store here ni", ["nightly-1", "nightly-2"]),
+    ],
+)
+def test_a_shell_is_offered_what_goes_on(line: str, offered: list[str], tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "here"), create=True)
+    for name in ("nightly-1", "nightly-2", "other"):
+        Synthetic(run_id=name, instances=1).write(store)
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_SWE_ARGO_COMPLETE": "complete_bash"}
+    done = subprocess.run(
+        [sys.executable, "-m", "workflows.cli.main"],
+        env=os.environ | asked,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == offered
