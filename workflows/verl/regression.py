@@ -1,0 +1,138 @@
+"""The chain of a rollout without a model: solutions whose reward is known, handed in as a model hands them in.
+
+``python -m workflows.verl.regression STORE [INSTANCE]``: a line each; exit code 1 where a reward is another one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from steps.contracts.data import Plan
+from steps.contracts.verdict import GradeRecord, Outcome
+from steps.datasets import load
+from steps.datasets.bucket_inputs import fetch_inputs
+from steps.errors import EXIT_INFRA, ConfigError, StepError
+from steps.families.family import load_family
+from steps.store import open_store
+from steps.store.runs import record_of
+from workflows.verl.options import LoopOptions
+from workflows.verl.rollout import LostRolloutError, open_rollout, reward_of
+from workflows.verl.rollout_task import RolloutTask, read_task
+
+_INVALID = """diff --git a/no/such/file b/no/such/file
+--- a/no/such/file
++++ b/no/such/file
+@@ -1 +1 @@
+-one
++two
+"""
+
+
+@dataclass(frozen=True)
+class KnownSolution:
+    """A patch, and what it is worth."""
+
+    name: str
+    patch: str
+    outcome: Outcome
+    reward: float
+
+
+@dataclass(frozen=True)
+class TriedSolution:
+    """What became of one. ``is_gone``: its sandbox takes no more commands."""
+
+    outcome: Outcome
+    reward: float
+    is_gone: bool
+    seconds: float
+
+
+def read_known_solutions(task: RolloutTask, options: LoopOptions) -> list[KnownSolution]:
+    """The dataset's own patch, none, and one that does not apply.
+
+    Raises ConfigError where the dataset has no patch for the task, InfraError where it cannot be read.
+    """
+    spec, wanted = task.run.spec, task.instance.instance_id
+    if load_family(task.instance.family).hands_on != "patch":
+        raise ConfigError(f"{wanted} is not solved by a patch: name an instance that is")
+    with fetch_inputs(spec) as here:
+        loaded = load.load(here.dataset, spec.split, revision=spec.revision, answers=here.answers, family=spec.family)
+    rows = [*loaded.rows, *loaded.by_id]
+    patch = next((str(row["patch"]) for row in rows if row["instance_id"] == wanted), "")
+    if not patch:
+        raise ConfigError(f"{spec.dataset} has no patch for {wanted}: name an instance that has")
+    return [
+        KnownSolution("the verified patch", patch, Outcome.RESOLVED, 1.0),
+        KnownSolution("no patch", "", Outcome.EMPTY_PATCH, 0.0),
+        KnownSolution("an invalid patch", _INVALID, Outcome.PATCH_FAILED, -options.invalid_patch_penalty),
+    ]
+
+
+async def try_solution(task: RolloutTask, patch: str, options: LoopOptions) -> TriedSolution:
+    """Hand it in, in a sandbox of its own. Raises StepError, LostRolloutError."""
+    began = time.monotonic()
+    async with open_rollout(task, options, attempt=1) as rollout:
+        await rollout.submit(patch)
+        handed_on = await rollout.take()
+    try:
+        await rollout.run_command("true")
+        is_gone = bool(rollout.broken)
+    except StepError:
+        is_gone = True
+    graded = await rollout.grade(handed_on)
+    record = GradeRecord.from_bytes(graded.files[GradeRecord.file])
+    return TriedSolution(record.outcome, reward_of(record, options, trains=False), is_gone, time.monotonic() - began)
+
+
+def try_known_solutions(store: str, instance_id: str | None) -> Iterator[tuple[bool, str]]:
+    """Whether each came out as it is known to, and a line that says how. Raises StepError, LostRolloutError."""
+    options = LoopOptions()
+    task = read_task(store, None, instance_id or _first(store))
+    for known in read_known_solutions(task, options):
+        tried = asyncio.run(try_solution(task, known.patch, options))
+        is_right = (tried.outcome, tried.reward) == (known.outcome, known.reward) and tried.is_gone
+        words = [f"{task.instance.instance_id}: {known.name}: reward {tried.reward:g} ({tried.outcome.value})"]
+        if not is_right:
+            words.append(f"expected {known.reward:g} ({known.outcome.value})")
+        words.append("its sandbox is gone" if tried.is_gone else "its sandbox is still there")
+        yield is_right, ", ".join([*words, f"{tried.seconds:.1f} s"])
+
+
+def _first(store: str) -> str:
+    opened = open_store(store)
+    plans = [record_of(opened, Plan, name) for name in opened.folders("runs/")[:1]]
+    if not plans or not plans[0].units:
+        raise ConfigError(f"{store} has no exported run: swe-argo export --format verl makes one", field="STORE")
+    return plans[0].units[0].instance_id
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Try them on one instance of an export, by default its first."""
+    parser = argparse.ArgumentParser(prog="regression", description=main.__doc__)
+    parser.add_argument("store", type=lambda word: str(Path(word).expanduser()) if "://" not in word else word)
+    parser.add_argument("instance", nargs="?")
+    given = parser.parse_args(arguments)
+    are_right = True
+    try:
+        for is_right, line in try_known_solutions(given.store, given.instance):
+            are_right &= is_right
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+    except StepError as error:
+        sys.stderr.write(f"regression: {error.reason}\n")
+        return error.exit_code
+    except LostRolloutError as error:
+        sys.stderr.write(f"regression: {error}\n")
+        return EXIT_INFRA
+    return 0 if are_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
