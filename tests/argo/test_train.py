@@ -88,4 +88,6 @@ def test_a_training_that_is_stopped_leaves_nothing_at_work(place: Gym) -> None:
         for each in place.workflows_of("halted", kind):
             assert place.pipeline.ended(each, 5) in ("Succeeded", "Failed"), place.describe("halted")
     assert place.pipeline.sandboxes() == []
-    assert not place.pipeline.pods(f"swe-argo/run={run_of('halted', 1)}")
+    left = place.pipeline.pods(f"swe-argo/run={run_of('halted', 1)}")
+    at_work = {each["metadata"]["name"]: each["status"]["phase"] for each in left}
+    assert not {"Pending", "Running"} & set(at_work.values()), at_work
