@@ -80,6 +80,14 @@ class WeightsFile(Raw):
     place: ClassVar[Place] = Place.TRAINING
 
 
+class HelperLog(Raw):
+    """What the learner or the proxy of a training on one machine printed, its end: ``key(HelperLog, training,
+    name="learner")`` is where it lies."""
+
+    file: ClassVar[str] = "{name}.log"
+    place: ClassVar[Place] = Place.TRAINING
+
+
 class LearnedGroup(Part):
     """One instance in one step."""
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tenacity import (
     Retrying,
@@ -23,6 +23,7 @@ from tenacity import (
 from steps.contracts.failure import FailureClass
 from steps.errors import EXIT_CONFIG, EXIT_INFRA, ConfigError, InfraError, StepError
 from steps.store import Store
+from workflows.local.child_log import ChildLog
 
 GRACE_S = 15.0
 
@@ -33,6 +34,7 @@ class LearnerProcess:
     def __init__(self, store: Store, training: str, retries: int, note: Callable[[str], None]) -> None:
         self._store, self._training, self._retries, self._note = store, training, retries, note
         self._process: subprocess.Popen[str] | None = None
+        self._log = ChildLog(store, training, "learner")
         self._over = threading.Event()
 
     def learn(self, step: int) -> None:
@@ -45,7 +47,11 @@ class LearnerProcess:
             before_sleep=lambda state: self._note(f"step {step} is learnt again: {_reason(state.outcome)}"),
             reraise=True,
         )
-        again(self._ask, step)
+        try:
+            again(self._ask, step)
+        except StepError as error:
+            self._log.keep_for(error)
+            raise
 
     def kill(self) -> None:
         """End it where it stands: the step that it learns is begun again another time."""
@@ -56,16 +62,9 @@ class LearnerProcess:
     def close(self) -> None:
         """End it."""
         self._over.set()
-        process = self._process
-        if process is None:
-            return
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if self._process is not None:
+            _end(self._process)
+        self._log.close()
 
     def _ask(self, step: int) -> None:
         if self._over.is_set():
@@ -96,10 +95,24 @@ class LearnerProcess:
             [sys.executable, "-m", "workflows.local.learning", self._store.url, self._training],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self._log.file,
             text=True,
             env={**os.environ, "PYTHONUTF8": "1"},
             start_new_session=True,  # Ctrl-C reaches this process alone
         )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):  # it died before it read what it was told
+        process.stdin.close()
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
 
 
 def _reason(outcome: object) -> str:

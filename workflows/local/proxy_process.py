@@ -7,7 +7,6 @@ import os
 import secrets
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from steps.errors import EXIT_CONFIG, ConfigError, InfraError, StepError, one_li
 from steps.proxy import PROXY
 from steps.store import Store
 from steps.training.served_weights import PATIENCE_S, PAUSE_S, await_weights
+from workflows.local.child_log import ChildLog
 
 REFRESH_S = 86_400.0
 """The proxy reads the pointer when it begins; then it is told, so that what it read late never takes weights back."""
@@ -44,13 +44,18 @@ class ProxyProcess:
         self.env = {"LLM_API_KEY": caller_key, "OPENAI_API_KEY": caller_key}
         self.url = ""
         self._port = 0
+        self._log = ChildLog(store, training.name, "proxy")
         self._over = threading.Event()
         self._process: subprocess.Popen[str] | None = None
         self._thread = threading.Thread(target=self._watch, name="proxy", daemon=True)
 
     def begin(self) -> None:
         """Start it; returns when it takes calls. Raises ConfigError, InfraError: what the proxy said, in a line."""
-        self._start()
+        try:
+            self._start()
+        except StepError as error:
+            self._log.keep_for(error)
+            raise
         self._thread.start()
 
     def serve(self, weights: Weights, is_over: Callable[[], bool]) -> None:
@@ -67,7 +72,9 @@ class ProxyProcess:
             else:
                 return
             if time.monotonic() > until:
-                raise InfraError(FailureClass.MODEL, f"the proxy does not serve weights {weights.version}: {failure}")
+                lost = InfraError(FailureClass.MODEL, f"the proxy does not serve weights {weights.version}: {failure}")
+                self._log.keep_for(lost)
+                raise lost
             self._over.wait(PAUSE_S)
 
     def _tell(self, weights: Weights) -> None:
@@ -104,6 +111,7 @@ class ProxyProcess:
             self._process.kill()
             with self._process:  # its pipes, too
                 pass
+        self._log.close()
 
     def _watch(self) -> None:
         failing_since = None
@@ -118,6 +126,7 @@ class ProxyProcess:
             except StepError as error:
                 failing_since = failing_since or time.monotonic()
                 if isinstance(error, ConfigError) or time.monotonic() - failing_since > PATIENCE_S:
+                    self._log.keep_for(error)
                     self._on_loss(error)
                     return
 
@@ -134,18 +143,17 @@ class ProxyProcess:
                 "tied": True,
             }
         )
-        with tempfile.TemporaryFile("w+") as log:
-            self._process = _begin([sys.executable, "-m", "steps.proxy", *flags], self._environment(), log)
-            if self._over.is_set():  # killed before there was anything to kill
-                self._process.kill()
-            assert self._process.stdout is not None
-            line = self._process.stdout.readline()
-            if not line:
-                code = self._process.wait()
-                log.seek(0)
-                message = log.read().strip() or f"the proxy ended with exit code {code} and no word"
-                last = message.splitlines()[-1]
-                raise ConfigError(last) if code == EXIT_CONFIG else InfraError(FailureClass.MODEL, last)
+        before = self._log.size
+        self._process = _begin([sys.executable, "-m", "steps.proxy", *flags], self._environment(), self._log.file)
+        if self._over.is_set():  # killed before there was anything to kill
+            self._process.kill()
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            code = self._process.wait()
+            message = self._log.read(before).strip() or f"the proxy ended with exit code {code} and no word"
+            last = message.splitlines()[-1]
+            raise ConfigError(last) if code == EXIT_CONFIG else InfraError(FailureClass.MODEL, last)
         self.url = line.split()[-1]
         self._port = int(self.url.rpartition(":")[2].removesuffix("/v1"))
 
@@ -164,7 +172,7 @@ class GivenProxy:
         await_weights(self.url, weights.version, is_over)
 
 
-def _begin(command: list[str], environment: dict[str, str], log: IO[str]) -> subprocess.Popen[str]:
+def _begin(command: list[str], environment: dict[str, str], log: IO[bytes]) -> subprocess.Popen[str]:
     """In a session of its own: Ctrl-C reaches this process alone. Its standard input is a pipe that ends with us."""
     return subprocess.Popen(
         command,

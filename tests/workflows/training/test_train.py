@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ from steps.contracts.data import DatasetLock
 from steps.contracts.record import key
 from steps.contracts.train_spec import TrainSpec
 from steps.contracts.training import StepFigures, TrainFile, Weights, held_out_run_of, run_of, step_name
-from steps.errors import EXIT_CONFIG, ConfigError
+from steps.errors import EXIT_CONFIG, ConfigError, InfraError
 from steps.store import open_store
 from tests.workflows.command import begin, children, plan, summary, swe_argo, wait_for, words_of
 from tests.workflows.training.train import Bench, bench
+from workflows.local.learner_process import running_learner
 from workflows.local.proxy_process import ProxyProcess
 
 pytestmark = pytest.mark.slow
@@ -47,6 +49,21 @@ def test_each_step_learns_from_a_run_on_the_weights_of_the_one_before(tmp_path: 
         measured = summary(store, held_out_run_of("one", step)).headline
         assert measured.graded == measured.total == 1
         assert f"held out after step {step}: {measured.resolved} of 1 resolved" in done.stdout + again.stdout
+
+
+def test_a_failure_names_the_log_of_the_learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dying = tmp_path / "python"
+    dying.write_text("#!/bin/sh\necho a word before the end >&2\nexit 3\n")
+    dying.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(dying))
+    store = open_store(str(tmp_path / "s"), create=True)
+    with (
+        running_learner(store, "one", 0, print) as learner,
+        pytest.raises(InfraError, match="the learner died") as failed,
+    ):
+        learner.learn(1)
+    assert failed.value.__notes__ == [f"the learner's log: {tmp_path}/s/trainings/one/learner.log"]
+    assert store.get("trainings/one/learner.log") == b"a word before the end\n"
 
 
 @pytest.mark.long
