@@ -79,10 +79,11 @@ def _cells(run: str, line: UnitLine) -> dict[str, str]:
 
 def working_lines(state: RunState) -> list[WorkingLine]:
     """Those that a runner of this machine works on, the longest at work first."""
-    return [_working_line(state.run_id, unit.progress) for unit in find_units_at_work(state.file)]
+    return [working_line(state.run_id, unit.progress) for unit in find_units_at_work(state.file)]
 
 
-def _working_line(run: str, progress: UnitProgress) -> WorkingLine:
+def working_line(run: str, progress: UnitProgress) -> WorkingLine:
+    """What is told of a unit at work."""
     usage, most = progress.usage, progress.most_turns
     used = usage.prompt_tokens + usage.completion_tokens
     return WorkingLine(

@@ -65,7 +65,7 @@ class ShownTable(Generic[L]):
     state: TableState
     columns: Sequence[Column[L]]
     filters: Sequence[tuple[Filter[L], list[str]]]
-    """Each with its choices, two or more."""
+    """Each with its choices, two or more, or what is chosen."""
     lines: list[L]
     """Of this page."""
     found: int
@@ -114,7 +114,7 @@ def show_table(
     return ShownTable(
         state=replace(state, page=page),
         columns=columns,
-        filters=[(each, names) for each, names in choices if len(names) > 1],
+        filters=[(each, names) for each, names in choices if len(names) > 1 or each.name in state.picks],
         lines=found[(page - 1) * PAGE_LINES : page * PAGE_LINES],
         found=len(found),
         total=len(lines),

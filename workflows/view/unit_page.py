@@ -17,6 +17,7 @@ from steps.store import Store
 from steps.store.runs import record_of
 from workflows.local.at_work import UnitAtWork, find_units_at_work
 from workflows.view.addresses import files_url, run_url, unit_url
+from workflows.view.run_page import working_line
 from workflows.view.run_states import RunState
 
 
@@ -41,7 +42,8 @@ def unit_page(store: Store, state: RunState, instance_id: str, attempt: int) -> 
     attempts = [replace(stored, attempt=number) for number in range(1, state.file.spec.attempts + 1)]
     whole = StoredRun(run=state.file, plan=None, units=attempts, unreadable=[])
     live = at_work is not None or (state.working and stored.grade is None)
-    return instance_page(whole, stored, inputs, "view/unit.html.j2", live=live)
+    doing = working_line(state.run_id, at_work.progress) if at_work is not None else None
+    return instance_page(whole, stored, inputs, "view/unit.html.j2", live=live, doing=doing)
 
 
 def _planned(store: Store, state: RunState, instance_id: str, attempt: int) -> Unit:

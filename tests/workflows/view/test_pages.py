@@ -40,6 +40,12 @@ def test_an_address_says_which_runs_are_listed(viewer: Address, query: str, expe
     assert rows(viewer.get(f"/?{query}").text) == expected
 
 
+def test_a_filter_that_is_chosen_is_shown_however_many_choices_it_has(viewer: Address) -> None:
+    assert re.search(r'<option value="replay" selected>', viewer.get("/?q=nightly&agent=replay").text)
+    (resolved,) = re.findall(r'<option value="[^"]+" selected>', viewer.get("/runs/other?suspect=no").text)
+    assert resolved == '<option value="no" selected>'
+
+
 def test_what_an_address_holds_of_another_version_is_passed_over(viewer: Address) -> None:
     assert len(rows(viewer.get("/?sort=-nothing&page=99999999999&colour=red").text)) == 5
 
