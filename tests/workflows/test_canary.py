@@ -89,14 +89,6 @@ def test_a_canary_that_is_well_is_a_line(tmp_path: Path, words: tuple[str, ...])
     assert [(unit.instance_id, unit.attempt) for unit in plan(str(tmp_path / "store"), "r").canary] == [("good", 0)]
 
 
-def test_what_a_validation_calls_unfit_says_nothing_of_a_machine(tmp_path: Path, words: tuple[str, ...]) -> None:
-    rows, family = words[2], words[3:7]
-    done = swe_argo("validate", rows, *family, "--store", str(tmp_path / "store"), "--run-id", "v", "--workers", "1")
-    assert done.returncode == EXIT_OK, done.stderr
-    assert swe_argo(*words, "--canary", "2").returncode == EXIT_OK
-    assert [unit.instance_id for unit in plan(str(tmp_path / "store"), "r").canary] == ["good"]
-
-
 @pytest.mark.parametrize(
     ("agent", "backend", "canary", "to_do", "size"),
     [

@@ -21,32 +21,6 @@ def read_validation(store: Path, dataset: str, name: str) -> Validation:
     return Validation.from_bytes(open_store(str(store)).get(validation_key(dataset, name)))
 
 
-def test_each_way_to_be_unfit_is_named_with_its_tests(tmp_path: Path) -> None:
-    rows, store = str(tmp_path / "rows.jsonl"), tmp_path / "store"
-    words = (rows, *make_unfit_rows(tmp_path), "--store", str(store), "--run-id", "v", "--workers", "1")
-    done = swe_argo("validate", *words)
-    assert done.returncode == EXIT_OK, done.stdout + done.stderr
-    validation = read_validation(store, rows, "v")
-    found = {one.instance_id: one for one in validation.instances}
-    assert {name: one.fitness.value for name, one in found.items()} == {
-        "good": "valid",
-        "gold-fails": "gold_fails",
-        "idle-resolves": "idle_resolves",
-        "flaky": "flaky",
-    }
-    assert found["flaky"].flaky_tests == {"other": 1}
-    assert (found["flaky"].gold_resolved, found["flaky"].reason) == (2, "resolved in 2 of 3 gold runs")
-    assert found["gold-fails"].failing_tests == ["answer"]
-    assert found["idle-resolves"].passing_untouched == ["answer"]
-    assert all(len(one.row_sha256) == 64 for one in validation.instances)
-    page = store / validation_key(rows, "v").replace("validation.json", "report.html")
-    last = done.stdout.strip().splitlines()[-1]
-    assert last == f"v: 1 of 4 valid, 1 gold_fails, 1 idle_resolves, 1 flaky; page: {page}"
-    html = page.read_text()
-    assert "other  (failed in 1 of 3)" in html
-    assert html.count('<tr id="') == 3, "those that are fit are not listed"
-
-
 def test_what_cannot_be_graded_has_a_class_of_its_own_and_the_rest_is_validated(tmp_path: Path) -> None:
     rows, store = str(tmp_path / "rows.jsonl"), tmp_path / "store"
     words = (*make_unfit_rows(tmp_path), "--store", str(store))

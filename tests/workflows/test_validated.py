@@ -1,4 +1,4 @@
-"""``--validated``: a run of what is fit, what it leaves out is named, and a validation of something else is refused."""
+"""A validation names what is unfit and why; a run of what is fit names what it leaves out; others' are refused."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from typing import Any
 import pytest
 
 from steps.contracts.data import RunFile
-from steps.contracts.validation import validation_key
+from steps.contracts.validation import Validation, validation_key
 from steps.errors import EXIT_CONFIG, EXIT_OK
 from steps.reports.known import known_doubts
 from steps.store import open_store
 from steps.store.runs import record_of
-from tests.workflows.command import plan, summary, swe_argo
+from tests.workflows.command import ids, plan, summary, swe_argo
 from tests.workflows.unfit_rows import make_unfit_rows
+
+pytestmark = pytest.mark.xdist_group("validated")  # validated once, not by every worker
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with rows, and a store with a validation of them."""
+    """A folder with rows, a store with a validation of them, and what the command said of it in ``said``."""
     folder = tmp_path_factory.mktemp("lab")
     words = (str(folder / "rows.jsonl"), *make_unfit_rows(folder), "--store", str(folder / "store"), "--run-id", "v")
     done = swe_argo("validate", *words, "--workers", "1")
     assert done.returncode == EXIT_OK, done.stdout + done.stderr
+    (folder / "said").write_text(done.stdout)
     return folder
 
 
@@ -37,6 +40,37 @@ def words_of(lab: Path, run: str, *more: str) -> tuple[str, ...]:
 
 def file_of(lab: Path) -> Path:
     return lab / "store" / validation_key(str(lab / "rows.jsonl"), "v")
+
+
+def test_each_way_to_be_unfit_is_named_with_its_tests(lab: Path) -> None:
+    found = {one.instance_id: one for one in Validation.from_bytes(file_of(lab).read_bytes()).instances}
+    assert {name: one.fitness.value for name, one in found.items()} == {
+        "good": "valid",
+        "gold-fails": "gold_fails",
+        "idle-resolves": "idle_resolves",
+        "flaky": "flaky",
+    }
+    assert found["flaky"].flaky_tests == {"other": 1}
+    assert (found["flaky"].gold_resolved, found["flaky"].reason) == (2, "resolved in 2 of 3 gold runs")
+    assert found["gold-fails"].failing_tests == ["answer"]
+    assert found["idle-resolves"].passing_untouched == ["answer"]
+    assert all(len(one.row_sha256) == 64 for one in found.values())
+    page = file_of(lab).with_name("report.html")
+    last = (lab / "said").read_text().strip().splitlines()[-1]
+    assert last == f"v: 1 of 4 valid, 1 gold_fails, 1 idle_resolves, 1 flaky; page: {page}"
+    html = page.read_text()
+    assert "other  (failed in 1 of 3)" in html
+    assert html.count('<tr id="') == 3, "those that are fit are not listed"
+
+
+def test_what_is_not_valid_says_nothing_of_a_machine(lab: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (lab / "rows.jsonl").read_text().splitlines()]
+    patches = [{"instance_id": row["id"], "model_name_or_path": "m", "model_patch": row["gold"]} for row in rows]
+    (tmp_path / "preds.json").write_text(json.dumps(patches))
+    given = ("--agent", "given", "--predictions", str(tmp_path / "preds.json"), *ids("good", "gold-fails"))
+    done = swe_argo(*words_of(lab, "canary", *given, "--canary", "2"))
+    assert done.returncode == EXIT_OK, done.stderr
+    assert [unit.instance_id for unit in plan(str(lab / "store"), "canary").canary] == ["good"]
 
 
 def test_what_is_not_valid_is_left_out_and_named(lab: Path) -> None:

@@ -20,6 +20,8 @@ from steps.store import Store, open_store
 from tests.workflows.api.conftest import CHOSEN
 from tests.workflows.command import swe_argo as command
 
+pytestmark = pytest.mark.xdist_group("stored-runs")  # the two runs are made once, not by every worker
+
 
 @pytest.fixture(params=["folder", "bucket"])
 def url(request: pytest.FixtureRequest, real_store: Path) -> str:

@@ -48,6 +48,7 @@ def gold(lab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_chain(lab, tmp_path_factory.mktemp("gold"), "--agent", "gold")
 
 
+@pytest.mark.xdist_group("r2e")  # they share a run
 def test_gold_resolves_and_idle_does_not(lab: Path, gold: Path, tmp_path: Path) -> None:
     grade = read_record(gold, "grade.json")
     assert (grade["outcome"], grade["reward"]) == ("resolved", 1.0), grade
@@ -77,6 +78,7 @@ def test_an_agent_sees_neither_tests_nor_fix_and_its_patch_is_of_its_own_changes
     assert summary(str(store), "r").headline.resolved == 1
 
 
+@pytest.mark.xdist_group("r2e")
 def test_a_patch_that_only_patch_takes_is_graded_on_the_image_as_it_was_edited(
     lab: Path, gold: Path, tmp_path: Path
 ) -> None:
