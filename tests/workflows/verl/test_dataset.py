@@ -22,16 +22,17 @@ from steps.store import Store, open_store
 from steps.training.verl_rows import SCHEMA
 from tests.paths import DATA, needs_data
 from tests.steps.agents.solved_units import instance, run_file
+from tests.steps.families.test_real_rows import FAMILIES
 from workflows.verl.dataset import RUN, STORE, VerlFiles, export_dataset, export_run
 from workflows.verl.prompt_files import FILES, VerlOptions, split_ids
 
 Row = dict[str, Any]
 HINT = "Did you look at the rounding in money.py?"
-REAL = {
-    "swebench": DATA / "swebench" / "verified_test.parquet",
-    "swebench multilingual": DATA / "swebench" / "multilingual_test.parquet",
-    "swegym": DATA / "swegym" / "rows.jsonl",
-    "swesmith": DATA / "swesmith" / "rows.jsonl",
+FILES_OF_ROWS = {
+    "swebench": "verified_test.parquet",
+    "swebench lite": "lite_test.parquet",
+    "swebench multilingual": "multilingual_test.parquet",
+    "swebench multimodal": "multimodal_dev.parquet",
 }
 
 
@@ -121,12 +122,15 @@ def test_the_instances_of_a_run_come_without_the_hints_that_it_showed(store: Sto
 
 
 def secrets_of(row: Row) -> Iterator[str]:
-    """What an agent may not know of a row of a dataset: its tests, its hints, lines of both of its patches."""
-    for column in ("FAIL_TO_PASS", "PASS_TO_PASS"):
+    """What an agent may not know of a row of a dataset: its tests, its hints, lines of its patches, its fix's name."""
+    for column in ("FAIL_TO_PASS", "PASS_TO_PASS", "expected_output_json"):
         listed = row.get(column) or []
-        yield from json.loads(listed) if isinstance(listed, str) else listed
-    text = "\n".join(str(row.get(name) or "") for name in ("hints_text", "test_patch", "patch"))
-    yield from (line.lstrip("+- ").strip() for line in text.splitlines())
+        yield from (name for name in (json.loads(listed) if isinstance(listed, str) else listed) if len(name) >= 12)
+    found = json.loads(row.get("execution_result_content") or "{}").get("test_file_codes", [])
+    changed = json.loads(row.get("parsed_commit_content") or "{}").get("file_diffs", [])
+    whole = [row.get(name) for name in ("hints_text", "test_patch", "patch", "commit_hash", "docker_image")]
+    text = "\n".join(str(each or "") for each in (*whole, *found, *(each["new_file_content"] for each in changed)))
+    yield from (line for line in (line.lstrip("+- ").strip() for line in text.splitlines()) if len(line) >= 20)
     yield from ("FAIL_TO_PASS", "PASS_TO_PASS", "hints_text", "eval_script", "test_patch")
 
 
@@ -138,26 +142,30 @@ def leaks(row: Row, issue: str, secrets: set[str]) -> set[str]:
 
 
 @needs_data
-@pytest.mark.parametrize("rows", REAL.values(), ids=REAL)
-def test_no_row_says_what_an_agent_may_not_know(rows: Path, tmp_path: Path, elsewhere: str) -> None:
+@pytest.mark.parametrize("name", [*FILES_OF_ROWS, *FAMILIES])
+def test_no_row_says_what_an_agent_may_not_know(name: str, tmp_path: Path, elsewhere: str) -> None:
+    rows = DATA / "swebench" / FILES_OF_ROWS.get(name, "")
+    if name in FAMILIES:
+        rows = tmp_path / "rows.jsonl"
+        rows.write_text("".join(f"{json.dumps(row)}\n" for row in FAMILIES[name]()))
     source = {row["instance_id"]: row for row in load.load(str(rows), "test").rows}
     spec = RunSpec.model_validate({
         "dataset": str(rows),
         "sandbox": {"backend": elsewhere},
-        "select": {"skip_not_gradeable": True, "shuffle_seed": 1, "k": 150},
+        "select": {"skip_not_gradeable": True, "shuffle_seed": 1, "k": 60},
     })  # fmt: skip
     first = export_dataset(spec, VerlOptions(out=tmp_path / "tools"))
     store = open_store(str(first.path / STORE))
-    secrets = {name: {secret for secret in secrets_of(row) if len(secret) >= 20} for name, row in source.items()}
+    secrets = {name: set(secrets_of(row)) for name, row in source.items()}
     checked = 0
     for style in STYLES:
         files = export_run(store, RUN, VerlOptions(style=style, out=tmp_path / style, force=True))
         for row in rows_of(files):
-            name = row["extra_info"]["instance_id"]
-            issue = source[name]["problem_statement"]
+            one = row["extra_info"]["instance_id"]
+            issue = Instance.from_bytes(store.get(key(Instance, RUN, one))).problem_statement
             assert issue.strip() in "\n".join(message["content"] for message in row["prompt"])
-            assert leaks(row, issue, secrets[name]) == set(), f"{style}: {name}"
-            checked += len(secrets[name])
+            assert leaks(row, issue, secrets[one]) == set(), f"{style}: {one}"
+            checked += len(secrets[one])
     assert checked > len(STYLES) * sum(first.rows.values())
 
 
