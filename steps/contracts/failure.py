@@ -42,6 +42,10 @@ class FailureClass(StrEnum):
     BUG = "bug"
 
 
+OF_ENDPOINT = frozenset({FailureClass.MODEL, FailureClass.MODEL_ACCESS})
+"""Failures of the model's endpoint: neither the agent's, nor of the machines and the store that a run has."""
+
+
 class Failure(Record):
     """What a failed try leaves."""
 

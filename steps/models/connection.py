@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import re
+import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +23,8 @@ from steps.models.stream import Assembly, is_event_stream, stream_events, stream
 CONNECT_S = 30.0
 """For the connection alone, within the time of the call."""
 UNREACHED = "no connection within"
+UNREACHABLE = ("refuses connections", "is at a host whose address nobody knows", "is at a host that cannot be reached")
+"""What is said of an endpoint at which nobody is."""
 BROKEN_OFF = ("abort", "error")
 """Finish reasons of answers that the endpoint did not bring to an end: vLLM's and SGLang's as they shut down,
 OpenRouter's of a provider that failed, LMDeploy's of a request that it could not do."""
@@ -142,7 +146,8 @@ class Connection:
             raise DroppedError(what, was_sent=was_sent, silent=True) from None
         except openai.APIConnectionError as error:
             cause = error.__cause__
-            raise DroppedError(f"{type(cause).__name__}: {cause}", was_sent=_was_sent(error)) from None
+            what = _unreached(cause) or f"{type(cause).__name__}: {cause}"
+            raise DroppedError(what, was_sent=_was_sent(error)) from None
         except _transport_errors() as error:
             silent = "Timeout" in type(error).__name__
             what = f"no whole answer within {timeout_s:g} s" if silent else f"{type(error).__name__}: {error}"
@@ -177,6 +182,19 @@ def _headers(error: Any) -> dict[str, str]:
 
 def _was_sent(error: BaseException) -> bool:
     return not type(error.__cause__).__name__.startswith("Connect")
+
+
+def _unreached(error: BaseException | None) -> str:
+    """Why nobody is there, in words; empty where somebody was, or nothing tells. The HTTP client wraps the system's."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__ or error.__context__
+    if isinstance(error, ConnectionRefusedError):
+        return UNREACHABLE[0]
+    if isinstance(error, socket.gaierror):
+        return UNREACHABLE[1]
+    if isinstance(error, OSError) and error.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
+        return UNREACHABLE[2]
+    return ""
 
 
 def _transport_errors() -> tuple[type[Exception], ...]:

@@ -7,6 +7,7 @@ from pydantic import SecretStr
 from steps.contracts.failure import FailureClass
 from steps.contracts.trajectory import StopReason
 from steps.errors import ConfigError, InfraError, one_line
+from steps.models.connection import UNREACHABLE
 from steps.models.endpoint import Endpoint, key_place, way_to_give_a_key
 from steps.models.errors import ErrorMeaning, Refusal, is_of_key
 from steps.models.reply import NoReplyError
@@ -64,6 +65,8 @@ _LINES = {
 
 def exhausted_error(what: str, requests: int, where: Endpoint) -> InfraError:
     """What an endpoint's failures come to when all retries are used up; ``what`` is the last of them."""
+    if what in UNREACHABLE:
+        return InfraError(FailureClass.MODEL, f"the model endpoint at {where.display_url} {what}", detail=what)
     times = f", the last of {requests} requests" if requests > 1 else ""
     words, detail = clean_error_text(what, where.key), scrub(what, where.key)
     return InfraError(FailureClass.MODEL, f"the endpoint {where.display_url} failed: {words}{times}", detail=detail)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from steps.contracts.failure import FailureClass
+from steps.contracts.failure import OF_ENDPOINT, FailureClass
 from steps.contracts.trajectory import StopReason
 from steps.reports.stored_run import Standing
 
@@ -44,6 +44,16 @@ STANDINGS: dict[str, StandingLabel] = {
     ),
     Standing.NOT_RUN: StandingLabel("Not run", "not run", "no verdict yet", "waiting"),
 }
+
+
+_ENDPOINT = StandingLabel(
+    "Model endpoint", "model endpoint", "no verdict: the model's endpoint failed, not the agent", "infra"
+)
+
+
+def standing_label(standing: str, failure_class: str | None) -> StandingLabel:
+    """What a unit's standing is called; of one that failed, whose failure it was decides. Raises KeyError."""
+    return _ENDPOINT if standing == Standing.FAILED and failure_class in OF_ENDPOINT else STANDINGS[standing]
 
 
 @dataclass(frozen=True)

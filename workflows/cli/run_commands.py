@@ -155,10 +155,19 @@ def show(  # noqa: PLR0917 - every parameter is a flag
     full: Annotated[bool, typer.Option("--full", help="Fold nothing.")] = False,
     no_pager: Annotated[bool, typer.Option("--no-pager", help="Print it all at once, at a terminal, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the file of the instance's trajectory.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Stay with an instance while it is worked on here, turn by turn.")
+    ] = False,
 ) -> None:
     """Show how a run ended, or everything about one of its instances, turn by turn; of a training its last steps."""
     from workflows.cli import show
 
+    if follow:
+        from workflows.cli.follow import follow_unit
+
+        if instance is None or as_json:
+            raise ConfigError("--follow is of one instance, in words: swe-argo show --follow RUN ID", field="show")
+        raise typer.Exit(follow_unit(open_store(store), run_id, instance, attempt, console, full=full))
     how = show.ShowOptions(attempt=attempt, full=full, paged=not no_pager, as_json=as_json)
     show.show(open_store(store), run_id, instance, console, how)
 

@@ -18,7 +18,7 @@ from steps.contracts.training import run_of
 from steps.contracts.verdict import GradeRecord
 from steps.errors import ConfigError
 from steps.reports.flakes.ledger import mark_flips, read_flips
-from steps.reports.labels import STANDINGS
+from steps.reports.labels import standing_label
 from steps.reports.reading import SHOWN_TESTS, first_line, read_unit
 from steps.reports.stored_run import Standing, StoredUnit
 from steps.reports.text.formatting import unit_name
@@ -132,13 +132,17 @@ def _not_resolved(store: Store, run: Run, console: Console) -> None:
     if not units:
         return
     rows = [(unit_name(unit.instance_id, unit.attempt), unit) for unit in units[:SHOWN]]
-    for line in ["", *columns([[name, STANDINGS[unit.standing].short, _why(unit)] for name, unit in rows])]:
+    for line in ["", *columns([[name, _standing(unit), _why(unit)] for name, unit in rows])]:
         console.print(Text(line), soft_wrap=True)
     if len(units) > SHOWN:
         console.print(f"and {len(units) - SHOWN:,} more; the report has them all", highlight=False)
     attempt = f" --attempt {units[0].attempt}" if units[0].attempt > 1 else ""
     command = f"swe-argo show {run.run_id} {units[0].instance_id}{attempt}{store_flag(store)}"
     console.print(Text(f"one of them: {command}", style="dim"), soft_wrap=True)
+
+
+def _standing(unit: StoredUnit) -> str:
+    return standing_label(unit.standing, unit.failure.failure_class if unit.failure else None).short
 
 
 def _why(unit: StoredUnit) -> str:

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 
 from steps.contracts.data import RunFile, SolveRecord
-from steps.contracts.failure import Failure, FailureClass
+from steps.contracts.failure import OF_ENDPOINT, Failure, FailureClass
 from steps.contracts.record import key
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import Usage
@@ -68,7 +68,8 @@ class RunLimits:
                 self._close(f"failed at its first unit without a verdict (--fail-fast): {what}", failed=True)
             elif self._spec.give_up_after == len(self._lost) and len({*self._lost}) == 1 and not self._judged:
                 reason = f"the first {len(self._lost)} units all ended without a verdict, for {self._lost[0].value}"
-                self._close(f"{reason} (--give-up-after; 0: go on all the same)")
+                why = f"{failure.reason}: " if failure.failure_class in OF_ENDPOINT else ""
+                self._close(f"{why}{reason} (--give-up-after; 0: go on all the same)")
 
     def judged(self) -> None:
         """A unit came to its verdict."""

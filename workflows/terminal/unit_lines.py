@@ -36,7 +36,7 @@ def unit_lines(unit: StoredUnit, view: UnitView, *, full: bool, judged: bool = T
     """``view``: with its texts whole; ``full``: nothing is folded. ``judged``: False where nobody can read how."""
     yield from _verdict_lines(view, full=full, judged=judged)
     for turn in view.turns:
-        yield from _turn_lines(turn, full=full)
+        yield from turn_lines(turn, full=full)
     if view.progress:
         yield Text(f"\nstopped: {view.progress}", style="bold")
     yield from _folded(view.notes, full=full, style="")
@@ -78,7 +78,8 @@ def _verdict_lines(view: UnitView, *, full: bool, judged: bool) -> Iterator[Text
     yield from (Text(f"{other.name}, not graded: {other.about}", style="dim") for other in view.others)
 
 
-def _turn_lines(turn: ShownTurn, *, full: bool) -> Iterator[Text]:
+def turn_lines(turn: ShownTurn, *, full: bool) -> Iterator[Text]:
+    """A turn with all its calls and what came of them."""
     yield Text("")
     if turn.number is None:
         yield Text(turn.source, style="bold blue")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import textwrap
 
+from steps.contracts.failure import OF_ENDPOINT
 from steps.reports.comparison.record import Comparison
 from steps.reports.comparison.view import view_comparison
 from steps.reports.figures.confirmations import format_confirmations
 from steps.reports.figures.summary import Summary, page_key
 from steps.reports.labels import STANDINGS, kind_phrase
+from steps.reports.stored_run import Standing
 from steps.reports.text.formatting import count, duration, listing, money, percent, tokens
 from steps.reports.text.visible import make_visible
 
@@ -23,7 +25,10 @@ def summary_lines(summary: Summary, place: str = "") -> list[str]:
     output += _wrapped(_pass_at(summary), 1)
     if summary.mean_reward is not None:
         output += _wrapped(f"mean reward {summary.mean_reward:.3f} over what was graded", 1)
-    counts = [f"{STANDINGS[name].short} {n:,}" for name, n in summary.outcomes.items() if n]
+    ours, endpoint = _failures(summary)
+    outcomes = summary.outcomes | {Standing.FAILED.value: ours}
+    counts = [f"{STANDINGS[name].short} {n:,}" for name, n in outcomes.items() if n]
+    counts += [f"model endpoint {endpoint:,}"] if endpoint else []
     output += [*_wrapped(listing(counts), 2), *_wrapped(_cost(summary), 1)]
     if (proofs := summary.counter_proof) is not None and not proofs.unconfirmed and proofs.resolved:
         output += _wrapped(format_confirmations(proofs), 1)
@@ -85,9 +90,16 @@ def _cost(summary: Summary) -> str:
 
 def _last(summary: Summary, place: str) -> str:
     rate = summary.headline
-    failed = sum(summary.failures.values())
+    ours, endpoint = _failures(summary)
     where = place or page_key(summary.run_id)
-    return f"resolved {rate.resolved}/{rate.total}, infra {failed}, report: {where}"
+    of_endpoint = f", model endpoint {endpoint}" if endpoint else ""
+    return f"resolved {rate.resolved}/{rate.total}, infra {ours}{of_endpoint}, report: {where}"
+
+
+def _failures(summary: Summary) -> tuple[int, int]:
+    """Units that failed for good: by the world that a run has, and by its model's endpoint."""
+    endpoint = sum(number for name, number in summary.failures.items() if name in OF_ENDPOINT)
+    return sum(summary.failures.values()) - endpoint, endpoint
 
 
 def _wrapped(text: str, most: int, indent: str = "") -> list[str]:

@@ -9,7 +9,7 @@ from steps.contracts.trajectory import StopReason
 from steps.contracts.verdict import TestLog
 from steps.reports.figures.confirmations import confirmation_note
 from steps.reports.figures.flips import describe_flips
-from steps.reports.labels import STAGES, STANDINGS, StandingLabel
+from steps.reports.labels import STAGES, StandingLabel, standing_label
 from steps.reports.page.excerpts import (
     REASON_WIDTH,
     TRIES_SHOWN,
@@ -91,7 +91,8 @@ def _stop_class(unit: StoredUnit, stops: dict[str, int]) -> list[str]:
 
 
 def _row(unit: StoredUnit, excerpts: UnitExcerpts, anchor: str, groups: list[str]) -> Row:
-    label, grade, failure = STANDINGS[unit.standing], unit.grade, unit.failure
+    grade, failure = unit.grade, unit.failure
+    label = standing_label(unit.standing, failure.failure_class if failure else None)
     classes = ["u", label.tone, *groups, f"a{unit.attempt}", *(["suspect"] if unit.suspect else [])]
     f2p, p2p = (grade.fail_to_pass, grade.pass_to_pass) if grade else (None, None)
     usage, total_s = unit.usage, unit.total_s

@@ -11,7 +11,7 @@ from steps.contracts.trajectory import Replayed, StopReason, Usage
 from steps.contracts.verdict import GradeRecord
 from steps.reports.figures import confirmations
 from steps.reports.figures.flips import describe_flips
-from steps.reports.labels import ADVICE, STAGES, STANDINGS, STOPS, StandingLabel, in_order, stop_phrase
+from steps.reports.labels import ADVICE, STAGES, STOPS, StandingLabel, in_order, standing_label, stop_phrase
 from steps.reports.no_steps import describe_no_steps
 from steps.reports.stored_run import FailedTry, Standing, StoredUnit
 from steps.reports.text.formatting import count, duration, money, tokens, utc
@@ -131,7 +131,7 @@ def view_unit(
     layer = unit.solve.layer if unit.solve else None
     reason = f"{failure.failure_class.value}: {cut(failure.reason)}" if failure else ""
     return UnitView(
-        label=STANDINGS[unit.standing],
+        label=standing_label(unit.standing, failure.failure_class if failure else None),
         reason=reason,
         advice=ADVICE.get(failure.failure_class, "") if failure else "",
         doubts=[cut(doubt) for doubt in (no_steps, note, describe_flips(unit), *findings) if doubt],

@@ -133,9 +133,15 @@ def test_an_endpoint_that_is_not_there_is_told_by_its_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as line:
         url = f"http://127.0.0.1:{line.getsockname()[1]}/v1"
     with client(url, num_retries=1) as model:
-        with pytest.raises(InfraError, match=f"{url} failed: ConnectError"):
+        with pytest.raises(InfraError, match=f"the model endpoint at {url} refuses connections"):
             model.ask(ISSUE)
         assert model.usage.requests == 0  # none was sent
+
+
+def test_a_host_that_nobody_knows_is_told_so() -> None:
+    told = r"http://nowhere\.invalid/v1 is at a host whose address nobody knows"
+    with client("http://nowhere.invalid/v1", num_retries=0) as model, pytest.raises(InfraError, match=told):
+        model.ask(ISSUE)
 
 
 def test_retry_after_is_waited_for() -> None:

@@ -141,6 +141,15 @@ def test_a_run_whose_units_all_end_without_a_verdict_is_given_up(ends: list[Fail
         assert not bound.closed.failed
 
 
+def test_a_run_that_is_given_up_for_its_endpoint_says_so() -> None:
+    bound = limits(give_up_after=2)
+    down = failure(FailureClass.MODEL).model_copy(update={"reason": "the model endpoint at URL refuses connections"})
+    for _ in range(2):
+        bound.failed(down)
+    assert bound.closed is not None
+    assert bound.closed.reason.startswith("the model endpoint at URL refuses connections: the first 2 units all ended ")
+
+
 def test_nothing_is_given_up_where_that_is_wished() -> None:
     bound = limits(give_up_after=0)
     for _ in range(50):

@@ -39,6 +39,16 @@ def test_the_last_line_gives_resolved_infra_and_the_place(tmp_path: Path) -> Non
     assert shown[-1] == "resolved 0/4, infra 4, report: runs/synthetic/report/report.html"
 
 
+def test_units_that_the_models_endpoint_failed_are_none_of_ours(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path), create=True)
+    Synthetic(instances=4, mix={"failed": 1}, log_lines=1).write(store)
+    summary = summarise(read_run(store, "synthetic"))
+    told = summary.model_copy(update={"failures": {"model": 1, "model_access": 1, "sandbox_lost": 2}})
+    shown = summary_lines(told)
+    assert shown[-1].startswith("resolved 0/4, infra 2, model endpoint 2, report: ")
+    assert "infrastructure 2 and model endpoint 2" in shown
+
+
 @pytest.mark.parametrize("kind", ["reference", "control", "given", "replay"])
 def test_what_kind_of_run_it_is_fits_a_line(kind: str) -> None:
     assert 0 < len(kind_phrase(kind)) <= 80
