@@ -38,8 +38,17 @@ def add(app: typer.Typer, with_spec: Callable[..., Callable[..., None]]) -> None
     app.command()(with_spec(export, spec_sources.is_of_rollouts))
 
 
-def report(run_id: Run, store: StoreFlag = DEFAULT_STORE) -> None:
+def report(
+    run_id: Run,
+    store: StoreFlag = DEFAULT_STORE,
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", metavar="FILE", help="Also one zip archive of it, with its units' files, to hand on."),
+    ] = None,
+) -> None:
     """Write the report of a run, or the page of a training, again, from what its store holds."""
+    from steps.reports.bundle import write_bundle
+    from steps.reports.text.formatting import size
     from steps.reports.training.write import write_training_page
     from steps.store.trainings import is_training
     from workflows.api.run import Run
@@ -48,12 +57,21 @@ def report(run_id: Run, store: StoreFlag = DEFAULT_STORE) -> None:
 
     opened = open_store(store)
     if is_training(opened, run_id):
+        if bundle is not None:
+            raise ConfigError(f"{run_id} is a training: bundle its runs, one by one", field="--bundle")
         print_training(opened, write_training_page(opened, run_id), console)
         return
     stored = Run(opened, run_id)
     with ActivityLine(console, "writing the report") as doing:
         stored.write_report(doing.now)
+        if bundle is not None:
+            doing.now(f"packing {bundle}")
+            packed = size(write_bundle(opened, run_id, bundle))
     summary = print_run_end(stored, console)
+    if bundle is not None:
+        console.print(
+            f"{bundle}: {packed}, opens at {run_id}/index.html", highlight=False, soft_wrap=True, markup=False
+        )
     raise typer.Exit(EXIT_OK if summary.complete else EXIT_INCOMPLETE)
 
 

@@ -1,0 +1,58 @@
+"""A run's report and the files of its units as one archive, which needs neither the store nor a server."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from steps.contracts.record import Place, key
+from steps.errors import ConfigError
+from steps.reports.figures.summary import Summary
+from steps.reports.reading import batches
+from steps.store import Store
+from steps.store.runs import no_report
+
+BATCH = 500
+"""Files in memory at a time."""
+FIRST = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=report/report.html">
+<title>Report</title><a href="report/report.html">The report</a></html>
+"""
+"""Page at the top, for whoever opens the archive."""
+
+
+def write_bundle(store: Store, run_id: str, file: Path) -> int:
+    """Write the zip archive; returns its bytes. The answers of the dataset and the spec are not in it.
+
+    The same report makes the same archive. Raises ConfigError where there is no report or the file cannot be written,
+    InfraError when the store fails.
+    """
+    run = Place.RUN.format(run=run_id)
+    names = [name for folder in ("report", "units") for name in store.keys(f"{run}/{folder}/")]
+    if key(Summary, run_id) not in names:
+        raise no_report(store, run_id)
+    part = file.with_name(f".{file.name}.part")
+    try:
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(_entry(f"{run_id}/index.html"), FIRST)
+            for name, data in _contents(store, names):
+                archive.writestr(_entry(f"{run_id}/{name.removeprefix(f'{run}/')}"), data)
+        part.replace(file)
+        return file.stat().st_size
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror or error}", field="--bundle") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _contents(store: Store, names: list[str]) -> Iterator[tuple[str, bytes]]:
+    for some in batches(names, BATCH):
+        yield from sorted(store.get_many(some).items())
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    return entry

@@ -1,0 +1,70 @@
+"""A report that is handed on as one file."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import zipfile
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from steps.errors import ConfigError
+from steps.reports.bundle import write_bundle
+from steps.reports.write import write_report
+from steps.store import Store, open_store
+from tests.steps.reports.synthetic import Synthetic
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = open_store(str(tmp_path_factory.mktemp("bundle")), create=True)
+    Synthetic("one", 5, 2, hostile=True, log_lines=5, mix={"resolved": 1, "failed": 1, "unresolved": 1}).write(store)
+    return store
+
+
+def test_a_run_without_a_report_is_refused_and_leaves_nothing(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="swe-argo report one"):
+        write_bundle(store, "one", tmp_path / "one.zip")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_link_of_its_pages_leads_to_a_file_of_it(store: Store, tmp_path: Path) -> None:
+    write_report(store, "one")
+    size = write_bundle(store, "one", tmp_path / "one.zip")
+    assert size == (tmp_path / "one.zip").stat().st_size
+    with zipfile.ZipFile(tmp_path / "one.zip") as archive:
+        names = set(archive.namelist())
+        assert all(name.startswith("one/") and ".." not in name for name in names)
+        pages = [name for name in names if name.endswith(".html")]
+        assert len(pages) == 12
+        broken = [(page, link) for page in pages for link in links(archive.read(page).decode(), page) - names]
+    assert broken == []
+    assert not [name for name in names if "answer" in name or (name.count("/") == 1 and name != "one/index.html")]
+
+
+def links(page: str, place: str) -> set[str]:
+    """What a page refers to, without its parts and other servers' pages."""
+    found = (unescape(link).partition("#")[0] for link in re.findall(r'(?:href="|url=)([^"]+)"', page))
+    return {
+        posixpath.normpath(posixpath.join(posixpath.dirname(place), unquote(link)))
+        for link in found
+        if link and not re.match(r"[a-z]+:", link)
+    }
+
+
+def test_the_same_report_makes_the_same_archive(store: Store, tmp_path: Path) -> None:
+    write_report(store, "one")
+    made = []
+    for name in ("a.zip", "b.zip"):
+        write_bundle(store, "one", tmp_path / name)
+        made.append((tmp_path / name).read_bytes())
+    assert made[0] == made[1]
+
+
+def test_what_cannot_be_written_is_told(store: Store, tmp_path: Path) -> None:
+    write_report(store, "one")
+    with pytest.raises(ConfigError, match="cannot be written: No such file or directory"):
+        write_bundle(store, "one", tmp_path / "absent" / "one.zip")
