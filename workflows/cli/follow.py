@@ -61,13 +61,12 @@ class UnitFollower:
         if progress.phase != self._phase:
             self._phase = progress.phase
             self._print([Text(f"-- {PHASES[progress.phase]}", style="dim")])
-        began = str(at_work.trajectory)
-        if began != self._try:  # another try has another folder, and begins anew
-            self._try, self._shown = began, 0
         try:
             conversation = read_conversation(at_work.trajectory.read_bytes())
         except (OSError, ValueError):  # before its first turn, or after its last
             return
+        if (place := str(at_work.trajectory)) != self._try:  # another try has another folder, and begins anew
+            self._try, self._shown = place, 0
         turns = conversation.turns
         self._show(conversation, len(turns) if not turns or _is_whole(turns[-1]) else len(turns) - 1)
 
