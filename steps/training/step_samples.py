@@ -17,12 +17,14 @@ from steps.store import Store
 from steps.training import sample_files
 from steps.training.advantages import Group, groups_of
 from steps.training.datums import LearnedSample, learned_sample
-from steps.training.export_samples import NO_TOKENS, nothing, write_some_samples
+from steps.training.export_samples import NO_CALLS, NO_TOKENS, nothing, write_some_samples
 from steps.training.sample_files import Sample, SampledUnit, read_samples
 
 log = logging.getLogger(__name__)
 UNKNOWN = "unknown"
 """Version of weights that the endpoint did not tell."""
+_WITH_VERDICT = (NO_TOKENS, NO_CALLS)
+"""Why units with a verdict have no samples: these are no failures of the world."""
 
 
 @dataclass
@@ -88,7 +90,7 @@ def collect(store: Store, run: RunFile, plan: Plan, loss: LossSpec) -> Collected
         spent = max((begin + length for begin, length in written.spans), default=0.0) - began
         if untold := sum(rollout.calls[UNKNOWN] for rollout in rollouts.values()):
             log.warning("run %s: %d calls do not tell which weights answered them", run.run_id, untold)
-        failed = sum(len(names) for reason, names in written.left_out.items() if reason != NO_TOKENS)
+        failed = sum(len(names) for reason, names in written.left_out.items() if reason not in _WITH_VERDICT)
         groups = groups_of(rollouts, loss)
         return Collected(plan, rollouts, groups, batch_of(path, rollouts, groups, loss), failed, spent)
 

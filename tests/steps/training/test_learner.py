@@ -80,6 +80,15 @@ def test_a_batch_that_is_sent_in_pieces_is_one_gradient(
     assert figures(store, 1).kl == pytest.approx(SHIFT)
 
 
+def test_a_rollout_that_asked_no_model_is_no_failure_of_the_world(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer
+) -> None:
+    make_run(store, 1, MIXED | {"c": [Try(None), Try(0.0, calls=())]})
+    new_learner(make_training(store)).learn(1)
+    done = figures(store, 1)
+    assert (done.rollouts, done.infra_failures) == (6, 1)
+
+
 def test_figures_say_what_the_step_was(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     learner = new_learner(make_training(store))
     make_run(store, 1, MIXED | {"c": [Try(None), Try(0.0, tokens=False)]})
