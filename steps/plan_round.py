@@ -21,7 +21,7 @@ def main(flags: Flags) -> str:
     spec = plan(store, training, step)
     if spec and flags["served"] and spec.llm.base_url:
         learned = CheckpointLog(store, training.name).read()
-        await_weights(spec.llm.base_url, (learned[-1].weights if learned else FIRST).version)
+        await_weights(spec.llm.base_url, training.name, (learned[-1].weights if learned else FIRST).version)
     if out := flags["out"]:
         out.mkdir(parents=True, exist_ok=True)
         (out / IS_DUE).write_text(json.dumps(spec is not None), "utf-8")

@@ -41,6 +41,8 @@ class Proxy:
     key: str | None = None
     admin_key: str | None = None
     traces: Traces | None = None
+    pointer: str | None = None
+    """Key of the file that it follows, for whoever asks it for a training."""
     quiet_s: float = 15.0
     """After so long without an answer a stream begins, with comments: proxies in between drop what is silent."""
     metrics: ProxyMetrics = field(default_factory=ProxyMetrics)
@@ -101,7 +103,7 @@ class Proxy:
             version = self.weights.current.pointer.version
         except SamplingError as error:
             return _json({"status": "starting", "reason": str(error)}, 503)
-        return _json({"status": "ok", "weights": version})
+        return _json({"status": "ok", "weights": version, "pointer": self.pointer})
 
     async def _metrics(self, _: Request) -> Response:
         try:

@@ -69,7 +69,7 @@ async def serve(options: ProxyOptions, source: SamplerSource, announce: Callable
     form = options.tool_format or tool_format_of(template.source)
     calls = CallMaker(template, form, context, options.at_once, options.timeout_s)
     traces = Traces(options.traces) if options.traces else None
-    proxy = Proxy(calls, weights, options.model, options.key, options.admin_key, traces)
+    proxy = Proxy(calls, weights, options.model, options.key, options.admin_key, traces, options.pointer)
     with listen(options.host, options.port) as listening:
         server = uvicorn.Server(
             uvicorn.Config(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from typing import Any
 
 from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
+from steps.contracts.record import key
+from steps.contracts.training import WeightsFile
+from steps.errors import ConfigError, InfraError
 
 PAUSE_S = 1.0
 PATIENCE_S = 900.0
@@ -16,20 +20,44 @@ PATIENCE_S = 900.0
 
 
 def await_weights(
-    url: str, version: str, is_over: Callable[[], bool] = lambda: False, *, patience_s: float = PATIENCE_S
+    url: str,
+    training: str,
+    version: str,
+    is_over: Callable[[], bool] = lambda: False,
+    *,
+    patience_s: float = PATIENCE_S,
 ) -> None:
-    """Return when the proxy at this address answers with these weights, or ``is_over``. Raises InfraError after a time:
-    it follows another training, or it cannot open them."""
+    """Return when the proxy at this address answers with these weights of a training, or ``is_over``.
+
+    Raises ConfigError at once where it follows another one, InfraError after a time: it cannot open them.
+    """
     health = f"{url.rstrip('/').removesuffix('/v1')}/health"
-    until, served = time.monotonic() + patience_s, "none"
+    until, served, told = time.monotonic() + patience_s, "none", False
     while not is_over():
         try:
             with urllib.request.urlopen(health, timeout=patience_s) as answer:  # noqa: S310 - an address that the spec names
-                served = json.loads(answer.read())["weights"]
+                said = json.loads(answer.read())
+                served = said["weights"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             served = f"not known: {error}"
-        if served == version:
-            return
+        else:
+            if served == version:
+                return
+            _refuse_other(url, said, training, served)
         if time.monotonic() > until:
             raise InfraError(FailureClass.MODEL, f"{url} does not serve weights {version}; what it serves is {served}")
+        if not told:
+            sys.stderr.write(f"waiting until {url} serves weights {version}; what it serves is {served}\n")
+            told = True
         time.sleep(PAUSE_S)
+
+
+def _refuse_other(url: str, said: dict[str, Any], training: str, served: str) -> None:
+    """A proxy of before it told what it follows may still be the right one."""
+    own = key(WeightsFile, training)
+    if "pointer" in said and said["pointer"] != own:
+        follows = (
+            f"follows {said['pointer']}" if said["pointer"] else f"follows no training and serves weights {served}"
+        )
+        message = f"{url} {follows}; that of training {training!r} has to follow {own}"
+        raise ConfigError(message, field="proxy_url")

@@ -164,12 +164,13 @@ class ProxyProcess:
 class GivenProxy:
     """A proxy that somebody else runs, and that follows the training's weights."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, training: str) -> None:
         self.url, self.env = url, dict[str, str]()
+        self._training = training
 
     def serve(self, weights: Weights, is_over: Callable[[], bool]) -> None:
-        """Return when it answers with these weights, or ``is_over``. Raises InfraError after a time."""
-        await_weights(self.url, weights.version, is_over)
+        """Return when it answers with these weights, or ``is_over``. Raises ConfigError, InfraError after a time."""
+        await_weights(self.url, self._training, weights.version, is_over)
 
 
 def _begin(command: list[str], environment: dict[str, str], log: IO[bytes]) -> subprocess.Popen[str]:

@@ -179,7 +179,7 @@ class Training:
     @contextmanager
     def _proxy(self, training: TrainFile, store: Store) -> Iterator[ProxyProcess | GivenProxy]:
         if training.spec.proxy_url is not None:
-            yield GivenProxy(training.spec.proxy_url)
+            yield GivenProxy(training.spec.proxy_url, training.name)
             return
         proxy = ProxyProcess(training, store, self._lose_proxy)
         with self._lock:

@@ -37,7 +37,9 @@ def followed(model_files: Path, tmp_path: Path) -> Iterator[tuple[RunningProxy, 
 
 def health(proxy: RunningProxy) -> str:
     with urllib.request.urlopen(f"{proxy.root}/health", timeout=10) as answer:
-        return str(json.loads(answer.read())["weights"])
+        said = json.loads(answer.read())
+    assert said["pointer"] == POINTER
+    return str(said["weights"])
 
 
 def test_the_pointer_in_the_store_is_followed(followed: tuple[RunningProxy, Path]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steps.errors import InfraError
+from steps.errors import ConfigError, InfraError
 from steps.training.served_weights import await_weights
 from tests.http_server import Handler, serve
 
@@ -19,7 +19,7 @@ def test_it_returns_when_the_weights_are_served_and_not_before() -> None:
             self.answer(200, {"weights": weights}) if weights else self.answer(503)
 
     with serve(Proxy) as url:
-        await_weights(f"{url}/v1", "000001")
+        await_weights(f"{url}/v1", "one", "000001")
     assert said == []
 
 
@@ -29,4 +29,32 @@ def test_a_proxy_of_other_weights_is_told() -> None:
             self.answer(200, {"weights": "000007"})
 
     with serve(Proxy) as url, pytest.raises(InfraError, match="does not serve weights base; what it serves is 000007"):
-        await_weights(f"{url}/v1", "base", patience_s=0.1)
+        await_weights(f"{url}/v1", "one", "base", patience_s=0.1)
+
+
+@pytest.mark.parametrize(
+    ("pointer", "message"),
+    [
+        ("trainings/two/weights.json", "follows trainings/two/weights.json"),
+        (None, "follows no training and serves weights 000007"),
+    ],
+)
+def test_a_proxy_that_follows_another_training_is_not_waited_for(pointer: str | None, message: str) -> None:
+    class Proxy(Handler):
+        def respond(self) -> None:
+            self.answer(200, {"weights": "000007", "pointer": pointer})
+
+    with serve(Proxy) as url, pytest.raises(ConfigError, match=f"{message}; that of training 'one'"):
+        await_weights(f"{url}/v1", "one", "base")
+
+
+def test_one_that_follows_the_training_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    said = ["base", "000001"]
+
+    class Proxy(Handler):
+        def respond(self) -> None:
+            self.answer(200, {"weights": said.pop(0), "pointer": "trainings/one/weights.json"})
+
+    with serve(Proxy) as url:
+        await_weights(f"{url}/v1", "one", "000001")
+    assert "serves weights 000001; what it serves is base" in capsys.readouterr().err
