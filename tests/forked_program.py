@@ -56,7 +56,7 @@ def run_program(
     ``env``: all of its environment; ours by default. It is started, not forked, where that could make a difference.
     """
     environment = dict(os.environ if env is None else env)
-    if _early(environment) != _early(_AT_FIRST):
+    if early_variables(environment) != early_variables():
         command = [sys.executable, "-m", module, *words]
         return subprocess.run(
             command, capture_output=True, text=True, check=False, cwd=cwd, timeout=timeout_s, env=environment
@@ -79,7 +79,8 @@ def run_program(
         return subprocess.CompletedProcess([module, *words], code, stdout.read_text(), stderr.read_text())
 
 
-def _early(environment: Mapping[str, str]) -> dict[str, str]:
+def early_variables(environment: Mapping[str, str] = _AT_FIRST) -> dict[str, str]:
+    """Those of an environment that decide whether a program is forked: the same as here, and it is."""
     return {name: value for name, value in environment.items() if name.startswith(EARLY)}
 
 

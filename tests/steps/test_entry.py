@@ -136,7 +136,7 @@ def test_a_flag_that_a_step_does_not_know_is_a_wrong_request_told_in_its_name(
 ) -> None:
     """The templates of a run may be newer than its image."""
     monkeypatch.setenv("SWE_ARGO_REASON", str(tmp_path / "reason"))
-    for program in ("solve", "plan", "finalize"):
+    for program in ("solve", "plan", "finalize", "canary", "compare"):
         (tmp_path / "reason").unlink(missing_ok=True)
         given = ["--in", "in", "--out", "out", "--store", "s", "--run", "r", "--workflow", "w", "--new-one"]
         done = subprocess.run([sys.executable, "-m", f"steps.{program}", *given], capture_output=True, check=False)

@@ -16,6 +16,7 @@ from steps.contracts.shard import Shard
 from steps.reports.figures.summary import Summary
 from steps.reports.write import write_report
 from steps.store import Store, open_store
+from tests.forked_program import early_variables, run_program
 from tests.paths import ROOT
 from tests.steps.argo.api_server import Api, serving
 from tests.steps.argo.recorded import node, workflow
@@ -37,10 +38,12 @@ class World:
     variables: dict[str, str] = field(default_factory=dict)
     """Of the pod, beside what every pod has."""
 
-    def finalize(self, *more: str) -> subprocess.CompletedProcess[str]:
-        """The step, as Argo starts it."""
+    def finalize(self, *more: str, started: bool = False) -> subprocess.CompletedProcess[str]:
+        """The step; ``started``: as Argo starts it, else forked."""
         words = ["--store", self.store.url, "--run", RUN, "--workflow", PARENT, "--out", str(self.folder / "out")]
         env = {"PATH": "/usr/bin:/bin", "KUBECONFIG": str(self.api.kubeconfig(self.folder)), "HOME": str(self.folder)}
+        if not started:
+            return run_program("steps.finalize", [*words, *more], ROOT, {**early_variables(), **env, **self.variables})
         command = [sys.executable, "-m", "steps.finalize", *words, *more]
         return subprocess.run(
             command, cwd=ROOT, env={**env, **self.variables}, capture_output=True, text=True, timeout=120, check=False
@@ -95,7 +98,7 @@ def test_a_good_end_costs_four_questions_and_writes_nothing_twice(world: World) 
     world.api.add(ended("Succeeded"))
     write_report(world.store, RUN)
     before = world.wrote()
-    done = world.finalize()
+    done = world.finalize(started=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert world.wrote() == before
     assert [how for how, *_ in world.api.asked] == ["GET"] * 4
@@ -241,5 +244,5 @@ def test_an_api_server_that_is_busy_for_a_while_is_waited_for(world: World) -> N
 def test_it_ends_in_its_time_whatever_hangs(world: World) -> None:
     planned(world, resolved=1)
     world.api.hang_s = 600  # longer than the test would wait for the process
-    done = world.finalize("--within", "3")
+    done = world.finalize("--within", "3", started=True)
     assert (done.returncode, done.stderr) == (75, "not done after 3 s\n")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 
 from steps.contracts.log_levels import LOG_LEVELS
+from tests.forked_program import run_program
 from tests.workflows.pipeline.rendered import EVALUATE, Change, Made, holds
 
 
@@ -22,14 +22,7 @@ def plan(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "--backend=local",
         "--k=1",
     ]
-    command = [
-        sys.executable,
-        "-m",
-        "steps.plan",
-        *fixed,
-        f"--out={folder / 'out'}",
-    ]
-    return subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+    return run_program("steps.plan", [*fixed, f"--out={folder / 'out'}", *words])
 
 
 def told(folder: Path) -> tuple[str, str]:

@@ -32,7 +32,7 @@ from tests.workflows.command import QUICK, swe_argo
 pytestmark = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
 
 INSTANCE = QUICK[1]
-GROUP = 4
+GROUP = 3
 
 
 @pytest.fixture
@@ -83,10 +83,9 @@ def test_a_group_costs_one_preparation_and_has_the_verdicts_of_attempts_without(
     assert len(server.control.snapshots) == 1
     assert not set(server.control.snapshots) & server.machines.templates.keys()  # removed at the end
     assert list((tmp_path / "home" / "groups").iterdir()) == []
-    run(server, tmp_path, "without", attempts=2)
-    assert begun_from(server) == {"image": 3, "snapshot": GROUP - 1}
-    one, other = outcomes(tmp_path, "without", 2)
-    assert one == other
+    run(server, tmp_path, "without", attempts=1)
+    assert begun_from(server) == {"image": 2, "snapshot": GROUP - 1}
+    [one] = outcomes(tmp_path, "without", 1)
     assert outcomes(tmp_path, "with", GROUP) == [one] * GROUP
     assert server.machines.list_all() == []
 
