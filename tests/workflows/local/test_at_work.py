@@ -13,6 +13,7 @@ from steps.store import open_store
 from steps.store.runs import record_of
 from tests.model_server import Answer, Fault, call, model_server, play
 from tests.workflows.command import QUICK, begin, ids, wait_for
+from tests.workflows.view.server import viewing
 from workflows.local.at_work import UnitAtWork, find_units_at_work
 
 SCRIPT = play(call("execute_bash", command="echo hi > new.txt"), call("finish", message="done"))
@@ -39,6 +40,8 @@ def test_a_unit_at_work_tells_its_turn_its_tokens_and_its_last_action_to_anybody
         growing = Trajectory.from_bytes(unit.trajectory.read_bytes())
         other = json.loads((tmp_path / "runs" / "r" / "run.json").read_text()) | {"created_at": "2020-01-01T00:00:00"}
         assert find_units_at_work(RunFile.model_validate(other)) == []
+        with viewing(open_store(str(tmp_path))) as viewer:
+            run, page = viewer.get("/runs/r").text, viewer.get(f"/runs/r/units/{QUICK[0]}/1").text
         seen.set()
         said, _ = runner.communicate(timeout=300)
     assert runner.returncode == 0, said
@@ -49,3 +52,7 @@ def test_a_unit_at_work_tells_its_turn_its_tokens_and_its_last_action_to_anybody
     assert progress.usage.cost_usd
     assert progress.usage == growing.extra.usage
     assert found() == []
+    assert "execute_bash: echo hi &gt; new.txt" in run
+    assert all("1 of 7" in each for each in (run, page))
+    assert "<b>At work</b>" in page
+    assert 'href="/runs/r/files/' not in page.partition("<footer>")[2]

@@ -1,0 +1,102 @@
+"""The viewer in Chromium: its keys, its addresses, and that every page fits, can be read, and says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.chromium import Scheme, Tab, browser, needs_browser
+from tests.steps.reports.page_checks import CONTRAST
+from tests.workflows.view.server import Address
+
+pytestmark = [needs_browser, pytest.mark.browser]
+PAGES = (
+    "/",
+    "/runs/other",
+    "/runs/half-done",
+    "/compare?run=nightly-1&run=nightly-2&run=other",
+    "/trend?run=nightly-1",
+)
+SELECTED = "document.querySelector('[aria-selected=true] a[href], [aria-current=true] a[href]')?.getAttribute('href')"
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Tab]:
+    with browser() as opened:
+        yield opened
+
+
+def rows(tab: Tab, *, number: int) -> list[str]:
+    """The lines of the table, once there are so many."""
+    tab.page.wait_for_function(f"document.querySelectorAll('#table [data-row]').length === {number}")
+    found: list[str] = tab.value("[...document.querySelectorAll('#table [data-row] th a')].map(a => a.innerText)")
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_fits_can_be_read_and_is_quiet(tab: Tab, viewer: Address, scheme: Scheme) -> None:
+    tab.page.emulate_media(color_scheme=scheme)
+    tab.size(1280)
+    tab.open(f"{viewer.url}/runs/other")
+    unit = tab.value("document.querySelector('#table [data-row] a').getAttribute('href')")
+    for path in (*PAGES, unit):
+        for width in (390, 768, 1280, 2000):
+            tab.size(width)
+            tab.open(viewer.url + path)
+            assert (path, width, tab.sideways(), tab.messages) == (path, width, 0, [])
+        assert all(request.startswith(viewer.url) for request in tab.requests)
+        faint = {name: ratio for name, ratio in tab.value(CONTRAST).items() if ratio < 4.5}
+        assert (path, faint) == (path, {})
+
+
+def test_what_is_typed_and_chosen_stands_in_the_address_and_comes_back(tab: Tab, viewer: Address) -> None:
+    tab.open(viewer.url)
+    tab.page.keyboard.press("/")
+    tab.page.keyboard.type("nightly-")
+    assert rows(tab, number=3) == ["nightly-3", "nightly-2", "nightly-1"]
+    tab.page.keyboard.press("Escape")
+    tab.click("th >> text=Run")
+    tab.page.wait_for_url("**/?q=nightly-&sort=run")
+    assert rows(tab, number=3)[0] == "nightly-1"
+    tab.open(tab.page.url)
+    assert tab.page.input_value("[type=search]") == "nightly-"
+    assert rows(tab, number=3)[0] == "nightly-1"
+
+
+def test_keys_go_to_lines_to_what_went_wrong_and_up_again(tab: Tab, viewer: Address) -> None:
+    tab.open(f"{viewer.url}/runs/half-done")
+    for _ in range(3):
+        tab.page.keyboard.press("j")
+    tab.page.keyboard.press("k")
+    assert tab.value(SELECTED) == tab.value("document.querySelectorAll('[data-row] a')[1].getAttribute('href')")
+    tab.page.keyboard.press("e")
+    wrong = tab.value(SELECTED)
+    assert tab.value("document.querySelector('[aria-selected=true]').matches('[data-wrong]')")
+    with tab.page.expect_navigation():
+        tab.page.keyboard.press("Enter")
+    assert tab.page.url == viewer.url + wrong
+    with tab.page.expect_navigation():
+        tab.page.keyboard.press("u")
+    assert tab.page.url == f"{viewer.url}/runs/half-done"
+
+
+def test_marked_runs_are_compared(tab: Tab, viewer: Address) -> None:
+    tab.open(f"{viewer.url}/?q=nightly")
+    for key in "jxjx":
+        tab.page.keyboard.press(key)
+    with tab.page.expect_navigation():
+        tab.page.click("text=Compare the marked runs")
+    assert tab.value("document.querySelector('h1').innerText") == "2 runs compared"
+
+
+def test_without_scripts_a_filter_is_a_form(tab: Tab, viewer: Address) -> None:
+    chromium = tab.page.context.browser
+    assert chromium is not None
+    with chromium.new_context(java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(viewer.url)
+        page.select_option("[name=agent]", "mini-swe-agent")
+        page.click("text=Show")
+        assert "agent=mini-swe-agent" in page.url
+        assert page.locator("#table [data-row]").count() == 1
