@@ -19,6 +19,10 @@ class Invisible(Enum):
 
 
 UNSEEN = Invisible.UNSEEN
+LOG_LINES = 20
+"""Of a pod's log that are read: a step says how far it has come in a line of its own."""
+STEP_CONTAINER = "main"
+"""The container of a pod in which Argo runs a step."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,9 @@ class Engine(Protocol):
 
     def workflow(self, name: str) -> Plain | None:
         """A whole Workflow; None where it is gone."""
+
+    def log_end(self, workflow: str, pod: str) -> str:
+        """The last lines that a step printed. Raises nothing: empty where there is no log, or none to be seen."""
 
     def create(self, workflow: Plain) -> None:
         """Make a Workflow. One of that name that is there already is taken for this one: a reply was lost."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import closing
 from typing import TypeVar
 
 from kubernetes.client import ApiClient, ApiException
+from urllib3.exceptions import HTTPError
 
 from steps.argo.requests import call, refused
 from steps.contracts.run_spec import KubernetesSpec
@@ -14,8 +16,8 @@ from steps.contracts.workflow_marks import API_VERSION, PHASE
 from steps.errors import ConfigError, StepError
 from steps.kube import kubeconfig
 from steps.kube.client import Cluster, RetryPolicy, error_message
-from steps.kube.requests import MERGE_PATCH, METADATA_LIST, items, path, request_object
-from workflows.argo.engine import UNSEEN, Invisible, Plain, WorkflowHeader
+from steps.kube.requests import MERGE_PATCH, METADATA_LIST, items, opened, path, request_object
+from workflows.argo.engine import LOG_LINES, STEP_CONTAINER, UNSEEN, Invisible, Plain, WorkflowHeader
 from workflows.object_names import SUBMITTER
 
 T = TypeVar("T")
@@ -113,6 +115,16 @@ class KubernetesEngine:
         """Whole."""
         body = self._request("reading a workflow", lambda: self._there(path("workflows", self.namespace, name)))
         return body or None
+
+    def log_end(self, workflow: str, pod: str) -> str:  # noqa: ARG002 - as the protocol has it
+        """Asked once: the next look comes soon."""
+        query = {"container": STEP_CONTAINER, "tailLines": LOG_LINES}
+        where = f"{path('pods', self.namespace, pod)}/log"
+        try:
+            with closing(opened(self._client, "GET", where, query=query)) as response:
+                return str(response.data.decode("utf-8", "replace"))
+        except (ApiException, HTTPError, OSError):
+            return ""
 
     def create(self, workflow: Plain) -> None:
         """A reply that is lost is asked for again, and then the name is taken: by ourselves."""

@@ -7,11 +7,19 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from steps.argo.nodes import parameter, tries_of, unpack_nodes
+from steps.argo.nodes import parameter, pod_name, tries_of, unpack_nodes
 from steps.contracts.workflow_marks import ENDED, FAILED, NOT_RUN, SHARD, Phase
 from workflows.argo.engine import Plain
 from workflows.argo.wait_reasons import count_waits, own_words
 from workflows.resources import SHARD_UNITS
+
+
+@dataclass(frozen=True)
+class StepPod:
+    """A pod in which a step works on a unit."""
+
+    workflow: str
+    name: str
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,8 @@ class ShardView:
     """Units that failed for good, by why."""
     running: tuple[str, ...] = ()
     """Units at work, by name."""
+    pods: tuple[StepPod, ...] = ()
+    """Those of them whose step runs just now."""
     retries: int = 0
     """Further tries of their steps."""
     waits: Counter[str] = field(default_factory=Counter)
@@ -137,9 +147,16 @@ def read_shard(workflow: Plain) -> ShardView:
         outcomes=outcomes,
         failures=failures,
         running=tuple(running),
+        pods=tuple(_step_pods(workflow, by_id)),
         retries=_retries(by_id),
         waits=count_waits(workflow, by_id),
     )
+
+
+def _step_pods(workflow: Plain, by_id: dict[str, Plain]) -> Iterator[StepPod]:
+    for each in (*_of(by_id, "solve", "Pod"), *_of(by_id, "grade", "Pod")):
+        if each.get("phase") == Phase.RUNNING:
+            yield StepPod(workflow["metadata"]["name"], pod_name(workflow, each))
 
 
 def cleaned_up(number: str, phase: str, planned: str) -> ShardView:

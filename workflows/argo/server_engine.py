@@ -6,6 +6,7 @@ status takes seconds to make, and one that is sent back has lost every field tha
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,14 +14,14 @@ from typing import Any, TypeVar
 from hera.exceptions import AlreadyExists, HeraException, NotFound, exception_from_server_response
 from hera.workflows import WorkflowsService
 from hera.workflows import models as m
-from requests import RequestException
+from requests import RequestException, Response
 
 from steps.contracts.failure import FailureClass
 from steps.contracts.run_spec import KubernetesSpec
 from steps.contracts.workflow_marks import PHASE
 from steps.errors import ConfigError, InfraError, one_line
 from steps.settings import settings
-from workflows.argo.engine import UNSEEN, Invisible, Plain, WorkflowHeader
+from workflows.argo.engine import LOG_LINES, STEP_CONTAINER, UNSEEN, Invisible, Plain, WorkflowHeader
 
 T = TypeVar("T")
 REQUEST_S = (5.0, 30.0)
@@ -93,6 +94,17 @@ class ArgoServerEngine:
         where = f"api/v1/workflows/{self.namespace}/{name}"
         return self._call("reading a workflow", lambda: self._there(where))
 
+    def log_end(self, workflow: str, pod: str) -> str:
+        """A line is a JSON object: argo-server streams the lines of the pods that are meant."""
+        options = {"podName": pod, "logOptions.container": STEP_CONTAINER, "logOptions.tailLines": str(LOG_LINES)}
+        where = f"api/v1/workflows/{self.namespace}/{workflow}/log"
+        try:
+            answer = self._ask("get", where, params=options)
+            lines = [json.loads(line) for line in answer.text.splitlines() if line.strip()] if answer.ok else []
+            return "\n".join(str(line["result"].get("content", "")) for line in lines)
+        except (RequestException, OSError, ValueError, KeyError, TypeError, AttributeError):
+            return ""
+
     def create(self, workflow: Plain) -> None:
         """By Hera's model: it has every field that is sent here."""
         body = m.WorkflowCreateRequest(workflow=m.Workflow.model_validate(workflow), namespace=self.namespace)
@@ -147,7 +159,13 @@ class ArgoServerEngine:
         return self._request("get", where, params=query)
 
     def _request(self, method: str, where: str, **more: Any) -> Plain:
-        answer = self._service.session.request(
+        answer = self._ask(method, where, **more)
+        if not answer.ok:
+            raise exception_from_server_response(answer)
+        return dict(answer.json())
+
+    def _ask(self, method: str, where: str, **more: Any) -> Response:
+        return self._service.session.request(
             method,
             f"{self._service.host}{where}",
             headers={"Authorization": self._service.token},
@@ -155,9 +173,6 @@ class ArgoServerEngine:
             timeout=REQUEST_S,
             **more,
         )
-        if not answer.ok:
-            raise exception_from_server_response(answer)
-        return dict(answer.json())
 
     def _call(self, doing: str, act: Callable[[], T]) -> T:
         try:

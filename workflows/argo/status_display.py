@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from steps.contracts.unit_progress import UnitProgress
 from steps.contracts.workflow_marks import Phase
+from steps.reports.text.formatting import unit_name
+from steps.reports.unit.progress import describe_progress
 from workflows.argo.run_status import RunStatus, ShardView
 
 ROWS = 20
@@ -22,7 +26,9 @@ COLOURS = {"resolved": "green", "ended earlier": "dim", "graded": "dim"}
 PHASES: dict[str, str] = {Phase.SUCCEEDED: "green", Phase.FAILED: "yellow", Phase.ERROR: "red", Phase.RUNNING: "cyan"}
 
 
-def render_screen(run_id: str, run: RunStatus, shards: list[ShardView], away: str) -> Group:
+def render_screen(
+    run_id: str, run: RunStatus, shards: list[ShardView], away: str, at_work: Iterable[UnitProgress] = ()
+) -> Group:
     """The live screen. ``away``: since when the API does not answer, if it does not."""
     head = Text(run_id, style="bold").append(f"  {run.stage}", style="cyan")
     head.append(f"  {run.planned}" if run.planned else "", style="dim")
@@ -38,6 +44,7 @@ def render_screen(run_id: str, run: RunStatus, shards: list[ShardView], away: st
     if len(busy) > ROWS:
         parts.append(Text(f"and {len(busy) - ROWS} more shards", style="dim"))
     parts.append(Text("all: ").append_text(_outcomes(*count_outcomes(shards))))
+    parts += [Text(line, style="dim", overflow="ellipsis", no_wrap=True) for line in progress_lines(at_work)]
     parts += [Text(reason, style="yellow") for reason in describe_waits(run, shards)]
     if away:
         parts.append(Text(f"API away since {away}; what is shown is from then", style="red"))
@@ -64,6 +71,14 @@ def status_line(run: RunStatus, shards: list[ShardView]) -> str:
         run.canary.rstrip("."),
     ]
     return ", ".join(part for part in parts if part)
+
+
+def progress_lines(at_work: Iterable[UnitProgress]) -> list[str]:
+    """A line for each unit of which it is known how far it has come."""
+    now = datetime.now(UTC)
+    named = [(unit_name(each.instance_id, each.attempt), describe_progress(each, now)) for each in at_work]
+    width = max((len(name) for name, _ in named), default=0)
+    return [f"  {name:<{width}}  {words}" for name, words in named]
 
 
 def describe_waits(run: RunStatus, shards: Iterable[ShardView]) -> list[str]:

@@ -43,7 +43,7 @@ def stop(engine: Engine, run_id: str, console: Console, *, wait: bool) -> int:
     doing = f"stopping {run_id}: what runs is being put away, then comes the report"
     with console.status(doing) as status:
         stuck = halt.follow(run, lambda why: status.update(f"{doing}; {why}" if why else doing))
-    again = f"to go on: swe-argo resume {run_id}"
+    again = f"to go on: swe-argo resume {run_id} --namespace {engine.namespace}"
     if stuck is not None:
         why = f": {stuck}" if stuck else ""
         console.print(
@@ -52,7 +52,7 @@ def stop(engine: Engine, run_id: str, console: Console, *, wait: bool) -> int:
             soft_wrap=True,
         )
         return EXIT_INCOMPLETE
-    console.print(f"stopped {run_id}; {again}", highlight=False)
+    console.print(f"stopped {run_id}", highlight=False)
     return end(engine, run, console)
 
 

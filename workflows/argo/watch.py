@@ -20,10 +20,13 @@ from workflows.argo.bucket import open_bucket
 from workflows.argo.chart import Chart
 from workflows.argo.engine import Engine, Plain, WorkflowHeader
 from workflows.argo.run_status import RunStatus, ShardView
-from workflows.argo.status_display import count_outcomes, render_screen, status_line
+from workflows.argo.status_display import NAMES, count_outcomes, progress_lines, render_screen, status_line
+from workflows.argo.units_at_work import read_progress
 from workflows.terminal.run_end import EXIT_FAILED, print_run_end
 
 POLL_S = 5.0
+QUIET_S = 60.0
+"""Seconds without a line in a log, after which it says what the units at work do."""
 SHARE = 10
 """A round is followed by ten times as long as it took: a run of many shards is asked for less often, by itself."""
 
@@ -41,14 +44,14 @@ class WatchedRun:
         self.name = ""
         self.view: RunStatus | None = None
         self.shards: dict[str, ShardView] = {}
-        self._engine = engine
+        self.engine = engine
         self._seen: dict[str, str] = {}
 
     def look(self) -> bool:
         """Look once; whether anything changed. Raises ConfigError: there is no such run; InfraError: no answer."""
         parent = self._parent()
         changed = self._read(parent, self._take_parent)
-        for each in self._engine.glance(shards_of(parent.name)):
+        for each in self.engine.glance(shards_of(parent.name)):
             changed |= self._read(each, self._take_shard)
         assert self.view is not None
         for number, phase in self.view.shards.items():
@@ -62,11 +65,11 @@ class WatchedRun:
         return [self.shards[number] for number in sorted(self.shards)]
 
     def _parent(self) -> WorkflowHeader:
-        headers = self._engine.glance(runs_of(self.id))
+        headers = self.engine.glance(runs_of(self.id))
         if self.name:
             headers = [each for each in headers if each.name == self.name]
         if not headers:
-            reason = "its Workflow was deleted" if self.name else f"no Workflow of it is in {self._engine.where}"
+            reason = "its Workflow was deleted" if self.name else f"no Workflow of it is in {self.engine.where}"
             raise ConfigError(f"{reason}; what was kept of it: swe-argo show {self.id}", field=f"run {self.id!r}")
         newest = ([each for each in headers if not each.has_ended] or headers)[-1]
         self.name = newest.name
@@ -75,7 +78,7 @@ class WatchedRun:
     def _read(self, glance: WorkflowHeader, take: Callable[[Plain], None]) -> bool:
         if self._seen.get(glance.name) == glance.version:
             return False
-        if body := self._engine.workflow(glance.name):
+        if body := self.engine.workflow(glance.name):
             take(body)
             self._seen[glance.name] = glance.version
         return True
@@ -102,15 +105,20 @@ def watch(engine: Engine, run_id: str, console: Console) -> int:
 def follow(run: WatchedRun, console: Console) -> None:
     """Until it has ended."""
     live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-    last_line, away = "", ""
+    last_line, away, said_at = "", "", time.monotonic()
     with live or nullcontext():
         while True:
             assert run.view is not None
             if live:
-                live.update(render_screen(run.id, run.view, run.parts, away), refresh=True)
+                at_work = read_progress(run.engine, run.parts) if not away else []
+                live.update(render_screen(run.id, run.view, run.parts, away, at_work), refresh=True)
             elif (text := status_line(run.view, run.parts)) != last_line:
                 console.print(f"{_clock()} {run.id}: {text}", highlight=False, soft_wrap=True)
-                last_line = text
+                last_line, said_at = text, time.monotonic()
+            elif time.monotonic() - said_at > QUIET_S and not away:
+                for line in progress_lines(read_progress(run.engine, run.parts)[:NAMES]):
+                    console.print(f"{_clock()} {run.id}: {line.strip()}", highlight=False, soft_wrap=True, markup=False)
+                said_at = time.monotonic()
             if run.view.has_ended:
                 return
             began = time.monotonic()
@@ -132,18 +140,30 @@ def end(engine: Engine, run: WatchedRun, console: Console) -> int:
     assert view is not None
     if not view.reported:
         message = f"run {run.id!r} ended without a report: {view.message or view.phase}"
-        raise ConfigError(message) if view.exit_code == ConfigError.exit_code else _failed(message)
+        error = ConfigError(message) if view.exit_code == ConfigError.exit_code else _failed(message)
+        if not isinstance(error, ConfigError):
+            error.add_note(_again(engine, run.id))
+        raise error
     outcomes, failures = count_outcomes(run.parts)
     try:
         code = print_end(charts.read(engine), run.id, console)
+        if code:
+            console.print(_again(engine, run.id), highlight=False, soft_wrap=True, markup=False)
         return EXIT_FAILED if code and _failed_fast(view, failures) else code
     except (StepError, FileNotFoundError) as error:
         console.print(f"the report is not to be seen from here: {error}", style="dim", highlight=False, soft_wrap=True)
     console.print(f"{run.id}: {view.result or status_line(view, run.parts)}", highlight=False, soft_wrap=True)
     whole = view.phase == Phase.SUCCEEDED and not view.stopping and not failures and bool(outcomes)
+    if not whole:
+        console.print(_again(engine, run.id), highlight=False, soft_wrap=True, markup=False)
     if _failed_fast(view, failures):
         return EXIT_FAILED
     return EXIT_OK if whole else EXIT_INCOMPLETE
+
+
+def _again(engine: Engine, run_id: str) -> str:
+    """The command that does what is left, by the spec that the bucket has."""
+    return f"to go on: swe-argo resume {run_id} --namespace {engine.namespace}"
 
 
 def _failed_fast(view: RunStatus, failures: Counter[str]) -> bool:

@@ -12,12 +12,16 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
+from steps.contracts.trajectory import Usage
+from steps.contracts.unit_progress import MARK, UnitProgress
 from steps.errors import ConfigError, InfraError
 from steps.kube.client import RetryPolicy
 from tests.workflows.argo.test_run_status import seen
 from tests.workflows.argo.world import World
 from workflows.argo.engine import Engine
+from workflows.argo.status_display import render_screen
 from workflows.argo.stop import stop
+from workflows.argo.units_at_work import read_progress
 from workflows.argo.watch import WatchedRun, watch
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
@@ -113,8 +117,6 @@ def test_an_outage_of_the_api_is_said_once_and_lived_through(engine: Engine, wor
 
 
 def test_an_outage_shows_on_the_live_screen(engine: Engine, world: World) -> None:
-    from workflows.argo.status_display import render_screen
-
     put(world, "working")
     put(world, "failing")
     run = WatchedRun(engine, "r")
@@ -224,6 +226,71 @@ def test_a_run_that_nothing_ends_is_given_up(engine: Engine, world: World, monke
     put(world, "working")
     with pytest.raises(InfraError, match=r"does not end, though it was terminated: is .*controller running\?"):
         stop(engine, "r", plain(), wait=True)
+
+
+def at_work(world: World, action: str) -> None:
+    """The recorded shard with one solve that runs, and what it printed."""
+    recorded = json.loads(json.dumps(seen("failing")))
+    recorded["status"]["nodes"]["t6-s00000-531552619"]["phase"] = "Running"
+    labels = {"swe-argo/kind": "shard", "swe-argo/parent": "r-1", "swe-argo/shard": "00000"}
+    world.workflow("r-1-s00000", "r", "Running", labels=labels, status=recorded["status"])
+    progress = UnitProgress(
+        run="r", instance_id="mini__gridprint-1", attempt=1, step="solve", phase="agent", since="2026-01-01T00:00:00Z",
+        turn=12, most_turns=40, usage=Usage(requests=12, prompt_tokens=34_000, cost_usd=0.5), action=action,
+    )  # fmt: skip
+    earlier = progress.model_copy(update={"turn": 11})
+    lines = ["solve: begins", f"{MARK}{earlier.to_line()}", f"{MARK}{progress.to_line()}", "DEBUG call of m", MARK]
+    world.logs["r-1-s00000-solve-531552619"] = "".join(f"{line}\n" for line in lines)
+
+
+def test_each_unit_at_work_tells_how_far_it_is(either: Engine, world: World) -> None:
+    put(world, "working")
+    at_work(world, "bash: ls \x1b[2J \udce9")
+    run = WatchedRun(either, "r")
+    run.look()
+    (progress,) = read_progress(either, run.parts)
+    assert (progress.turn, progress.most_turns) == (12, 40)
+    assert run.view is not None
+    console = plain()
+    console.print(render_screen("r", run.view, run.parts, "", [progress]))
+    line = next(line for line in text(console).splitlines() if "turn 12 of 40" in line)
+    assert line.startswith("  mini__gridprint-1  turn 12 of 40, ")
+    assert ", 34,000 tokens, $0.50, bash: ls " in line
+    assert line.endswith("bash: ls ␛[2J \\xe9")
+
+
+def test_a_log_says_what_is_at_work_where_nothing_else_is_new(
+    engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workflows.argo.watch.QUIET_S", 0)
+    put(world, "working")
+    at_work(world, "bash: ls")
+    going, console = later(lambda: put(world, "shard"), lambda: put(world, "parent")), plain()
+    watch(engine, "r", console)
+    going.join()
+    assert "r: mini__gridprint-1  turn 12 of 40" in text(console)
+
+
+def test_a_log_that_is_not_there_is_no_error(either: Engine, world: World) -> None:
+    put(world, "working")
+    at_work(world, "bash: ls")
+    world.logs.clear()
+    run = WatchedRun(either, "r")
+    run.look()
+    assert run.parts[0].pods
+    assert read_progress(either, run.parts) == []
+
+
+def test_a_run_with_something_left_says_what_does_it(engine: Engine, world: World) -> None:
+    put(world, "parent")
+    recorded = json.loads(json.dumps(seen("shard")))
+    units = [each for each in recorded["status"]["nodes"].values() if each.get("templateName") == "unit"]
+    next(each for each in units if each["type"] == "DAG")["phase"] = "Failed"
+    labels = {"swe-argo/kind": "shard", "swe-argo/parent": "r-1", "swe-argo/shard": "00000"}
+    world.workflow("r-1-s00000", "r", "Failed", labels=labels, status=recorded["status"])
+    console = plain()
+    assert watch(engine, "r", console) == 3
+    assert text(console).splitlines()[-1] == "to go on: swe-argo resume r --namespace evals"
 
 
 def test_watch_says_why_nothing_moves(engine: Engine, world: World) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from tests.kube_api import NAMESPACE, KubeApi, Plain, Request, Response, refusal
 
 BY_SERVER = re.compile(
     rf"/api/v1/(?P<kind>workflows|workflow-templates|cron-workflows)/{NAMESPACE}"
-    r"(?:/(?P<name>[\w.-]+))?(?:/(?P<verb>stop|terminate))?"
+    r"(?:/(?P<name>[\w.-]+))?(?:/(?P<verb>stop|terminate|log))?"
 )
+LOG = re.compile(rf"/api/v1/namespaces/{NAMESPACE}/pods/(?P<pod>[\w.-]+)/log")
 ARGOS = ("workflows", "workflowtemplates", "cronworkflows")
 SETTINGS = {
     "bucket": "runs-here",
@@ -34,6 +36,8 @@ class World(KubeApi):
 
     crds: str = "full"
     version: str = "v4.1.2"
+    logs: dict[str, str] = field(default_factory=dict)
+    """Pod -> what its main container printed."""
 
     def chart(self, **changed: str) -> None:
         """What the chart makes."""
@@ -55,12 +59,16 @@ class World(KubeApi):
         """Workflows that came to be."""
         return [body for method, path, body in self.asked if method == "POST" and "dryRun" not in path]
 
-    def respond(self, request: Request) -> Response:
+    def respond(self, request: Request) -> tuple[int, Plain | str]:  # type: ignore[override]
         """By argo-server where its paths are asked for, else by the API server."""
         if request.path.endswith("/api/v1/version"):
             return 200, {"version": self.version}
+        if match := LOG.fullmatch(request.path):
+            pod, found = match["pod"], self._log(match["pod"], request.query, "")
+            return refusal(404, f'pods "{pod}" not found') if found is None else (200, "".join(found))
         if match := BY_SERVER.fullmatch(request.path):
-            return self._respond_by_server(match, request)
+            is_log = match["verb"] == "log"
+            return self._stream_log(request.query) if is_log else self._respond_by_server(match, request)
         kind = match[1] if (match := kube_api.PATH.fullmatch(request.path)) else ""
         if kind in ARGOS and self.crds == "none":
             return refusal(404, "the server could not find the requested resource")
@@ -75,6 +83,20 @@ class World(KubeApi):
             return 201, body
         fields = ", ".join(f'unknown field "{each}"' for each in named)
         return refusal(400, f"Workflow in version v1alpha1 cannot be handled: strict decoding error: {fields}")
+
+    def _log(self, pod: str, query: dict[str, str], prefix: str) -> list[str] | None:
+        """The lines that are asked for; None where there is no such pod."""
+        assert query[f"{prefix}container"] == "main"
+        if pod not in self.logs:
+            return None
+        return self.logs[pod].splitlines(keepends=True)[-int(query[f"{prefix}tailLines"]) :]
+
+    def _stream_log(self, query: dict[str, str]) -> tuple[int, str]:
+        told = [
+            {"result": {"content": line.rstrip("\n"), "podName": query["podName"]}}
+            for line in self._log(query["podName"], query, "logOptions.") or []
+        ]
+        return 200, "".join(json.dumps(each) + "\n" for each in told)
 
     def _respond_by_server(self, match: re.Match[str], request: Request) -> Response:
         kind, name = match["kind"].replace("-", ""), match["name"] or ""
