@@ -103,7 +103,7 @@ class Training:
             self._observer.begin(training, learned)
             limit: StopReached | None = None
             try:
-                if learned < spec.steps or plan_measurement(store, training, spec.steps):
+                if learned < spec.steps or (learned == spec.steps and plan_measurement(store, training, learned)):
                     self._work(store, training)
             except _Ended as end:
                 limit = end.limit

@@ -1,0 +1,47 @@
+"""When a training on this machine begins its proxy and its learner, and when there is nothing left for them."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from steps.contracts.record import key
+from steps.contracts.training import Checkpoint, Checkpoints, Weights, run_of
+from tests.steps.training.rounds import NAME, make_training
+from workflows.local import training as local_training
+from workflows.local.training import Training
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from steps.store import Store
+
+
+@pytest.mark.parametrize(("learned", "works"), [(1, True), (2, True), (3, False)])
+def test_steps_that_were_lowered_leave_nothing_to_measure(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learned: int, works: bool
+) -> None:
+    run = {"store": str(tmp_path / "store")}
+    file = make_training(store, steps=2, held_out={"every": 1, "share": 0.5}, run=run).model_copy(update={"held_out": ["c"]})
+    lines = [
+        Checkpoint(
+            step=step,
+            weights=Weights(version=f"{step:06d}", state_path="tinker://s", sampler_path="tinker://w"),
+            run=run_of(NAME, step),
+            samples_sha256="",
+            rollouts=1,
+            kept=True,
+            saved_at="2026-11-24",
+        )
+        for step in range(1, learned + 1)
+    ]
+    store.put(key(Checkpoints, NAME), Checkpoints.of(lines).to_bytes())
+    begun: list[Any] = []
+    monkeypatch.setattr(local_training, "_plan", lambda *_: file)
+    monkeypatch.setattr(Training, "_work", lambda *_: begun.append(1))
+    observer = SimpleNamespace(activity=lambda _: nullcontext(print), begin=lambda *_: None, note=print)
+    Training(file.spec, observer).run()  # type: ignore[arg-type]
+    assert bool(begun) == works
