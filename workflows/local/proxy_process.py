@@ -61,7 +61,7 @@ class ProxyProcess:
     def serve(self, weights: Weights, is_over: Callable[[], bool]) -> None:
         """Return when new calls are answered with these weights, or ``is_over``.
 
-        Raises ConfigError where Tinker has them no more, InfraError after a time.
+        Raises ConfigError where Tinker has them no more, or takes the key no more; InfraError after a time.
         """
         until, failure = time.monotonic() + PATIENCE_S, "it does not answer"
         while not is_over():
@@ -85,7 +85,9 @@ class ProxyProcess:
             answer = connection.getresponse()
             if answer.status == HTTPStatus.OK:
                 return
-            reason = one_line(answer.read().decode(errors="replace"), 500)
+            reason = one_line(_said(answer.read()), 500)
+        if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise ConfigError(reason, field="TINKER_API_KEY", failure_class=FailureClass.MODEL_ACCESS)
         if answer.status != HTTPStatus.BAD_REQUEST:
             raise OSError(reason)
         message = (
@@ -171,6 +173,14 @@ class GivenProxy:
     def serve(self, weights: Weights, is_over: Callable[[], bool]) -> None:
         """Return when it answers with these weights, or ``is_over``. Raises ConfigError, InfraError after a time."""
         await_weights(self.url, self._training, weights.version, is_over)
+
+
+def _said(body: bytes) -> str:
+    """The message of an error, as OpenAI tells them."""
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return body.decode(errors="replace")
 
 
 def _begin(command: list[str], environment: dict[str, str], log: IO[bytes]) -> subprocess.Popen[str]:

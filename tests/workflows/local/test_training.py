@@ -25,7 +25,9 @@ def test_steps_that_were_lowered_leave_nothing_to_measure(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learned: int, works: bool
 ) -> None:
     run = {"store": str(tmp_path / "store")}
-    file = make_training(store, steps=2, held_out={"every": 1, "share": 0.5}, run=run).model_copy(update={"held_out": ["c"]})
+    file = make_training(store, steps=2, held_out={"every": 1, "share": 0.5}, run=run).model_copy(
+        update={"held_out": ["c"]}
+    )
     lines = [
         Checkpoint(
             step=step,
@@ -43,5 +45,5 @@ def test_steps_that_were_lowered_leave_nothing_to_measure(
     monkeypatch.setattr(local_training, "_plan", lambda *_: file)
     monkeypatch.setattr(Training, "_work", lambda *_: begun.append(1))
     observer = SimpleNamespace(activity=lambda _: nullcontext(print), begin=lambda *_: None, note=print)
-    Training(file.spec, observer).run()  # type: ignore[arg-type]
+    Training(file.spec, observer).run()
     assert bool(begun) == works

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -116,29 +118,48 @@ def test_ctrl_c_while_the_proxy_waits_for_a_service_that_is_away(tmp_path: Path)
     assert "stopped; to go on: swe-argo train" in output
 
 
+NEXT = Weights(version="000001", state_path="tinker://a/weights/1", sampler_path="tinker://a/sampler_weights/1")
+
+
+@contextmanager
+def begun_proxy(here: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProxyProcess]:
+    """A training's own proxy, on the base model."""
+    for name, value in here.env.items():
+        monkeypatch.setenv(name, value)
+    spec = TrainSpec(name="one", base_model="test/model", tokenizer=str(here.model))
+    file = TrainFile(
+        name="one",
+        spec=spec,
+        dataset=DatasetLock(name="mini", split="test", revision=None, rows=0, sha256=""),
+        pool=[],
+        held_out=[],
+        versions={},
+        created_at="",
+    )
+    proxy = ProxyProcess(file, open_store(str(here.folder / "s"), create=True), print)
+    proxy.begin()
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
 def test_weights_that_are_gone_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = Weights(version="000001", state_path="tinker://a/weights/1", sampler_path="tinker://a/sampler_weights/1")
     with bench(tmp_path) as here:
-        for name, value in here.env.items():
-            monkeypatch.setenv(name, value)
-        here.server.missing.add(gone.sampler_path or "")
-        spec = TrainSpec(name="one", base_model="test/model", tokenizer=str(here.model))
-        file = TrainFile(
-            name="one",
-            spec=spec,
-            dataset=DatasetLock(name="mini", split="test", revision=None, rows=0, sha256=""),
-            pool=[],
-            held_out=[],
-            versions={},
-            created_at="",
-        )
-        proxy = ProxyProcess(file, open_store(str(tmp_path / "s"), create=True), print)
-        proxy.begin()
-        try:
-            with pytest.raises(ConfigError, match=r"checkpoints: weights 000001.*where they have expired"):
-                proxy.serve(gone, lambda: False)
-        finally:
-            proxy.close()
+        here.server.missing.add(NEXT.sampler_path or "")
+        with (
+            begun_proxy(here, monkeypatch) as proxy,
+            pytest.raises(ConfigError, match=r"checkpoints: weights 000001.*where they have expired"),
+        ):
+            proxy.serve(NEXT, lambda: False)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_was_revoked_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    with bench(tmp_path) as here, begun_proxy(here, monkeypatch) as proxy:
+        here.server.before = lambda _: status
+        with pytest.raises(ConfigError, match="TINKER_API_KEY: Tinker refused the key"):
+            proxy.serve(NEXT, lambda: False)
 
 
 @pytest.mark.parametrize(
