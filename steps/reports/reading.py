@@ -27,6 +27,7 @@ LOGS_AT_ONCE = 16  # logs of a few MB each, twice in memory while they are decod
 TRAJECTORIES_AT_ONCE = 16  # likewise
 SHOWN_TESTS = 200
 TAIL_LINES = 40
+ISSUE_CHARACTERS = 40_000
 LINE_WIDTH = 240
 
 R = TypeVar("R", bound=Record)
@@ -91,6 +92,8 @@ class _InstanceFacts(NamedTuple):
     """All that the report says of an issue."""
 
     title: str = ""
+    issue: str = ""
+    issue_left_out: int = 0
     difficulty: str | None = None
     family: str = SWEBENCH
 
@@ -163,7 +166,11 @@ class _StoreReader:
                 record = self._parse(Instance, name, contents)
                 if record is not None:
                     first = next((line.strip() for line in record.problem_statement.splitlines() if line.strip()), "")
-                    facts[one] = _InstanceFacts(make_visible(first[:200]), record.difficulty, record.family)
+                    issue = record.problem_statement[:ISSUE_CHARACTERS]
+                    left_out = len(record.problem_statement) - len(issue)
+                    facts[one] = _InstanceFacts(
+                        make_visible(first[:200]), issue, left_out, record.difficulty, record.family
+                    )
         return facts
 
     def _records(self, units: list[Unit], instances: dict[str, _InstanceFacts]) -> list[StoredUnit]:
@@ -185,6 +192,8 @@ class _StoreReader:
             repo=unit.repo,
             begins=unit.begins,
             title=facts.title,
+            issue=facts.issue,
+            issue_left_out=facts.issue_left_out,
             difficulty=facts.difficulty,
             family=facts.family,
             grade=grade,

@@ -83,6 +83,10 @@ class StoredUnit:
     begins: Stage
     title: str = ""
     """First line of the issue."""
+    issue: str = ""
+    """Its first characters, as the agent was given them."""
+    issue_left_out: int = 0
+    """Characters after them."""
     difficulty: str | None = None
     family: str = SWEBENCH
     grade: GradeRecord | None = None

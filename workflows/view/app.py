@@ -32,7 +32,7 @@ from workflows.view.unit_page import unit_file, unit_page
 
 PART = "x-part"
 """Header of a request for a part of the page: its name."""
-ASSETS = Path(steps.__file__).parents[1] / "templates" / "report" / "view"
+ASSETS = Path(steps.__file__).parents[1] / "templates" / "report"
 TYPES = {
     "html": "text/html",
     "json": "application/json",
@@ -61,7 +61,8 @@ class Viewer:
             Route("/runs/{run}/files/report/{name:path}", self._page(self.show_report_file)),
             Route("/compare", self._page(self.show_comparison)),
             Route("/trend", self._page(self.show_trend)),
-            Route("/static/view.js", _asset("view.js", "text/javascript")),
+            Route("/static/view.js", _asset("view/view.js", "text/javascript")),
+            Route("/static/expand.js", _asset("expand.js", "text/javascript")),
             Route("/health", lambda _: PlainTextResponse("ok\n")),
         ]
         return Guard(Starlette(routes=routes), token, loopback=loopback)

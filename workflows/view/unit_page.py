@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from steps.contracts.data import Plan, Unit
-from steps.contracts.record import Place
+from steps.contracts.data import Answer, Plan, Unit
+from steps.contracts.record import Place, key
 from steps.contracts.trajectory import Trajectory
 from steps.errors import ConfigError
+from steps.reports.page.reference import reference_patch
 from steps.reports.page.unit_page import UnitPageInputs, instance_page
 from steps.reports.reading import read_unit
 from steps.reports.stored_run import StoredRun, StoredUnit
@@ -38,12 +39,18 @@ def unit_page(store: Store, state: RunState, instance_id: str, attempt: int) -> 
         after=after,
         remarks=(),
         folder=files_url(state.run_id, instance_id, attempt),
+        reference=_reference(store, state.run_id, instance_id),
     )
     attempts = [replace(stored, attempt=number) for number in range(1, state.file.spec.attempts + 1)]
     whole = StoredRun(run=state.file, plan=None, units=attempts, unreadable=[])
     live = at_work is not None or (state.working and stored.grade is None)
     doing = working_line(state.run_id, at_work.progress) if at_work is not None else None
     return instance_page(whole, stored, inputs, "view/unit.html.j2", live=live, doing=doing)
+
+
+def _reference(store: Store, run_id: str, instance_id: str) -> bytes:
+    name = key(Answer, run_id, instance_id)
+    return reference_patch(store.get_many([name]).get(name))
 
 
 def _planned(store: Store, state: RunState, instance_id: str, attempt: int) -> Unit:

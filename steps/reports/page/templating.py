@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import steps
+from steps.reports.page.excerpts import diff_runs
 from steps.reports.text.formatting import count, duration, listing, money, percent, tokens
 from steps.reports.text.visible import make_visible
 
@@ -35,6 +36,7 @@ def page_templates() -> Environment:
         "count": count,
         "listing": listing,
         "visible": make_visible,
+        "diff_runs": diff_runs,
     }
     return environment
 

@@ -6,20 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.data import Patch, SolveAttempt
+from steps.contracts.data import SolveAttempt
 from steps.reports.labels import STOPS
 from steps.reports.page.charts import columns
 from steps.reports.page.excerpts import diff_runs, linked_files
+from steps.reports.page.stage_bar import stage_bar
 from steps.reports.page.templating import as_page, page_templates
 from steps.reports.stored_run import StoredRun, StoredUnit
-from steps.reports.text.formatting import count, money, tokens
-from steps.reports.text.visible import make_visible, patch_head
+from steps.reports.text.formatting import money, tokens
+from steps.reports.text.issue_blocks import issue_blocks
+from steps.reports.text.patch_files import FILES_NAMED, PatchFile, patch_files
+from steps.reports.text.visible import WHOLE, make_visible, patch_head
 from steps.reports.unit.conversation import Conversation
-from steps.reports.unit.turns import text_allowance
+from steps.reports.unit.edits import first_edit
+from steps.reports.unit.turns import ShownTurn, text_allowance
 from steps.reports.unit.view import view_unit
 
-PATCH_LINES = 2_000
-PATCH_WIDTH = 400
+PATCH_BYTES = 600_000
+PATCH_WIDTH = 2_000
+REFERENCE_BYTES = 200_000
+LONG_ISSUE, LONG_PATCH = 1_500, 60
+"""Characters and lines beyond which a screen shows the beginning until it is asked for all."""
+ERRORS_NAMED = 12
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,8 @@ class UnitPageInputs:
     """What is to be known of the whole run."""
     folder: str = ""
     """Where its files lie; by default beside the report's folder."""
+    reference: bytes = b""
+    """The patch that the dataset knows to be right; empty where it has none."""
 
 
 def instance_page(
@@ -50,7 +60,6 @@ def instance_page(
     """
     conversation, partial = material.conversation, material.partial
     limit = text_allowance([*_flat(conversation), *(one for other in partial.values() for one in _flat(other))])
-    patch = patch_head(unit.patch or b"", PATCH_LINES, PATCH_WIDTH)
     # Where the spec names the endpoint, the remarks on the run have it.
     view = view_unit(unit, conversation, partial, limit=limit, endpoint=not run.run.spec.llm.base_url)
     text = (
@@ -66,14 +75,77 @@ def instance_page(
             many=len(run.attempts) > 1,
             chart=_chart(conversation) if conversation else None,
             attempts=_attempts(unit.solve.attempts) if unit.solve else [],
-            patch=diff_runs(patch.lines or view.changes),
-            patch_note=f"{count(patch.left_out, 'more line')} in {Patch.file}" if patch.left_out else "",
+            issue=issue_blocks(unit.issue),
+            issue_is_long=len(unit.issue) > LONG_ISSUE,
+            bar=stage_bar(unit),
+            jumps=_jumps(view.turns, first_edit(conversation) if conversation else None),
+            patch=_shown_patch(unit.patch or b"", PATCH_BYTES) or _shown_changes(view.changes),
+            reference=_shown_patch(material.reference, REFERENCE_BYTES),
+            reference_is_patch=bool(material.reference) and material.reference == unit.patch,
             folder=material.folder or f"../../units/{unit.instance_id}/{unit.attempt}/",
             files=linked_files(unit),
             **others,
         )
     )
     return as_page(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPatch:
+    """A patch on the page."""
+
+    runs: list[tuple[str, str]]
+    """As ``diff_runs``."""
+    files: list[PatchFile]
+    files_left_out: int
+    lines: int
+    left_out: int
+    """Lines that are not on the page."""
+
+
+def _shown_patch(patch: bytes, most_bytes: int) -> ShownPatch | None:
+    if not patch.strip():
+        return None
+    head = patch_head(patch[:most_bytes], WHOLE, PATCH_WIDTH)
+    files = patch_files(patch)
+    total = patch.count(b"\n") + (not patch.endswith(b"\n"))
+    return ShownPatch(
+        runs=diff_runs(head.lines),
+        files=files[:FILES_NAMED],
+        files_left_out=max(0, len(files) - FILES_NAMED),
+        lines=len(head.lines),
+        left_out=total - len(head.lines),
+    )
+
+
+def _shown_changes(changes: Sequence[str]) -> ShownPatch | None:
+    return ShownPatch(diff_runs(changes), [], 0, len(changes), 0) if changes else None
+
+
+@dataclass(frozen=True, slots=True)
+class Jumps:
+    """Places in the conversation that people look for: their anchors."""
+
+    first_edit: str
+    """Empty where there is none."""
+    errors: list[tuple[str, str]]
+    """(anchor, number of the turn), the first of them."""
+    errors_left_out: int
+
+
+def _jumps(turns: Sequence[ShownTurn], edit: int | None) -> Jumps:
+    errors = [
+        (turn.anchor, str(turn.number or turn.source))
+        for turn in turns
+        if turn.malformed
+        or any(one.failed for one in turn.other_results)
+        or any(one.failed for call in turn.calls for one in call.results)
+    ]
+    return Jumps(
+        first_edit=next((call.anchor for turn in turns for call in turn.calls if call.anchor == f"c{edit}"), ""),
+        errors=errors[:ERRORS_NAMED],
+        errors_left_out=max(0, len(errors) - ERRORS_NAMED),
+    )
 
 
 def _flat(conversation: Conversation | None) -> list[Conversation]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from steps.contracts.chain import PAGE
+from steps.contracts.data import Answer
 from steps.contracts.progress_lines import counted
 from steps.contracts.record import Place, key
 from steps.contracts.trajectory import Trajectory
 from steps.reports.figures.caveats import agent_remarks
 from steps.reports.figures.summary import Summary
+from steps.reports.page.reference import reference_patch
 from steps.reports.page.unit_page import UnitPageInputs, instance_page
 from steps.reports.reading import TRAJECTORIES_AT_ONCE, batches
 from steps.reports.stored_run import StoredRun, StoredUnit
@@ -41,7 +43,9 @@ def write_instances(store: Store, run: StoredRun) -> None:
         page: (before, after) for before, page, after in zip(["", *pages], pages, [*pages[1:], ""], strict=False)
     }
     for some in counted([*batches(numbered, TRAJECTORIES_AT_ONCE)], f"writing pages, {TRAJECTORIES_AT_ONCE} at a time"):
-        contents = store.get_many(name for _, unit in some for name in _trajectory_keys(run, unit).values())
+        answers = {unit.instance_id: key(Answer, run.run.run_id, unit.instance_id) for _, unit in some}
+        trajectories = [name for _, unit in some for name in _trajectory_keys(run, unit).values()]
+        contents = store.get_many([*trajectories, *answers.values()])
         pages_written = {}
         for place, unit in some:
             before, after = (name.removeprefix(f"{FOLDER}/") for name in neighbours[unit.page])
@@ -51,7 +55,10 @@ def write_instances(store: Store, run: StoredRun) -> None:
                 unit.turns, unit.calls = conversation.answers, conversation.calls
                 unit.endpoint = make_visible(conversation.endpoint)[:200]
                 unit.last_answer = make_visible(conversation.last_answer[:ANSWER_SHOWN])
-            material = UnitPageInputs(conversation, partial, f"../{PAGE}#u{place}", before, after, notes)
+            reference = reference_patch(contents.get(answers[unit.instance_id]))
+            material = UnitPageInputs(
+                conversation, partial, f"../{PAGE}#u{place}", before, after, notes, reference=reference
+            )
             pages_written[f"{folder}{unit.page}"] = instance_page(run, unit, material)
         store.put_many(pages_written)
 

@@ -10,6 +10,7 @@ from typing import Any
 from steps.reports.text.formatting import count, duration, money
 from steps.reports.text.visible import cut_line, make_plain, make_visible
 from steps.reports.unit.conversation import Conversation, ResultView, ToolCallView, TurnView, UsageView
+from steps.reports.unit.edits import diff_of_edit
 
 PAGE_CHARACTERS = 1_500_000
 MOST, LEAST = 8_000, 200
@@ -69,6 +70,8 @@ class ShownCall:
     name: str
     arguments: list[ShownArgument]
     results: list[ShownResult]
+    diff: list[str]
+    """Lines of what it replaces; empty where it is no replacement, or too long a one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +189,11 @@ def _call(call: ToolCallView, limit: int | None, anchor: str) -> ShownCall:
         name=cut_line(make_visible(call.name), NAME_WIDTH) or "(no name)",
         arguments=[_argument(name, value, limit) for name, value in arguments],
         results=[_result(result, limit) for result in call.results],
+        diff=diff_of_edit(call.arguments, limit),
     )
 
 
-_CHANGES = {"old_str": "del", "new_str": "ins", "file_text": "ins"}
+_CHANGES = {"old_str": "del", "new_str": "ins", "file_text": "ins", "old_string": "del", "new_string": "ins"}
 
 
 def _argument(name: str, value: Any, limit: int | None) -> ShownArgument:

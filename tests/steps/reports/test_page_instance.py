@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from steps.contracts.data import Instance, Patch
 from steps.contracts.record import key
 from steps.contracts.trajectory import Trajectory
 from steps.reports.write import write_report
@@ -35,6 +36,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         if name == "long":
             made = trajectory((unit.instance_id, 1), turns=1000, observed=30_000)
             store.put(key(Trajectory, "synthetic", unit.instance_id, 1), made.to_bytes())
+            place = key(Instance, "synthetic", unit.instance_id)
+            issue = {"problem_statement": "It fails.\n\n" * 200}
+            store.put(place, Instance.from_bytes(store.get(place)).model_copy(update=issue).to_bytes())
+            patch = b"--- a/x\n+++ b/x\n@@ -0,0 +1,900 @@\n" + b"+x\n" * 900
+            store.put(key(Patch, "synthetic", unit.instance_id, 1), patch)
         write_report(store, "synthetic")
         written[name] = folder / f"runs/synthetic/report/instances/{unit.instance_id}.1.html"
     return written
@@ -51,7 +57,8 @@ def test_the_page_is_quiet_alone_and_no_wider_than_the_window(
 
 def test_hostile_text_is_text(pages: dict[str, Path], tab: Tab) -> None:
     tab.open(pages["hostile"].as_uri())
-    assert tab.value("document.querySelectorAll('script, img, iframe, object, form, link').length") == 0
+    assert tab.value("document.querySelectorAll('img, iframe, object, form, link').length") == 0
+    assert tab.value("document.scripts.length") == 1
     assert tab.value("document.querySelectorAll('style').length") == 1
     assert tab.value("document.title").endswith("· Unresolved · synthetic")
     # nothing broke out of its turn: each holds its own, and all of them stand side by side
@@ -92,6 +99,36 @@ def test_observations_are_folded_and_unfold_on_a_click(pages: dict[str, Path], t
     assert tab.value(seen) == 0
     tab.click("#t5 .seen summary")
     assert tab.value(seen) == 1
+
+
+def test_all_turns_unfold_at_once_and_fold_again(pages: dict[str, Path], tab: Tab) -> None:
+    tab.size(1400)
+    tab.open(pages["usual"].as_uri())
+    shut = "document.querySelectorAll('#turns details:not([open])').length"
+    folded = tab.value(shut)
+    assert folded > 20
+    tab.click("[data-expand]")
+    assert tab.value(shut) == 0
+    tab.click("[data-expand]")
+    assert tab.value(shut) == folded
+
+
+def test_a_long_issue_and_patch_are_cut_on_a_screen_until_all_is_asked_and_never_on_paper(
+    pages: dict[str, Path], tab: Tab
+) -> None:
+    cut = (
+        "[...document.querySelectorAll('.fold > :first-child')].filter(e => e.scrollHeight > e.clientHeight + 1).length"
+    )
+    tab.size(1400)
+    tab.open(pages["long"].as_uri())
+    assert tab.value(cut) == 2
+    tab.page.emulate_media(media="print")
+    assert tab.value(cut) == 0
+    tab.page.emulate_media(media="null")
+    for label in tab.page.query_selector_all(".fold > label"):
+        label.click()
+    tab.settle()
+    assert tab.value(cut) == 0
 
 
 def test_a_thousand_turns_open(pages: dict[str, Path], tab: Tab) -> None:

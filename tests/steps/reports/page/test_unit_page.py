@@ -8,10 +8,11 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from steps.contracts.data import SolveAttempt, SolveRecord, Unit
+from steps.contracts.data import Answer, Instance, Patch, SolveAttempt, SolveRecord, Unit
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
 from steps.contracts.trajectory import Replayed, StopReason, Trajectory, Usage
+from steps.reports.reading import ISSUE_CHARACTERS
 from steps.reports.write import write_report
 from steps.store import Store
 from tests.steps.reports.conversations import trajectory
@@ -87,7 +88,7 @@ def test_turns_calls_and_observations_are_all_there(store: Store) -> None:
     assert {f"c{n}" for n in range(1, 8)} <= set(found.ids)
     assert found.html.count("<b>execute_bash</b>") == 4
     assert found.html.count("<b>str_replace_editor</b>") == 2
-    assert '<pre class="del">        return removed\n</pre>' in found.html
+    assert found.html.count('<pre class="edit"><del>-        return removed\n</del><ins>+        ') == 2
     assert "step 3\n" in found.html  # its colours are gone
     assert "\x1b" not in found.html
     assert "exit code 1" in found.text
@@ -95,8 +96,73 @@ def test_turns_calls_and_observations_are_all_there(store: Store) -> None:
     assert '<a href="#t3">1</a> agent' in found.html
     assert "7 of the agent, 7 calls of tools" in found.text
     assert "7 answered, 1 further request failed" in found.text
-    assert found.html.count("<ins>") == 1
+    assert found.html.partition('id="h-patch"')[2].partition("</pre>")[0].count("<ins>") == 2  # a count and a run
     assert found.tags.count("svg") >= 3
+
+
+def test_the_issue_stands_on_top_as_its_markdown_means_it_and_nothing_of_it_is_markup(store: Store) -> None:
+    unit = one(store)
+    place = key(Instance, "synthetic", unit.instance_id)
+    issue = "Title\n\n# Steps\n```python\nx = 1 < 2\n```\n- call `f()`\n- <img src=x>\n" + "And so on.\n" * 5000
+    instance = Instance.from_bytes(store.get(place))
+    store.put(place, instance.model_copy(update={"problem_statement": issue}).to_bytes())
+    found = page(store, unit)
+    assert found.html.index('id="h-issue"') < found.html.index('id="h-patch"') < found.html.index('id="h-turns"')
+    for part in (
+        "<h3>Steps</h3>",
+        "<pre>x = 1 &lt; 2</pre>",
+        "<li>call <code>f()</code></li><li>&lt;img src=x&gt;</li>",
+    ):
+        assert part in found.html
+    assert f"{len(issue) - ISSUE_CHARACTERS:,} more characters in instance.json" in found.text
+    assert 'id="whole-issue"' in found.html
+
+
+def test_the_reference_patch_is_folded_beside_the_patch_and_so_is_one_in_a_kept_row(store: Store) -> None:
+    unit = one(store)
+    assert "h-reference" not in page(store, unit).ids
+    patch = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1,2 @@\n-old\n+new\n+more\n"
+    place = key(Answer, "synthetic", unit.instance_id)
+    for more in ({"patch": patch}, {"source": {"patch": patch}}):
+        store.put(place, Answer(instance_id=unit.instance_id, **more).to_bytes())
+        reference = page(store, unit).html.partition('id="h-reference"')[2].partition("</section>")[0]
+        assert "<summary>What the dataset knows to be right: 1 file, 7 lines</summary>" in reference
+        assert "<code>x.py</code> <ins>+2</ins> <del>&minus;1</del>" in reference
+    store.put(key(Patch, "synthetic", unit.instance_id, 1), patch.encode())
+    assert "The patch above is the reference." in page(store, unit).text
+
+
+def test_a_long_patch_is_whole_and_says_where_a_screen_shows_its_beginning(store: Store) -> None:
+    unit = one(store)
+    lines = [f"+line {n}" for n in range(5000)]
+    patch = "--- /dev/null\n+++ b/new.py\n@@ -0,0 +1,5000 @@\n" + "\n".join(lines) + "\n"
+    store.put(key(Patch, "synthetic", unit.instance_id, 1), patch.encode())
+    found = page(store, unit)
+    assert "+line 0\n" in found.html
+    assert "+line 4999\n" in found.html
+    assert "Show all 5,003 lines" in found.text
+    assert "<code>new.py</code> <ins>+5,000</ins> <del>&minus;0</del>" in found.html
+
+
+def test_its_time_is_one_bar_of_its_stages(store: Store) -> None:
+    found = page(store, one(store))
+    bar = found.html.partition('class="stage-bar"')[2].partition("</figure>")[0]
+    widths = [float(width) for width in re.findall(r'<rect class="st-\w+" x="[\d.]+%" width="([\d.]+)%"', bar)]
+    assert len(widths) > 3
+    assert sum(widths) == pytest.approx(100, abs=0.1)
+    assert "Agent " in bar
+    assert "<dt>Time</dt>" not in found.html
+
+
+def test_the_first_edit_and_every_turn_that_went_wrong_can_be_jumped_to(store: Store) -> None:
+    found = page(store, one(store, turns=30))
+    jumps = found.html.partition('class="jumps"')[2].partition("</p>")[0]
+    assert '<a href="#c2">First edit</a>' in jumps
+    turns = re.findall(r'<a href="#(t\d+)">\d+</a>', jumps)
+    assert len(turns) > 3
+    for turn in turns:
+        article = found.html.partition(f'id="{turn}"')[2].partition("</article>")[0]
+        assert "failed" in article
 
 
 def test_the_verdict_the_failing_tests_and_the_end_of_the_log_are_there(store: Store) -> None:
@@ -223,7 +289,8 @@ def test_nothing_that_was_said_or_done_becomes_an_element(store: Store) -> None:
     assert len(pages) == 4
     for name in pages:
         found = Page(store.get(name).decode())
-        assert not {"script", "img", "iframe", "object", "form", "link", "base"} & set(found.tags)
+        assert found.tags.count("script") == 1  # the page's own
+        assert not {"img", "iframe", "object", "form", "link", "base"} & set(found.tags)
         assert found.tags.count("style") == found.tags.count("main") == found.tags.count("h1") == 1
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\ud800-\udfff]", found.html)
         assert "{{ 7*7 }}" in found.html

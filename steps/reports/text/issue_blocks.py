@@ -1,0 +1,99 @@
+"""The text of an issue -> blocks as a page lays them out: the part of Markdown that issues are written in.
+
+Nothing is hidden: what is no Markdown here, HTML and comments too, stands as the agent read it. No link leads anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from steps.reports.text.visible import make_plain
+
+Spans = list[tuple[str, str]]
+"""(``code``, ``b`` or nothing, text)."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssueBlock:
+    """A block; ``kind``: h, p, quote, pre or ul."""
+
+    kind: str
+    spans: Spans = field(default_factory=list)
+    text: str = ""
+    """Of a ``pre``."""
+    items: list[Spans] = field(default_factory=list)
+    """Of a ``ul``."""
+
+
+def issue_blocks(text: str) -> list[IssueBlock]:
+    """In turn."""
+    lines = make_plain(text).split("\n")
+    blocks: list[IssueBlock] = []
+    for fenced, part in _fences(lines):
+        blocks += [IssueBlock("pre", text="\n".join(part))] if fenced else _plain_blocks(part)
+    return blocks
+
+
+def _fences(lines: list[str]) -> Iterator[tuple[bool, list[str]]]:
+    """(whether between fences, lines), in turn; a fence that nobody closes reaches to the end."""
+    part: list[str] = []
+    fence = ""
+    for line in lines:
+        mark = _FENCE.match(line)
+        if fence and mark and mark.group(1).startswith(fence) and not mark.group(2).strip():
+            yield True, part
+            part, fence = [], ""
+        elif not fence and mark:
+            yield False, part
+            part, fence = [], mark.group(1)
+        else:
+            part.append(line)
+    yield bool(fence), part
+
+
+def _plain_blocks(lines: list[str]) -> Iterator[IssueBlock]:
+    for kind, group in groupby(enumerate(lines), key=lambda item: _kind(lines, item[0])):
+        some = [line for _, line in group]
+        match kind:
+            case "h":
+                yield from (IssueBlock("h", _spans(line.strip().strip("#").strip())) for line in some)
+            case "pre":
+                yield IssueBlock("pre", text="\n".join(line[4:] for line in some))
+            case "ul":
+                yield IssueBlock("ul", items=[_spans(_BULLET.sub("", line)) for line in some])
+            case "quote":
+                yield IssueBlock("quote", _spans("\n".join(line.lstrip()[1:].strip() for line in some)))
+            case "p":
+                yield IssueBlock("p", _spans("\n".join(some)))
+
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)$")
+_HEADING = re.compile(r" {0,3}#{1,6}\s+\S")
+_BULLET = re.compile(r"^ {0,3}(?:[-*+]|\d{1,3}[.)])\s+")
+_SPAN = re.compile(r"(`+)(?P<code>[^`\n]+)\1|\*\*(?P<b>[^*\n]+)\*\*")
+
+
+def _kind(lines: list[str], place: int) -> str:
+    line = lines[place]
+    if not line.strip():
+        return ""
+    if _HEADING.match(line):
+        return "h"
+    if _BULLET.match(line):
+        return "ul"
+    if line.lstrip().startswith(">"):
+        return "quote"
+    return "pre" if line.startswith("    ") else "p"
+
+
+def _spans(text: str) -> Spans:
+    spans: Spans = []
+    end = 0
+    for match in _SPAN.finditer(text):
+        kind = "code" if match["code"] else "b"
+        spans += [("", text[end : match.start()]), (kind, match[kind])]
+        end = match.end()
+    return [span for span in (*spans, ("", text[end:])) if span[1]]

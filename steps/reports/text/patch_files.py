@@ -1,0 +1,59 @@
+"""A patch -> what it does to each file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from steps.reports.text.visible import cut_line, make_visible
+
+NAME_WIDTH = 160
+FILES_NAMED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PatchFile:
+    """A file of a patch."""
+
+    name: str
+    """Visible and cut."""
+    added: int
+    removed: int
+    """Lines."""
+
+
+def patch_files(patch: bytes) -> list[PatchFile]:
+    """In the patch's order. Lines of hunks are counted by what their heads announce: content may look like a head."""
+    files: list[PatchFile] = []
+    name, added, removed, hunks = b"", 0, 0, 0
+    old = new = 0  # lines that the hunk still has
+    for line in [*patch.split(b"\n"), b"diff --git "]:
+        sign = line[:1]
+        if (old > 0 or new > 0) and sign in (b"+", b"-", b" ", b"\\", b""):
+            added += sign == b"+"
+            removed += sign == b"-"
+            old -= sign in (b"-", b" ", b"")
+            new -= sign in (b"+", b" ", b"")
+        elif head := _HUNK.match(line):
+            old, new = (1 if group is None else int(group) for group in head.groups())
+            hunks += 1
+        elif line.startswith((b"diff --git ", b"--- ")):
+            if name and (hunks or line.startswith(b"diff ")):
+                files.append(PatchFile(_shown(name), added, removed))
+                name, added, removed, hunks = b"", 0, 0, 0
+            name = line.rpartition(b" b/")[2] if line.startswith(b"diff ") else _named(line, b"a/") or name
+        elif line.startswith(b"+++ "):
+            name = _named(line, b"b/") or name
+    return files
+
+
+_HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+
+
+def _named(line: bytes, prefix: bytes) -> bytes:
+    path = line[4:].partition(b"\t")[0].strip()
+    return b"" if path == b"/dev/null" else path.removeprefix(prefix)
+
+
+def _shown(name: bytes) -> str:
+    return cut_line(make_visible(name.decode(errors="surrogateescape").strip()), NAME_WIDTH)

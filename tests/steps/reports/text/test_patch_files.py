@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from steps.reports.text.patch_files import PatchFile, patch_files
+
+GIT = b"""diff --git a/a.py b/a.py
+index 1..2 100644
+--- a/a.py
++++ b/a.py
+@@ -1,4 +1,4 @@ def f():
+ one
+--- a/looks like a head
++++ b/looks like a head
+ two
+ three
+@@ -10 +10,2 @@
+-x
++y
++z
+\\ No newline at end of file
+diff --git a/old name.py b/new name.py
+similarity index 100%
+rename from old name.py
+rename to new name.py
+diff --git a/gone.py b/gone.py
+deleted file mode 100644
+--- a/gone.py
++++ /dev/null
+@@ -1,2 +0,0 @@
+-a
+-b
+"""
+
+
+def test_lines_are_counted_file_by_file_and_content_that_looks_like_a_head_is_content() -> None:
+    assert patch_files(GIT) == [PatchFile("a.py", 3, 2), PatchFile("new name.py", 0, 0), PatchFile("gone.py", 0, 2)]
+
+
+def test_a_patch_without_the_heads_of_git_is_counted_too() -> None:
+    plain = b"--- a/x.py\t2026\n+++ b/x.py\t2026\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/y.py\n@@ -0,0 +1 @@\n+c\n"
+    assert patch_files(plain) == [PatchFile("x.py", 1, 1), PatchFile("y.py", 1, 0)]
+
+
+def test_what_is_no_patch_has_no_files_and_a_hostile_name_is_visible() -> None:
+    assert patch_files(b"") == []
+    assert patch_files(b"hello\n+world\n") == []
+    [one] = patch_files(b"diff --git a/\x1b[31m b/\x1b[31m" + b"x" * 1000)
+    assert one.name.startswith("␛[31m")
+    assert one.name.endswith("more characters")
