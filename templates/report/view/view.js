@@ -80,10 +80,12 @@ function swap(newer) {
   for (const part of shown.keys()) {
     const other = newer.getElementById(part.id);
     if (!other || other.innerHTML === shown.get(part)) continue;
+    const whole = $$(".fold > :checked", part).map((box) => box.id);
     const open = new Set($$("details[open]", part).map(nameOf)), was = other.innerHTML, row = current();
     part.innerHTML = was;
     shown.set(part, was);
     for (const fold of $$("details", part)) if (open.has(nameOf(fold))) fold.open = true;
+    for (const id of whole) if (document.getElementById(id)) document.getElementById(id).checked = true;
     if (row && !row.isConnected) select(steps().find((each) => keyOf(each) === keyOf(row)), false);
   }
   markPicked();
