@@ -42,7 +42,7 @@ def export_verl(store: str, name: str | None, options: VerlOptions, flags: dict[
         sample = {} if name or "select_k" in flags else {"select_k": verl.SAMPLE}
         scaffold = {"agent_name": options.style} if options.style and is_scaffold_style(options.style) else {}
         spec = spec_sources.read(None, {**flags, **dataset, **sample, **scaffold, "run_id": verl.RUN}, [])
-        files = verl.export_dataset(spec, options)
+        files = verl.export_dataset(spec if name else verl.sample_spec(spec), options)
     _tell(files.notices, console)
     console.print(files.word, highlight=False, soft_wrap=True, markup=False)
 

@@ -32,6 +32,8 @@ from workflows.verl.prompt_files import FILES, VerlOptions, describe_empty_files
 DATASET: Final = "MariusHobbhahn/swe-bench-verified-mini"
 SAMPLE: Final = 12
 """Instances of ``DATASET`` where nobody names a dataset: with the usual share held out, 10 and 2."""
+SAMPLE_BACKEND: Final = "docker"
+"""Where its sandboxes are made if nobody says: what has the official images without further ado."""
 RUN: Final = "rollouts"
 STORE: Final = "store"
 _SAMPLE_FOLDER: Final = "swebench_mini"
@@ -50,6 +52,14 @@ class VerlFiles:
         """How many rows are where."""
         parts = [f"{count(n, 'row')} in {self.path / FILES[split]}" for split, n in self.rows.items() if n]
         return f"{', '.join(parts)}; what grades them in {self.path / STORE}"
+
+
+def sample_spec(spec: RunSpec) -> RunSpec:
+    """The spec of the sample, with its own backend where none was chosen by anybody."""
+    if "backend" in spec.sandbox.model_fields_set:
+        return spec
+    sandbox = spec.sandbox.model_copy(update={"backend": SAMPLE_BACKEND})
+    return spec.model_copy(update={"sandbox": sandbox})
 
 
 def export_dataset(spec: RunSpec, options: VerlOptions) -> VerlFiles:

@@ -23,7 +23,7 @@ from steps.training.verl_rows import SCHEMA
 from tests.paths import DATA, needs_data
 from tests.steps.agents.solved_units import instance, run_file
 from tests.steps.families.test_real_rows import FAMILIES
-from workflows.verl.dataset import RUN, STORE, VerlFiles, export_dataset, export_run
+from workflows.verl.dataset import RUN, STORE, VerlFiles, export_dataset, export_run, sample_spec
 from workflows.verl.prompt_files import FILES, VerlOptions, split_ids
 
 Row = dict[str, Any]
@@ -73,6 +73,12 @@ def test_the_rows_of_a_dataset_name_a_store_that_can_be_worked_and_graded_from(t
         assert "9 turns" in row["prompt"][0]["content"]
         assert (row["agent_name"], row["data_source"], info["need_tools_kwargs"]) == ("swe_argo", "mini", True)
         assert row["reward_model"]["ground_truth"] == ""
+
+
+def test_the_samples_sandboxes_are_dockers_unless_somebody_chose_others() -> None:
+    assert sample_spec(RunSpec()).sandbox.backend == "docker"
+    chosen = RunSpec.model_validate({"sandbox": {"backend": "local"}})
+    assert sample_spec(chosen) == chosen
 
 
 def test_the_same_seed_splits_the_same_and_another_does_not() -> None:
