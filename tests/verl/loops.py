@@ -10,6 +10,7 @@ from typing import Any
 
 import hydra
 from omegaconf import DictConfig, OmegaConf
+from swe_argo.verl import FOLDER
 from transformers import PreTrainedTokenizerFast
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigWrap, ToolListWrap
 from verl.tools.tool_registry import load_all_tools
@@ -17,7 +18,7 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
 from tests.byte_model import TEMPLATE, make_model
-from tests.verl.test_config import FOLDER, composed
+from tests.verl.test_config import composed
 
 Answers = Callable[[str, int], "str | Awaitable[str]"]
 """The prompt in text and the number of the turn, from 0 -> what the model writes."""

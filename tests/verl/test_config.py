@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-
-from tests.paths import ROOT
+from swe_argo.verl import FOLDER
 
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 
@@ -16,7 +15,6 @@ from hydra import compose, initialize_config_dir  # noqa: E402
 from hydra.errors import ConfigCompositionException  # noqa: E402
 from omegaconf import DictConfig, OmegaConf  # noqa: E402
 
-FOLDER = ROOT / "templates" / "verl"
 WRITTEN = {"grpo": (), "example/olmo": ("+example=olmo",)}
 
 

@@ -1,12 +1,18 @@
-"""Classes that verl's configuration names: ``swe_argo.verl.SweAgentLoop`` and the tools (docs/verl.md).
+"""Classes that verl's configuration names (``swe_argo.verl.SweAgentLoop``, the tools), and its folder (docs/verl.md).
 
-They stand on verl's own, so each is imported when it is asked for, inside verl.
+The classes stand on verl's own, so each is imported when it is asked for, inside verl.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any
+
+import steps
+
+FOLDER = Path(steps.__path__[0]).parent / "templates" / "verl"
+"""``grpo.yaml`` and what it names, wherever this project is installed."""
 
 _HOMES = {
     "SweAgentLoop": "workflows.verl.tool_loop",
