@@ -14,11 +14,14 @@ from steps.store import Store
 
 
 @dataclass(frozen=True)
-class KnownTime:
-    """How long a unit took on average in an earlier run, all stages and failed tries together."""
+class EarlierRun:
+    """What units took on average in a run, all stages and failed tries together."""
 
     run_id: str
+    model: str
     seconds: float
+    usd: float | None
+    """For the model alone; None where no price was known."""
 
 
 def cost_notices(spec: RunSpec, dataset: str, units: list[Unit], usd_per_hour: float | None, store: Store) -> list[str]:
@@ -29,7 +32,7 @@ def cost_notices(spec: RunSpec, dataset: str, units: list[Unit], usd_per_hour: f
     most = money(sum(_longest_s(spec, unit) for unit in to_do) / 3600 * usd_per_hour)
     price = f"sandboxes cost {money(usd_per_hour)} an hour each"
     bound = f"at most {most} for {count(len(to_do), 'unit')}, if all take all the time that they may"
-    known = _known_time(spec, dataset, store)
+    known = find_earlier(spec, dataset, store)
     if known is None:
         return [f"{price}, {bound}; no run of this store says how long they take"]
     expected = money(len(to_do) * known.seconds / 3600 * usd_per_hour)
@@ -42,16 +45,20 @@ def _longest_s(spec: RunSpec, unit: Unit) -> float:
     return solve + spec.grading.timeout_s * (1 if spec.grading.counter_proof == "never" else 2)
 
 
-def _known_time(spec: RunSpec, dataset: str, store: Store) -> KnownTime | None:
+def find_earlier(spec: RunSpec, dataset: str, store: Store, model: str | None = None) -> EarlierRun | None:
+    """The newest reported run of the same agent on the same dataset, of this model where one is named."""
     names = store.folders("runs/")
     contents = store.get_many(name for run in names for name in (key(RunFile, run), key(Summary, run)))
     known = {}
     for run in names:
         try:
             file = RunFile.from_bytes(contents[key(RunFile, run)])
-            total = Summary.from_bytes(contents[key(Summary, run)]).seconds.get("total")
+            summary = Summary.from_bytes(contents[key(Summary, run)])
         except (KeyError, ValueError):
             continue
-        if total and (file.dataset.name, agent_of(file.spec.agent).name) == (dataset, agent_of(spec.agent).name):
-            known[file.created_at] = KnownTime(run, total.total / total.units)
+        total, usd = summary.seconds.get("total"), summary.cost.usage.cost_usd
+        is_like = (file.dataset.name, agent_of(file.spec.agent).name) == (dataset, agent_of(spec.agent).name)
+        if total and is_like and model in (None, file.model):
+            each = None if usd is None else usd / total.units
+            known[file.created_at] = EarlierRun(run, file.model, total.total / total.units, each)
     return known[max(known)] if known else None

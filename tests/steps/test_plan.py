@@ -107,6 +107,29 @@ def test_a_resumed_plan_has_parts_of_what_is_missing_alone(desk: Desk) -> None:
     assert not {unit.id for unit in desk.shard(0).units} & set(done)
 
 
+def test_a_grown_plan_has_parts_of_what_is_new_alone(desk: Desk) -> None:
+    """As the pipeline plans: parameters, and the rest of the spec as text."""
+    assert desk.plan("--shard-size=5", "--k=2", "--attempts=1").returncode == 0
+    before = [unit.instance_id for unit in desk.made().units]
+    open_store(str(desk.store)).put_many({key(GradeRecord, RUN, each, 1): b"{}" for each in before})
+    grown = desk.plan("--shard-size=5", "--k=4", "--attempts=2")
+    assert grown.returncode == 0, grown.stderr
+    assert "note: run planned grows: 2 -> 4 instances, 1 -> 2 attempts; what it has is not done again" in grown.stderr
+    assert (desk.out / "outcome").read_text() == "6 units to do, 2 done before"
+    assert [
+        unit.begins for unit in desk.made().units if (unit.instance_id, unit.attempt) in [(b, 1) for b in before]
+    ] == [
+        "none",
+        "none",
+    ]
+    parts = [unit for number in range(2) for unit in desk.shard(number).units]
+    assert len(parts) == 6
+    assert not {(unit.id, unit.attempt) for unit in parts} & {(each, 1) for each in before}
+    less = desk.plan("--shard-size=5", "--k=1", "--attempts=2")
+    assert less.returncode == 64
+    assert "a run only grows" in less.stderr
+
+
 def test_a_plan_with_nothing_to_do_has_no_parts(desk: Desk) -> None:
     assert desk.plan("--shard-size=5", "--spec-text=select.k = 1").returncode == 0
     open_store(str(desk.store)).put(key(GradeRecord, RUN, desk.made().units[0].instance_id, 1), b"{}")

@@ -124,17 +124,22 @@ def submit_validation(runs: Mapping[str, RunSpec], name: str, *, stay: bool, dry
 def resume(
     run_id: RunId,
     *,
+    redo: Annotated[
+        list[str] | None,
+        typer.Option("--redo", metavar="WORD", help="Do these again, too: outcomes, stop reasons, instances."),
+    ] = None,
     priority: Priority = 0,
     watch: Watch = False,
     dry_run: Dry = False,
     namespace: Namespace = None,
     kube_context: KubeContext = None,
 ) -> None:
-    """Submit a stored run again, by its own spec: only what is missing is done."""
+    """Submit a stored run again, by its own spec: only what is missing is done. It grows by submit, with its id."""
     with _engine(namespace, kube_context) as engine:
         from workflows.argo.stored_runs import spec_of
 
-        _submit(engine, spec_of(engine, run_id), priority, "", stay=watch, dry=dry_run)
+        spec = spec_of(engine, run_id).model_copy(update={"redo": redo or []})
+        _submit(engine, spec, priority, "", stay=watch, dry=dry_run)
 
 
 def watch(run_id: RunId, namespace: Namespace = None, kube_context: KubeContext = None) -> None:

@@ -95,6 +95,12 @@ def run(
     print_spec: Annotated[
         bool, typer.Option("--print-spec", help="Print all that was chosen as a RUN.toml; run nothing.")
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Say what would be done, on what, with which first prompt, for how much; make nothing."
+        ),
+    ] = False,
     flags: dict[str, Any] | None = None,
 ) -> None:
     """Evaluate patches or an agent on this machine. The same --run-id again does only what is missing.
@@ -112,6 +118,11 @@ def run(
         _note(note)
     if print_spec:
         sys.stdout.write(spec_toml(request))
+        return
+    if dry_run:
+        from workflows.cli.dry_run import print_preview
+
+        print_preview(request.spec, console)
         return
     run_id_flag = [] if (flags or {}).get("run_id") else ["--run-id", str(request.spec.run_id)]
     first = ["swe-argo", *sys.argv[1:], *run_id_flag]

@@ -55,6 +55,11 @@ def test_tables_of_backends_that_say_nothing_do_not_travel_to_an_image_that_may_
     assert json.loads(text)["sandbox"]["kubernetes"] == {"node_selector": ["role=cpu"]}
 
 
+def test_what_is_to_be_done_again_travels() -> None:
+    text = parameters(workflow(chosen_spec(redo=["unresolved"])))["spec"]
+    assert json.loads(text)["redo"] == ["unresolved"]
+
+
 def test_where_a_person_is_does_not_travel() -> None:
     spec = chosen_spec(store="s3://x", workers=3, sandbox={"kubernetes": {"namespace": "n", "context": "c"}})
     text = parameters(workflow(spec))["spec"]

@@ -1,0 +1,96 @@
+"""RunSpec -> what its run would be: units, first prompt, images, what an earlier run took. Nothing is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steps.agents import prepared, run_identity
+from steps.agents.prompts import run_prompts
+from steps.agents.scaffolds import SCAFFOLDS
+from steps.contracts.data import RunFile, Stage, Unit
+from steps.contracts.images import through_registry
+from steps.contracts.record import key
+from steps.contracts.run_spec import RunSpec
+from steps.datasets.bucket_inputs import fetch_inputs
+from steps.errors import ConfigError
+from steps.families import rows
+from steps.families.family import Row
+from steps.models.reply import Message
+from steps.planning.dataset import read_dataset
+from steps.planning.redo import plan_redo
+from steps.planning.refuse import refuse_changes, refuse_model
+from steps.planning.sandbox_cost import EarlierRun, find_earlier
+from steps.planning.units import plan_units
+from steps.store import Store, open_store
+from steps.store.runs import record_of
+
+
+@dataclass(frozen=True)
+class RunPreview:
+    """What plan would find, but for what it asks of backends and endpoints."""
+
+    dataset: str
+    units: list[Unit]
+    model: str
+    images: list[str]
+    """Each once, as the run's registry serves them."""
+    prompt: list[Message]
+    """What the agent of the first unit would be told; empty where no model is asked, or its words need a sandbox."""
+    notices: list[str]
+    earlier: EarlierRun | None
+    """The newest run of the same agent, model and dataset."""
+
+    @property
+    def to_do(self) -> list[Unit]:
+        """Units that lack a verdict."""
+        return [unit for unit in self.units if unit.begins is not Stage.NONE]
+
+
+def preview_run(spec: RunSpec) -> RunPreview:
+    """Everything that plan refuses by the spec, its files and its rows is refused here. Raises ConfigError,
+    InfraError."""
+    store, run_id = open_store(spec.store), spec.run_id or ""
+    before = record_of(store, RunFile, run_id) if store.get_many([key(RunFile, run_id)]) else None
+    with fetch_inputs(spec) as here:
+        if before:
+            refuse_changes(before, spec, run_identity.input_hashes(here))
+        elif spec.redo:
+            raise ConfigError(f"there is no run {run_id!r} in {spec.store} to do anything of again", field="redo")
+        dataset = read_dataset(spec, here, before, store)
+        given = prepared.prepare(here, store, dataset.rows, dataset.known_ids)
+        refuse_model(spec, given.model)
+        instruction, instruction_notices = run_prompts.read_instruction(here.agent, dataset.rows, before)
+        words, words_notices = run_prompts.read_scaffold_words(here.agent)
+        prompt = _first_prompt(here, dataset.rows[0], instruction, words) if dataset.rows else []
+    units, redo_notices = _plan_units(spec, dataset.rows, store, set(given.files), begun=before is not None)
+    return RunPreview(
+        dataset=dataset.name,
+        units=units,
+        model=given.model,
+        images=list(dict.fromkeys(through_registry(row["image"], spec.sandbox.registry) for row in dataset.rows)),
+        prompt=prompt,
+        notices=[*redo_notices, *dataset.notices, *given.notices, *instruction_notices, *words_notices],
+        earlier=find_earlier(spec, dataset.name, store, given.model),
+    )
+
+
+def _plan_units(
+    spec: RunSpec, selected: list[Row], store: Store, given: set[str], *, begun: bool
+) -> tuple[list[Unit], list[str]]:
+    run_id = spec.run_id or ""
+    stored = set(store.keys(f"runs/{run_id}/units/")) if begun else set()
+    redo = plan_redo(spec, selected, store, stored)
+    return plan_units(spec, run_id, selected, (stored - redo.removed) | given), redo.notices
+
+
+def _first_prompt(spec: RunSpec, row: Row, instruction: str, words: str) -> list[Message]:
+    """Whether the endpoint takes tools is not asked: it is taken to, unless the spec says otherwise."""
+    if spec.agent.name not in SCAFFOLDS:
+        return []
+    from steps.agents.opening import open_scaffold
+
+    fn_calling = spec.agent.use_fn_calling != "false"
+    opening = open_scaffold(
+        spec.agent, rows.to_instance(row, spec.agent.hints), instruction, words, fn_calling=fn_calling
+    )
+    return [{"role": "system", "content": opening.system}, {"role": "user", "content": opening.instruction}]

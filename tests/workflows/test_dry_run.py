@@ -1,0 +1,65 @@
+"""A run that is only looked at: what it would do is told, and nothing is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.data import RunFile
+from steps.contracts.record import key
+from steps.contracts.run_spec import RunSpec
+from steps.planning.sandbox_cost import EarlierRun, find_earlier
+from steps.reports.write import write_report
+from steps.store import open_store
+from tests.model_server import Answer, model_server, play
+from tests.steps.reports.synthetic import Synthetic
+from tests.workflows.command import QUICK, ids, swe_argo
+
+
+def test_all_is_told_nothing_is_made_and_no_model_is_asked(tmp_path: Path) -> None:
+    home = {"SWE_ARGO_HOME": str(tmp_path / "home")}
+    with model_server(play(Answer("x"))) as server:
+        agent = ["--agent", "openhands", "--model", "openai/m", "--base-url", server.url, "--workers", "2"]
+        words = ["run", "--dry-run", *agent, "--store", str(tmp_path / "store"), "--run-id", "r", "-n", "2"]
+        done = swe_argo(*words, *ids(*QUICK[:2]), env=home)
+        assert server.counts.requests == 0
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list(tmp_path.iterdir())
+    lines = done.stdout.splitlines()
+    assert "run r: 4 units to do: 2 instances of mini, 2 attempts each, agent openhands, openai/m" in lines
+    assert f"instances: {QUICK[0]}, {QUICK[1]}" in lines
+    assert "sandboxes: backend local, 2 units at a time" in lines
+    assert any(line.startswith("estimate: no earlier run ") for line in lines)
+    assert f"first prompt, of {QUICK[0]}:" in lines
+    assert "<issue_description>" in lines
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [(["--dataset", "verifed"], "verified"), (["--redo", "unresolved"], "there is no run 'r'")]
+)
+def test_what_plan_would_refuse_is_refused(words: list[str], told: str, tmp_path: Path) -> None:
+    done = swe_argo("run", "--dry-run", *words, "--run-id", "r", "--store", str(tmp_path / "store"))
+    assert done.returncode == 64
+    assert told in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_estimate_is_by_the_newest_run_of_the_same_kind(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path), create=True)
+    for name, model, day in (("old", "lab/m", "01"), ("new", "lab/m", "02"), ("other", "lab/other", "03")):
+        Synthetic(run_id=name, instances=4, agent="openhands", model=model).write(store)
+        place = key(RunFile, name)
+        begun = {"created_at": f"2026-11-{day}T00:00:00+00:00"}
+        store.put(place, RunFile.from_bytes(store.get(place)).model_copy(update=begun).to_bytes())
+        write_report(store, name)
+    dataset = RunFile.from_bytes(store.get(key(RunFile, "new"))).dataset.name
+    spec = RunSpec.model_validate({"agent": {"name": "openhands", "model": "openai/m"}})
+    found = find_earlier(spec, dataset, store, "lab/m")
+    assert isinstance(found, EarlierRun)
+    assert found.run_id == "new"
+    assert found.seconds > 0
+    newest = find_earlier(spec, dataset, store)
+    assert newest is not None
+    assert newest.run_id == "other"
+    assert find_earlier(spec, "another", store) is None
