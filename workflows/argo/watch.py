@@ -22,6 +22,7 @@ from workflows.argo.engine import Engine, Plain, WorkflowHeader
 from workflows.argo.run_status import RunStatus, ShardView
 from workflows.argo.status_display import NAMES, count_outcomes, progress_lines, render_screen, status_line
 from workflows.argo.units_at_work import read_progress
+from workflows.terminal.progress import ActivityLine
 from workflows.terminal.run_end import EXIT_FAILED, print_run_end
 
 POLL_S = 5.0
@@ -146,7 +147,8 @@ def end(engine: Engine, run: WatchedRun, console: Console) -> int:
         raise error
     outcomes, failures = count_outcomes(run.parts)
     try:
-        code = print_end(charts.read(engine), run.id, console)
+        with ActivityLine(console, "reading the report"):
+            code = print_end(charts.read(engine), run.id, console)
         if code:
             console.print(_again(engine, run.id), highlight=False, soft_wrap=True, markup=False)
         return EXIT_FAILED if code and _failed_fast(view, failures) else code

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from steps.contracts.run_spec import KubernetesSpec, RunSpec
 from workflows.cli import spec_sources
+from workflows.terminal.progress import ActivityLine
 
 if TYPE_CHECKING:
     from steps.contracts.train_spec import TrainSpec
@@ -138,7 +139,8 @@ def resume(
     with _engine(namespace, kube_context) as engine:
         from workflows.argo.stored_runs import spec_of
 
-        spec = spec_of(engine, run_id).model_copy(update={"redo": redo or []})
+        with ActivityLine(Console(stderr=True), f"reading the spec of {run_id}"):
+            spec = spec_of(engine, run_id).model_copy(update={"redo": redo or []})
         _submit(engine, spec, priority, "", stay=watch, dry=dry_run)
 
 
@@ -240,7 +242,9 @@ def _submit(
 ) -> None:
     from workflows.argo.submission import submit as send
 
-    submission = send(engine, spec, priority=priority, compare_with=compare_with, dry=dry, say=_say, key=key)
+    # On stderr: what a dry run prints is read by programs.
+    with ActivityLine(Console(stderr=True), f"asking {engine.where} and the bucket"):
+        submission = send(engine, spec, priority=priority, compare_with=compare_with, dry=dry, say=_say, key=key)
     _tell(engine, submission, stay=stay, dry=dry)
 
 
