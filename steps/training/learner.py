@@ -46,6 +46,14 @@ class Learner:
         self._at: Weights | None = None
         """What the open trainer stands at."""
 
+    def prepare(self) -> None:
+        """Make the adapter of a training that has learnt nothing: what Tinker refuses of its spec (the model, the rank)
+        is told before there are rollouts. Raises ConfigError, InfraError."""
+        if self._log.read():
+            return
+        with self._ending():
+            self._open(FIRST)
+
     def learn(self, step: int) -> Checkpoint:
         """Learn a step from its run in the store; one that was learnt is only looked up, its pointer mended.
 
@@ -58,11 +66,8 @@ class Learner:
             message = f"step {step} cannot be learnt: the last that was learnt is {len(checkpoints)}"
             raise ConfigError(message, field="--step")
         if step > len(checkpoints):
-            try:
+            with self._ending():
                 checkpoints = [*checkpoints, self._learn(step, checkpoints)]
-            except BaseException as error:
-                self.close("errored" if isinstance(error, Exception) else "interrupted")
-                raise
         if step == len(checkpoints):
             point_to(self._store, self._training.name, checkpoints[-1].weights)
         return checkpoints[step - 1]
@@ -72,6 +77,15 @@ class Learner:
         trainer, self._trainer, self._at = self._trainer, None, None
         if trainer:
             trainer.close(status)
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """After a failure the session is of no more use."""
+        try:
+            yield
+        except BaseException as error:
+            self.close("errored" if isinstance(error, Exception) else "interrupted")
+            raise
 
     def _learn(self, step: int, checkpoints: list[Checkpoint]) -> Checkpoint:
         name, seconds = self._training.name, dict[str, float]()

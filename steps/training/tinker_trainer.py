@@ -47,8 +47,8 @@ class TinkerTrainer:
         """Load the weights and the optimizer's state; where there are none yet, make the adapter of the seed."""
         if weights.state_path is None:
             self._refuse_unknown_model()
-            what, field = f"to train {self._spec.base_model}", "base_model"
-            with failure_of(what, field):
+            what = f"to train {self._spec.base_model} with an adapter of rank {self._spec.lora_rank}"
+            with failure_of(what, "lora_rank"):
                 future = self._service.create_lora_training_client(
                     self._spec.base_model, rank=self._spec.lora_rank, seed=self._spec.seed
                 )

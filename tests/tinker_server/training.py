@@ -20,6 +20,8 @@ SHIFT = 0.125
 RL_KEYS = {"target_tokens", "logprobs", "advantages"}
 LOSSES = {"importance_sampling", "ppo", "cispo"}
 CLIPS = {"clip_low_threshold", "clip_high_threshold"}
+MOST_RANK = 128
+"""The service refuses adapters of a higher one."""
 DTYPES: dict[int, np.dtype[Any]] = {wire.DTYPE_FLOAT32: np.dtype("<f4"), wire.DTYPE_INT64: np.dtype("<i8")}
 
 
@@ -138,6 +140,8 @@ class Trainer:
         lora = body["lora_config"]
 
         def work() -> Answer:
+            if lora["rank"] > MOST_RANK:
+                raise RefusedError(f"rank {lora['rank']} is more than {MOST_RANK}")
             self._models[name] = Model(f"{body['base_model']} rank {lora['rank']} seed {lora['seed']}")
             return {"type": "create_model", "model_id": name}
 

@@ -36,15 +36,26 @@ class LearnerProcess:
         self._process: subprocess.Popen[str] | None = None
         self._log = ChildLog(store, training, "learner")
         self._over = threading.Event()
+        self.is_preparing = False
+        """Whether nothing would be lost by its end."""
+
+    def prepare(self) -> None:
+        """Make what the first step begins with. Raises as ``learn``: what Tinker refuses of the spec, too."""
+        self.is_preparing = True
+        self._insist(0, "the adapter is made")
+        self.is_preparing = False
 
     def learn(self, step: int) -> None:
         """Learn a step whose rollouts are in the store. Raises ConfigError, InfraError, StepError."""
+        self._insist(step, f"step {step} is learnt")
+
+    def _insist(self, step: int, doing: str) -> None:
         again = Retrying(
             retry=retry_if_exception_type(InfraError),
             wait=wait_exponential_jitter(initial=1, max=60),
             stop=stop_any(stop_after_attempt(1 + self._retries), stop_when_event_set(self._over)),
             sleep=sleep_using_event(self._over),
-            before_sleep=lambda state: self._note(f"step {step} is learnt again: {_reason(state.outcome)}"),
+            before_sleep=lambda state: self._note(f"{doing} again: {_reason(state.outcome)}"),
             reraise=True,
         )
         try:

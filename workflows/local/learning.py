@@ -1,5 +1,6 @@
 """Numbers of steps on standard input -> what each came to, a JSON object a line: the child process that learns.
 
+0 is what there is to prepare before the first.
 It ends when its standard input does, in the midst of a step, too: that is begun again from the checkpoint before it.
 """
 
@@ -58,7 +59,10 @@ class _Learning:
     def _learn(self, step: int) -> dict[str, Any]:
         try:
             self._learner = self._learner or self._open()
-            self._learner.learn(step)
+            if step:
+                self._learner.learn(step)
+            else:
+                self._learner.prepare()
         except StepError as error:
             return {"reason": error.reason, "exit_code": error.exit_code}
         except Exception as error:  # noqa: BLE001 - told to whoever asked, who says it is our bug

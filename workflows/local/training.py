@@ -135,7 +135,7 @@ class Training:
         self.end_run(at_once=at_once)
         if proxy and (at_once or not proxy.url):  # its beginning waits for Tinker, for minutes where that is away
             proxy.kill()
-        if learner and at_once:
+        if learner and (at_once or learner.is_preparing):
             learner.kill()
 
     def end_run(self, *, at_once: bool = False) -> None:
@@ -225,6 +225,8 @@ class _Rounds:
     def _work(self, learned: int) -> None:
         if learned:
             self._learner.learn(learned)  # what was killed between its checkpoint and the pointer is mended
+        else:
+            self._learner.prepare()
         self._serve(learned)
         for step in range(learned + 1, self._file.spec.steps + 1):
             began = time.monotonic()

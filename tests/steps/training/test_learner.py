@@ -80,6 +80,17 @@ def test_a_batch_that_is_sent_in_pieces_is_one_gradient(
     assert figures(store, 1).kl == pytest.approx(SHIFT)
 
 
+def test_what_is_prepared_is_what_the_first_step_learns_with(
+    new_learner: NewLearner, store: Store, tinker: TinkerServer
+) -> None:
+    learner = new_learner(make_training(store))
+    learner.prepare()
+    assert tinker.requested.count("create_model") == 1
+    make_run(store, 1, MIXED)
+    learner.learn(1)
+    assert tinker.requested.count("create_model") == 1
+
+
 def test_a_rollout_that_asked_no_model_is_no_failure_of_the_world(
     new_learner: NewLearner, store: Store, tinker: TinkerServer
 ) -> None:

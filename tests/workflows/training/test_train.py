@@ -170,6 +170,11 @@ def test_a_key_that_was_revoked_is_not_waited_for(tmp_path: Path, monkeypatch: p
         (("--set", "tokenizer=nowhere"), {}, "nowhere is neither a folder nor an id of the hub"),
         (("--set", "lrr=1"), {}, "there is no field 'lrr'; did you mean 'lr'?"),
         (("--set", "base_model=test/other"), {}, "Tinker has no model 'test/other'; it has test/model"),
+        (
+            ("--set", "lora_rank=4096"),
+            {},
+            "lora_rank: Tinker was asked to train test/model with an adapter of rank 4096",
+        ),
         (("--set", "groups=9"), {}, "groups: 9 instances a step are more than the 4"),
         (("--name", "a/b"), {}, "'a/b' is no name of a training"),
     ],
