@@ -222,6 +222,17 @@ def run_program(program: Program, work: Callable[[Flags], str | None]) -> NoRetu
     sys.exit(EXIT_OK)
 
 
+def run_threaded_program(program: Program, work: Callable[[Flags], str | None]) -> NoReturn:
+    """``run_program`` of what has native threads, as Tinker's SDK does: where they wait for an answer they abort an
+    interpreter that ends in the usual way, and the exit code would be another."""
+    try:
+        run_program(program, work)
+    except SystemExit as end:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 0)
+
+
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 

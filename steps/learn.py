@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
 
 from steps.contracts.chain import LEARN, PAGE
-from steps.entry import Flags, run_program
+from steps.entry import Flags, run_threaded_program
 from steps.errors import ConfigError
 from steps.reports.training.publish import publish_training
 from steps.reports.training.write import training_page_key
@@ -46,10 +44,4 @@ def main(flags: Flags) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        run_program(LEARN, main)
-    except SystemExit as end:
-        # Native threads of the SDK that wait for an answer abort an interpreter which ends in the usual way: the exit
-        # code would be another.
-        sys.stderr.flush()
-        os._exit(end.code if isinstance(end.code, int) else 0)
+    run_threaded_program(LEARN, main)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steps.contracts.programs import Option, Program
-from steps.entry import Flags, run_program, tie_to_stdin
+from steps.entry import Flags, run_threaded_program, tie_to_stdin
 from steps.errors import ConfigError
 from steps.settings import settings
 from steps.store import open_store
@@ -104,4 +104,4 @@ def _value(secret: SecretStr | None) -> str | None:
 
 
 if __name__ == "__main__":
-    run_program(PROXY, main)
+    run_threaded_program(PROXY, main)

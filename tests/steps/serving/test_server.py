@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from steps.errors import ConfigError
 from tests.paths import ROOT
 from tests.tinker_server.server import KEY, Sampled, tinker_server
+from tests.workflows.command import wait_for
 
 
 def test_answers_do_not_wait_for_receipts() -> None:
@@ -60,3 +62,19 @@ def test_a_wrong_request_is_one_line(
         )
     assert done.returncode == 64, done.stderr
     assert done.stderr.splitlines()[-1].startswith(line), done.stderr
+
+
+def test_a_proxy_that_waits_for_a_service_that_is_away_ends_when_it_is_told_to(
+    model_files: Path, tmp_path: Path
+) -> None:
+    with tinker_server(lambda *_: Sampled([258])) as server:
+        server.before = lambda _: 503
+        keys = {"TINKER_API_KEY": KEY, "TINKER_BASE_URL": server.url, "PYTHONPATH": str(ROOT), "TINKER_TELEMETRY": "0"}
+        command = ["-m", "steps.proxy", "--base-model=test/model", f"--tokenizer={model_files}", "--port=0"]
+        with subprocess.Popen(
+            [sys.executable, *command], stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=os.environ | keys
+        ) as process:
+            wait_for(lambda: server.requested)
+            process.terminate()
+            _, errors = process.communicate(timeout=300)
+    assert process.returncode == 128 + signal.SIGTERM, errors
