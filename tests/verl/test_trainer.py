@@ -1,4 +1,5 @@
-"""What verl's own trainer (V1) makes of a rollout that the world lost: its worker, its queue, its advantages."""
+"""What verl's own trainer (V1) makes of rollouts that the world lost, and of those that are several sequences: its
+worker, its queue, its advantages."""
 
 from __future__ import annotations
 
@@ -26,8 +27,9 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer  # noqa: E402
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer  # noqa: E402
 from verl.utils import tensordict_utils as tu  # noqa: E402
 
-from tests.verl.loops import ScriptedServer, call, row  # noqa: E402
+from tests.verl.loops import ScriptedServer, call, play, row  # noqa: E402
 from tests.verl.test_config import composed  # noqa: E402
+from tests.verl.test_scaffold_loop import Rollout, called, texts  # noqa: E402
 from tests.verl.test_tool_loop import GOLD, INSTANCE  # noqa: E402
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ def test_a_rollout_that_was_lost_is_absent_from_its_group(
         conversations.append(prompt)
         return call("submit_solution", patch=GOLD) if len(conversations) != 2 else "I give up."
 
-    batch = roll_out(config, store, ScriptedServer(loops.tokenizer, answers))
+    batch = roll_out(config, row(store, INSTANCE), ScriptedServer(loops.tokenizer, answers))
     assert len(conversations) == GROUP - 1
     assert sorted(batch.keys) == ["u_0_0", "u_1_0", "u_3_0"]
     advantages = compute_advantages(config, batch)
@@ -88,7 +90,7 @@ def test_a_lost_rollout_of_a_validation_is_a_failure_for_verl_and_for_the_report
         return call("submit_solution", patch=patch)
 
     server = ScriptedServer(loops.tokenizer, answers)
-    metrics = validate(config, loops, server, columns(store, *INSTANCES))
+    metrics = validate(config, loops, server, columns(*(row(store, each, "val") for each in INSTANCES)))
     assert metrics["val-core/mini/acc/mean@1"] == 0.5
     assert metrics["val-aux/mini/acc_success_only/mean@1"] == 1.0
     run = "grpo-val-000001"
@@ -97,14 +99,40 @@ def test_a_lost_rollout_of_a_validation_is_a_failure_for_verl_and_for_the_report
     assert (figures.headline.resolved, figures.headline.total) == (1, 2)
 
 
-def columns(store: str, *instance_ids: str) -> dict[str, Any]:
+def test_the_sequences_of_a_trajectory_share_its_advantage(
+    config: Any, loops: Loops, isolation: None, tmp_path: Path
+) -> None:
+    small = config.copy()
+    small.data.max_prompt_length, small.data.max_response_length = 30_000, 9_000
+    small.actor_rollout_ref.rollout.n = 2
+    solution = texts("openhands")
+    begun: list[str] = []
+
+    def answers(prompt: str, turn: int) -> str:
+        """One solves it, the other one peeks until its context is full."""
+        if not turn:
+            begun.append(prompt)
+        if (not turn and len(begun) == 1) or "Peek." in prompt:
+            return called("execute_bash", "Peek.", command="ls -la") if turn < 14 else solution[-1]
+        return solution[turn]
+
+    row = Rollout(loops, tmp_path / "out", "openhands", play()).row
+    batch = roll_out(small, {**row, "raw_prompt": row["prompt"]}, ScriptedServer(loops.tokenizer, answers))
+    found: dict[str, list[float]] = {}
+    for name, advantage in zip(batch.keys, compute_advantages(small, batch), strict=True):
+        found.setdefault(name.rpartition("_")[0], []).append(advantage)
+    idle, solved = sorted(found.values())
+    assert len(idle) > 1
+    assert (set(idle), set(solved)) == ({-0.5}, {0.5})
+
+
+def columns(*rows: dict[str, Any]) -> dict[str, Any]:
     """A batch of the data loader's."""
-    made: dict[str, Any] = {"index": np.arange(len(instance_ids))}
-    rows = [row(store, each, "val" if len(instance_ids) > 1 else "train") for each in instance_ids]
+    made: dict[str, Any] = {"index": np.arange(len(rows))}
     given = {
         "raw_prompt": [each["raw_prompt"] for each in rows],
         "extra_info": [each["extra_info"] for each in rows],
-        "agent_name": ["swe_argo"] * len(rows),
+        "agent_name": [each.get("agent_name", "swe_argo") for each in rows],
         "data_source": ["mini"] * len(rows),
     }
     for name, values in given.items():
@@ -113,9 +141,9 @@ def columns(store: str, *instance_ids: str) -> dict[str, Any]:
     return made
 
 
-def roll_out(config: Any, store: str, server: ScriptedServer) -> Any:
-    """A step's rollouts as verl's trainer makes them; what its replay buffer gives of them."""
-    batch = tu.get_tensordict(columns(store, INSTANCE) | {"uid": np.array(["u"], dtype=object)})
+def roll_out(config: Any, fields: dict[str, Any], server: ScriptedServer) -> Any:
+    """A step's rollouts of a row as verl's trainer makes them; what its replay buffer gives of them."""
+    batch = tu.get_tensordict(columns(fields) | {"uid": np.array(["u"], dtype=object)})
     tu.assign_non_tensor_data(batch, "global_steps", 1)
     tag = {"is_prompt": True, "status": "pending", "global_steps": 1}
     tq.kv_batch_put(keys=["u"], partition_id="train", tags=[tag])
