@@ -21,7 +21,8 @@ def first_failing(unit: StoredUnit) -> list[str]:
 def error_of(unit: StoredUnit) -> str:
     """Why it has no verdict, else the line of an error that its log ends with; visible, cut, empty where none is known.
 
-    Logs are read for reports of finished runs alone."""
+    Logs are read for a report alone: while a run works, an error is why a unit failed.
+    """
     error = unit.failure.reason if unit.failure else error_line(unit.log_tail.lines)
     return cut_line(make_visible(error), WIDTH)
 

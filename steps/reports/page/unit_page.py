@@ -102,6 +102,11 @@ class ShownPatch:
     left_out: int
     """Lines that are not on the page."""
 
+    @property
+    def is_long(self) -> bool:
+        """Whether a screen shows its beginning first."""
+        return self.lines > LONG_PATCH
+
 
 def _shown_patch(patch: bytes, most_bytes: int) -> ShownPatch | None:
     if not patch.strip():
