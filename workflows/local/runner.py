@@ -90,14 +90,22 @@ def make_report(store_url: str, run_id: str, show: Show | None = None) -> None:
     run_whole(REPORT, {"store": store_url, "run": run_id}, show=show)
 
 
+NOTE = "note: "
+
+
 def run_whole(
     program: Program,
     values: Mapping[str, object],
+    *,
     env: Mapping[str, str] | None = None,
     show: Show | None = None,
     watch: WatchProcess | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> None:
-    """Run a step that works on a whole run or training, as a process. Raises StepError, as the step did."""
+    """Run a step that works on a whole run or training, as a process. Raises StepError, as the step did.
+
+    ``note`` is called with what it says on stderr that a person should know (``note: ...``), where it succeeds.
+    """
     command = [sys.executable, "-m", f"steps.{program.name}", *program.command_line(values)]
     environment = {**os.environ, **(env or {}), "PYTHONUTF8": "1"}
     with tempfile.TemporaryFile() as log:
@@ -111,9 +119,14 @@ def run_whole(
             except BaseException:  # Ctrl-C
                 process.kill()
                 raise
-        if process.returncode != EXIT_OK:
-            log.seek(0)
-            raise _failed(program.name, process.returncode, log.read().decode(errors="replace").strip())
+        log.seek(0)
+        said = log.read().decode(errors="replace")
+    if process.returncode != EXIT_OK:
+        raise _failed(program.name, process.returncode, said.strip())
+    notes = [each.removeprefix(NOTE) for each in said.splitlines() if each.startswith(NOTE)]
+    if note:
+        for text in notes:
+            note(text)
 
 
 def _failed(name: str, code: int, output: str) -> StepError:

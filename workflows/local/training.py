@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ class Training:
         with hold_run(store, spec.name, TrainingLock) as hold:
             hold.on_loss = self._lose
             with self._observer.activity(f"planning {spec.name}") as show:
-                training = _plan(spec, show)
+                training = _plan(spec, show, self._observer.note)
             log = CheckpointLog(store, spec.name)
             learned = len(log.read())
             self._observer.begin(training, learned)
@@ -272,10 +272,10 @@ class _Rounds:
         self._training.evaluate(replace_values(spec, {"llm.base_url": self._proxy.url}), self._proxy.env)
 
 
-def _plan(spec: TrainSpec, show: Show) -> TrainFile:
+def _plan(spec: TrainSpec, show: Show, note: Callable[[str], None]) -> TrainFile:
     """Run the step that plans a training. Raises StepError, as that did."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(spec.model_dump_json())
         file.flush()
-        run_whole(PLAN_TRAINING, {"store": spec.run.store, "spec": file.name}, show=show)
+        run_whole(PLAN_TRAINING, {"store": spec.run.store, "spec": file.name}, show=show, note=note)
     return training_of(open_store(spec.run.store), spec.name)

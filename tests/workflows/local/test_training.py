@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -47,3 +48,14 @@ def test_steps_that_were_lowered_leave_nothing_to_measure(
     observer = SimpleNamespace(activity=lambda _: nullcontext(print), begin=lambda *_: None, note=print)
     Training(file.spec, observer).run()
     assert bool(begun) == works
+
+
+def test_what_planning_notices_is_told(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = make_training(store, run={"store": str(tmp_path / "store")})
+    planning = tmp_path / "python"
+    planning.write_text("#!/bin/sh\necho reading >&2; echo 'note: 2 instances are not valid' >&2\n")
+    planning.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(planning))
+    told: list[str] = []
+    local_training._plan(file.spec, print, told.append)
+    assert told == ["2 instances are not valid"]
