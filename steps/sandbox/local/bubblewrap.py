@@ -72,7 +72,7 @@ def arguments(
         *_interpreter(hidden),
         *("--ro-bind", str(SCRIPT), SUPERVISOR),
         *("--chdir", workdir),
-        *("--", sys.executable, "-I", "-S", "-X", "utf8", SUPERVISOR, str(deadline_s), json.dumps(limits or {})),
+        *("--", python(), "-I", "-S", "-X", "utf8", SUPERVISOR, str(deadline_s), json.dumps(limits or {})),
     ]
 
 
@@ -81,6 +81,11 @@ def prepare(root: Path) -> None:
     for name, mode in PLACES.items():
         (root / name).mkdir(parents=True, exist_ok=True)
         (root / name).chmod(mode)
+
+
+def python() -> str:
+    """The interpreter that runs this, its link kept. As it was called the path may go through folders of no sandbox."""
+    return os.path.normpath(sys.executable)
 
 
 def search_path() -> str:
@@ -105,7 +110,7 @@ def _probe_namespace() -> str | None:
     with temporary_folder() as folder:
         prepare(folder)
         command = arguments(folder, 10, network=False, hidden=[], workdir="/")
-        command[command.index("--") + 1 :] = [sys.executable, "-I", "-S", "-c", "pass"]
+        command[command.index("--") + 1 :] = [python(), "-I", "-S", "-c", "pass"]
         try:
             process = subprocess.run(command, env={}, capture_output=True, timeout=20, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
