@@ -116,8 +116,10 @@ def test_a_machine_without_bubblewrap_is_told_what_to_install(tmp_path: Path) ->
 
 @needs_bubblewrap
 def test_an_interpreter_may_be_called_by_a_path_that_is_not_in_the_sandbox(tmp_path: Path) -> None:
-    root = Path(__file__).parents[4]
     script = "from steps.sandbox.local.bubblewrap import probe; print(probe())"
-    interpreter = f"{tmp_path}/{os.path.relpath(sys.executable, tmp_path)}"
-    done = subprocess.run([interpreter, "-c", script], capture_output=True, text=True, cwd=root, check=True)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
+    interpreter = os.path.relpath(sys.executable, tmp_path)
+    done = subprocess.run(
+        [interpreter, "-c", script], capture_output=True, text=True, cwd=tmp_path, env=environment, check=True
+    )
     assert done.stdout == "None\n"
