@@ -56,6 +56,21 @@ def standing_label(standing: str, failure_class: str | None) -> StandingLabel:
     return _ENDPOINT if standing == Standing.FAILED and failure_class in OF_ENDPOINT else STANDINGS[standing]
 
 
+_BOTH = StandingLabel(
+    "Infrastructure and model endpoint",
+    "infrastructure and model endpoint",
+    "no verdict: the world or the model's endpoint failed, not the agent",
+    "infra",
+)
+
+
+def standing_labels(failures: Iterable[str]) -> dict[str, StandingLabel]:
+    """What the standings of a run's units are called. ``failures``: the classes of those that failed."""
+    of_endpoint = {name in OF_ENDPOINT for name in failures}
+    failed = {frozenset({True}): _ENDPOINT, frozenset({True, False}): _BOTH}.get(frozenset(of_endpoint))
+    return STANDINGS | ({Standing.FAILED: failed} if failed else {})
+
+
 @dataclass(frozen=True)
 class StopLabel:
     """Why an agent stopped."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from steps.reports.figures.confirmations import describe_confirmation
-from steps.reports.labels import STANDINGS, StandingLabel, stop_phrase
+from steps.reports.labels import STANDINGS, StandingLabel, standing_label, stop_phrase
 from steps.reports.page.sections import UnitFigures
 from steps.reports.stored_run import NO_VERDICT, Standing
 from steps.reports.text.formatting import count
@@ -27,6 +27,8 @@ class UnitLine:
     attempt: int
     repo: str
     standing: str
+    label: StandingLabel
+    """What its standing is called."""
     stop: str
     """Why its agent stopped; empty where none worked, or has not ended."""
     note: str
@@ -44,11 +46,6 @@ class UnitLine:
     error: str
     text: str
     """What words are looked for in."""
-
-    @property
-    def label(self) -> StandingLabel:
-        """What its standing is called."""
-        return STANDINGS[self.standing]
 
     @property
     def went_wrong(self) -> bool:
@@ -105,6 +102,7 @@ def _line(row: dict[str, Any]) -> UnitLine:
         attempt=row["attempt"],
         repo=make_visible(row["repo"]),
         standing=standing,
+        label=standing_label(standing, row["failure_class"]),
         stop=make_visible(stop),
         note=note,
         suspect=row["integrity"] == "suspect",

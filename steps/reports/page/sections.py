@@ -11,7 +11,7 @@ from steps.reports.comparison.record import Comparison
 from steps.reports.comparison.view import view_comparison
 from steps.reports.figures import confirmations
 from steps.reports.figures.summary import Summary
-from steps.reports.labels import STAGES, STANDINGS, STOPS, in_order, kind_phrase, stop_phrase
+from steps.reports.labels import STAGES, STOPS, in_order, kind_phrase, standing_labels, stop_phrase
 from steps.reports.page.against import against_resolved
 from steps.reports.page.attempts import attempt_grid, explain_two_rates, pass_curve
 from steps.reports.page.charts import histogram, stacked
@@ -44,7 +44,6 @@ def report_sections(
         "phrase": kind_phrase(summary.conditions.kind),
         "facts": _facts(summary),
         "glance": glance(summary),
-        "labels": STANDINGS,
         "bar": _bar(summary),
         "outcomes": _outcomes(summary),
         "stops": _stops(summary),
@@ -101,7 +100,7 @@ def describe_grading(summary: Summary) -> str:
 
 def _bar(summary: Summary) -> Any:
     parts = []
-    for name, label in STANDINGS.items():
+    for name, label in standing_labels(summary.failures).items():
         stopped_early = sum(summary.stopped.get(name, {}).values())
         number = summary.outcomes.get(name, 0)
         parts += [(label.tone, label.name, number - stopped_early, False)]
@@ -112,7 +111,7 @@ def _bar(summary: Summary) -> Any:
 def _outcomes(summary: Summary) -> list[dict[str, Any]]:
     """The bar in words: only what occurs, with what each consists of."""
     bars = []
-    for name, label in STANDINGS.items():
+    for name, label in standing_labels(summary.failures).items():
         if number := summary.outcomes.get(name, 0):
             causes = {stop_phrase(why): n for why, n in summary.stopped.get(name, {}).items()}
             causes |= summary.failures if name == Standing.FAILED else {}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from steps.reports.figures.compute import summarise
-from steps.reports.labels import kind_phrase
+from steps.reports.labels import kind_phrase, standing_labels
 from steps.reports.messages.terminal import summary_lines
 from steps.reports.reading import read_run
 from steps.store import open_store
@@ -47,6 +47,19 @@ def test_units_that_the_models_endpoint_failed_are_none_of_ours(tmp_path: Path) 
     shown = summary_lines(told)
     assert shown[-1].startswith("resolved 0/4, infra 2, model endpoint 2, report: ")
     assert "infrastructure 2 and model endpoint 2" in shown
+
+
+@pytest.mark.parametrize(
+    ("failures", "name"),
+    [
+        ({}, "Infrastructure"),
+        ({"node_lost": 1}, "Infrastructure"),
+        ({"model": 2, "model_access": 1}, "Model endpoint"),
+        ({"model": 1, "node_lost": 1}, "Infrastructure and model endpoint"),
+    ],
+)
+def test_a_page_names_whose_the_failures_of_a_run_are(failures: dict[str, int], name: str) -> None:
+    assert standing_labels(failures)["failed"].name == name
 
 
 @pytest.mark.parametrize("kind", ["reference", "control", "given", "replay"])
