@@ -8,6 +8,8 @@ import re
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 RUN_ID_RULE = "letters, digits, '.', '_' and '-', at most 63, starting and ending with a letter or digit"
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+TAG_RULE = "letters, digits and - _ . : /, at most 63"
+_TAG = re.compile(r"[A-Za-z0-9_.:/-]{1,63}")
 
 
 def is_safe_id(text: str) -> bool:
@@ -18,6 +20,11 @@ def is_safe_id(text: str) -> bool:
 def is_run_id(text: str) -> bool:
     """Whether a run id is also a legal Kubernetes label value (63 characters) and a folder name."""
     return _RUN_ID.fullmatch(text) is not None and ".." not in text
+
+
+def is_tag(text: str) -> bool:
+    """Whether a word can be a tag of a run: it stands in tables, addresses and lists with commas as it is."""
+    return _TAG.fullmatch(text) is not None
 
 
 MODEL_BYTES = 200

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.backends import BACKENDS, is_own_backend
-from steps.contracts.ids import RUN_ID_RULE, is_run_id
+from steps.contracts.ids import RUN_ID_RULE, TAG_RULE, is_run_id, is_tag
 from steps.contracts.spec_table import File, Flag, How, Table, unknown_choice
 
 OFFICIAL_TIMEOUT_S = 1800
@@ -252,11 +252,23 @@ class GradingSpec(Table):
     resolved. always: every patch whose tests ran. never."""
 
 
+MAX_TAGS = 16
+"""Of a run: they are shown beside its name."""
+
+
+def _legal_tag(value: str) -> str:
+    if not is_tag(value):
+        raise ValueError(f"{value!r} is no tag: {TAG_RULE}")
+    return value
+
+
 class RunSpec(Table):
     """What to evaluate, on what, and how. Written first, read by every step."""
 
     run_id: Annotated[str | None, Flag("--run-id", "--run_id", "--exp_name")] = None
     """The run's name; the same name again resumes it. By default made from agent, dataset and time."""
+    tags: Annotated[list[Annotated[str, AfterValidator(_legal_tag)]], Flag("--tag"), How()] = []
+    """Words to find the run by: swe-argo runs --tag WORD (repeatable). Resumed with others it has those instead."""
     dataset: Annotated[str, Flag("--dataset", "-d"), File(or_name=True)] = "mini"
     """mini (mini-r2e, ...: docs/add-a-family.md), an alias (verified, lite, full, multilingual, multimodal), a hub id,
     a file of rows, or a task repo."""
@@ -320,3 +332,11 @@ class RunSpec(Table):
         if value is not None and not is_run_id(value):
             raise ValueError(f"{value!r} is no run id: {RUN_ID_RULE}")
         return value
+
+    @field_validator("tags")
+    @classmethod
+    def _few_tags(cls, value: list[str]) -> list[str]:
+        tags = list(dict.fromkeys(value))
+        if len(tags) > MAX_TAGS:
+            raise ValueError(f"a run has at most {MAX_TAGS} tags")
+        return tags

@@ -94,7 +94,7 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
     ]
     run = RunFile(
         run_id=run_id,
-        spec=spec.model_copy(update={"redo": []}),  # it is done by this plan, once
+        spec=spec.model_copy(update={"redo": [], "tags": _tags(spec, before)}),  # redo is done by this plan, once
         dataset=dataset.lock,
         model=given.model,
         versions=before.versions if before else versions(),
@@ -117,6 +117,11 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
         canary.outdated,
         redo,
     )
+
+
+def _tags(spec: RunSpec, before: RunFile | None) -> list[str]:
+    """Those that were given, else those that the run has."""
+    return spec.tags or (before.spec.tags if before else [])
 
 
 def _doubtful(spec: RunSpec, store: Store, dataset: SelectedDataset) -> set[str]:

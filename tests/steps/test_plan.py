@@ -107,6 +107,21 @@ def test_a_resumed_plan_has_parts_of_what_is_missing_alone(desk: Desk) -> None:
     assert not {unit.id for unit in desk.shard(0).units} & set(done)
 
 
+def test_a_run_keeps_its_tags_until_it_is_given_others(desk: Desk) -> None:
+    def tags() -> list[str]:
+        return record_of(open_store(str(desk.store)), RunFile, RUN).spec.tags
+
+    assert desk.plan('--spec-text=tags = ["a", "b"]').returncode == 0
+    assert tags() == ["a", "b"]
+    assert desk.plan().returncode == 0
+    assert tags() == ["a", "b"]
+    assert desk.plan('--spec-text=tags = ["c"]').returncode == 0
+    assert tags() == ["c"]
+    wrong = desk.plan('--spec-text=tags = ["c d"]')
+    assert (wrong.returncode, "tags: 'c d' is no tag" in wrong.stderr) == (64, True)
+    assert tags() == ["c"]
+
+
 def test_a_grown_plan_has_parts_of_what_is_new_alone(desk: Desk) -> None:
     """As the pipeline plans: parameters, and the rest of the spec as text."""
     assert desk.plan("--shard-size=5", "--k=2", "--attempts=1").returncode == 0

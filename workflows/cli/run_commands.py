@@ -147,6 +147,9 @@ def runs(  # noqa: PLR0917 - every parameter is a flag
     since: Annotated[
         str, typer.Option("--since", metavar="DATE", help="Only begun on this day or later: 2026-11 or 2026-11-24.")
     ] = "",
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="WORD", help="Only with this tag (repeatable: with all).")
+    ] = None,
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Only those with units that have no verdict, or without a report.")
     ] = False,
@@ -157,7 +160,8 @@ def runs(  # noqa: PLR0917 - every parameter is a flag
     """List the runs of a store, and its trainings; the newest last."""
     from workflows.cli import run_list
 
-    chosen = run_list.RunFilter(tuple(words or ()), dataset, agent, model, since, unfinished, last)
+    words, tags = words or [], tags or []
+    chosen = run_list.RunFilter(tuple(words), dataset, agent, model, since, unfinished, last, tuple(tags))
     opened = open_store(store)
     if as_json:
         run_list.print_runs_json(opened, chosen, whole=whole)

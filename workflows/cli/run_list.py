@@ -35,10 +35,13 @@ class RunFilter:
     """A date, or the beginning of one, ISO 8601."""
     unfinished: bool = False
     last: int | None = None
+    tags: tuple[str, ...] = ()
+    """All of which a run has."""
 
     def takes(self, line: ListedRun) -> bool:
         """Whether a run is listed, but for ``last``."""
-        text = " ".join((line.run_id, line.agent, line.model, line.dataset, line.begun[:10])).lower()
+        text = " ".join((line.run_id, line.agent, line.model, line.dataset, line.begun[:10], *line.tags)).lower()
+        tags = [tag.lower() for tag in line.tags]
         return (
             all(word.lower() in text for word in self.words)
             and self.dataset.lower() in line.dataset.lower()
@@ -46,6 +49,7 @@ class RunFilter:
             and self.model.lower() in line.model.lower()
             and line.begun[: len(self.since)] >= self.since
             and not (self.unfinished and line.complete)
+            and all(tag.lower() in tags for tag in self.tags)
         )
 
     @property
@@ -63,6 +67,7 @@ class ListedRun:
     agent: str = ""
     model: str = ""
     dataset: str = ""
+    tags: tuple[str, ...] = ()
     problem: str = ""
     """Why there is no score."""
     resolved: int | None = None
@@ -83,8 +88,9 @@ def print_runs(store: Store, console: Console, chosen: RunFilter = EVERY, *, who
     trainings = trainings_of(store) if chosen.is_all else []
     lines = _read_lines(store, chosen, whole=whole)
     if lines:
-        titles = ["begun (UTC)", "resolved", "run", "agent and model", "dataset"]
-        _print_table(titles, map(_cells, lines), console)
+        tagged = any(line.tags for line in lines)
+        titles = ["begun (UTC)", "resolved", "run", "agent and model", "dataset", *(["tags"] if tagged else [])]
+        _print_table(titles, (_cells(line, tagged=tagged) for line in lines), console)
     if trainings:
         if lines:
             console.print()
@@ -109,6 +115,7 @@ def print_runs_json(store: Store, chosen: RunFilter, *, whole: bool = False) -> 
             "agent": line.agent or None,
             "model": line.model or None,
             "dataset": line.dataset or None,
+            "tags": line.tags if line.begun else None,
             "resolved": line.resolved,
             "total": line.total,
             "without_verdict": line.without_verdict if line.total is not None else None,
@@ -134,14 +141,16 @@ def _print_table(titles: list[str], rows: Iterable[list[str]], console: Console)
         console.print(Text(line), soft_wrap=True)
 
 
-def _cells(line: ListedRun) -> list[str]:
+def _cells(line: ListedRun, *, tagged: bool) -> list[str]:
+    """``tagged``: with a column of tags."""
     who = line.agent if line.model == line.agent else f"{line.agent}, {make_visible(line.model)}"
     begun = line.begun[:16].replace("T", " ") or "?"
     score = line.problem if line.total is None else f"{line.resolved}/{line.total}"
     missing = f"{line.without_verdict:,} without a verdict" if line.without_verdict else ""
     if not line.begun:
         who, score = "run.json cannot be read", score or "?"
-    return [begun, score, line.run_id, who, make_visible(line.dataset), missing]
+    tags = [",".join(line.tags)] if tagged else []
+    return [begun, score, line.run_id, who, make_visible(line.dataset), *tags, missing]
 
 
 def _training(store: Store, name: str) -> list[str]:
@@ -159,7 +168,7 @@ def _line(run: Run) -> ListedRun:
     try:
         file = run.file
         agent = agent_of(file.spec.agent).name
-        line = ListedRun(run.run_id, file.created_at, agent, file.model, file.dataset.name)
+        line = ListedRun(run.run_id, file.created_at, agent, file.model, file.dataset.name, tuple(file.spec.tags))
     except ConfigError:  # of another version, or broken: the others are listed all the same
         line = ListedRun(run.run_id)
     if not run.has_report:

@@ -74,7 +74,9 @@ def show(store: Store, run: str, instance: str | None, console: Console, how: Sh
 
 def _show_run(store: Store, run: Run, console: Console) -> None:
     plan = run.plan
-    print_run_end(run, console)
+    summary = print_run_end(run, console)
+    if summary.tags:
+        console.print(Text(f"tags: {', '.join(summary.tags)}"), soft_wrap=True)
     for line in describe_replays(store, plan):
         console.print(line, soft_wrap=True)
     _not_resolved(store, run, console)

@@ -112,12 +112,14 @@ def _option(each: SpecField) -> Any:
 
 
 def _type(info: FieldInfo) -> Any:
-    """What the option parses to; choices stay strings, so that RunSpec's own message names field and values."""
+    """What the option parses to; choices and listed words stay text, for RunSpec's message to name what is wrong."""
     kind = info.annotation
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(part for part in get_args(kind) if part is not type(None))
     if get_origin(kind) is Literal:
         kind = str
+    if get_origin(kind) is list:
+        kind = list[str]
     return Optional[kind]  # noqa: UP045 - built from a value, not written down
 
 

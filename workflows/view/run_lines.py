@@ -46,6 +46,7 @@ class RunLine:
     tokens: int | None = None
     missing: int = 0
     """Units without a verdict."""
+    tags: tuple[str, ...] = ()
     text: str = ""
     """What words are looked for in."""
 
@@ -63,6 +64,7 @@ RUN_FILTERS: tuple[Filter[RunLine], ...] = (
     Filter("dataset", "Dataset", lambda line: line.dataset),
     Filter("agent", "Agent", lambda line: line.agent),
     Filter("model", "Model", lambda line: line.model),
+    Filter("tag", "Tag", lambda line: line.tags),
     Filter("month", "Month", lambda line: line.begun[:7]),
     Filter("state", "State", lambda line: line.state),
 )
@@ -122,9 +124,9 @@ class RunLines:
 
 def _line(run: str, about: dict[str, Any], score: dict[str, Any]) -> RunLine:
     told = {name: value for name, value in about.items() if name != "file"}
-    values = {"begun": "", "agent": "", "model": "", "dataset": ""} | told | score
-    words = " ".join((run, values["agent"], values["model"], values["dataset"], values["begun"][:10], values["state"]))
-    return RunLine(run_id=run, **values, text=words.lower())
+    values = {"begun": "", "agent": "", "model": "", "dataset": "", "tags": ()} | told | score
+    texts = (run, values["agent"], values["model"], values["dataset"], values["begun"][:10], values["state"])
+    return RunLine(run_id=run, **values, text=" ".join((*texts, *values["tags"])).lower())
 
 
 def _about(data: bytes) -> dict[str, Any]:
@@ -135,6 +137,7 @@ def _about(data: bytes) -> dict[str, Any]:
         "agent": make_visible(agent_of(file.spec.agent).name),
         "model": make_visible(file.model),
         "dataset": make_visible(file.dataset.name),
+        "tags": tuple(file.spec.tags),
     }
 
 

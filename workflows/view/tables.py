@@ -32,7 +32,13 @@ class Filter(Generic[L]):
 
     name: str
     title: str
-    value: Callable[[L], str]
+    value: Callable[[L], str | tuple[str, ...]]
+    """One, or several at once."""
+
+    def values(self, line: L) -> tuple[str, ...]:
+        """What a line has; the empty text where it has nothing."""
+        value = self.value(line)
+        return (value,) if isinstance(value, str) else value or ("",)
 
 
 @dataclass(frozen=True)
@@ -97,11 +103,11 @@ def show_table(
 ) -> ShownTable[L]:
     """Filter, sort, and take a page. ``text``: what words are looked for in, in small letters."""
     words = state.words.lower().split()
-    wanted = [(each.value, state.picks[each.name]) for each in filters if each.name in state.picks]
+    wanted = [(each.values, state.picks[each.name]) for each in filters if each.name in state.picks]
     found = [
         line
         for line in lines
-        if all(value(line) == pick for value, pick in wanted) and (not words or _has(text(line), words))
+        if all(pick in values(line) for values, pick in wanted) and (not words or _has(text(line), words))
     ]
     column = next((column for column in columns if column.name == state.sort), None)
     if column is not None:
@@ -124,7 +130,7 @@ def show_table(
 
 def _choices(each: Filter[L], lines: Iterable[L], state: TableState) -> list[str]:
     chosen = {state.picks[each.name]} if each.name in state.picks else set()
-    return sorted({each.value(line) for line in lines} | chosen, key=str.lower)
+    return sorted({value for line in lines for value in each.values(line)} | chosen, key=str.lower)
 
 
 def _has(text: str, words: list[str]) -> bool:

@@ -39,6 +39,7 @@ def summarise(run: StoredRun) -> Summary:
         run_id=run_file.run_id,
         model=run_file.model,
         created_at=run_file.created_at,
+        tags=run_file.spec.tags,
         complete=bool(units) and all(unit.grade is not None for unit in units),
         headline=resolved_rate(first),
         attempts=[

@@ -217,6 +217,8 @@ class Summary(Record):
     model: str
     created_at: str
     """When the run was planned."""
+    tags: list[str] = []
+    """Of the run's spec."""
     complete: bool
     """Every unit has a definitive verdict."""
     valid: bool = True

@@ -87,6 +87,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("Sandboxes", "; ".join(how.machines) or "none"),
         ("Code", f"swe-argo {versions.get('swe-argo', 'unknown')} {versions.get('code', '')[:12]}".strip()),
         ("Planned", utc(summary.created_at)),
+        *([("Tags", listing(summary.tags))] if summary.tags else []),
     ]
     return [(name, make_visible(value)) for name, value in facts]
 

@@ -55,9 +55,10 @@ def test_tables_of_backends_that_say_nothing_do_not_travel_to_an_image_that_may_
     assert json.loads(text)["sandbox"]["kubernetes"] == {"node_selector": ["role=cpu"]}
 
 
-def test_what_is_to_be_done_again_travels() -> None:
-    text = parameters(workflow(chosen_spec(redo=["unresolved"])))["spec"]
-    assert json.loads(text)["redo"] == ["unresolved"]
+def test_what_is_to_be_done_again_and_the_tags_travel() -> None:
+    text = parameters(workflow(chosen_spec(redo=["unresolved"], tags=["nightly"])))["spec"]
+    assert (json.loads(text)["redo"], json.loads(text)["tags"]) == (["unresolved"], ["nightly"])
+    assert "tags" not in json.loads(parameters(workflow(chosen_spec()))["spec"])  # an older image may not know them
 
 
 def test_where_a_person_is_does_not_travel() -> None:

@@ -95,11 +95,12 @@ def test_the_version_is_told() -> None:
 
 def some_runs(tmp_path: Path) -> Store:
     store = open_store(str(tmp_path / "store"), create=True)
-    Synthetic(run_id="one", instances=2, agent="gold").write(store)
+    Synthetic(run_id="one", instances=2, agent="gold", spec={"tags": ["nightly", "team/a"]}).write(store)
     write_report(store, "one")
     Synthetic(run_id="two", instances=3, agent="r2egym", model="lab/m-1", mix={"not_run": 1}).write(store)
     write_report(store, "two")
-    Synthetic(run_id="three", instances=1, agent="r2egym", model="lab/other").write(store)
+    tags = {"tags": ["nightly"]}
+    Synthetic(run_id="three", instances=1, agent="r2egym", model="lab/other", spec=tags).write(store)
     return store
 
 
@@ -115,6 +116,10 @@ def some_runs(tmp_path: Path) -> Store:
         (run_list.RunFilter(since="9999"), set()),
         (run_list.RunFilter(since="2000-01"), {"one", "two", "three"}),
         (run_list.RunFilter(unfinished=True), {"two", "three"}),
+        (run_list.RunFilter(tags=("Nightly",)), {"one", "three"}),
+        (run_list.RunFilter(tags=("nightly", "team/a")), {"one"}),
+        (run_list.RunFilter(tags=("night",)), set()),
+        (run_list.RunFilter(words=("team",)), {"one"}),
     ],
 )
 def test_filters_choose_runs_and_json_has_one_a_line(
@@ -126,10 +131,22 @@ def test_filters_choose_runs_and_json_has_one_a_line(
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {row["run_id"] for row in rows} == names
     for row in rows:
+        assert row["tags"] == {"one": ["nightly", "team/a"], "two": [], "three": ["nightly"]}[row["run_id"]]
         if row["run_id"] == "three":
             assert (row["resolved"], row["complete"], row["problem"]) == (None, False, "no report")
         if row["run_id"] == "two":
             assert (row["resolved"], row["total"], row["without_verdict"]) == (0, 3, 3)
+
+
+def test_tags_have_a_column_where_a_listed_run_has_any_and_show_tells_them(tmp_path: Path) -> None:
+    store = some_runs(tmp_path)
+    shown = swe_argo("runs", "--tag", "nightly", "--store", store.url).stdout.splitlines()
+    assert shown[0].split()[-2:] == ["dataset", "tags"]
+    assert [line.split()[-1] for line in shown[1:]] == ["nightly,team/a", "nightly"]
+    untagged = swe_argo("runs", "two", "--store", store.url).stdout.splitlines()
+    assert untagged[0].split()[-1] == "dataset"
+    assert "\ntags: nightly, team/a\n" in swe_argo("show", "one", "--store", store.url).stdout
+    assert "tags:" not in swe_argo("show", "two", "--store", store.url).stdout
 
 
 def test_no_run_that_is_so_is_told_apart_from_no_run_at_all(tmp_path: Path) -> None:

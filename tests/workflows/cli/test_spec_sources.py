@@ -184,8 +184,32 @@ def test_every_field_is_documented_and_has_one_flag() -> None:
 def test_how_a_run_is_done_is_not_what_it_is() -> None:
     how = {name for name, info in RunSpec.model_fields.items() if any(isinstance(mark, How) for mark in info.metadata)}
     kept = {"fail_fast", "give_up_after", "save_error_logs", "save_checkpoints", "max_cost_usd"}
-    kept |= {"canary", "stop_on_canary", "redo"}
+    kept |= {"canary", "stop_on_canary", "redo", "tags"}
     assert how == {"workers", "retries", "store"} | kept
+
+
+def test_tags_are_given_by_a_flag_or_in_a_file_each_once(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text('tags = ["team/a", "v1.2:b_c-d"]\n')
+    assert spec_sources.read(path, {}, []).tags == ["team/a", "v1.2:b_c-d"]
+    assert spec_sources.read(path, {"tags": ["x,y", "x"]}, []).tags == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("tags", "reason"),
+    [
+        (["two words"], "flags: tags: 'two words' is no tag: letters, digits and - _ . : /, at most 63"),
+        (["ä"], "flags: tags: 'ä' is no tag: "),
+        (["x" * 64], f"flags: tags: {'x' * 64!r} is no tag: "),
+        ([f"t{n}" for n in range(17)], "flags: tags: a run has at most 16 tags, not ['t0', "),
+    ],
+    ids=["blank", "letter", "long", "many"],
+)
+def test_a_wrong_tag_is_told_in_a_line(tags: list[str], reason: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        spec_sources.read(None, {"tags": tags}, [])
+    assert str(refused.value).startswith(reason)
+    assert "\n" not in str(refused.value)
 
 
 def test_lists_may_have_commas() -> None:

@@ -12,6 +12,7 @@ from steps.store import Store, open_store
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.view.server import Address, viewing
 
+TAGS = {"tags": ["team/a", "paper"]}
 NIGHTS = ("nightly-1", "nightly-2", "nightly-3")
 
 
@@ -22,7 +23,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = open_store(str(folder), create=True)
     made = [
         *(Synthetic(name, 6, seed=n, created_at=f"2026-11-{14 + n}T22:00:00Z") for n, name in enumerate(NIGHTS)),
-        Synthetic("other", 5, 3, agent="mini-swe-agent", model="lab/<i>model-2", hostile=True, log_lines=10),
+        Synthetic("other", 5, 3, agent="mini-swe-agent", model="lab/<i>model-2", hostile=True, log_lines=10, spec=TAGS),
     ]
     for one in made:
         one.write(store)

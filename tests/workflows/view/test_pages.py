@@ -33,6 +33,9 @@ def test_all_runs_are_listed_newest_first(viewer: Address) -> None:
         ("q=NIGHTLY-2", ["/runs/nightly-2"]),
         ("agent=mini-swe-agent", ["/runs/other"]),
         ("state=no+report", ["/runs/half-done"]),
+        ("tag=team%2Fa", ["/runs/other"]),
+        ("tag=paper&q=team", ["/runs/other"]),
+        ("tag=team", []),
         ("q=nightly&sort=run", ["/runs/nightly-1", "/runs/nightly-2", "/runs/nightly-3"]),
         ("q=nightly&sort=-run", ["/runs/nightly-3", "/runs/nightly-2", "/runs/nightly-1"]),
         ("q=no+such+run", []),
@@ -46,6 +49,15 @@ def test_a_filter_that_is_chosen_is_shown_however_many_choices_it_has(viewer: Ad
     assert re.search(r'<option value="replay" selected>', viewer.get("/?q=nightly&agent=replay").text)
     (resolved,) = re.findall(r'<option value="[^"]+" selected>', viewer.get("/runs/other?suspect=no").text)
     assert resolved == '<option value="no" selected>'
+
+
+def test_tags_are_shown_offered_and_told_among_the_facts(viewer: Address) -> None:
+    page = viewer.get("/").text
+    assert "<small>team/a, paper</small>" in page
+    (choices,) = re.findall(r'<select name="tag">(.*?)</select>', page)
+    assert re.findall(r'<option value="([^"]*)"', choices) == ["", "paper", "team/a"]
+    assert "<dt>Tags</dt><dd>team/a and paper</dd>" in viewer.get("/runs/other").text
+    assert "<dt>Tags</dt>" not in viewer.get("/runs/nightly-1").text
 
 
 def test_what_an_address_holds_of_another_version_is_passed_over(viewer: Address) -> None:
