@@ -26,6 +26,7 @@ from steps.contracts.exit_codes import line
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.programs import Program
 from steps.contracts.record import Raw, Record
+from steps.contracts.timed import Timed
 from steps.contracts.trajectory import Trajectory, Usage, usage_in
 from steps.contracts.unit_progress import ProgressWriter
 from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_OK, ConfigError, StepError, one_line
@@ -79,9 +80,9 @@ def run_step(step: Step, work: Work) -> NoReturn:
     progress = ProgressWriter(flags["out"])
     context = Context(flags["attempt"], flags["try"], flags["resource-factor"], flags["out"] / TRY, progress)
     inputs = Inputs(flags["in"])
-    began = time.monotonic()
+    began, began_at = time.monotonic(), _now()
     try:
-        outputs = list(work(context, inputs))
+        outputs = _with_times(list(work(context, inputs)), began_at)
         write_all(flags["out"], outputs)
         word = next((datum.word for datum in outputs if isinstance(datum, Record) and datum.word), "")
         write_word(flags["out"], word)
@@ -99,6 +100,15 @@ def run_step(step: Step, work: Work) -> NoReturn:
     shutil.rmtree(flags["out"] / TRY, ignore_errors=True)
     progress.end()
     sys.exit(EXIT_OK)
+
+
+def _with_times(outputs: list[Record | Raw], began_at: str) -> list[Record | Raw]:
+    times = {"began_at": began_at, "ended_at": _now()}
+    return [datum.model_copy(update=times) if isinstance(datum, Timed) else datum for datum in outputs]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _take_back(folder: Path) -> None:

@@ -11,6 +11,7 @@ from steps.contracts.families import SWEBENCH
 from steps.contracts.layer import LayerSummary
 from steps.contracts.record import Part, Place, Raw, Record
 from steps.contracts.run_spec import RunSpec
+from steps.contracts.timed import Timed
 from steps.contracts.trajectory import Replayed, StopReason, Usage
 
 WORKDIR = "/testbed"
@@ -266,7 +267,7 @@ class SolveAttempt(Part):
     usage: Usage
 
 
-class SolveRecord(Record):
+class SolveRecord(Timed):
     """How a solve went."""
 
     file: ClassVar[str] = "solve.json"

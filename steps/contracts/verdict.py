@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 
 from steps.contracts.data import Machine
-from steps.contracts.record import Part, Place, Raw, Record
+from steps.contracts.record import Part, Place, Raw
+from steps.contracts.timed import Timed
 
 
 class TestLog(Raw):
@@ -117,7 +118,7 @@ class TestCounts(Part):
     total: int
 
 
-class GradeRecord(Record):
+class GradeRecord(Timed):
     """What the official files do not say about a grade."""
 
     file: ClassVar[str] = "grade.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -9,12 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from steps import entry
 from steps.contracts.failure import Failure, FailureClass
+from steps.contracts.verdict import GradeRecord
 from tests.bench.start import RUN
 
 STEP = """
@@ -76,6 +79,25 @@ def test_a_step_that_succeeds_writes_its_files_and_exits_0(tmp_path: Path) -> No
     assert finish(start(tmp_path, "pass")) == (0, "")
     assert (tmp_path / "out" / "test_output.txt").read_bytes() == b"pt7"
     assert left(tmp_path) == {"test_output.txt", "outcome"}
+
+
+GRADED = """yield GradeRecord(instance_id="i", attempt=1, outcome=Outcome.UNRESOLVED, resolved=False,
+        integrity=Integrity(verdict="ok"), patch_sha256="", versions={})"""
+
+
+def test_the_record_of_a_unit_says_when_its_step_was_at_work(tmp_path: Path) -> None:
+    before = datetime.now(UTC) - timedelta(milliseconds=1)  # records have whole ones
+    assert finish(start(tmp_path, f"time.sleep(0.05)\n    {GRADED}")) == (0, "")
+    grade = GradeRecord.from_bytes((tmp_path / "out" / "grade.json").read_bytes())
+    began, ended = datetime.fromisoformat(grade.began_at), datetime.fromisoformat(grade.ended_at)
+    assert before <= began <= ended - timedelta(milliseconds=49)
+    assert ended <= datetime.now(UTC)
+
+
+def test_a_record_of_before_it_said_that_is_read() -> None:
+    told = {"instance_id": "i", "attempt": 1, "outcome": "unresolved", "resolved": False, "patch_sha256": ""}
+    old = {**told, "integrity": {"verdict": "ok"}, "versions": {}}
+    assert GradeRecord.from_bytes(json.dumps(old).encode()).began_at == ""
 
 
 @pytest.mark.parametrize(

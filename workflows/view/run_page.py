@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.datastructures import QueryParams
@@ -17,6 +18,7 @@ from workflows.local.at_work import find_units_at_work
 from workflows.view.addresses import run_url, unit_url
 from workflows.view.run_states import RunState
 from workflows.view.tables import read_state, show_table
+from workflows.view.timeline import draw_timeline
 from workflows.view.unit_lines import UNIT_COLUMNS, UNIT_FILTERS, UnitLine, figures_of
 
 NAMES = {name: label.name for name, label in STANDINGS.items()} | {name: stop.name for name, stop in STOPS.items()}
@@ -42,11 +44,13 @@ class WorkingLine:
 def run_context(state: RunState, query: QueryParams) -> dict[str, Any]:
     """What the template of the page is given."""
     figures = [figures_of(state.run_id, line) for line in state.lines]
+    at_work = [] if state.reported else [unit.progress for unit in find_units_at_work(state.file)]
     return {
         **report_sections(state.summary, figures, state.compared),
         "filtered": run_url(state.run_id),
         **units_context(state, query),
-        "working": working_lines(state) if not state.reported else [],
+        "working": [working_line(state.run_id, progress) for progress in at_work],
+        "timeline": draw_timeline(state.run_id, state.lines, at_work, query, datetime.now(UTC)),
         "ended": state.summary.units - state.summary.outcomes.get("not_run", 0),
     }
 
@@ -75,11 +79,6 @@ def _cells(run: str, line: UnitLine) -> dict[str, str]:
         "time": duration(line.total_s) if line.total_s else "",
         "cost": "" if line.cost_usd is None else money(line.cost_usd),
     }
-
-
-def working_lines(state: RunState) -> list[WorkingLine]:
-    """Those that a runner of this machine works on, the longest at work first."""
-    return [working_line(state.run_id, unit.progress) for unit in find_units_at_work(state.file)]
 
 
 def working_line(run: str, progress: UnitProgress) -> WorkingLine:

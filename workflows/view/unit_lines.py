@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from steps.reports.figures.confirmations import describe_confirmation
@@ -17,6 +18,18 @@ from workflows.view.tables import Column, Filter
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class TryTimes:
+    """When a try was. Seconds since the epoch."""
+
+    step: str
+    began: float
+    ended: float
+    """No earlier than ``began``: clocks are set back."""
+    failure_class: str
+    """Empty where it succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,8 @@ class UnitLine:
     error: str
     text: str
     """What words are looked for in."""
+    times: Sequence[TryTimes] = ()
+    """Of the tries that tell."""
 
     @property
     def went_wrong(self) -> bool:
@@ -82,6 +97,7 @@ def lines_of(table: pa.Table) -> list[UnitLine]:
     """In the order of the plan. Raises ValueError where a column is missing: the table is of another version."""
     try:
         columns = {name: table.column(name).to_pylist() for name in _COLUMNS}
+        columns["tries"] = table.column("tries").to_pylist() if "tries" in table.column_names else [None] * len(table)
     except KeyError as error:
         raise ValueError(f"no column {error}") from None
     rows = zip(*columns.values(), strict=True)
@@ -117,7 +133,22 @@ def _line(row: dict[str, Any]) -> UnitLine:
         failing_tests=row["first_failing_tests"] or (),
         error=row["error"] or "",
         text=" ".join(words).lower(),
+        times=[times for one in row["tries"] or () if (times := _times(one)) is not None],
     )
+
+
+def _times(one: Mapping[str, str | None]) -> TryTimes | None:
+    """None where it does not tell."""
+    try:
+        began, ended = _seconds(one["began_at"] or ""), _seconds(one["ended_at"] or "")
+    except ValueError:
+        return None
+    return TryTimes(one["step"] or "", began, max(began, ended), one["failure_class"] or "")
+
+
+def _seconds(moment: str) -> float:
+    read = datetime.fromisoformat(moment)
+    return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
 
 
 def figures_of(run: str, line: UnitLine) -> UnitFigures:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from steps.contracts.trajectory import Usage
 from steps.reports.figures.failing import error_of, first_failing
+from steps.reports.figures.try_times import try_times
 from steps.reports.parquet_bytes import make_table, write_parquet
 from steps.reports.stored_run import StoredRun, StoredUnit
 
@@ -56,6 +57,7 @@ def units_table(run: StoredRun) -> pa.Table:
             *((name, truth) for name in ("solve_network", "history_verified")),
             *((name, text) for name in ("patch_sha256", "error")),
             ("first_failing_tests", pa.list_(text)),
+            ("tries", pa.list_(pa.struct([(name, text) for name in _TRY]))),
         ]
     )
     return make_table([_row(run, unit) for unit in run.units], schema)
@@ -70,6 +72,9 @@ _COUNTS = (
     "failing_tests",
     "patch_bytes",
 )
+
+
+_TRY = ("step", "began_at", "ended_at", "failure_class")
 
 
 _USED = ("calls", "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
@@ -99,6 +104,7 @@ def _row(run: StoredRun, unit: StoredUnit) -> dict[str, Any]:
         "turns": unit.turns,
         "error": error_of(unit) or None,
         "first_failing_tests": first_failing(unit),
+        "tries": try_times(unit),
         "official_reason": unit.official.reason[0] if unit.official.reason else None,
         **_solved(unit),
         **_graded(unit),

@@ -6,6 +6,8 @@ import hashlib
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
 from typing import Any
 
 from steps.contracts.data import DatasetLock, Instance, Patch, Plan, RunFile, SolveRecord, Stage, Unit
@@ -29,6 +31,8 @@ from steps.store import Store
 from tests.steps.reports.conversations import total, trajectory
 from tests.steps.reports.texts import HISTORY, HOSTILE, REPOS, STOPS, TITLES, USUAL, VERSIONS
 from tests.steps.reports.verdicts import machine, official
+
+FIRST_AT = datetime(2026, 11, 20, 22, 5, tzinfo=UTC)
 
 
 @dataclass
@@ -55,6 +59,10 @@ class Synthetic:
     spec: dict[str, Any] = field(default_factory=dict)
     usd_per_hour: float | None = None
     """What the sandboxes cost."""
+    workers: int = 0
+    """Units at a time, whose records say when; 0: they are of a version that did not say it."""
+
+    _free: list[datetime] = field(default_factory=list, repr=False)
 
     def write(self, store: Store) -> Plan:
         """The whole run, in batches."""
@@ -126,9 +134,12 @@ class Synthetic:
         patch = b"" if wanted == "empty_patch" else self._patch(rng)
         self._put(items, Patch(patch), *where)
         made = self._trajectory(unit)
-        self._put(items, self._solve(rng, unit, len(patch), made.extra.usage), *where)
+        solve = self._solve(rng, unit, len(patch), made.extra.usage)
         self._put(items, made, *where)
         grade = self._grade(rng, unit, Outcome(wanted), patch)
+        if self.workers:
+            solve, grade = self._at_work(solve, grade)
+        self._put(items, solve, *where)
         self._put(items, grade, *where)
         if wanted == "empty_patch":
             return
@@ -139,6 +150,18 @@ class Synthetic:
         self._put(items, TestLog(self._log(rng, Outcome(wanted))), *where)
         if wanted != "tests_timed_out":
             self._put(items, Report(official(unit.instance_id, grade)), *where)
+
+    def _at_work(self, solve: SolveRecord, grade: GradeRecord) -> tuple[SolveRecord, GradeRecord]:
+        """With when they were: one after the other, by the worker that is free first."""
+        began = heappop(self._free) if len(self._free) == self.workers else FIRST_AT
+        between = began + timedelta(seconds=sum(solve.seconds.values()))
+        ended = between + timedelta(seconds=sum(grade.seconds.values()))
+        heappush(self._free, ended)
+        moments = [moment.isoformat(timespec="milliseconds") for moment in (began, between, ended)]
+        return (
+            solve.model_copy(update={"began_at": moments[0], "ended_at": moments[1]}),
+            grade.model_copy(update={"began_at": moments[1], "ended_at": moments[2]}),
+        )
 
     def _tries(self, items: dict[str, bytes], rng: random.Random, unit: Unit, times: int) -> None:
         kind = rng.choices(

@@ -23,12 +23,22 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = open_store(str(folder), create=True)
     made = [
         *(Synthetic(name, 6, seed=n, created_at=f"2026-11-{14 + n}T22:00:00Z") for n, name in enumerate(NIGHTS)),
-        Synthetic("other", 5, 3, agent="mini-swe-agent", model="lab/<i>model-2", hostile=True, log_lines=10, spec=TAGS),
+        Synthetic(
+            "other",
+            5,
+            3,
+            agent="mini-swe-agent",
+            model="lab/<i>model-2",
+            hostile=True,
+            log_lines=10,
+            spec=TAGS,
+            workers=3,
+        ),
     ]
     for one in made:
         one.write(store)
         write_report(store, one.run_id)
-    Synthetic("half-done", 8, mix={"resolved": 0.4, "not_run": 0.5, "failed": 0.1}, seed=4).write(store)
+    Synthetic("half-done", 8, mix={"resolved": 0.4, "not_run": 0.5, "failed": 0.1}, seed=4, workers=2).write(store)
     return store
 
 

@@ -1,0 +1,36 @@
+"""When the tries of a unit were, as far as its records tell."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+from steps.contracts.failure import Failure
+from steps.reports.stored_run import StoredUnit
+
+
+def try_times(unit: StoredUnit) -> list[dict[str, Any]]:
+    """Failed ones first, then what counts: step, began_at and ended_at (ISO 8601, UTC), failure_class or None.
+
+    One that does not tell is left out, and so are tries of a verdict that --redo put away.
+    """
+    failed = [times for one in unit.tries if (times := _failed(one.failure)) is not None]
+    done = [
+        {"step": step, "began_at": record.began_at, "ended_at": record.ended_at, "failure_class": None}
+        for step, record in (("solve", unit.solve), ("grade", unit.grade))
+        if record is not None and record.began_at
+    ]
+    return [*failed, *done]
+
+
+def _failed(failure: Failure) -> dict[str, Any] | None:
+    with suppress(ValueError, OverflowError):
+        ended = datetime.fromisoformat(failure.occurred_at)
+        return {
+            "step": failure.step,
+            "began_at": (ended - timedelta(seconds=failure.seconds)).isoformat(timespec="milliseconds"),
+            "ended_at": failure.occurred_at,
+            "failure_class": failure.failure_class.value,
+        }
+    return None

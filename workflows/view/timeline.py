@@ -1,0 +1,165 @@
+"""When the tries of a run were at work, a bar each, in as many lanes as there were workers at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from heapq import heappop, heappush
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+
+from steps.contracts.unit_progress import UnitProgress
+from steps.reports.labels import STANDINGS
+from steps.reports.stored_run import Standing
+from steps.reports.text.formatting import duration, unit_name
+from steps.reports.text.visible import make_visible
+from steps.reports.unit.progress import PHASES
+from workflows.view.addresses import run_url, unit_url
+from workflows.view.unit_lines import UnitLine
+
+BARS = 2000
+"""Drawn at once; of more tries so many a page, in the order in which they began."""
+NAMES: dict[str, str] = {Standing.NOT_RUN: "No verdict yet"}
+"""What tries of a unit are called in the legend, where that is not its standing's name."""
+PAGE = "tries"
+"""The page's number in an address."""
+HEIGHT, LEAST, MOST = 480, 3, 14
+"""Pixels: of all lanes together, and the least and the most of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A try that is drawn. Seconds since the epoch."""
+
+    began: float
+    ended: float
+    standing: str
+    """Its unit's."""
+    failed: bool
+    href: str
+    title: str
+
+    @property
+    def tone(self) -> str:
+        """A CSS class."""
+        return STANDINGS[Standing.FAILED if self.failed else self.standing].tone
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A try in its place: from the left and wide in per cent, from above in pixels."""
+
+    x: float
+    width: float
+    y: int
+    shown: Try
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What the template draws."""
+
+    bars: Sequence[Bar]
+    lanes: int
+    """Tries at work at a time, at most."""
+    lane: int
+    """Pixels."""
+    begin: str
+    end: str
+    took: str
+    legend: Sequence[tuple[str, str]]
+    """(tone, name) of the outcomes that occur."""
+    failed: int
+    first: int
+    """Number of the first that is drawn, from 1."""
+    total: int
+    before: str
+    after: str
+    """Addresses of the tries before and after these; empty where there are none."""
+    untold: int
+    """Units whose records do not say when their tries were."""
+
+
+def draw_timeline(
+    run: str, lines: Sequence[UnitLine], working: Iterable[UnitProgress], query: QueryParams, now: datetime
+) -> Timeline | None:
+    """None where no try began. ``working``: what is at work at ``now``; then the newest tries are drawn first."""
+    running = [_running(run, progress, now) for progress in working]
+    tries = sorted([one for line in lines for one in _tries(run, line)] + running, key=lambda one: one.began)
+    untold = sum(1 for line in lines if line.seconds and all(times.failure_class for times in line.times))
+    if not tries and not untold:
+        return None
+    pages = max(1, -(-len(tries) // BARS))
+    asked = query.get(PAGE, "")
+    page = int(asked) if asked.isdecimal() and len(asked) < 6 else (pages if running else 1)
+    page = min(max(1, page), pages)
+    shown = tries[(page - 1) * BARS : page * BARS]
+    places, lanes = pack(shown)
+    lane = max(LEAST, min(MOST, HEIGHT // max(1, lanes)))
+    first, last = min((one.began for one in shown), default=0.0), max((one.ended for one in shown), default=0.0)
+    share = 100 / max(last - first, 1e-3)
+    standings = {one.standing for one in shown if not one.failed}
+    return Timeline(
+        bars=[
+            Bar(round(share * (one.began - first), 3), round(share * (one.ended - one.began), 3), y * lane, one)
+            for one, y in zip(shown, places, strict=True)
+        ],
+        lanes=lanes,
+        lane=lane,
+        begin=_moment(first),
+        end=_moment(last),
+        took=duration(last - first),
+        legend=[(label.tone, NAMES.get(name, label.name)) for name, label in STANDINGS.items() if name in standings],
+        failed=sum(one.failed for one in shown),
+        first=(page - 1) * BARS + 1,
+        total=len(tries),
+        before=_address(run, query, page - 1) if page > 1 else "",
+        after=_address(run, query, page + 1) if page < pages else "",
+        untold=untold,
+    )
+
+
+def pack(tries: Sequence[Try]) -> tuple[list[int], int]:
+    """A lane for each, the first that is free when it begins, and how many lanes that takes. ``tries``: by begin."""
+    places: list[int] = []
+    free: list[int] = []
+    busy: list[tuple[float, int]] = []
+    for one in tries:
+        while busy and busy[0][0] <= one.began:
+            heappush(free, heappop(busy)[1])
+        place = heappop(free) if free else len(busy)
+        heappush(busy, (one.ended, place))
+        places.append(place)
+    return places, max(places, default=-1) + 1
+
+
+def _tries(run: str, line: UnitLine) -> list[Try]:
+    label, href, tries = line.label, unit_url(run, line.instance_id, line.attempt), []
+    for times in line.times:
+        failed = bool(times.failure_class)
+        came_to = f"failed: {times.failure_class}" if failed else f"unit: {label.short}"
+        words = f"{times.step} {came_to}, {_moment(times.began)}, {duration(times.ended - times.began)}"
+        title = make_visible(f"{unit_name(line.instance_id, line.attempt)}, {words}")
+        tries.append(Try(times.began, times.ended, line.standing, failed, href, title))
+    return tries
+
+
+def _running(run: str, progress: UnitProgress, now: datetime) -> Try:
+    """From when its phase began: nothing tells when the try did."""
+    ended = now.timestamp()
+    began = min(ended, datetime.fromisoformat(progress.since).timestamp())
+    name = unit_name(progress.instance_id, progress.attempt)
+    title = make_visible(f"{name}, {progress.step} at work: {PHASES[progress.phase]}, {duration(ended - began)}")
+    href = unit_url(run, progress.instance_id, progress.attempt)
+    return Try(began, ended, Standing.NOT_RUN, failed=False, href=href, title=title)
+
+
+def _moment(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _address(run: str, query: QueryParams, page: int) -> str:
+    others = [(name, value) for name, value in query.items() if name != PAGE]
+    return f"{run_url(run)}?{urlencode([*others, (PAGE, str(page))])}#h-timeline"
