@@ -23,6 +23,7 @@ from steps.store.runs import no_run
 from workflows.view.addresses import compare_url, report_url, run_url, trend_url, unit_url
 from workflows.view.compare_page import Comparisons
 from workflows.view.guard import Guard
+from workflows.view.report_age import AGAIN_S
 from workflows.view.run_lines import RUN_COLUMNS, RUN_FILTERS, RunLines
 from workflows.view.run_page import run_context, units_context
 from workflows.view.run_states import RunState, RunStates
@@ -72,8 +73,10 @@ class Viewer:
         asked = read_state(request.query_params, RUN_COLUMNS, RUN_FILTERS)
         table = show_table(self.runs.read(), asked, RUN_COLUMNS, RUN_FILTERS, lambda line: line.text)
         template = "view/run_table.html.j2" if request.headers.get(PART) == "table" else "view/runs.html.j2"
-        live = any(line.state == "working" for line in table.lines)
-        return _html(template, store=self.store.url, table=table, live=live)
+        states = {line.state for line in table.lines}
+        again = 2 if "working" in states else AGAIN_S
+        live = not states.isdisjoint({"working", "no report"})
+        return _html(template, store=self.store.url, table=table, live=live, again=again)
 
     def show_run(self, request: Request) -> Response:
         """One run."""
@@ -81,7 +84,7 @@ class Viewer:
         if request.headers.get(PART) == "table":
             return _html("view/unit_table.html.j2", **units_context(state, request.query_params))
         context = run_context(state, request.query_params)
-        return _html("view/run.html.j2", live=state.working, **context)
+        return _html("view/run.html.j2", live=state.live, again=2 if state.working else AGAIN_S, **context)
 
     def show_unit(self, request: Request) -> Response:
         """One unit."""

@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import RunFile
+from steps.contracts.data import Plan, RunFile
 from steps.contracts.record import key
 from steps.reports.figures.summary import Summary
 from steps.reports.text.visible import make_visible
 from steps.store import Store
 from steps.store.run_lock import Lock, lock_in
+from workflows.view.report_age import count_planned
 from workflows.view.tables import Column, Filter
 
 AGAIN_S = 2.0
 """Before a list is as old as this, the store is not asked again."""
+PLAN_AGAIN_S = 60.0
+"""Nor a plan, which is large, unless its run.json is another: that is written first, and may be seen without it."""
 REST = 10
 """Nor before so many times the seconds that it took: a bucket is not worn out by who looks."""
 
@@ -44,6 +47,8 @@ class RunLine:
     high: float = 0.0
     cost_usd: float | None = None
     tokens: int | None = None
+    units: int = 0
+    """That its report is of."""
     missing: int = 0
     """Units without a verdict."""
     tags: tuple[str, ...] = ()
@@ -76,6 +81,7 @@ class RunLines:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._parsed: dict[tuple[str, str], tuple[bytes, Any]] = {}
+        self._planned: dict[str, tuple[bytes, float, int]] = {}
         self._lock = threading.Lock()
         self._lines: list[RunLine] = []
         self._fresh_until = 0.0
@@ -98,16 +104,34 @@ class RunLines:
     def _read(self) -> list[RunLine]:
         names = self._store.folders("runs/")
         contents = self._store.get_many(key(kind, run) for run in names for kind in (RunFile, Summary, Lock))
+        planned = self._count_planned(names, contents)
         lines = []
         for run in names:
             file, summary, lock = (contents.get(key(kind, run)) for kind in (RunFile, Summary, Lock))
             if file is not None:
                 about = self._parse(run, "file", file, _about)
                 score = self._parse(run, "summary", summary, _score) if summary is not None else {"state": "no report"}
+                if "units" in score and planned[run] > int(score["units"]):
+                    score = {"state": "no report"}
                 held = lock_in(lock)
                 working = held is not None and not held.is_over()
                 lines.append(_line(run, about, score | ({"state": "working"} if working else {})))
         return lines
+
+    def _count_planned(self, names: list[str], contents: dict[str, bytes]) -> dict[str, int]:
+        """Run that has a report -> units of its plan."""
+        now = time.monotonic()
+        files = {run: contents[key(RunFile, run)] for run in names if key(RunFile, run) in contents}
+        marks = {run: hashlib.blake2b(file).digest() for run, file in files.items() if key(Summary, run) in contents}
+        due = [
+            run
+            for run, mark in marks.items()
+            if (known := self._planned.get(run)) is None or known[0] != mark or now >= known[1]
+        ]
+        plans = self._store.get_many(key(Plan, run) for run in due)
+        for run in due:
+            self._planned[run] = (marks[run], now + PLAN_AGAIN_S, count_planned(plans.get(key(Plan, run), b"")))
+        return {run: self._planned[run][2] for run in marks}
 
     def _parse(self, run: str, what: str, data: bytes, parse: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
         mark = hashlib.blake2b(data).digest()
@@ -154,6 +178,7 @@ def _score(data: bytes) -> dict[str, Any]:
         "low": float(rate["low"]),
         "high": float(rate["high"]),
         "cost_usd": None if usage.get("cost_usd") is None else float(usage["cost_usd"]),
+        "units": sum(int(number) for number in read["outcomes"].values()),
         "tokens": int(usage["prompt_tokens"]) + int(usage["completion_tokens"]),
         "missing": missing,
     }

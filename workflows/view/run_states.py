@@ -21,6 +21,7 @@ from steps.reports.stored_run import StoredRun
 from steps.store import Store
 from steps.store.run_lock import Lock, lock_in
 from steps.store.runs import no_run, record_of
+from workflows.view.report_age import count_planned, count_reported
 from workflows.view.unit_lines import UnitLine, lines_of
 
 KEPT = 16
@@ -43,8 +44,15 @@ class RunState:
     """A runner that lives holds it."""
     reported: bool
     """The figures are those of its report; else they are of what the store holds by now."""
+    abandoned: bool = False
+    """A runner that died left its lock."""
     stored: StoredRun | None = None
     """What was read, where there is no report."""
+
+    @property
+    def live(self) -> bool:
+        """Whether more may come: also of a run that no runner holds, for on a cluster none does."""
+        return not self.reported and not self.abandoned
 
     @cached_property
     def places(self) -> dict[tuple[str, int], int]:
@@ -102,13 +110,19 @@ class _KeptRun:
         working = lock is not None and not lock.is_over()
         summary = contents.get(names[Summary], b"")
         known = self._state
-        if summary and not working:
+        if summary and not working and not self._has_grown(summary):
             if known is not None and known.reported and summary == self._summary:
                 return known
             if reported := self._reported(summary):
                 self._summary = summary
                 return reported
-        return self._unreported(working=working)
+        return self._unreported(working=working, abandoned=lock is not None and not working)
+
+    def _has_grown(self, summary: bytes) -> bool:
+        """Whether its plan has units that its report lacks."""
+        name = key(Plan, self._run_id)
+        plan = self._store.get_many([name]).get(name)
+        return plan is not None and count_planned(plan) > count_reported(summary)
 
     def _reported(self, data: bytes) -> RunState | None:
         """None where its files are of another version, or broken: the run is read as it lies then."""
@@ -122,12 +136,20 @@ class _KeptRun:
         file = record_of(self._store, RunFile, self._run_id)
         return RunState(self._run_id, file, summary, lines, compared, working=False, reported=True)
 
-    def _unreported(self, *, working: bool) -> RunState:
+    def _unreported(self, *, working: bool, abandoned: bool) -> RunState:
         stored = self._growing.read()
         if stored.plan is None:
             plan = self._store.locate(key(Plan, self._run_id))
             raise ConfigError(f"run {self._run_id!r} is not planned yet: there is no {plan}", field="run")
         lines = lines_of(units_table(stored))
         return RunState(
-            self._run_id, stored.run, summarise(stored), lines, None, working=working, reported=False, stored=stored
+            self._run_id,
+            stored.run,
+            summarise(stored),
+            lines,
+            None,
+            working=working,
+            reported=False,
+            abandoned=abandoned,
+            stored=stored,
         )

@@ -43,7 +43,7 @@ def unit_page(store: Store, state: RunState, instance_id: str, attempt: int) -> 
     )
     attempts = [replace(stored, attempt=number) for number in range(1, state.file.spec.attempts + 1)]
     whole = StoredRun(run=state.file, plan=None, units=attempts, unreadable=[])
-    live = at_work is not None or (state.working and stored.grade is None)
+    live = at_work is not None or (state.live and stored.grade is None)
     doing = working_line(state.run_id, at_work.progress) if at_work is not None else None
     return instance_page(whole, stored, inputs, "view/unit.html.j2", live=live, doing=doing)
 

@@ -1,0 +1,78 @@
+"""A run whose report is not its last word: one that grows, one that is redone, one that nobody here holds."""
+
+from __future__ import annotations
+
+import platform
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.data import Plan
+from steps.contracts.record import key
+from steps.contracts.verdict import GradeRecord
+from steps.reports.figures.summary import Summary
+from steps.reports.write import write_report
+from steps.store import Store, open_store
+from steps.store.run_lock import DEAD_S, Lock
+from steps.store.runs import record_of
+from tests.steps.reports.synthetic import Synthetic
+from tests.workflows.view.server import viewing
+
+GIVEN_UP = "No runner of this store works on it"
+AGAIN = re.compile(r'data-again="(\d+)"')
+DONE = {"resolved": 1.0}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = open_store(str(tmp_path / "store"), create=True)
+    Synthetic("r", 3, mix=DONE).write(store)
+    write_report(store, "r")
+    return store
+
+
+def put_away(store: Store) -> None:
+    """As a redo leaves it."""
+    unit = record_of(store, Plan, "r").units[0]
+    store.delete_many([key(Summary, "r"), key(GradeRecord, "r", unit.instance_id, unit.attempt)])
+
+
+def grow(store: Store) -> None:
+    """By an attempt, of which nothing is done; what was done stays."""
+    Synthetic("r", 3, attempts=2, mix={"not_run": 1.0}).write(store)
+
+
+@pytest.mark.parametrize("change", [put_away, grow])
+def test_a_report_that_its_run_has_left_behind_is_not_shown(
+    store: Store, change: Callable[[Store], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("run_lines", "run_states"):
+        monkeypatch.setattr(f"workflows.view.{module}.AGAIN_S", 0.0)
+        monkeypatch.setattr(f"workflows.view.{module}.REST", 0)
+    with viewing(store) as address:
+        assert not AGAIN.search(address.get("/").text)
+        assert "report.html</a>" in address.get("/runs/r").text
+        change(store)
+        page = address.get("/runs/r").text
+        assert "No report yet</h2>" in page
+        assert "report.html</a>" not in page
+        assert GIVEN_UP not in page
+        assert AGAIN.findall(page) == ["10"]
+        assert AGAIN.findall(address.get("/?state=no+report").text) == ["10"]
+        write_report(store, "r")
+        assert "report.html</a>" in address.get("/runs/r").text
+        assert not AGAIN.search(address.get("/").text)
+
+
+@pytest.mark.parametrize(("silent_s", "again"), [(0.0, ["2"]), (2 * DEAD_S, [])])
+def test_only_a_lock_says_that_a_run_is_at_work_or_given_up(store: Store, silent_s: float, again: list[str]) -> None:
+    put_away(store)
+    lock = Lock(token="t", process="elsewhere", pid=1, host=platform.node(), alive_at=time.time() - silent_s)
+    store.put(key(Lock, "r"), lock.to_bytes())
+    with viewing(store) as address:
+        page = address.get("/runs/r").text
+    assert AGAIN.findall(page) == again
+    assert (GIVEN_UP in page) == (not again)
