@@ -148,7 +148,7 @@ def test_an_unknown_model_is_told_with_those_that_there_are() -> None:
 def test_an_endpoint_that_is_not_there_or_does_not_recover_is_told_with_its_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as line:
         url = f"http://127.0.0.1:{line.getsockname()[1]}/v1"
-    with pytest.raises(InfraError, match=rf"{url} failed: .*see that it runs, and that llm.base_url is its address"):
+    with pytest.raises(InfraError, match=rf"{url} refuses connections: see .* that llm.base_url is its address"):
         probe(spec(url, num_retries=0), tools=True)
     with model_server(play(UNAVAILABLE)) as server, pytest.raises(InfraError, match="503"):
         probe(spec(server.url, num_retries=1), tools=True)

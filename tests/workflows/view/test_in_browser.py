@@ -29,7 +29,10 @@ def tab() -> Iterator[Tab]:
 
 def rows(tab: Tab, *, number: int) -> list[str]:
     """The lines of the table, once there are so many."""
-    tab.page.wait_for_function(f"document.querySelectorAll('#table [data-row]').length === {number}")
+    from playwright.sync_api import expect
+
+    # Not wait_for_function: it evaluates text again and again, which the page's policy forbids.
+    expect(tab.page.locator("#table [data-row]")).to_have_count(number, timeout=60_000)
     found: list[str] = tab.value("[...document.querySelectorAll('#table [data-row] th a')].map(a => a.innerText)")
     return found
 
