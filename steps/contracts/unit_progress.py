@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
 
 from steps.contracts.record import AnyText, Part
 from steps.contracts.trajectory import Turn, Usage
@@ -17,9 +20,19 @@ PROGRESS = ".progress.json"
 """File among the outputs of a step at work. It is no output: nothing that ended is told by it."""
 MARK = "progress "
 """What such a line on standard output begins with; the rest is the JSON of a UnitProgress."""
+_MARKED = re.compile(rf"(?:\d{{4}}-\d\d-\d\dT\S+ )?{MARK}")
+"""Such a line's begin, with the moment that a cluster may put before each line; elsewhere in a line the mark is text
+of others, as of a command that a step logs."""
 ACTION_WIDTH = 120
 
 Phase = Literal["create", "prepare", "agent", "patch", "tests", "verdict", "counter_proof"]
+
+
+def _moment(text: str) -> str:
+    """Raises ValueError where it is no moment, or one of no zone."""
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("it has no zone")
+    return text
 
 
 class UnitProgress(Part):
@@ -31,7 +44,7 @@ class UnitProgress(Part):
     step: str
     """solve or grade."""
     phase: Phase
-    since: str
+    since: Annotated[str, AfterValidator(_moment)]
     """When the phase began; ISO 8601, UTC."""
     turn: int = 0
     """Answers of the agent so far."""
@@ -51,9 +64,10 @@ def parse_progress(data: str | bytes) -> UnitProgress | None:
     """The progress in the file, or in one line of a step's log; None where it holds none."""
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     if not text.startswith("{"):
-        _, mark, text = text.partition(MARK)
-        if not mark:
+        marked = _MARKED.match(text)
+        if marked is None:
             return None
+        text = text[marked.end() :]
     try:
         return UnitProgress.model_validate(json.loads(text))
     except (ValueError, RecursionError):  # broken off, or of another version

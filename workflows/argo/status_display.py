@@ -13,6 +13,7 @@ from rich.text import Text
 from steps.contracts.unit_progress import UnitProgress
 from steps.contracts.workflow_marks import Phase
 from steps.reports.text.formatting import unit_name
+from steps.reports.text.visible import make_visible
 from steps.reports.unit.progress import describe_progress
 from workflows.argo.run_status import RunStatus, ShardView
 
@@ -76,7 +77,9 @@ def status_line(run: RunStatus, shards: list[ShardView]) -> str:
 def progress_lines(at_work: Iterable[UnitProgress]) -> list[str]:
     """A line for each unit of which it is known how far it has come."""
     now = datetime.now(UTC)
-    named = [(unit_name(each.instance_id, each.attempt), describe_progress(each, now)) for each in at_work]
+    named = [
+        (make_visible(unit_name(each.instance_id, each.attempt)), describe_progress(each, now)) for each in at_work
+    ]
     width = max((len(name) for name, _ in named), default=0)
     return [f"  {name:<{width}}  {words}" for name, words in named]
 

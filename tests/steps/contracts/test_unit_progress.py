@@ -39,6 +39,22 @@ def test_the_file_and_the_last_line_of_the_log_say_the_same(tmp_path: Path, capf
     assert parse_progress(f"2026-11-22T10:00:00Z {lines[-1]}") == found
 
 
+PROGRESS_LINE = (
+    'progress {"run":"r","instance_id":"x","attempt":1,"step":"solve","phase":"agent","since":"2026-11-22T10:00:00Z"}'
+)
+
+
+def test_only_a_line_that_begins_with_its_mark_tells_progress() -> None:
+    assert parse_progress(PROGRESS_LINE) is not None
+    assert parse_progress(f"tests: {PROGRESS_LINE}") is None
+    assert parse_progress(f"2026-11-22 10:00:00 DEBUG command 'echo {PROGRESS_LINE}': started") is None
+
+
+@pytest.mark.parametrize("since", ["soon", "", "2026-11-22T10:00:00"])
+def test_a_phase_that_began_at_no_moment_is_no_progress(since: str) -> None:
+    assert parse_progress(PROGRESS_LINE.replace("2026-11-22T10:00:00Z", since)) is None
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"run": "r"}', "progress", "progress {}", "a line of the step's log"])
 def test_what_holds_no_progress_is_none(text: str) -> None:
     assert parse_progress(text) is None

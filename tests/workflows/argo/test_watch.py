@@ -19,7 +19,7 @@ from steps.kube.client import RetryPolicy
 from tests.workflows.argo.test_run_status import seen
 from tests.workflows.argo.world import World
 from workflows.argo.engine import Engine
-from workflows.argo.status_display import render_screen
+from workflows.argo.status_display import progress_lines, render_screen
 from workflows.argo.stop import stop
 from workflows.argo.units_at_work import read_progress
 from workflows.argo.watch import WatchedRun, watch
@@ -257,6 +257,14 @@ def test_each_unit_at_work_tells_how_far_it_is(either: Engine, world: World) -> 
     assert line.startswith("  mini__gridprint-1  turn 12 of 40, ")
     assert ", 34,000 tokens, $0.50, bash: ls " in line
     assert line.endswith("bash: ls ␛[2J \\xe9")
+
+
+def test_a_name_in_a_log_does_nothing_to_a_terminal() -> None:
+    progress = UnitProgress(
+        run="r", instance_id="\x1b]0;own\x07x", attempt=1, step="solve", phase="agent", since="2026-01-01T00:00:00Z"
+    )
+    (line,) = progress_lines([progress])
+    assert line.startswith("  ␛]0;own␇x  ")
 
 
 def test_a_log_says_what_is_at_work_where_nothing_else_is_new(
