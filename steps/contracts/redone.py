@@ -1,12 +1,33 @@
-"""What is kept of a unit's verdict when a person has the unit done again (--redo)."""
+"""What is kept of a unit's verdict when a person has the unit done again (--redo).
+
+A verdict is put away in this order, and whoever is killed in between leaves what can be told apart:
+
+1. Its files are copied into the folder that is named by its content: nothing has changed.
+2. ``redone.json`` is put beside them: from here on the next plan finishes it, whatever that one is asked for. Until
+   then the verdict stands as long as ``grade.json`` is there, and its folder is no earlier verdict yet.
+3. The run's ``summary.json`` goes, which would tell of the old verdict, then the unit's files, ``grade.json`` last.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from typing import ClassVar
 
 from steps.contracts.record import Place, Record
 from steps.contracts.trajectory import StopReason, Usage
 from steps.contracts.verdict import Outcome
+
+_FOLDER = "redone-"
+
+
+def kept_as(verdict: bytes) -> str:
+    """Name among a unit's tries under which the verdict of these bytes is kept: done again, it is kept once."""
+    return f"{_FOLDER}{hashlib.sha256(verdict).hexdigest()[:12]}"
+
+
+def is_kept(name: str) -> bool:
+    """Whether a file of a unit, by its name in the unit's folder, is of a verdict that was put away, or is to be."""
+    return name.startswith(f"tries/{_FOLDER}")
 
 
 class Redone(Record):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +10,7 @@ from steps.contracts.agent_spec import agent_of
 from steps.contracts.chain import GRADE, SOLVE
 from steps.contracts.data import SolveRecord
 from steps.contracts.record import Place, key
-from steps.contracts.redone import Redone
+from steps.contracts.redone import Redone, kept_as
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import StopReason, Usage
 from steps.contracts.verdict import GradeRecord, Outcome
@@ -32,10 +31,11 @@ WORDS = (
 class RedoPlan:
     """What becomes earlier tries: first it is copied, then it is removed from where it decides."""
 
+    run_id: str = ""
     copies: list[tuple[str, str]] = field(default_factory=list)
     """(Store key, where it is kept)."""
     files: dict[str, bytes] = field(default_factory=dict)
-    """Store key -> bytes: a Redone for each unit."""
+    """Store key -> bytes: a Redone for each unit but those whose put-away was interrupted, which have one."""
     notices: list[str] = field(default_factory=list)
 
     @property
@@ -47,33 +47,44 @@ class RedoPlan:
 def plan_redo(spec: RunSpec, rows: list[dict[str, Any]], store: Store, stored_keys: set[str]) -> RedoPlan:
     """``stored_keys``: of the run's units. The same again finds nothing: what was put away has no verdict.
 
+    What an earlier plan had begun to put away when it was killed is finished, whatever ``spec.redo`` asks for.
+
     Raises ConfigError where a word of ``spec.redo`` is no outcome, stop reason or selected unit; InfraError.
     """
     wanted = [word.strip() for item in spec.redo for word in item.split(",") if word.strip()]
-    if not wanted:
+    begun = {name.partition("/tries/")[0] for name in stored_keys if name.endswith(f"/{Redone.file}")}
+    if not wanted and not begun:
         return RedoPlan()
-    run_id, ids, plan = spec.run_id or "", [row["instance_id"] for row in rows], RedoPlan()
+    run_id, ids = spec.run_id or "", [row["instance_id"] for row in rows]
+    plan, unfinished = RedoPlan(run_id), 0
     chosen = _read_words(wanted, ids, spec.attempts)
     units = [(one, attempt) for one in ids for attempt in range(1, spec.attempts + 1)]
     graded = {unit: name for unit in units if (name := key(GradeRecord, run_id, *unit)) in stored_keys}
+    if not wanted:
+        graded = {unit: name for unit, name in graded.items() if name.rpartition("/")[0] in begun}
     grades = store.get_many(graded.values())
     solves = store.get_many(key(SolveRecord, run_id, *unit) for unit in graded)
     solves_again = agent_of(spec.agent).solves
     for unit, name in graded.items():
-        record = _choose(unit, grades[name], solves.get(key(SolveRecord, run_id, *unit)), chosen, solves=solves_again)
-        if record is None:
+        place = Place.TRY.format(run=run_id, instance=unit[0], attempt=unit[1], name=kept_as(grades[name]))
+        if f"{place}/{Redone.file}" in stored_keys:
+            unfinished += 1
+        elif record := _choose(
+            unit, grades[name], solves.get(key(SolveRecord, run_id, *unit)), chosen, solves=solves_again
+        ):
+            plan.files[f"{place}/{Redone.file}"] = record.to_bytes()
+        else:
             continue
-        # By its content: what is interrupted and done again is kept once.
-        kept = f"redone-{hashlib.sha256(grades[name]).hexdigest()[:12]}"
-        place = Place.TRY.format(run=run_id, instance=unit[0], attempt=unit[1], name=kept)
-        plan.files[f"{place}/{Redone.file}"] = record.to_bytes()
         plan.copies.extend(
             (source, f"{place}/{kind.file}")
             for step in ((SOLVE, GRADE) if solves_again else (GRADE,))
             for kind in (*step.gives, *step.may_give)
             if (source := key(kind, run_id, *unit)) in stored_keys
         )
-    plan.notices.append(_describe(wanted, len(plan.files)))
+    if unfinished:
+        plan.notices.append(f"{count(unfinished, 'unit')} done again as was asked for before, when it was interrupted")
+    if wanted and (plan.files or not unfinished):
+        plan.notices.append(_describe(wanted, len(plan.files)))
     return plan
 
 

@@ -12,6 +12,7 @@ from steps.contracts.verdict import GradeRecord
 from steps.families import rows
 from steps.planning.redo import RedoPlan
 from steps.planning.resolve import Resolution
+from steps.reports.figures.summary import Summary
 from steps.store import Store
 
 
@@ -27,10 +28,14 @@ def write(store: Store, resolution: Resolution) -> None:
 
 
 def put_away(store: Store, redo: RedoPlan) -> None:
-    """The verdicts go last: until then, whoever is killed here has lost nothing, and may do it again."""
+    """In the order of ``steps.contracts.redone``, so that the next plan finishes what was killed here."""
+    if not redo.copies:
+        return
     store.copy_many(redo.copies)
     store.put_many(redo.files)
     verdicts = {name for name in redo.removed if name.endswith(f"/{GradeRecord.file}")}
+    # After what makes the next plan go on, and before any verdict is gone: a report of as many verdicts looks whole.
+    store.delete_many([key(Summary, redo.run_id)])
     store.delete_many(redo.removed - verdicts)
     store.delete_many(verdicts)
 

@@ -12,7 +12,7 @@ from steps.contracts.data import Instance, Patch, Plan, RunFile, SolveRecord, Un
 from steps.contracts.failure import Failure
 from steps.contracts.families import SWEBENCH
 from steps.contracts.record import Record, key
-from steps.contracts.redone import Redone
+from steps.contracts.redone import Redone, is_kept, kept_as
 from steps.contracts.trajectory import Trajectory, usage_in
 from steps.contracts.verdict import GradeRecord, InstanceLog, Report, TestLog
 from steps.errors import ConfigError
@@ -182,6 +182,12 @@ class _StoreReader:
 
     def _unit(self, unit: Unit, contents: dict[str, bytes], facts: _InstanceFacts) -> StoredUnit:
         folder, names = self._folder(unit), self._files(unit)
+        verdict = contents.get(f"{folder}/{GradeRecord.file}")
+        # A verdict stands until it is put away whole: what is no longer beside it is read from where it is kept.
+        leaving = f"{folder}/tries/{kept_as(verdict)}" if verdict is not None else folder
+        places = [f"{place}/{SolveRecord.file}" for place in (folder, leaving)]
+        solved = places[0] if places[0] in contents else places[1]
+        earlier = [place for place in self._put_away(folder, names) if place != leaving]
         grade = self._parse(GradeRecord, f"{folder}/{GradeRecord.file}", contents)
         failing = len(grade.failing_tests) if grade else 0
         if grade is not None and failing > self.most_tests:
@@ -198,11 +204,12 @@ class _StoreReader:
             family=facts.family,
             grade=grade,
             failing_tests=failing,
-            solve=self._parse(SolveRecord, f"{folder}/{SolveRecord.file}", contents),
+            solve=self._parse(SolveRecord, solved, contents),
             patch=contents.get(f"{folder}/{Patch.file}"),
             official=_official(unit.instance_id, contents.get(f"{folder}/{Report.file}")),
             tries=self._tries(folder, names, contents),
-            redone=self._redone(folder, names, contents),
+            redone=self._redone(earlier, contents),
+            earlier_grades=self._earlier_grades(earlier, contents),
             files=tuple(name for name in names if "/" not in name),
             trajectories=tuple(name for name in names if name.rpartition("/")[2] == Trajectory.file),
         )
@@ -218,10 +225,17 @@ class _StoreReader:
                     tries.append(FailedTry(failure, failure.usage, place.removeprefix("tries/").rstrip("/"), files))
         return sorted(tries, key=lambda failed_try: failed_try.failure.occurred_at)
 
-    def _redone(self, folder: str, names: list[str], contents: dict[str, bytes]) -> list[Redone]:
-        places = [f"{folder}/{name}" for name in names if name.endswith(f"/{Redone.file}")]
-        records = [self._parse(Redone, place, contents) for place in places]
+    def _put_away(self, folder: str, names: list[str]) -> list[str]:
+        """Folders of verdicts that were, or are about to be."""
+        return [f"{folder}/{name.rpartition('/')[0]}" for name in names if name.endswith(f"/{Redone.file}")]
+
+    def _redone(self, places: list[str], contents: dict[str, bytes]) -> list[Redone]:
+        records = [self._parse(Redone, f"{place}/{Redone.file}", contents) for place in places]
         return sorted((one for one in records if one is not None), key=lambda one: one.at)
+
+    def _earlier_grades(self, places: list[str], contents: dict[str, bytes]) -> list[GradeRecord]:
+        grades = [self._parse(GradeRecord, f"{place}/{GradeRecord.file}", contents) for place in places]
+        return [one for one in grades if one is not None and len(one.failing_tests) <= self.most_tests]
 
     def _wasted(self, units: list[StoredUnit]) -> None:
         """What failed tries took, from the trajectories that they left where the failure does not say it."""
@@ -230,7 +244,7 @@ class _StoreReader:
             for unit in units
             for name in self.files.get((unit.instance_id, unit.attempt), [])
             if name.startswith("tries/") and name.endswith(f"/{Trajectory.file}")
-            if not _has_usage(unit, name) and not self._is_redone(unit, name)
+            if not _has_usage(unit, name) and not is_kept(name)
         ]
         for some in batches(unread, TRAJECTORIES_AT_ONCE):
             contents = self.store.get_many(place for _, place, _ in some)
@@ -275,13 +289,8 @@ class _StoreReader:
             return None
 
     def _is_record(self, name: str) -> bool:
-        kept = (f"/{Failure.file}", f"/{Redone.file}")
-        return name in self.records or (name.startswith("tries/") and name.endswith(kept))
-
-    def _is_redone(self, unit: StoredUnit, name: str) -> bool:
-        """Whether a try's folder holds an earlier verdict, whose record says what it took."""
-        place = f"{name.removesuffix(Trajectory.file)}{Redone.file}"
-        return place in self.files.get((unit.instance_id, unit.attempt), [])
+        kept = (Redone.file, GradeRecord.file, SolveRecord.file) if is_kept(name) else (Failure.file,)
+        return name in self.records or (name.startswith("tries/") and name.rpartition("/")[2] in kept)
 
     def _folder(self, unit: Unit) -> str:
         return key(GradeRecord, self.run_id, unit.instance_id, unit.attempt).removesuffix(f"/{GradeRecord.file}")

@@ -8,7 +8,7 @@ from enum import StrEnum
 from steps.contracts.data import Plan, RunFile, SolveRecord, Stage
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.families import SWEBENCH
-from steps.contracts.redone import Redone
+from steps.contracts.redone import Redone, is_kept
 from steps.contracts.trajectory import Trajectory, Usage
 from steps.contracts.verdict import GradeRecord, Outcome
 from steps.reports.text.visible import NOTHING, Excerpt
@@ -104,6 +104,8 @@ class StoredUnit:
     """Failed ones, oldest first."""
     redone: list[Redone] = field(default_factory=list)
     """Earlier verdicts that a person had sought again, oldest first."""
+    earlier_grades: list[GradeRecord] = field(default_factory=list)
+    """Theirs, in no order; left out are those with more failing tests than are kept."""
     unexplained: Usage = field(default_factory=Usage)
     """Of tries that left a trajectory and no failure: killed before anybody could say why."""
     files: tuple[str, ...] = ()
@@ -147,10 +149,11 @@ class StoredUnit:
     def newest_trajectory(self) -> str:
         """Of ``trajectories``; where no try succeeded, that of the last try which left one; empty where there is none.
 
+        Those of verdicts that were put away are of the past: the unit has begun anew since.
         Nobody knows when a try was killed: it comes after those that say when they failed.
         """
         tries = [f"tries/{failed_try.name}/{Trajectory.file}" for failed_try in reversed(self.tries)]
-        ranked = [Trajectory.file, *tries, *sorted(self.trajectories)]
+        ranked = [Trajectory.file, *tries, *sorted(name for name in self.trajectories if not is_kept(name))]
         return next((name for name in ranked if name in self.trajectories), "")
 
     @property

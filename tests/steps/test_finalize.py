@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import Plan, Stage, Unit
+from steps.contracts.data import Plan, RunFile, Stage, Unit
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
 from steps.contracts.shard import Shard
+from steps.contracts.verdict import GradeRecord, Outcome
+from steps.planning.redo import plan_redo
+from steps.planning.write import put_away
 from steps.reports.figures.summary import Summary
 from steps.reports.write import write_report
 from steps.store import Store, open_store
+from steps.store.runs import record_of
 from tests.forked_program import early_variables, run_program
 from tests.paths import ROOT
 from tests.steps.argo.api_server import Api, serving
@@ -123,6 +127,20 @@ def test_a_report_that_does_not_know_the_last_verdict_is_written_again(world: Wo
     world.store.put(name, grade)
     assert world.finalize().returncode == 0
     assert world.summary().complete
+
+
+def test_a_report_of_verdicts_that_were_sought_again_since_is_written_again(world: World) -> None:
+    plan = planned(world, unresolved=1)
+    write_report(world.store, RUN)
+    again = plan.units[0]
+    spec = record_of(world.store, RunFile, RUN).spec.model_copy(update={"run_id": RUN, "redo": [again.instance_id]})
+    name = key(GradeRecord, RUN, again.instance_id, again.attempt)
+    grade = GradeRecord.from_bytes(world.store.get(name))
+    rows = [{"instance_id": unit.instance_id} for unit in plan.units]
+    put_away(world.store, plan_redo(spec, rows, world.store, set(world.store.keys(f"runs/{RUN}/units/"))))
+    world.store.put(name, grade.model_copy(update={"outcome": Outcome.RESOLVED, "resolved": True}).to_bytes())
+    assert world.finalize().returncode == 0
+    assert world.out("outcome") == "resolved 1 of 6", "there are as many verdicts as in the report before"
 
 
 def test_what_a_stop_left_is_ended_swept_and_told(world: World) -> None:

@@ -92,10 +92,15 @@ def read_usage_before(store: Store, run_id: str) -> Usage:
     names = store.keys(f"runs/{run_id}/units/")
     names_wanted = [name for name in names if name.rpartition("/")[2] in _SPENDING]
     names_wanted.append(key(RunFile, run_id))
-    total = Usage()
+    total, solves = Usage(), set[tuple[str, bytes]]()
     for start in range(0, len(names_wanted), AT_ONCE):
         for name, data in store.get_many(names_wanted[start : start + AT_ONCE]).items():
-            total += _usage(name, data)
+            # A solve that is being put away (--redo) lies in two places, and was paid for once.
+            solve = (name.removesuffix(f"/{SolveRecord.file}").partition("/tries/")[0], data)
+            if solve not in solves:
+                total += _usage(name, data)
+            if name.endswith(f"/{SolveRecord.file}"):
+                solves.add(solve)
     return total
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FOLDER = "flakes/"
 """Of the store: one file a run, so that runs that end at a time write to different files, and none loses another's."""
+_JUDGED = (Outcome.RESOLVED, Outcome.UNRESOLVED)
 _PROOFS = (Confirmation.CONFIRMED, Confirmation.FLAKY)
 
 
@@ -35,19 +36,21 @@ class Grading:
 
 
 def find_gradings(run: StoredRun) -> Iterator[Grading]:
-    """Those of a run, counter-proofs among them: one repeats the official run of the same patch.
+    """Those of a run, counter-proofs among them: one repeats the official run of the same patch. So does what was done
+    again (--redo), where the patch came out as it was.
 
     Left out are logs without a verdict on tests, those that are contradicted by what is known beside them, and those in
     which so many tests fail that they are no longer all known: there the suite broke, and no single test flipped.
     """
     for unit in run.units:
-        if unit.grade is None or not _speaks_of_tests(unit, unit.grade):
-            continue
-        common = (dataset_key(run.run.dataset.name), unit.instance_id, unit.grade.patch_sha256, run.run.created_at)
-        yield Grading(*common, frozenset(unit.grade.failing_tests))
-        proof = unit.grade.counter_proof
-        if proof is not None and proof.outcome in _PROOFS:
-            yield Grading(*common, frozenset([*unit.grade.failing_tests, *proof.flipped]))
+        for grade in _whole_grades(unit):
+            if grade.outcome not in _JUDGED or grade.integrity.verdict == "suspect":
+                continue
+            common = (dataset_key(run.run.dataset.name), unit.instance_id, grade.patch_sha256, run.run.created_at)
+            yield Grading(*common, frozenset(grade.failing_tests))
+            proof = grade.counter_proof
+            if proof is not None and proof.outcome in _PROOFS:
+                yield Grading(*common, frozenset([*grade.failing_tests, *proof.flipped]))
 
 
 def dataset_key(name: str) -> str:
@@ -55,9 +58,10 @@ def dataset_key(name: str) -> str:
     return name if is_bundled(name) or not Path(name).exists() else str(Path(name).resolve())
 
 
-def _speaks_of_tests(unit: StoredUnit, grade: GradeRecord) -> bool:
-    judged = grade.outcome in (Outcome.RESOLVED, Outcome.UNRESOLVED)
-    return judged and not unit.suspect and unit.failing_tests == len(grade.failing_tests)
+def _whole_grades(unit: StoredUnit) -> list[GradeRecord]:
+    """Of a unit, earlier ones first, those of which all failing tests are known."""
+    is_whole = unit.grade is not None and unit.failing_tests == len(unit.grade.failing_tests)
+    return [*unit.earlier_grades, *([unit.grade] if unit.grade and is_whole else [])]
 
 
 def gradings_key(run_id: str) -> str:

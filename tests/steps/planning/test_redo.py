@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+import pytest
+
 from steps.contracts.data import Plan, RunFile, Stage
+from steps.contracts.redone import Redone
 from steps.contracts.run_spec import RunSpec
+from steps.contracts.verdict import Outcome
 from steps.planning.redo import RedoPlan, plan_redo
 from steps.planning.units import plan_units
 from steps.planning.write import put_away
 from steps.reports.figures.caveats import find_caveats
 from steps.reports.reading import read_run
 from steps.reports.stored_run import Standing, add_usage
-from steps.store import Store
+from steps.store import Store, open_store
 from steps.store.runs import record_of
 from tests.steps.reports.synthetic import Synthetic
+from workflows.local.run_limits import read_usage_before
 
 MADE = Synthetic(run_id="r", instances=30, attempts=2)
 
@@ -40,7 +48,7 @@ def test_units_that_ended_so_begin_anew_and_what_they_took_is_still_counted(stor
     redone = [unit for unit in after.units if unit.redone]
     assert {(u.instance_id, u.attempt) for u in redone} == unresolved
     assert {unit.standing for unit in redone} == {Standing.NOT_RUN}
-    assert all(unit.failure is None and unit.newest_trajectory for unit in redone)
+    assert all(unit.failure is None and not unit.newest_trajectory for unit in redone), "its turns are of the past"
     assert add_usage([u.usage for u in after.units]) == add_usage([u.usage for u in before.units])
     assert any(f"done again by --redo ({len(unresolved)} unresolved before)" in one for one in find_caveats(after))
 
@@ -55,17 +63,87 @@ def test_the_same_again_puts_nothing_away(store: Store) -> None:
     assert again.notices == ["nothing to redo: no unit with a verdict is resolved, Empty-Patch"]
 
 
-def test_what_was_killed_while_it_was_put_away_is_put_away_once(store: Store) -> None:
-    plan = MADE.write(store)
-    *_, redo = plan_again(store, plan, plan.units[0].instance_id)
-    store.copy_many(redo.copies)
-    store.put_many(redo.files)
-    store.delete_many(name for name in redo.removed if not name.endswith("/grade.json"))
-    *_, again = plan_again(store, plan, plan.units[0].instance_id)
-    put_away(store, again)
-    assert again.removed < redo.removed
-    kept = {name for name in store.keys("runs/r/units/") if "/tries/redone-" in name}
-    assert kept == {place for _, place in redo.copies} | redo.files.keys()
+T = TypeVar("T")
+
+
+class KilledError(Exception):
+    """Nothing more is done."""
+
+
+class DyingStore:
+    """A store whose owner is killed after so many single changes, as if each key were one."""
+
+    def __init__(self, store: Store, changes: int) -> None:
+        self._store, self._left = store, changes
+
+    def put_many(self, items: Mapping[str, bytes]) -> None:
+        self._each(items.items(), lambda item: self._store.put(*item))
+
+    def copy_many(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._each(pairs, lambda pair: self._store.copy_many([pair]))
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        self._each(sorted(keys), lambda name: self._store.delete_many([name]))
+
+    def _each(self, items: Iterable[T], change: Callable[[T], object]) -> None:
+        for item in items:
+            if self._left == 0:
+                raise KilledError
+            self._left -= 1
+            change(item)
+
+
+ONE = Synthetic(run_id="r", instances=1, mix={"unresolved": 1})
+SUMMARY = "runs/r/report/summary.json"
+
+
+@pytest.mark.parametrize("word", ["", "outcome", "stop reason", "instance"])
+def test_whoever_is_killed_while_a_verdict_is_put_away_leaves_it_right_and_the_next_plan_ends_it(
+    tmp_path_factory: pytest.TempPathFactory, word: str
+) -> None:
+    states: list[str] = []
+    while "whole" not in states:
+        store = open_store(str(tmp_path_factory.mktemp("store")), create=True)
+        plan = ONE.write(store)
+        store.put(SUMMARY, b"of a report")
+        (before,) = read_run(store, "r").units
+        assert before.solve is not None
+        spent = read_usage_before(store, "r")
+        *_, redo = plan_again(store, plan, before.solve.stop_reason.value)
+        try:
+            put_away(DyingStore(store, len(states)), redo)  # type: ignore[arg-type]
+            states.append("whole")
+        except KilledError:
+            states.append("cut")
+        (between,) = read_run(store, "r").units
+        stands = f"runs/r/units/{before.instance_id}/1/grade.json" in store.keys("runs/r/units/")
+        assert between.standing is (Standing.UNRESOLVED if stands else Standing.NOT_RUN)
+        assert len(between.redone) == (not stands)
+        assert between.usage == before.usage
+        assert between.total_s == pytest.approx(before.total_s, abs=0.01)
+        assert read_usage_before(store, "r") == spent
+        records = {name: store.get(name) for name in store.keys("runs/r/units/") if name.endswith(f"/{Redone.file}")}
+        stop = before.solve.stop_reason.value
+        words = {"outcome": ["unresolved"], "stop reason": [stop], "instance": [before.instance_id]}.get(word, [])
+        *_, again = plan_again(store, plan, *words)
+        put_away(store, again)
+        (after,) = read_run(store, "r").units
+        assert (after.usage, read_usage_before(store, "r")) == (before.usage, spent)
+        left = {name for name in store.keys("runs/r/units/") if "/tries/" not in name} & redo.removed
+        if records or word:
+            assert not left, "all of it is put away"
+            assert after.standing is Standing.NOT_RUN
+            assert SUMMARY not in store.keys("runs/r/report/"), "no report tells of a verdict that is gone"
+            (kept,) = after.redone
+            assert (kept.outcome, kept.stop_reason) == (Outcome.UNRESOLVED, before.solve.stop_reason)
+            assert {name for name in store.keys("runs/r/units/") if "/tries/redone-" in name} >= {
+                place for _, place in redo.copies
+            }
+        else:
+            assert left == redo.removed, "nothing was asked for whole: the verdict stands"
+            assert after.standing is Standing.UNRESOLVED
+        assert records.items() <= {name: store.get(name) for name in store.keys("runs/r/units/")}.items()
+    assert states.count("cut") > 2 * len(redo.removed)
 
 
 def test_a_run_without_an_agent_keeps_the_patches_that_are_graded_again(store: Store) -> None:

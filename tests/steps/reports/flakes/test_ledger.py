@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from steps.contracts.record import key
+from steps.contracts.redone import Redone, kept_as
 from steps.contracts.verdict import Confirmation, CounterProof, Finding, GradeRecord, Integrity, Outcome
 from steps.reports.flakes.gradings import Grading, find_gradings, read_gradings, write_gradings
 from steps.reports.flakes.ledger import LEDGER, count_flips, read_flips, record_flips
@@ -89,6 +90,26 @@ def test_counter_proofs_are_gradings_and_contradicted_or_broken_logs_are_none(st
     broken = grade(*(f"t{n}" for n in range(300)))
     run = stored(store, "r", [grade(flipped=["t"]), grade("t", suspect=True), broken])
     assert [sorted(one.failing) for one in find_gradings(run)] == [[], ["t"]]
+
+
+def test_a_verdict_that_was_put_away_is_a_grading_and_one_that_is_about_to_be_counts_once(store: Store) -> None:
+    view = stored(store, "r", [grade("t")])
+    (unit,) = view.units
+    assert unit.grade is not None
+    (name,) = [one for one in store.keys("runs/r/units/") if one.endswith("/grade.json")]
+    old = store.get(name)
+    place = name.replace("grade.json", f"tries/{kept_as(old)}/")
+    redone = Redone(
+        instance_id=unit.instance_id, attempt=1, outcome=unit.grade.outcome, stop_reason=None, requested="r", at="now"
+    )
+    store.put_many({f"{place}grade.json": old, f"{place}redone.json": redone.to_bytes()})
+    assert [sorted(one.failing) for one in find_gradings(read_verdicts(store, "r"))] == [["t"]]
+    store.put(name, unit.grade.model_copy(update={"failing_tests": []}).to_bytes())
+    again = read_verdicts(store, "r")
+    assert [sorted(one.failing) for one in find_gradings(again)] == [["t"], []]
+    assert {test: flip.flipped for flips in record_flips(store, again).values() for test, flip in flips.items()} == {
+        "t": 1
+    }
 
 
 def test_runs_of_a_store_add_up_and_a_report_written_again_counts_once(store: Store) -> None:
