@@ -8,7 +8,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from steps.contracts.record import key
+from steps.contracts.redone import is_kept
+from steps.contracts.verdict import GradeRecord
 from steps.errors import ConfigError
+from steps.reports.figures.summary import Summary
 from steps.store.runs import no_run
 from workflows.argo.bucket import Bucket, BucketObject
 
@@ -18,6 +22,9 @@ TOGETHER = 16
 
 def fetch(bucket: Bucket, run: str, folder: Path, console: Console) -> int:
     """Bring what the folder has not yet: files of the same size and bytes stay. How many were brought.
+
+    A verdict that was put away in the bucket (--redo) is put away here, too. Whatever else the folder has of its own
+    stays.
 
     Each file is whole or not there, so a fetch that was interrupted goes on when it is asked for again; the report,
     which says that a run is finished, comes last. Raises ConfigError: no such run, or no such folder.
@@ -30,6 +37,7 @@ def fetch(bucket: Bucket, run: str, folder: Path, console: Console) -> int:
         with console.status("comparing"):
             missing = {name: listed for name, listed in there.items() if not listed.same(folder / name)}
         _bring(bucket, run, missing, folder, console)
+        _put_away(there, run, folder)
     except OSError as error:
         raise ConfigError(f"cannot write to {error.filename or folder}: {error.strerror}", field="DIR") from error
     return len(missing)
@@ -56,6 +64,22 @@ def _bring(bucket: Bucket, run: str, missing: dict[str, BucketObject], folder: P
         except BaseException:  # Ctrl-C too: what has not begun does not begin
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _put_away(there: dict[str, BucketObject], run: str, folder: Path) -> None:
+    """Remove what the bucket has as an earlier try alone, byte for byte, and the report that tells of it."""
+    kept = {name: unit for name in there if is_kept(unit := name.split("/", 5)[-1])}
+    outdated = []
+    for name, tried in kept.items():
+        present = f"{name.removesuffix(tried)}{tried.rpartition('/')[2]}"
+        if present not in there and there[name].same(folder / present):
+            outdated.append(present)
+    summary = key(Summary, run)
+    if outdated and summary not in there:
+        outdated.insert(0, summary)
+    # The verdicts go last: a fetch that is killed here finds them again.
+    for name in sorted(outdated, key=lambda one: one.endswith(f"/{GradeRecord.file}")):
+        (folder / name).unlink(missing_ok=True)
 
 
 def _drain(pending: dict[Future[None], str], came: object) -> None:

@@ -52,6 +52,31 @@ def test_what_is_there_stays_and_what_differs_comes_again(there: Bucket, tmp_pat
     assert fetch(there, "r", tmp_path, plain()) == 0
 
 
+def test_a_verdict_that_was_put_away_in_the_bucket_is_put_away_here_and_nothing_else(
+    there: Bucket, tmp_path: Path
+) -> None:
+    unit, other = "runs/r/units/a/1", "runs/r/units/b/1"
+    verdict = {f"{unit}/grade.json": b"{old}", f"{unit}/solve.json": b"{solved}"}
+    there.put_many(verdict)
+    fetch(there, "r", tmp_path, plain())
+    here = open_store(str(tmp_path))
+    mine = {f"{unit}/image.tar": b"mine", f"{other}/grade.json": b"{mine}", "runs/r/notes": b"mine"}
+    here.put_many(mine)
+    there.put_many({name.replace("/1/", "/1/tries/redone-0/"): data for name, data in verdict.items()})
+    there.put_many({f"{unit}/tries/redone-0/redone.json": b"{}", f"{unit}/tries/redone-0/report.json": b"{theirs}"})
+    here.put(f"{unit}/report.json", b"{my own}")
+    fetch(there, "r", tmp_path, plain())
+    assert here.get_many(verdict) == verdict, "the bucket has it still: it stands"
+    there.delete_many([*verdict, "runs/r/report/summary.json"])
+    assert fetch(there, "r", tmp_path, plain()) == 0
+    assert here.get_many([*verdict, "runs/r/report/summary.json"]) == {}
+    assert here.get_many(mine) == mine
+    assert here.get(f"{unit}/report.json") == b"{my own}", "of other bytes than any that the bucket keeps"
+    there.put(f"{unit}/grade.json", b"{new}")
+    assert fetch(there, "r", tmp_path, plain()) == 1
+    assert here.get(f"{unit}/grade.json") == b"{new}"
+
+
 def test_a_file_in_several_pieces_is_known_by_its_size(there: Bucket, tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(b"x" * (9 << 20))  # boto3 sends more than 8 MiB in pieces
