@@ -11,11 +11,11 @@ from workflows.api.request import RunRequest
 
 
 def spec_toml(request: RunRequest) -> str:
-    """Read again, it is the same spec; a name that was made for the run is left out."""
+    """Read again, it is the same spec; a name that was made for the run is left out, and what is redone this once."""
     chosen = laid_over({}, request.chosen)
     follow(chosen)
     tables: dict[str, list[str]] = {"": []}
-    for field in fields():
+    for field in (one for one in fields() if one.name != "redo"):
         value = field.of(request.spec)
         if has(chosen, field.path) and value is not None:
             tables.setdefault(".".join(field.path[:-1]), []).append(f"{field.path[-1]} = {_value(value)}")

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from steps.contracts.agents import Defaults
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.spec_fields import SpecField, fields
+from steps.errors import ConfigError
 from steps.spec_parsing import of_file, put, put_item
 from workflows.api.request import RunRequest, complete
 from workflows.cli.completions import OF_FIELDS
@@ -131,13 +132,22 @@ def read(file: Path | None, flags: dict[str, Any], sets: list[str]) -> RunSpec:
 def read_request(file: Path | None, flags: dict[str, Any], sets: list[str]) -> RunRequest:
     """The whole spec, checked. Raises ConfigError naming file, field and the way out."""
     tables = of_file(file) if file else {}
+    if tables.get("redo"):
+        raise _misplaced_redo(str(file))
     for each in fields():
         value = flags.get(_parameter(each))
         if value not in (None, []):
             put(tables, each.path, _listed(value) if isinstance(value, list) else value)
     for item in sets:
+        if item.partition("=")[0].strip() == "redo":
+            raise _misplaced_redo("--set")
         put_item(tables, item)
     return complete(tables, str(file) if file else "flags")
+
+
+def _misplaced_redo(source: str) -> ConfigError:
+    """It is of one command: where it stays, the same units are done again, and paid for, whenever the run goes on."""
+    return ConfigError(f"not in {source}: give it on the command line, as --redo WORD", field="redo")
 
 
 def _listed(values: list[str]) -> list[str]:

@@ -13,6 +13,7 @@ from steps.contracts.spec_table import Flag, How
 from steps.errors import ConfigError
 from tests.paths import ROOT
 from workflows.cli import spec_sources
+from workflows.cli.printed_spec import spec_toml
 from workflows.cli.train import read_spec
 
 FILE = """
@@ -186,6 +187,19 @@ def test_how_a_run_is_done_is_not_what_it_is() -> None:
     kept = {"fail_fast", "give_up_after", "save_error_logs", "save_checkpoints", "max_cost_usd"}
     kept |= {"canary", "stop_on_canary", "redo", "tags"}
     assert how == {"workers", "retries", "store"} | kept
+
+
+def test_redo_is_of_one_command_and_refused_where_it_would_stay(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text('redo = ["unresolved"]\n')
+    with pytest.raises(ConfigError, match=r"redo: not in .*run\.toml: give it on the command line, as --redo WORD"):
+        spec_sources.read(path, {}, [])
+    with pytest.raises(ConfigError, match="redo: not in --set"):
+        spec_sources.read(None, {}, ['redo=["unresolved"]'])
+    path.write_text("redo = []\n")  # as a run's record has it
+    asked = spec_sources.read_request(path, {"redo": ["unresolved"]}, [])
+    assert asked.spec.redo == ["unresolved"]
+    assert "redo" not in spec_toml(asked)
 
 
 def test_tags_are_given_by_a_flag_or_in_a_file_each_once(tmp_path: Path) -> None:
