@@ -75,9 +75,13 @@ class Loops:
         made.tokenizer, made.tools, made.config = loops.tokenizer, loops.tools, composed(*overrides)
         return made
 
-    def make(self, server: ScriptedServer, **options: Any) -> Any:
+    def make(self, server: ScriptedServer | None, **options: Any) -> Any:
         """One loop, for one trajectory of the running event loop. ``options``: keys of agent_loops.yaml."""
-        entry = OmegaConf.create({"name": "swe_argo", "_target_": "swe_argo.verl.SweAgentLoop", **options})
+        entry = {"name": "swe_argo", "_target_": "swe_argo.verl.SweAgentLoop", **options}
+        return self.instantiate(OmegaConf.create(entry), server)
+
+    def instantiate(self, entry: Any, server: ScriptedServer | None = None) -> Any:
+        """The same, of a whole entry."""
         return hydra.utils.instantiate(
             config=entry,
             trainer_config=DictConfigWrap(self.config),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
 from tests.solutions import rows as mini_rows
 from tests.verl.conftest import plan_failing_rows, plan_rows
 
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
+
+from omegaconf import OmegaConf  # noqa: E402
 
 from tests.verl.loops import Loops, ScriptedServer, call, play  # noqa: E402
 from workflows.verl.rollout import LostRolloutError  # noqa: E402
@@ -22,6 +27,34 @@ INSTANCE = "mini__slugkit-2"
 GOLD = mini_rows()[INSTANCE]["patch"]
 SOLVE = call("bash", command="sed -i 's/+ len(separator)$/+ (len(separator) if kept else 0)/' slugkit/slug.py")
 INVALID = GOLD.replace("separator", "nothing_that_is_there")
+
+# As verl's worker does it, which has imported nothing of ours when it reads the file.
+LOOK_UP = """
+import asyncio, sys
+from pathlib import Path
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop.agent_loop import _agent_loop_registry as registry
+from tests.verl.loops import Loops
+
+async def make():
+    for name in list(registry) * 2:
+        print(name, loops.instantiate(registry[name]).options.invalid_patch_penalty)
+
+for entry in OmegaConf.load("templates/verl/agent_loops.yaml"):
+    registry[entry.name] = OmegaConf.merge(entry, {"invalid_patch_penalty": 0.5})
+for name in [name for name in registry if not name.startswith("swe_argo")]:
+    del registry[name]
+loops = Loops(Path(sys.argv[1]))
+asyncio.run(make())
+"""
+
+
+def test_the_keys_of_an_entry_hold_for_every_rollout_of_a_process(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", LOOK_UP, str(tmp_path)]
+    told = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True, timeout=1200).stdout
+    made = [line for line in told.splitlines() if line.startswith("swe_argo")]
+    entries = OmegaConf.load(ROOT / "templates" / "verl" / "agent_loops.yaml")
+    assert made == [f"{entry.name} 0.5" for entry in entries] * 2
 
 
 def test_the_verified_patch_through_the_tool_gives_reward_1(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
 
-from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput, register
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.workers.rollout.replica import TokenOutput
 
 from steps.agents.handing_on import HandedOn
@@ -27,7 +27,6 @@ from workflows.verl.token_model import Room, TokenModel, Tools
 from workflows.verl.tool_loop import RolloutTry, SweAgentLoop
 
 logger = logging.getLogger(__name__)
-LOOPS: Final = ("swe_argo_r2egym", "swe_argo_openhands", "swe_argo_sweagent", "swe_argo_mini_swe_agent")
 
 
 class ScaffoldAgentLoop(SweAgentLoop):
@@ -149,7 +148,3 @@ async def _let_work(rollout: LiveRollout, model: TokenModel, journal: Journal) -
     finally:
         model.close()
         thread.shutdown(wait=False)
-
-
-for _name in LOOPS:
-    register(_name)(ScaffoldAgentLoop)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, register
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.tool_agent_loop import AgentData, AgentState, ToolAgentLoop
 
 from steps.agents.handing_on import HandedOn
@@ -50,9 +50,11 @@ class RolloutTry:
     kept: KeptUnit | None
 
 
-@register("swe_argo")
 class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
-    """One instance of this class runs one trajectory."""
+    """One instance of this class runs one trajectory.
+
+    Not registered with verl, for agent_loops.yaml names it: to register it would put away that entry and its keys.
+    """
 
     def __init__(self, *args: Any, name: str = "swe_argo", **kwargs: Any) -> None:
         ours = {key: kwargs.pop(key) for key in list(kwargs) if key not in _VERLS}
