@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from steps.agents.first_messages import STYLES
 from steps.agents.prompts.templates import template_source
@@ -20,10 +21,10 @@ from steps.datasets import load
 from steps.errors import ConfigError
 from steps.store import Store, open_store
 from steps.training.verl_rows import SCHEMA
-from tests.paths import DATA, needs_data
+from tests.paths import DATA, ROOT, needs_data
 from tests.steps.agents.solved_units import instance, run_file
 from tests.steps.families.test_real_rows import FAMILIES
-from workflows.verl.dataset import RUN, STORE, VerlFiles, export_dataset, export_run, sample_spec
+from workflows.verl.dataset import RUN, SAMPLE, STORE, VerlFiles, export_dataset, export_run, sample_spec
 from workflows.verl.prompt_files import FILES, VerlOptions, split_ids
 
 Row = dict[str, Any]
@@ -79,6 +80,15 @@ def test_the_samples_sandboxes_are_dockers_unless_somebody_chose_others() -> Non
     assert sample_spec(RunSpec()).sandbox.backend == "docker"
     chosen = RunSpec.model_validate({"sandbox": {"backend": "local"}})
     assert sample_spec(chosen) == chosen
+
+
+def test_the_sample_has_the_rows_of_a_step() -> None:
+    """verl makes no step of fewer rows than a batch: its trainer divides by the steps of an epoch."""
+    options = VerlOptions()
+    train = split_ids([str(number) for number in range(SAMPLE)], options.val_ratio, options.seed)["train"]
+    config = yaml.safe_load((ROOT / "templates" / "verl" / "grpo.yaml").read_text())
+    batch = config["data"]["train_batch_size"]
+    assert len(train) >= batch >= config["actor_rollout_ref"]["actor"]["ppo_mini_batch_size"] > 0
 
 
 def test_the_same_seed_splits_the_same_and_another_does_not() -> None:
