@@ -30,6 +30,7 @@ from tests.verl.loops import Loops, ScriptedServer, play  # noqa: E402
 from tests.workflows.command import summary, swe_argo  # noqa: E402
 from workflows.verl.dataset import export_dataset  # noqa: E402
 from workflows.verl.prompt_files import VerlOptions  # noqa: E402
+from workflows.verl.rollout import LostRolloutError  # noqa: E402
 
 Sandboxes = Callable[[], list[str]]
 
@@ -247,6 +248,19 @@ def test_what_verls_server_raises_is_raised_and_leaves_no_sandbox(
 
     with pytest.raises(RuntimeError, match="the server is gone"):
         asyncio.run(Rollout(loops, tmp_path / "out", "r2egym", answers).run())
+    assert not sandboxes()
+
+
+def test_a_rollout_whose_model_never_answered_is_lost_and_no_0(
+    loops: Loops, tmp_path: Path, sandboxes: Sandboxes
+) -> None:
+    async def never() -> str:
+        await asyncio.sleep(600)
+        return ""
+
+    rollout = Rollout(loops, tmp_path / "out", "r2egym", lambda _prompt, _turn: never(), timeout_s=3)
+    with pytest.raises(LostRolloutError, match="the model gave no answer"):
+        asyncio.run(rollout.run())
     assert not sandboxes()
 
 

@@ -16,12 +16,13 @@ from steps.agents.handing_on import HandedOn
 from steps.agents.journal import Journal
 from steps.agents.solving import AgentEnd
 from steps.contracts.agent_spec import agent_of
-from steps.errors import ConfigError
+from steps.contracts.failure import FailureClass
+from steps.errors import ConfigError, InfraError
 from steps.models.reply import Message
 from steps.serving.answers import ToolFormat, tool_format_of
 from steps.training.samples import Stretch, stretches_of
 from steps.training.verl_rows import TOOL_AGENT
-from workflows.verl.rollout import LiveRollout, open_rollout
+from workflows.verl.rollout import LiveRollout, LostRolloutError, open_rollout
 from workflows.verl.scaffold_work import open_journal, work
 from workflows.verl.token_model import Room, TokenModel, Tools
 from workflows.verl.tool_loop import RolloutTry, SweAgentLoop
@@ -36,7 +37,10 @@ class ScaffoldAgentLoop(SweAgentLoop):
     """
 
     async def _try(
-        self, now: RolloutTry, sampling_params: dict[str, Any], kwargs: dict[str, Any]
+        self,
+        now: RolloutTry,
+        sampling_params: dict[str, Any],
+        kwargs: dict[str, Any],  # noqa: ARG002 - the agent makes its own prompt of the task
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
         task = now.task
         agent = agent_of(task.run.spec.agent)
@@ -61,13 +65,13 @@ class ScaffoldAgentLoop(SweAgentLoop):
         journal = open_journal(task, now.kept.run_id if now.kept else task.run.run_id, now.attempt, model.name)
         async with open_rollout(task, self.options, attempt=now.attempt, factor=now.factor) as rollout:
             ended = await _let_work(rollout, model, journal)
+            if not model.calls:  # nothing was sampled: there is no sequence, and no weights that it is of
+                silent = InfraError(FailureClass.MODEL, f"the model gave no answer ({ended.reason.value})")
+                raise LostRolloutError(f"{task.instance.instance_id}: {silent.reason}") from silent
             rollout.broken = ended.note
             handed_on = await rollout.take() if ended.patch is None else HandedOn(ended.patch)
             solved = rollout.describe_solve(handed_on, journal.trajectory(ended.reason)) if now.kept else []
         outputs = [self._output(stretch, server, model) for stretch in self._learnt(stretches_of(model.calls))]
-        if not outputs:
-            prompt = await self.ct_build_initial_tokens(list(kwargs["raw_prompt"]))
-            outputs = [self._output(Stretch(tokens=prompt), server, model)]
         await self._reward(outputs, now, rollout, handed_on, solved)
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -79,7 +83,7 @@ class ScaffoldAgentLoop(SweAgentLoop):
         return [max(stretches, key=lambda each: sum(each.sampled))]
 
     def _output(self, stretch: Stretch, server: _Server, model: TokenModel) -> AgentLoopOutput:
-        start = min(stretch.calls[0].start if stretch.calls else len(stretch.tokens), self.prompt_length)
+        start = min(stretch.calls[0].start, self.prompt_length)
         seconds = {"generate_sequences": model.usage.seconds, "num_preempted": server.preempted}
         return self._whole(
             AgentLoopOutput(
