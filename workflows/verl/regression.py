@@ -23,7 +23,7 @@ from steps.store import open_store
 from steps.store.runs import record_of
 from workflows.verl.options import LoopOptions
 from workflows.verl.rollout import LostRolloutError, open_rollout, reward_of
-from workflows.verl.rollout_task import RolloutTask, read_task
+from workflows.verl.rollout_task import RolloutTask, find_exported_run, read_task
 
 _INVALID = """diff --git a/no/such/file b/no/such/file
 --- a/no/such/file
@@ -106,11 +106,11 @@ def try_known_solutions(store: str, instance_id: str | None) -> Iterator[tuple[b
 
 
 def _first(store: str) -> str:
-    opened = open_store(store)
-    plans = [record_of(opened, Plan, name) for name in opened.folders("runs/")[:1]]
-    if not plans or not plans[0].units:
-        raise ConfigError(f"{store} has no exported run: swe-argo export --format verl makes one", field="STORE")
-    return plans[0].units[0].instance_id
+    run_id = find_exported_run(store)
+    plan = record_of(open_store(store), Plan, run_id)
+    if not plan.units:
+        raise ConfigError(f"run {run_id!r} of {store} has no instance: export the dataset again", field="STORE")
+    return plan.units[0].instance_id
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
@@ -12,6 +14,9 @@ from steps.contracts.record import key
 from steps.errors import ConfigError
 from steps.store import open_store
 from steps.store.runs import record_of
+
+_KEPT: Final = re.compile(r"-(train|val)-\d{6,}$")
+"""How the names of kept runs end: ``name_of_kept_run``."""
 
 
 @dataclass(frozen=True)
@@ -38,15 +43,24 @@ def read_task(store: str, run_id: str | None, instance_id: str) -> RolloutTask:
     return RolloutTask(store, run, instance, Answer.from_bytes(contents[names[Answer]]))
 
 
+def find_exported_run(store: str) -> str:
+    """The store's one run, beside those that rollouts were kept as while a training went on.
+
+    Raises ConfigError where it has none, or several.
+    """
+    names = open_store(store).folders("runs/")
+    if not names:
+        raise ConfigError(f"{store} has no exported run: swe-argo export --format verl makes one", field="store")
+    found = [name for name in names if not _KEPT.search(name)] or names
+    if len(found) != 1:
+        raise ConfigError(f"which run of {store} is meant? It has {', '.join(found[:5])}", field="extra_info.run")
+    return found[0]
+
+
 @lru_cache
 def _run(store: str, run_id: str | None) -> RunFile:
     opened = open_store(store)
-    if run_id is None:
-        names = opened.folders("runs/")
-        if len(names) != 1:
-            found = ", ".join(names[:5]) or "none"
-            raise ConfigError(f"which run of {store} is meant? It has {found}", field="extra_info.run")
-        (run_id,) = names
+    run_id = run_id or find_exported_run(store)
     run = record_of(opened, RunFile, run_id)
     if agent_of(run.spec.agent).kind not in (AgentKind.AGENT, AgentKind.GIVEN):
         # An empty patch of a control is graded all the same, and verdicts on references are not examined.

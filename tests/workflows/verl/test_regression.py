@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from steps.errors import ConfigError
 from steps.sandbox.local import bubblewrap
 from tests.solutions import rows
 from tests.verl.conftest import plan_rows
 from workflows.verl import regression
+from workflows.verl.kept_units import name_of_kept_run
+from workflows.verl.rollout_task import find_exported_run, read_task
 
 INSTANCE = "mini__slugkit-2"
 
@@ -21,10 +24,22 @@ def test_a_patch_that_is_not_worth_what_it_should_be_is_told(tmp_path: Path) -> 
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps({**row, "patch": row["test_patch"].replace("tests/", "more_tests/")}))
     store = plan_rows(tmp_path / "store", dataset=str(file), select={"instance_ids": [INSTANCE]})
+    plan_rows(tmp_path / "store", run_id="grpo-val-000000", select={"instance_ids": ["mini__slugkit-1"]})
     is_right, line = next(regression.try_known_solutions(store, None))
     assert not is_right
     assert line.startswith(f"{INSTANCE}: the verified patch: reward 0 (")
     assert "expected 1 (resolved), its sandbox is gone" in line
+
+
+def test_the_exported_run_is_found_beside_what_validations_kept(tmp_path: Path) -> None:
+    store = plan_rows(tmp_path / "store")
+    for step in (0, 5):
+        plan_rows(tmp_path / "store", run_id=name_of_kept_run("grpo", "val", step))
+    plan_rows(tmp_path / "store", run_id=name_of_kept_run("grpo", "train", 1_000_000))
+    assert read_task(store, None, INSTANCE).run.run_id == "rows"
+    plan_rows(tmp_path / "store", run_id="others")
+    with pytest.raises(ConfigError, match="It has others, rows"):
+        find_exported_run(store)
 
 
 def test_a_store_without_an_export_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
