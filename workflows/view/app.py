@@ -33,6 +33,7 @@ from workflows.view.unit_page import unit_file, unit_page
 
 PART = "x-part"
 """Header of a request for a part of the page: its name."""
+MOST_DIGITS = 9
 ASSETS = Path(steps.__file__).parents[1] / "templates" / "report"
 TYPES = {
     "html": "text/html",
@@ -57,8 +58,8 @@ class Viewer:
         routes = [
             Route("/", self._page(self.list_runs)),
             Route("/runs/{run}", self._page(self.show_run)),
-            Route("/runs/{run}/units/{instance}/{attempt:int}", self._page(self.show_unit)),
-            Route("/runs/{run}/files/units/{instance}/{attempt:int}/{name:path}", self._page(self.show_unit_file)),
+            Route("/runs/{run}/units/{instance}/{attempt}", self._page(self.show_unit)),
+            Route("/runs/{run}/files/units/{instance}/{attempt}/{name:path}", self._page(self.show_unit_file)),
             Route("/runs/{run}/files/report/{name:path}", self._page(self.show_report_file)),
             Route("/compare", self._page(self.show_comparison)),
             Route("/trend", self._page(self.show_trend)),
@@ -88,13 +89,13 @@ class Viewer:
 
     def show_unit(self, request: Request) -> Response:
         """One unit."""
-        instance, attempt = request.path_params["instance"], request.path_params["attempt"]
+        instance, attempt = request.path_params["instance"], _attempt(request)
         return Response(unit_page(self.store, self._state(request), instance, attempt), media_type="text/html")
 
     def show_unit_file(self, request: Request) -> Response:
         """A file of a unit, as it lies in the store."""
         where = request.path_params
-        data = unit_file(self.store, self._state(request), where["instance"], where["attempt"], where["name"])
+        data = unit_file(self.store, self._state(request), where["instance"], _attempt(request), where["name"])
         return _file(where["name"], data)
 
     def show_report_file(self, request: Request) -> Response:
@@ -148,6 +149,14 @@ def prepare_pages() -> None:
 def make_short(text: str) -> str:
     """For a message."""
     return text[:80]
+
+
+def _attempt(request: Request) -> int:
+    """Python reads no number of thousands of digits, and no run has such an attempt. Raises ConfigError."""
+    digits: str = request.path_params["attempt"]
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= MOST_DIGITS):
+        raise ConfigError(f"{make_short(digits)!r} is no number of an attempt", field="run")
+    return int(digits)
 
 
 def _html(template: str, status: int = 200, **context: Any) -> Response:

@@ -31,6 +31,9 @@ def serve(store: Store, options: ViewOptions, announce: Callable[[str], None]) -
     if options.token is None and not loopback:
         message = f"everybody who reaches {options.host} could look: set SWE_ARGO_VIEW_TOKEN to a token"
         raise ConfigError(message, field="--host")
+    if options.token is not None and not options.token.isascii():
+        message = "it is not ASCII, which no cookie carries: make one with `openssl rand -hex 24`"
+        raise ConfigError(message, field="SWE_ARGO_VIEW_TOKEN")
     app = Viewer(store).app(options.token, loopback=loopback and options.token is None)
     with listen(options.host, options.port) as listening:
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=1)

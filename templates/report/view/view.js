@@ -64,11 +64,13 @@ const nameOf = (fold) => {
 async function refresh() {
   const bar = $("[data-again]");
   if (!bar) return;
-  const began = Date.now();
+  const began = Date.now(), mine = asked, where = location.href;
   try {
     if (!document.hidden) {
       const answer = await fetch(location.href, { cache: "no-store" });
-      if (answer.ok) swap(new DOMParser().parseFromString(await answer.text(), "text/html"));
+      const text = await answer.text();
+      const isOld = mine !== asked || where !== location.href; // a filter was chosen while it was on its way
+      if (answer.ok && !isOld) swap(new DOMParser().parseFromString(text, "text/html"));
     }
   } catch { /* the server is gone for a moment, or for good: what there is stays */ }
   setTimeout(refresh, Math.max(1000 * (bar.dataset.again || 2), 5 * (Date.now() - began)));

@@ -25,6 +25,11 @@ def test_elsewhere_it_wants_a_token(store: Store) -> None:
         serve(store, ViewOptions(host="0.0.0.0"), print)
 
 
+def test_a_token_that_no_cookie_carries_is_refused(store: Store) -> None:
+    with pytest.raises(ConfigError, match="SWE_ARGO_VIEW_TOKEN: it is not ASCII"):
+        serve(store, ViewOptions(port=0, token="s\u00e9cret"), print)
+
+
 def test_a_token_opens_it_once_and_is_kept_by_a_cookie(store: Store) -> None:
     with viewing(store, "s3cret", loopback=False) as address:
         assert address.get("/health", Host="view.example").status == 200
