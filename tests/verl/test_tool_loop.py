@@ -95,6 +95,11 @@ def test_an_invalid_patch_that_is_not_mended_costs_its_penalty(loops: Loops, row
     assert output.extra_fields["reward_extra_info"]["outcome"] == "patch_does_not_apply"
 
 
+def test_what_was_changed_is_the_solution_where_a_patch_was_not_taken(loops: Loops, rows: str) -> None:
+    output = loops.play(rows, INSTANCE, play(call("submit_solution", patch=INVALID), SOLVE))
+    assert output.reward_score == 1.0
+
+
 def test_exactly_what_was_sampled_is_trained_on(loops: Loops, rows: str) -> None:
     texts = ("Let me look.\n" + call("bash", command="git status --short"), SOLVE, call("submit_solution"))
     server = ScriptedServer(loops.tokenizer, play(*texts))

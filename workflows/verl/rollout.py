@@ -91,8 +91,8 @@ class LiveRollout:
     async def submit(self, patch: str) -> str:
         """Take a patch, or where it is empty what has changed, as the solution; what the model is told.
 
-        A patch that git does not take is not taken: the model may mend it while it has turns left, and where it does
-        not it is graded as it is.
+        A patch that git does not take is not taken: the model may mend it while it has turns left. Where it does not,
+        and has changed nothing either, it is graded as it is.
         """
         if load_family(self.task.instance.family).hands_on == "layer":
             if patch.strip():
@@ -112,13 +112,11 @@ class LiveRollout:
         return "The patch was taken as your solution."
 
     async def take(self) -> HandedOn:
-        """What is to be graded: what was submitted, the patch that was not taken, or what has changed."""
+        """What is to be graded: what was submitted, else what has changed, else the patch that was not taken."""
         if self.handed_on is not None:
             return self.handed_on
-        if self._refused is not None:
-            return self._refused
-        taken = await self._ask(self.machine.take)
-        return taken or HandedOn(note=self.broken)
+        taken = await self._ask(self.machine.take) or HandedOn(note=self.broken)
+        return taken if taken.answer or self._refused is None else self._refused
 
     def describe_solve(self, handed_on: HandedOn, trajectory: Trajectory) -> list[Record | Raw]:
         """What a solve leaves, as a run has it. To be asked for while its sandbox is open."""
