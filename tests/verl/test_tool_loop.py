@@ -168,6 +168,18 @@ def _agent() -> str:
     return f"{AGENT}:Scripted"
 
 
+def test_a_command_that_no_machine_takes_is_told_and_the_work_goes_on(loops: Loops, rows: str) -> None:
+    texts = (call("bash", command="echo \ud83d"), call("bash", command="echo \0"), SOLVE)
+    prompts: list[str] = []
+
+    def answers(prompt: str, turn: int) -> str:
+        prompts.append(prompt)
+        return str(play(*texts)(prompt, turn))
+
+    assert loops.play(rows, INSTANCE, answers).reward_score == 1.0
+    assert [prompt.count("bash did not run this") for prompt in prompts] == [0, 1, 2, 2]
+
+
 def test_what_is_there_when_the_time_is_over_is_graded(
     loops: Loops, isolation: None, tmp_path: Path, sandboxes: Sandboxes
 ) -> None:

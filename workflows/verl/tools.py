@@ -11,6 +11,7 @@ from typing import Any
 from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import ToolResponse
 
+from steps.agents.tools.toolsets import NOT_TEXT, is_sendable
 from workflows.verl.rollout import current_rollout
 
 ToolReturn = tuple[ToolResponse, float, dict[str, Any]]
@@ -25,6 +26,8 @@ class BashTool(BaseTool):  # type: ignore[misc]
         command = parameters.get("command")
         if not isinstance(command, str) or not command.strip():
             return ToolResponse(text="bash needs a command: a text in the argument 'command'."), 0.0, {}
+        if not is_sendable("command", command):
+            return ToolResponse(text=f"bash did not run this: the argument 'command' {NOT_TEXT}."), 0.0, {}
         return ToolResponse(text=await current_rollout().run_command(command)), 0.0, {}
 
 
