@@ -143,9 +143,12 @@ class FolderStore:
             with _failures():
                 path.unlink(missing_ok=True)
             for parent in path.parents:
-                if parent == self._root or not parent.is_dir() or any(parent.iterdir()):
+                if parent == self._root:
                     break
-                parent.rmdir()
+                try:
+                    parent.rmdir()
+                except OSError:  # it holds something, or another process was quicker
+                    break
 
     def locate(self, key: str) -> str:
         """The path of a key."""

@@ -48,6 +48,19 @@ def test_a_validation_is_a_run_that_is_reported(loops: Loops, isolation: None, t
     assert "the node went away" in page
 
 
+def test_a_validation_that_is_repeated_keeps_nothing_of_the_one_before(
+    loops: Loops, isolation: None, tmp_path: Path
+) -> None:
+    store = plan_failing_rows(tmp_path, retries=0)
+    solving = ScriptedServer(loops.tokenizer, play(call("submit_solution", patch=GOLD)))
+    asyncio.run(loops.serve(store, INSTANCE, solving, "val"))
+    (tmp_path / "orders").write_text("solve 1")
+    with pytest.raises(LostRolloutError):
+        asyncio.run(loops.serve(store, INSTANCE, solving, "val"))
+    unit = Path(store) / "runs" / RUN / "units" / INSTANCE / "1"
+    assert [file.name for file in unit.rglob("*") if file.is_file()] == ["failure.json"]
+
+
 def test_what_a_kept_rollout_took_is_what_the_model_read_and_wrote(
     loops: Loops, isolation: None, tmp_path: Path
 ) -> None:

@@ -31,8 +31,12 @@ class KeptUnit:
         self._store = open_store(task.store)
 
     def expect(self) -> None:
-        """Say that there will be this unit: one that is lost is missing in the report then, not absent."""
+        """Say that there will be this unit: one that is lost is missing in the report then, not absent.
+
+        What an earlier validation of the same step left of it is deleted: its verdict is none of this one's.
+        """
         instance, run_id = self._task.instance, self.run_id
+        self._store.delete_many(self._store.keys(f"{self._folder}/"))
         name = key(RunFile, run_id)
         if not self._store.get_many([name]):
             spec = self._task.run.spec.model_copy(update={"run_id": run_id})
@@ -54,9 +58,8 @@ class KeptUnit:
 
     def keep(self, solved: Iterable[Record | Raw], graded: Mapping[str, bytes]) -> None:
         """What solving and grading it left; its verdict last."""
-        folder = key(Patch, self.run_id, self._task.instance.instance_id, self.attempt).rpartition("/")[0]
         files = {datum.file: datum.to_bytes() for datum in solved} | dict(graded)
-        self._store.put_many({f"{folder}/{name}": data for name, data in sorted(files.items())})
+        self._store.put_many({f"{self._folder}/{name}": data for name, data in sorted(files.items())})
 
     def keep_failure(self, error: StepError) -> None:
         """Why it has no verdict."""
@@ -73,6 +76,10 @@ class KeptUnit:
         )
         name = key(Failure, self.run_id, failure.instance_id, self.attempt, f"{now:%Y%m%dT%H%M%S%f}")
         self._store.put(name, failure.to_bytes())
+
+    @property
+    def _folder(self) -> str:
+        return key(Patch, self.run_id, self._task.instance.instance_id, self.attempt).rpartition("/")[0]
 
     def _plan(self, unit: Unit) -> None:
         """Other rollouts, of other processes too, write the same plan: none of their units is lost."""
