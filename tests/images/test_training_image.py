@@ -16,7 +16,7 @@ MORE_MB = 60
 def test_it_stands_on_the_layers_of_the_steps(shop: Shop, steps_image: str, training_image: str) -> None:
     below, above = (shop.client.images.get(each).attrs["RootFS"]["Layers"] for each in (steps_image, training_image))
     assert above[: len(below)] == below
-    assert len(above) == len(below) + 1
+    assert len(above) == len(below) + 2  # packages, and the viewer
 
 
 def test_the_proxy_begins_in_it_and_asks_for_the_key(shop: Shop, training_image: str) -> None:
@@ -30,6 +30,20 @@ def test_what_it_serves_with_can_be_loaded(shop: Shop, training_image: str) -> N
     modules = [f"steps.serving.{name}" for name in ("server", "tokenizer_files", "tinker_sampler")]
     code = f"import boto3, {', '.join(modules)}; print('ready')"
     assert shop.inside(training_image, "python", "-W", "ignore", "-c", code).strip() == "ready"
+
+
+ASK = """
+import subprocess, sys, urllib.request
+command = [sys.executable, "-m", "workflows.view", "--store=/tmp", "--port=0"]
+with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as viewer:
+    address = viewer.stdout.readline().split()[-1]
+    print(urllib.request.urlopen(address, timeout=60).status)
+    viewer.kill()
+"""
+
+
+def test_the_viewer_serves_in_it(shop: Shop, training_image: str) -> None:
+    assert shop.inside(training_image, "python", "-c", ASK).strip() == "200"
 
 
 def test_it_runs_as_the_steps_do(shop: Shop, steps_image: str, training_image: str) -> None:
