@@ -18,7 +18,7 @@ verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 
 from omegaconf import OmegaConf  # noqa: E402
 
-from tests.verl.loops import Loops, ScriptedServer, call, play  # noqa: E402
+from tests.verl.loops import Loops, ScriptedServer, call, play, row  # noqa: E402
 from workflows.verl.rollout import LostRolloutError  # noqa: E402
 from workflows.verl.rollout_machine import RolloutMachine  # noqa: E402
 
@@ -292,3 +292,14 @@ def test_a_rollout_that_the_world_lost_for_good_has_no_reward(
     store = plan_failing_rows(tmp_path, *[f"{role} 1"] * 2, retries=1)
     with pytest.raises(LostRolloutError, match="failed 2 times: the node went away"):
         loops.play(store, INSTANCE, play(call("submit_solution", patch=GOLD)))
+
+
+def test_a_worker_grades_its_share_of_the_machine(loops: Loops, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 32)
+
+    async def grade() -> object:
+        made = loops.make(ScriptedServer(loops.tokenizer, play()))
+        await made.run({"logprobs": True}, **row(rows, INSTANCE), global_steps=1)
+        return made.options.graders
+
+    assert asyncio.run(grade()) == 3  # 24 of this machine, by the 8 workers of grpo.yaml

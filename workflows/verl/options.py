@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from steps.errors import ConfigError
+from workflows.local.machines import default_graders
 
 
 class LoopOptions(BaseModel):
@@ -29,9 +31,18 @@ class LoopOptions(BaseModel):
     """Rollouts of which rows are kept as units of a run in the store, one run a step: ``<experiment>-val-000010``
     (``trainer.experiment_name``) for ``swe-argo report``."""
     graders: int | None = Field(None, ge=1)
-    """Rollouts that one worker process grades at a time; by default as ``swe-argo run`` has it for the backend."""
+    """Rollouts that one worker process grades at a time; by default its share of what ``swe-argo run`` grades at a time
+    on a machine with this backend, and one at least."""
     threads: int = Field(256, ge=1)
     """Calls of sandboxes that one worker process waits for at a time."""
+
+
+def share_graders(options: LoopOptions, backend: str, *, workers: int, nodes: int) -> LoopOptions:
+    """The same, with ``graders`` for one of so many worker processes, which verl spreads over the nodes."""
+    if options.graders is not None:
+        return options
+    share = default_graders(backend) // ceil(workers / nodes)
+    return options.model_copy(update={"graders": max(1, share)})
 
 
 def read_options(given: dict[str, Any]) -> LoopOptions:

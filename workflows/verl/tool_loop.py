@@ -20,7 +20,7 @@ from steps.errors import ConfigError, InfraError, ResourceError, StepError
 from workflows.resources import retry
 from workflows.verl.conversation import metrics_of, trajectory_of
 from workflows.verl.kept_units import KeptUnit, name_of_kept_run
-from workflows.verl.options import read_options
+from workflows.verl.options import read_options, share_graders
 from workflows.verl.rollout import (
     LiveRollout,
     LostRolloutError,
@@ -72,6 +72,8 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         """
         extra = kwargs.get("extra_info") or {}
         task = await wait_in_thread(self.options, partial(self._find_task, extra))
+        nodes, workers = self.config.trainer.nnodes, self.rollout_config.agent.num_workers
+        self.options = share_graders(self.options, task.run.spec.sandbox.backend, workers=workers, nodes=nodes)
         attempt, split = int(kwargs.get("session_id", 0)) + 1, str(extra.get("split", ""))
         kept = await self._begin_keeping(task, split, int(kwargs.get("global_steps", 0)), attempt)
         rule, factor = retry(task.run.spec), 1.0
