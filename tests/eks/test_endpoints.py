@@ -48,7 +48,7 @@ def make_cluster(endpoint: str, name: str, network: dict[str, Any]) -> None:
     body = {"name": name, "roleArn": "arn:aws:iam::123456789012:role/r", "resourcesVpcConfig": network}
     headers = {"Authorization": scope, "Content-Type": "application/json"}
     request = urllib.request.Request(f"{endpoint}/clusters", json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status == 200
 
 
