@@ -43,6 +43,9 @@ class ProxyProcess:
         # By name, so that a key of the person's own for other endpoints never reaches this one.
         self.env = {"LLM_API_KEY": caller_key, "OPENAI_API_KEY": caller_key}
         self.url = ""
+        self.deaths = 0
+        """Of its processes that nobody ended."""
+        self.is_away = True
         self._port = 0
         self._log = ChildLog(store, training.name, "proxy")
         self._over = threading.Event()
@@ -120,6 +123,8 @@ class ProxyProcess:
         while not self._over.is_set():
             assert self._process is not None
             self._process.wait()
+            self.is_away = True
+            self.deaths += 1
             if self._over.wait(PAUSE_S):
                 return
             try:
@@ -158,13 +163,17 @@ class ProxyProcess:
             raise ConfigError(last) if code == EXIT_CONFIG else InfraError(FailureClass.MODEL, last)
         self.url = line.split()[-1]
         self._port = int(self.url.rpartition(":")[2].removesuffix("/v1"))
+        self.is_away = False
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self.env, "SWE_ARGO_PROXY_ADMIN_KEY": self._admin_key, "PYTHONUTF8": "1"}
 
 
 class GivenProxy:
-    """A proxy that somebody else runs, and that follows the training's weights."""
+    """A proxy that somebody else runs, begins again where it dies, and that follows the training's weights."""
+
+    deaths = 0
+    is_away = False
 
     def __init__(self, url: str, training: str) -> None:
         self.url, self.env = url, dict[str, str]()

@@ -26,6 +26,7 @@ from steps.store.run_lock import TrainingLock
 from steps.store.trainings import training_of
 from steps.training.checkpoints import FIRST, CheckpointLog
 from steps.training.rounds import plan_measurement, plan_rollouts
+from steps.training.served_weights import PAUSE_S
 from workflows.local.evaluation import Evaluation, RunObserver
 from workflows.local.learner_process import LearnerProcess, running_learner
 from workflows.local.proxy_process import GivenProxy, ProxyProcess
@@ -269,7 +270,21 @@ class _Rounds:
             raise InfraError(FailureClass.ENGINE, f"no rollout of step {step} has a verdict; {report} says why")
 
     def _evaluate(self, spec: RunSpec) -> None:
-        self._training.evaluate(replace_values(spec, {"llm.base_url": self._proxy.url}), self._proxy.env)
+        """Do what is missing of a run. One that could not be planned since the proxy died is planned again.
+
+        Raises _Ended, StepError.
+        """
+        spec = replace_values(spec, {"llm.base_url": self._proxy.url})
+        while True:
+            deaths = self._proxy.deaths
+            try:
+                return self._training.evaluate(spec, self._proxy.env)
+            except InfraError as error:
+                if self._proxy.deaths == deaths:
+                    raise
+                self._training.observer.note(f"{error.reason}; the proxy is begun again, and then {spec.run_id}")
+            while self._proxy.is_away and not self._training.is_stopped:
+                time.sleep(PAUSE_S)
 
 
 def _plan(spec: TrainSpec, show: Show, note: Callable[[str], None]) -> TrainFile:

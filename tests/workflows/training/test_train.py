@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from steps.contracts.train_spec import TrainSpec
 from steps.contracts.training import StepFigures, TrainFile, Weights, held_out_run_of, run_of, step_name
 from steps.errors import EXIT_CONFIG, ConfigError, InfraError
 from steps.store import open_store
-from tests.workflows.command import begin, children, plan, summary, swe_argo, wait_for, words_of
+from tests.workflows.command import begin, children, kill, plan, summary, swe_argo, wait_for, words_of
 from tests.workflows.training.train import Bench, bench
 from workflows.local.learner_process import running_learner
 from workflows.local.proxy_process import ProxyProcess
@@ -105,6 +106,25 @@ def test_ctrl_c_ends_a_training_cleanly_and_says_how_to_go_on(tmp_path: Path) ->
         done = swe_argo(*words, env=here.env, timeout_s=600)
         assert done.returncode == 0, done.stdout + done.stderr
         assert here.learned("s")[: len(learned)] == learned
+
+
+@pytest.mark.long
+def test_a_proxy_that_is_away_while_a_run_is_planned_is_waited_for(tmp_path: Path) -> None:
+    with bench(tmp_path) as here:
+        runner = begin("train", "--config_path", str(here.spec("s", steps=1)), env=here.env)
+
+        def own(module: bytes) -> list[int]:
+            return [pid for pid in children(runner.pid) if module in words_of(pid)]
+
+        wait_for(lambda: own(b"steps.plan\0"))
+        while own(b"steps.plan\0"):  # whenever it comes back
+            for pid in own(b"steps.proxy"):
+                kill(pid)
+            time.sleep(0.02)
+        output, _ = runner.communicate(timeout=600)
+        assert runner.returncode == 0, output
+        assert "refuses connections" in output
+        assert len(here.checkpoints("s")) == 1
 
 
 def test_ctrl_c_while_the_proxy_waits_for_a_service_that_is_away(tmp_path: Path) -> None:
