@@ -19,6 +19,13 @@ ERRORS = frozenset(
         StopReason.REFUSAL,
         StopReason.CONTENT_FILTER,
         StopReason.SANDBOX_BROKEN,
+        StopReason.AGENT_CRASHED,
+        StopReason.AGENT_KILLED,
+        StopReason.NO_CALLS,
+        StopReason.ERROR_LOOP,
+        StopReason.WAITING,
+        StopReason.OUTPUT_FLOOD,
+        StopReason.HOME_FLOOD,
         StopReason.INTERRUPTED,
     )
 )

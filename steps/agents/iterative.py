@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from steps.agents import critic
-from steps.agents.journal import embed_trajectories
+from steps.agents.trajectory_sums import embed_trajectories
 from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.data import SolveAttempt
 from steps.contracts.trajectory import Trajectory, Usage

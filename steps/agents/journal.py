@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from steps.agents.trajectory_sums import (
+    add_others,
+    dump,
+    dump_trajectory,
+    embed_trajectories,
+    sum_up,
+    usage_of,
+)
 from steps.contracts.trajectory import (
     AgentInfo,
-    FinalMetrics,
     Metrics,
     Observation,
     Result,
@@ -33,8 +40,9 @@ def timestamp_now() -> str:
 class Journal:
     """The turns of one attempt. ``file``, where given, always holds a whole trajectory that ends in ``interrupted``.
 
-    ``earlier`` are the attempts before it in the same solve: they stand in the file with it. Turns before the last
-    are not serialized again: their bytes are copied.
+    ``earlier`` are the attempts before it in the same solve: they stand in the file with it, and so do the further
+    conversations of this attempt (``open_beside``). Turns before the last are not serialized again: their bytes are
+    copied.
     """
 
     def __init__(
@@ -55,10 +63,14 @@ class Journal:
         """Of the model so far; whoever asks the model keeps it up to date."""
         self.note = ""
         """What there is to say about the whole: how the endpoint put it that the conversation is over, and the like."""
+        self.printed = ""
+        """What an agent program printed itself."""
+        self.beside: list[SideJournal] = []
         self.started_at = timestamp_now()
         self._began = time.monotonic()
         self._names = (run, instance_id, attempt)
         self._earlier = earlier or []
+        self._earlier_bytes = [dump_trajectory(one) for one in self._earlier]
         self._file = file
         self._watch = watch
         self._agent_turns = 0
@@ -106,10 +118,7 @@ class Journal:
         """Add a turn."""
         self.turns.append(turn)
         self._write(again=False)
-        if turn.source == "agent":
-            self._agent_turns += 1
-            if self._watch is not None:
-                self._watch(turn, self._agent_turns)
+        self._count_turn(turn)
 
     def set_usage(self, usage: Usage) -> None:
         """Set what the model took so far, and write it: after a request that failed no turn may follow to carry it."""
@@ -117,6 +126,30 @@ class Journal:
             self.usage = usage
             if self.turns:
                 self._write(again=True)
+
+    def open_beside(self, agent: AgentInfo) -> SideJournal:
+        """A further conversation of this attempt. Its turns are agent's turns of this one, for who counts them."""
+        run, instance_id, attempt = self._names
+        side = SideJournal(agent, run, instance_id, attempt, self._changed_beside)
+        self.beside.append(side)
+        return side
+
+    def set_aside(self) -> None:
+        """The turns so far were no more than a further conversation's: what is added now is what this is about."""
+        side = self.open_beside(self.agent)
+        side.turns, side.started_at, self.turns = self.turns, self.started_at, []
+
+    def _changed_beside(self, turn: Turn | None) -> None:
+        if self.turns:
+            self._write(again=True)
+        if turn is not None:
+            self._count_turn(turn)
+
+    def _count_turn(self, turn: Turn) -> None:
+        if turn.source == "agent":
+            self._agent_turns += 1
+            if self._watch is not None:
+                self._watch(turn, self._agent_turns)
 
     @property
     def _next(self) -> int:
@@ -128,7 +161,9 @@ class Journal:
 
     def alone(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
         """This attempt without the earlier ones."""
-        return self._around(reason, seconds).model_copy(update={"steps": self.turns or [_NOTHING]})
+        beside = [side.alone(reason) for side in self.beside]
+        update = {"steps": self.turns or [_NOTHING], "subagent_trajectories": beside or None}
+        return self._around(reason, seconds).model_copy(update=update)
 
     def _around(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
         """All but the turns."""
@@ -139,7 +174,7 @@ class Journal:
             agent=self.agent,
             steps=[_NOTHING],
             notes=self.note or None,
-            final_metrics=_final(self.usage, len(self.turns)),
+            final_metrics=sum_up(self.usage, len(self.turns) + sum(len(side.turns) for side in self.beside)),
             extra=TrajectoryExtra(
                 instance_id=instance_id,
                 attempt=attempt,
@@ -147,6 +182,7 @@ class Journal:
                 usage=self.usage,
                 started_at=self.started_at,
                 seconds=round(time.monotonic() - self._began if seconds is None else seconds, 3),
+                printed=self.printed or None,
             ),
         )
 
@@ -158,12 +194,14 @@ class Journal:
         """
         if self._file is None:
             return
-        turn = _dump(self.turns[-1].model_dump(mode="json", exclude_none=True))
-        around = _summed(self._around(StopReason.INTERRUPTED), self._earlier)
+        turn = dump(self.turns[-1].model_dump(mode="json", exclude_none=True))
+        around = add_others(self._around(StopReason.INTERRUPTED), self._earlier)
         late = around.model_dump(mode="json", exclude_none=True, include=_LATE)
         first = len(self.turns) == 1 and not again
         place = 0 if first else self._last if again else self._end
         before = self._before() if first else b"" if again else b","
+        embedded = [*(side.to_bytes() for side in self.beside), *self._earlier_bytes]
+        behind = b',"subagent_trajectories":[' + b",".join(embedded) + b"]" if embedded else b""
         part = self._file.with_name(f".{self._file.name}.part")
         if first:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -172,7 +210,7 @@ class Journal:
             shutil.copyfile(self._file, part)
         with part.open("r+b") as file:
             file.seek(place)
-            file.write(before + turn + b"]," + _dump(late)[1:] + b"\n")
+            file.write(before + turn + b"]," + dump(late)[1:-1] + behind + b"}\n")
             file.truncate()
         part.replace(self._file)
         self._last = place + len(before)
@@ -180,40 +218,51 @@ class Journal:
 
     def _before(self) -> bytes:
         """What stands before the turns in the file."""
-        whole = embed_trajectories(self._around(StopReason.INTERRUPTED), self._earlier)
-        early = whole.model_dump(mode="json", exclude_none=True, exclude={*_LATE, "steps"})
-        return _dump(early)[:-1] + b',"steps":['
+        early = self._around(StopReason.INTERRUPTED).model_dump(
+            mode="json", exclude_none=True, exclude={*_LATE, "steps"}
+        )
+        return dump(early)[:-1] + b',"steps":['
 
 
-def embed_trajectories(trajectory: Trajectory, others: list[Trajectory]) -> Trajectory:
-    """The trajectory with others of the same solve inside it, its sums those of all."""
-    if not others:
-        return trajectory
-    return _summed(trajectory, others).model_copy(update={"subagent_trajectories": others})
+class SideJournal(Journal):
+    """The turns of a further conversation of an attempt; ``changed`` is told of each.
 
+    Its usage is that of its turns.
+    """
 
-def _summed(trajectory: Trajectory, others: list[Trajectory]) -> Trajectory:
-    usage = sum((other.extra.usage for other in others), trajectory.extra.usage)
-    own = trajectory.final_metrics.total_steps if trajectory.final_metrics else None
-    steps = (own or 0) + sum(len(other.steps) for other in others)
-    extra = trajectory.extra.model_copy(update={"usage": usage})
-    return trajectory.model_copy(update={"final_metrics": _final(usage, steps), "extra": extra})
+    def __init__(
+        self, agent: AgentInfo, run: str, instance_id: str, attempt: int, changed: Callable[[Turn | None], None]
+    ) -> None:
+        super().__init__(agent, run, instance_id, attempt)
+        self.trajectory_id = f"{run}/{instance_id}/{attempt}/{uuid.uuid4().hex[:8]}"
+        self._changed = changed
+        self._bytes = b""
 
+    def add(self, turn: Turn) -> None:
+        """Add a turn."""
+        self.turns.append(turn)
+        self._bytes = b""
+        self._changed(turn)
 
-def _final(usage: Usage, steps: int) -> FinalMetrics:
-    return FinalMetrics(
-        total_prompt_tokens=usage.prompt_tokens,
-        total_completion_tokens=usage.completion_tokens,
-        total_cached_tokens=usage.cached_tokens,
-        total_cost_usd=usage.cost_usd,
-        total_steps=steps,
-    )
+    def add_observations(self, results: list[Result]) -> None:
+        """Complete the last turn with what came of its calls."""
+        super().add_observations(results)
+        self._bytes = b""
+        self._changed(None)
+
+    def alone(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
+        """This conversation."""
+        self.usage = usage_of(self.turns)
+        whole = super().alone(reason, self.usage.seconds if seconds is None else seconds)
+        extra = whole.extra.model_copy(update={"beside": True})
+        return whole.model_copy(update={"extra": extra, "trajectory_id": self.trajectory_id})
+
+    def to_bytes(self) -> bytes:
+        """As it stands in the file of its attempt."""
+        self._bytes = self._bytes or dump_trajectory(self.alone(StopReason.INTERRUPTED))
+        return self._bytes
 
 
 _LATE = {"notes", "final_metrics", "extra"}
 """The fields that change from turn to turn; they stand behind the turns."""
 _NOTHING = Turn(step_id=1, source="user", message="")
-
-
-def _dump(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()

@@ -42,6 +42,20 @@ class StopReason(StrEnum):
     CONTENT_FILTER = "content_filter"
     SANDBOX_BROKEN = "sandbox_broken"
     """It broke the machine that it worked in; nothing outside of that machine knows of a cause."""
+    AGENT_CRASHED = "agent_crashed"
+    """Of an agent program: it ended by itself with an exit code that says it failed."""
+    AGENT_KILLED = "agent_killed"
+    """Of an agent program: a signal ended it, and no limit of ours."""
+    NO_CALLS = "no_calls"
+    """Of an agent program: it ended without having asked the model anything."""
+    ERROR_LOOP = "error_loop"
+    """Of an agent program: it asked again and again for what was refused."""
+    WAITING = "waiting"
+    """Of an agent program: it neither asked, nor printed, nor computed: it waits for a terminal or a person."""
+    OUTPUT_FLOOD = "output_flood"
+    """Of an agent program: it printed more than it may."""
+    HOME_FLOOD = "home_flood"
+    """Of an agent program: it wrote more into its HOME than it may."""
     INTERRUPTED = "interrupted"
     """The machine failed under it: only in the trajectory that a failed try leaves."""
 
@@ -203,6 +217,11 @@ class TrajectoryExtra(Part):
     started_at: str
     seconds: float
     """The agent's own, without making the sandbox and taking the patch."""
+    beside: bool = False
+    """Whether it is a further conversation of the attempt that it stands in, of a sub-agent or a helper of an agent
+    program, and not an attempt of its own."""
+    printed: AnyText | None = None
+    """What an agent program printed itself; of much, both ends."""
 
 
 class Trajectory(Record):
@@ -221,7 +240,8 @@ class Trajectory(Record):
     final_metrics: FinalMetrics | None = None
     extra: TrajectoryExtra
     subagent_trajectories: list[Trajectory] | None = None
-    """In iterative mode: the attempts that were not chosen, each whole."""
+    """The attempt's further conversations (``extra.beside``); in iterative mode the attempts that were not chosen, too,
+    each whole."""
 
     def to_bytes(self) -> bytes:
         """One line of JSON, without what is not known: a trajectory is large."""

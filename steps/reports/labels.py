@@ -95,6 +95,13 @@ STOPS: dict[str, StopLabel] = {
     StopReason.REFUSAL: StopLabel("refusal", "the model refused to go on"),
     StopReason.CONTENT_FILTER: StopLabel("content filter", "the endpoint withheld the answer"),
     StopReason.SANDBOX_BROKEN: StopLabel("broke its machine", "it broke the machine that it worked in"),
+    StopReason.AGENT_CRASHED: StopLabel("crashed", "the agent program ended with an exit code that says it failed"),
+    StopReason.AGENT_KILLED: StopLabel("killed", "a signal ended the agent program, and no limit of ours"),
+    StopReason.NO_CALLS: StopLabel("asked nothing", "the agent program ended without having asked the model"),
+    StopReason.ERROR_LOOP: StopLabel("error loop", "the agent program asked again and again for what was refused"),
+    StopReason.WAITING: StopLabel("waiting", "the agent program did nothing more, as if for a terminal or a person"),
+    StopReason.OUTPUT_FLOOD: StopLabel("flood of output", "the agent program printed more than it may"),
+    StopReason.HOME_FLOOD: StopLabel("full home", "the agent program wrote more into its HOME than it may"),
     StopReason.INTERRUPTED: StopLabel("interrupted", "the machine failed under it"),
 }
 

@@ -15,12 +15,14 @@ class NoTokensError(ValueError):
 
 
 def calls_of(trajectory: Trajectory) -> list[SampledCall]:
-    """Every call that was answered, in order, without those of attempts that were not chosen: they have no verdict.
+    """Every call that was answered, in order, those of an attempt's further conversations behind its own; without those
+    of attempts that were not chosen: they have no verdict.
 
     Raises NoTokensError; ValueError where the trajectory contradicts itself.
     """
-    whole = with_whole_prompts(trajectory.model_copy(update={"subagent_trajectories": None}))
-    return list(_calls(whole.steps))
+    beside = [other for other in trajectory.subagent_trajectories or [] if other.extra.beside]
+    whole = with_whole_prompts(trajectory.model_copy(update={"subagent_trajectories": beside}))
+    return [call for one in (whole, *(whole.subagent_trajectories or [])) for call in _calls(one.steps)]
 
 
 def calls_of_trace(lines: Iterable[str | bytes]) -> list[SampledCall]:

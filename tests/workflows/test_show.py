@@ -207,6 +207,17 @@ def test_attempts_that_were_not_chosen_are_told(store: Store) -> None:
     assert "\nAnother attempt, not graded: malformed answers, 1 turn, " in shown(store)
 
 
+def test_further_conversations_and_what_the_agent_program_printed_are_told(store: Store) -> None:
+    helper, own = trajectory([LONG]), trajectory([EDIT])
+    helper = helper.model_copy(update={"extra": helper.extra.model_copy(update={"beside": True})})
+    extra = own.extra.model_copy(update={"printed": "thinking aloud"})
+    put(store, own.model_copy(update={"subagent_trajectories": [helper], "extra": extra}))
+    said = shown(store)
+    assert "\nConversation 2, beside the agent's own: 1 turn\n" in said
+    assert "\nthe agent program printed\n" in said
+    assert "thinking aloud" in said
+
+
 def test_the_raw_file_can_be_had(store: Store) -> None:
     done = swe_argo("show", "night", IDS[0], "--json", "--store", store.url)
     assert done.stdout.encode() == store.get(key(Trajectory, "night", IDS[0], 1))

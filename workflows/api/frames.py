@@ -26,6 +26,7 @@ CALLS: tuple[tuple[str, str], ...] = (
     ("instance_id", "string"),
     ("attempt", "int64"),
     ("inner_attempt", "int64"),  # from 1; others than 1 in iterative mode alone
+    ("conversation", "int64"),  # from 1; others than 1 of agent programs alone
     ("turn", "int64"),  # step_id of the trajectory, from 1
     ("kind", "string"),  # model or tool
     ("name", "string"),  # of the model, or of the tool
@@ -104,14 +105,16 @@ def _trajectories(store: Store, run_id: str) -> Iterator[tuple[Unit, Trajectory]
 
 
 def _rows(run_id: str, unit: Unit, trajectory: Trajectory) -> Iterator[dict[str, Any]]:
-    attempts = [*(trajectory.subagent_trajectories or []), trajectory]
-    attempts.sort(key=lambda attempt: attempt.extra.started_at)
+    attempts = [other for other in trajectory.subagent_trajectories or [] if not other.extra.beside]
+    attempts = sorted([*attempts, trajectory], key=lambda attempt: attempt.extra.started_at)
     for number, attempt in enumerate(attempts, 1):
         place = {"run_id": run_id, "instance_id": unit.instance_id, "attempt": unit.attempt, "inner_attempt": number}
-        for turn in attempt.steps:
-            when = datetime.fromisoformat(turn.timestamp) if turn.timestamp else None
-            for call in _calls(turn):
-                yield {**place, "turn": turn.step_id, "timestamp": when, **call}
+        beside = [other for other in attempt.subagent_trajectories or [] if other.extra.beside]
+        for conversation, steps in enumerate([attempt.steps, *(other.steps for other in beside)], 1):
+            for turn in steps:
+                when = datetime.fromisoformat(turn.timestamp) if turn.timestamp else None
+                for call in _calls(turn):
+                    yield {**place, "conversation": conversation, "turn": turn.step_id, "timestamp": when, **call}
 
 
 def _calls(turn: Turn) -> Iterator[dict[str, Any]]:

@@ -40,6 +40,9 @@ def unit_lines(unit: StoredUnit, view: UnitView, *, full: bool, judged: bool = T
     if view.progress:
         yield Text(f"\nstopped: {view.progress}", style="bold")
     yield from _folded(view.notes, full=full, style="")
+    if view.printed:
+        yield Text("the agent program printed", style="dim")
+        yield from _folded(view.printed, full=full, style="dim")
     if unit.patch and unit.patch.strip():
         yield Text("\npatch", style="bold")
         yield from _folded(view.note, full=full, style="")
@@ -75,7 +78,7 @@ def _verdict_lines(view: UnitView, *, full: bool, judged: bool) -> Iterator[Text
         yield Text(view.advice)
     if view.replay:
         yield Text(f"replayed: {describe_replay(view.replay)}")
-    yield from (Text(f"{other.name}, not graded: {other.about}", style="dim") for other in view.others)
+    yield from (Text(f"{other.name}: {other.about}", style="dim") for other in view.others)
 
 
 def turn_lines(turn: ShownTurn, *, full: bool) -> Iterator[Text]:

@@ -89,8 +89,12 @@ class Conversation:
     endpoint: str = ""
     notes: str = ""
     """Remarks of the agent's runner that belong to no turn."""
+    printed: str = ""
+    """What an agent program printed itself."""
+    beside: bool = False
+    """Whether it is a further conversation of the attempt that it stands in."""
     others: tuple[Conversation, ...] = field(default=())
-    """Iterative mode: the attempts that were not chosen, in order."""
+    """The attempt's further conversations; iterative mode: the attempts that were not chosen, in order."""
 
     @property
     def calls(self) -> int:
@@ -136,6 +140,8 @@ def _conversation(read: dict[str, Any], level: int) -> Conversation:
         agent=tuple(dict.fromkeys(word for word in words if word)),
         endpoint=_text(how.get("endpoint")),
         notes=_text(read.get("notes")),
+        printed=_text(extra.get("printed")),
+        beside=extra.get("beside") is True,
         others=tuple(_conversation(_dict(other), level + 1) for other in others),
     )
 

@@ -61,9 +61,10 @@ class TryView:
 
 @dataclass(frozen=True, slots=True)
 class OtherView:
-    """An attempt inside this one that was not chosen."""
+    """An attempt inside this one that was not chosen, or a further conversation of it."""
 
     name: str
+    """``Attempt 2, not graded``, ``Conversation 3, beside the agent's own``."""
     about: str
     turns: list[ShownTurn]
 
@@ -102,6 +103,8 @@ class UnitView:
     """How it ended and how long it was; empty where there is no trajectory."""
     notes: str
     """Remarks of the agent's runner that belong to no turn."""
+    printed: str
+    """What an agent program printed itself; empty of other agents."""
     others: list[OtherView]
 
 
@@ -151,6 +154,7 @@ def view_unit(
         turns=show_turns(conversation, limit) if conversation else [],
         progress=_progress(conversation, reason) if conversation else "",
         notes=make_plain(conversation.notes[: WHOLE if whole else DETAIL]) if conversation else "",
+        printed=make_plain(conversation.printed) if conversation else "",
         others=_others(unit, conversation, limit),
     )
 
@@ -302,13 +306,20 @@ def _try(
 
 
 def _others(unit: StoredUnit, conversation: Conversation | None, limit: int | None) -> list[OtherView]:
-    """Under the numbers that the solve gave them."""
+    """Conversations in the order in which they began, attempts under the numbers that the solve gave them."""
     numbers = [one.number for one in unit.solve.attempts if not one.chosen] if unit.solve else []
+    others = conversation.others if conversation else ()
+    beside, attempts = [one for one in others if one.beside], [one for one in others if not one.beside]
+    names = [f"Conversation {n}, beside the agent's own" for n in range(2, len(beside) + 2)]
+    names += [
+        f"{f'Attempt {numbers[n]}' if n < len(numbers) else 'Another attempt'}, not graded"
+        for n in range(len(attempts))
+    ]
     return [
         OtherView(
-            name=f"Attempt {numbers[n]}" if n < len(numbers) else "Another attempt",
-            about=_progress(other),
+            name=name,
+            about=count(other.answers, "turn") if other.beside else _progress(other),
             turns=show_turns(other, limit, f"o{n}-"),
         )
-        for n, other in enumerate(conversation.others if conversation else [])
+        for n, (name, other) in enumerate(zip(names, [*beside, *attempts], strict=True))
     ]

@@ -99,6 +99,46 @@ def test_earlier_attempts_stand_in_the_file_with_it(tmp_path: Path) -> None:
     assert second.alone(StopReason.FINISHED).extra.usage.calls == 2
 
 
+def test_further_conversations_stand_in_the_file_with_their_attempt(tmp_path: Path) -> None:
+    first = journal(None)
+    first.add_agent_turn("first", [])
+    file, counted = tmp_path / "trajectory.json", list[int]()
+    kept = Journal(
+        INFO,
+        "run",
+        "o__r-1",
+        2,
+        file,
+        earlier=[first.alone(StopReason.MALFORMED)],
+        watch=lambda _, number: counted.append(number),
+    )
+    kept.add_message("user", "what is a good title?")
+    kept.add_agent_turn("Mend a", [], metrics=Metrics(prompt_tokens=2, completion_tokens=1, cost_usd=0.5))
+    kept.set_aside()
+    kept.add_message("user", "mend it")
+    helper = kept.open_beside(INFO)
+    helper.add_message("user", "look for b")
+    helper.add_agent_turn("", [CALL], metrics=Metrics(prompt_tokens=7, extra=MetricsExtra(requests=3)))
+    helper.add_observations([Result(source_call_id="c", content="b.py")])
+    kept.usage = Usage(calls=2, requests=4, prompt_tokens=9, completion_tokens=1, cost_usd=0.5)
+    kept.add_agent_turn("done", [])
+    kept.printed = "bye"
+    kept.set_usage(kept.usage + Usage(requests=1))
+    found = read(file)
+    assert found == kept.trajectory(StopReason.INTERRUPTED, found.extra.seconds)
+    assert [turn.message for turn in found.steps] == ["mend it", "done"]
+    title, looked, attempt = found.subagent_trajectories or []
+    assert [one.extra.beside for one in (found, title, looked, attempt)] == [False, True, True, False]
+    assert (title.steps[0].message, title.extra.usage.cost_usd) == ("what is a good title?", 0.5)
+    assert looked.steps[1].observation is not None
+    assert (looked.extra.usage.requests, looked.extra.usage.prompt_tokens) == (3, 7)
+    assert len({one.trajectory_id for one in (found, title, looked)}) == 3
+    assert (found.extra.usage.requests, found.extra.printed) == (5, "bye")
+    assert found.final_metrics is not None
+    assert found.final_metrics.total_steps == 7
+    assert counted == [1, 2, 3]
+
+
 WRITER = """
 import sys
 from pathlib import Path

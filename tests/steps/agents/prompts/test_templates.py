@@ -77,7 +77,7 @@ def test_a_template_is_chosen_by_name_or_by_path(tmp_path: Path) -> None:
     own = (templates.prompts_folder() / "sweagent.j2").read_text()
     assert templates.template_source(spec("sweagent")) == templates.template_source(spec("sweagent.j2")) == own
     for missing in ("nothing", "system_openhands", "no/such.j2", str(mine / "below")):
-        with pytest.raises(ConfigError, match=r"neither a file nor one of openhands, r2egym, sweagent"):
+        with pytest.raises(ConfigError, match=r"neither a file nor one of openhands, program, r2egym, sweagent"):
             templates.template_source(spec(missing))
     with pytest.raises(ConfigError, match="cannot be read"):
         templates.template_source(spec(tmp_path))

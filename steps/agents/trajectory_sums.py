@@ -1,0 +1,64 @@
+"""What several conversations and attempts of one solve come to together."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from steps.contracts.trajectory import FinalMetrics, MetricsExtra, Trajectory, Turn, Usage
+
+
+def usage_of(turns: list[Turn]) -> Usage:
+    """What the calls of these turns took."""
+    asked = [(turn.metrics, turn.metrics.extra or MetricsExtra()) for turn in turns if turn.metrics is not None]
+    costs = [metrics.cost_usd for metrics, _ in asked if metrics.cost_usd is not None]
+    return Usage(
+        calls=len(asked),
+        requests=sum(extra.requests for _, extra in asked),
+        prompt_tokens=sum(metrics.prompt_tokens or 0 for metrics, _ in asked),
+        cached_tokens=sum(metrics.cached_tokens or 0 for metrics, _ in asked),
+        completion_tokens=sum(metrics.completion_tokens or 0 for metrics, _ in asked),
+        reasoning_tokens=sum(extra.reasoning_tokens or 0 for _, extra in asked),
+        cost_usd=sum(costs) if costs else None,
+        seconds=round(sum(extra.seconds for _, extra in asked), 3),
+    )
+
+
+def embed_trajectories(trajectory: Trajectory, others: list[Trajectory]) -> Trajectory:
+    """The trajectory with others of the same solve inside it, its sums those of all."""
+    if not others:
+        return trajectory
+    within = [*(trajectory.subagent_trajectories or []), *others]
+    return add_others(trajectory, others).model_copy(update={"subagent_trajectories": within})
+
+
+def add_others(trajectory: Trajectory, others: list[Trajectory]) -> Trajectory:
+    """The trajectory with its sums those of it and of others."""
+    usage = sum((other.extra.usage for other in others), trajectory.extra.usage)
+    own = trajectory.final_metrics.total_steps if trajectory.final_metrics else None
+    steps = (own or 0) + sum(
+        (other.final_metrics and other.final_metrics.total_steps) or len(other.steps) for other in others
+    )
+    extra = trajectory.extra.model_copy(update={"usage": usage})
+    return trajectory.model_copy(update={"final_metrics": sum_up(usage, steps), "extra": extra})
+
+
+def sum_up(usage: Usage, steps: int) -> FinalMetrics:
+    """The sums as ATIF has them."""
+    return FinalMetrics(
+        total_prompt_tokens=usage.prompt_tokens,
+        total_completion_tokens=usage.completion_tokens,
+        total_cached_tokens=usage.cached_tokens,
+        total_cost_usd=usage.cost_usd,
+        total_steps=steps,
+    )
+
+
+def dump_trajectory(trajectory: Trajectory) -> bytes:
+    """As it stands within another, without what is not known."""
+    return dump(trajectory.model_dump(mode="json", exclude_none=True))
+
+
+def dump(value: Any) -> bytes:
+    """JSON without spaces."""
+    return json.dumps(value, separators=(",", ":")).encode()
