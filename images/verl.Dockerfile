@@ -30,14 +30,14 @@ COPY templates /opt/swe-argo/templates
 RUN site="$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
     && version="$(sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q;}' /tmp/pyproject.toml)" \
     && printf '%s\n' /opt/swe-argo /opt/swe-argo/workflows/python >"$site/swe-argo.pth" \
-    && mkdir -p "$site/swe_argo-$version.dist-info" /work \
+    && mkdir -p "$site/swe_argo-$version.dist-info" /trainings \
     && printf 'Metadata-Version: 2.1\nName: swe-argo\nVersion: %s\n' "$version" >"$site/swe_argo-$version.dist-info/METADATA" \
     && printf '#!/bin/sh\nexec python3 -c "from workflows.cli.main import main; main()" "$@"\n' >/usr/local/bin/swe-argo \
     && chmod 755 /usr/local/bin/swe-argo \
-    && chmod -R a+rX,go-w /opt/swe-argo && chown 65532:65532 /work && rm /tmp/pyproject.toml
+    && chmod -R a+rX,go-w /opt/swe-argo && chown 65532:65532 /trainings && rm /tmp/pyproject.toml
 # The pod's volume is mounted here; whoever has no name is asked for one by PyTorch.
-ENV HOME=/work USER=swe-argo SWE_ARGO_VERL=/opt/swe-argo/templates/verl
-WORKDIR /work
+ENV HOME=/trainings USER=swe-argo SWE_ARGO_VERL=/opt/swe-argo/templates/verl
+WORKDIR /trainings
 USER 65532:65532
 CMD ["python3", "-m", "verl.trainer.main_ppo", "--config-path", "/opt/swe-argo/templates/verl", "--config-name", "grpo"]
 LABEL org.opencontainers.image.title="swe-argo-verl" \

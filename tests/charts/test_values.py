@@ -149,7 +149,7 @@ def test_helm_lints_every_case_strictly(case: Path) -> None:
         ("verl.gpuResource=gpu", "/verl/gpuResource"),
         ("verl.overrides[0]=it's=1", "/verl/overrides/0"),
         ("verl.overrides[0]=trainer.nnodes", "/verl/overrides/0"),
-        ("verl.existingClaim=/work", "/verl/existingClaim"),
+        ("verl.existingClaim=/trainings", "/verl/existingClaim"),
         ("verl.resources.limits.gpu=1", "gpu"),
         ("limits.units=0", "/limits/units"),
         ("limits.units=many", "/limits/units"),

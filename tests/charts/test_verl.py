@@ -98,7 +98,7 @@ def test_the_first_pod_alone_prepares(job: Rendered, rayjob: Rendered) -> None:
     assert "initContainers" not in template(job)["spec"]
     head, worker = templates(rayjob)
     (prepare,) = head["spec"]["initContainers"]
-    assert prepare["command"] == ["sh", "-c", "test -e /work/data/train.parquet"]
+    assert prepare["command"] == ["sh", "-c", "test -e /trainings/data/train.parquet"]
     assert "initContainers" not in worker["spec"]
     for same in ("image", "env", "volumeMounts", "securityContext"):
         assert prepare[same] == box(head)[same]
@@ -107,10 +107,10 @@ def test_the_first_pod_alone_prepares(job: Rendered, rayjob: Rendered) -> None:
 def test_data_and_checkpoints_lie_on_the_volume(job: Rendered, rayjob: Rendered) -> None:
     for each in (template(job), templates(rayjob)[1]):
         volumes = {volume["name"]: volume for volume in each["spec"]["volumes"]}
-        assert volumes["work"]["persistentVolumeClaim"] == {"claimName": "trainings"}
-        assert {"name": "work", "mountPath": "/work"} in box(each)["volumeMounts"]
-        assert environment(each)["SWE_ARGO_VERL_DATA"] == "/work/data"
-        assert environment(each)["SWE_ARGO_VERL_LOGS"] == "/work/logs"
+        assert volumes["trainings"]["persistentVolumeClaim"] == {"claimName": "trainings"}
+        assert {"name": "trainings", "mountPath": "/trainings"} in box(each)["volumeMounts"]
+        assert environment(each)["SWE_ARGO_VERL_DATA"] == "/trainings/data"
+        assert environment(each)["SWE_ARGO_VERL_LOGS"] == "/trainings/logs"
         assert volumes["shm"]["emptyDir"]["medium"] == "Memory"
 
 

@@ -77,7 +77,7 @@ spec:
         requests: {{- toYaml (merge (dict $verl.gpuResource (int64 $verl.gpus)) (($verl.resources | default dict).requests | default dict)) | nindent 10 }}
         limits: {{- toYaml (merge (dict $verl.gpuResource (int64 $verl.gpus)) (($verl.resources | default dict).limits | default dict)) | nindent 10 }}
   volumes:
-    - name: work
+    - name: trainings
       persistentVolumeClaim: {claimName: {{ $verl.existingClaim }}}
     - name: tmp
       emptyDir: {}
@@ -95,14 +95,14 @@ env:
   - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
   - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
   - {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
-  - {name: HOME, value: /work}
+  - {name: HOME, value: /trainings}
   # No name goes with the number of the user, and PyTorch asks for one.
   - {name: USER, value: swe-argo}
   - {name: HF_ENDPOINT, value: {{ .Values.hub.endpoint | trimSuffix "/" | quote }}}
-  - {name: HF_HOME, value: /work/huggingface}
+  - {name: HF_HOME, value: /trainings/huggingface}
   - {name: SWE_ARGO_VERL, value: /opt/swe-argo/templates/verl}
-  - {name: SWE_ARGO_VERL_DATA, value: /work/data}
-  - {name: SWE_ARGO_VERL_LOGS, value: /work/logs}
+  - {name: SWE_ARGO_VERL_DATA, value: /trainings/data}
+  - {name: SWE_ARGO_VERL_LOGS, value: /trainings/logs}
   {{- range $name, $value := .Values.verl.env }}
   - {name: {{ $name }}, value: {{ quote $value }}}
   {{- end }}
@@ -116,7 +116,7 @@ securityContext:
   allowPrivilegeEscalation: false
   capabilities: {drop: [ALL]}
 volumeMounts:
-  - {name: work, mountPath: /work}
+  - {name: trainings, mountPath: /trainings}
   - {name: tmp, mountPath: /tmp}
   - {name: shm, mountPath: /dev/shm}
 {{- end }}
