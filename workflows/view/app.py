@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -12,18 +11,17 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-import steps
 from steps.contracts.ids import is_run_id
 from steps.contracts.record import key
 from steps.errors import ConfigError, StepError
 from steps.reports.figures.summary import Summary
-from steps.reports.page.templating import as_page, page_templates
+from steps.reports.page.templating import PAGE_FOLDER, as_page, page_templates
 from steps.store import Store
 from steps.store.runs import no_run
 from workflows.view.addresses import compare_url, report_url, run_url, trend_url, unit_url
 from workflows.view.compare_page import Comparisons
 from workflows.view.guard import Guard
-from workflows.view.report_age import AGAIN_S
+from workflows.view.report_age import again_s
 from workflows.view.run_lines import RUN_COLUMNS, RUN_FILTERS, RunLines
 from workflows.view.run_page import run_context, units_context
 from workflows.view.run_states import RunState, RunStates
@@ -34,7 +32,6 @@ from workflows.view.unit_page import unit_file, unit_page
 PART = "x-part"
 """Header of a request for a part of the page: its name."""
 MOST_DIGITS = 9
-ASSETS = Path(steps.__file__).parents[1] / "templates" / "report"
 TYPES = {
     "html": "text/html",
     "json": "application/json",
@@ -75,8 +72,7 @@ class Viewer:
         table = show_table(self.runs.read(), asked, RUN_COLUMNS, RUN_FILTERS, lambda line: line.text)
         template = "view/run_table.html.j2" if request.headers.get(PART) == "table" else "view/runs.html.j2"
         states = {line.state for line in table.lines}
-        again = 2 if "working" in states else AGAIN_S
-        live = not states.isdisjoint({"working", "no report"})
+        live, again = not states.isdisjoint({"working", "no report"}), again_s(working="working" in states)
         return _html(template, store=self.store.url, table=table, live=live, again=again)
 
     def show_run(self, request: Request) -> Response:
@@ -85,7 +81,7 @@ class Viewer:
         if request.headers.get(PART) == "table":
             return _html("view/unit_table.html.j2", **units_context(state, request.query_params))
         context = run_context(state, request.query_params)
-        return _html("view/run.html.j2", live=state.live, again=2 if state.working else AGAIN_S, **context)
+        return _html("view/run.html.j2", live=state.live, again=again_s(working=state.working), **context)
 
     def show_unit(self, request: Request) -> Response:
         """One unit."""
@@ -174,5 +170,5 @@ def _file(name: str, data: bytes) -> Response:
 
 
 def _asset(name: str, kind: str) -> Callable[[Request], Response]:
-    data = (ASSETS / name).read_bytes()
+    data = (PAGE_FOLDER / name).read_bytes()
     return lambda _: Response(data, media_type=kind, headers={"Cache-Control": "max-age=60"})

@@ -113,7 +113,7 @@ def _first_attempts(state: RunState) -> dict[str, UnitLine]:
     return {line.instance_id: line for line in state.lines if line.attempt == 1}
 
 
-def _resolved(line: UnitLine) -> bool:
+def _is_resolved(line: UnitLine) -> bool:
     return line.standing == Standing.RESOLVED
 
 
@@ -121,10 +121,10 @@ def _agreement(states: list[RunState], first: list[dict[str, UnitLine]], row: in
     one, other = first[row], first[column]
     pairs = [(line, other[name]) for name, line in one.items() if name in other]
     judged = [pair for pair in pairs if not any(line.standing in NO_VERDICT for line in pair)]
-    alike = sum(_resolved(line) == _resolved(beside) for line, beside in judged)
+    alike = sum(_is_resolved(line) == _is_resolved(beside) for line, beside in judged)
     return Agreement(
         judged=len(judged),
-        only_row=sum(_resolved(line) and (row == column or not _resolved(beside)) for line, beside in judged),
+        only_row=sum(_is_resolved(line) and (row == column or not _is_resolved(beside)) for line, beside in judged),
         alike=alike / len(judged) if judged else None,
         href="" if row == column else compare_url((states[row].run_id, states[column].run_id)),
     )
@@ -137,7 +137,7 @@ def _differing(first: list[dict[str, UnitLine]]) -> list[tuple[str, list[UnitLin
     return [
         (name, lines)
         for name, lines in rows
-        if len({_resolved(line) for line in lines if line and line.standing not in NO_VERDICT}) > 1
+        if len({_is_resolved(line) for line in lines if line and line.standing not in NO_VERDICT}) > 1
     ]
 
 

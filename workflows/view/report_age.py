@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
-AGAIN_S = 10
-"""A page of what nobody is known to work on is read again so much later: it may have ended for good."""
+
+def again_s(*, working: bool) -> int:
+    """Seconds until a page is read again: later where nobody is known to work on it, for it may have ended for good."""
+    return 2 if working else 10
 
 
 def count_planned(plan: bytes) -> int:

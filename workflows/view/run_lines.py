@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,15 +16,15 @@ from steps.reports.figures.summary import Summary
 from steps.reports.text.visible import make_visible
 from steps.store import Store
 from steps.store.run_lock import Lock, lock_in
-from workflows.view.report_age import count_planned
+from workflows.view.freshness import Reread
+from workflows.view.report_age import count_planned, count_reported
 from workflows.view.tables import Column, Filter
 
-AGAIN_S = 2.0
-"""Before a list is as old as this, the store is not asked again."""
-PLAN_AGAIN_S = 60.0
-"""Nor a plan, which is large, unless its run.json is another: that is written first, and may be seen without it."""
 REST = 10
-"""Nor before so many times the seconds that it took: a bucket is not worn out by who looks."""
+"""See ``Reread``."""
+PLAN_AGAIN_S = 60.0
+"""A plan is large: it is read again so late, unless its run.json is another, which is written first and may be seen
+without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +81,11 @@ class RunLines:
         self._store = store
         self._parsed: dict[tuple[str, str], tuple[bytes, Any]] = {}
         self._planned: dict[str, tuple[bytes, float, int]] = {}
-        self._lock = threading.Lock()
-        self._lines: list[RunLine] = []
-        self._fresh_until = 0.0
+        self._lines = Reread(self._read, REST)
 
     def read(self) -> list[RunLine]:
         """As the store has it now, or had it a moment ago. Raises InfraError, ConfigError."""
-        with self._lock:
-            if time.monotonic() >= self._fresh_until:
-                began = time.monotonic()
-                self._lines = sorted(self._read(), key=lambda line: (line.begun, line.run_id), reverse=True)
-                took = time.monotonic() - began
-                self._fresh_until = time.monotonic() + max(AGAIN_S, REST * took)
-            return self._lines
+        return self._lines.read()
 
     def files(self) -> list[tuple[RunLine, RunFile]]:
         """The same, each with its run.json, where that can be read."""
@@ -116,7 +107,7 @@ class RunLines:
                 held = lock_in(lock)
                 working = held is not None and not held.is_over()
                 lines.append(_line(run, about, score | ({"state": "working"} if working else {})))
-        return lines
+        return sorted(lines, key=lambda line: (line.begun, line.run_id), reverse=True)
 
     def _count_planned(self, names: list[str], contents: dict[str, bytes]) -> dict[str, int]:
         """Run that has a report -> units of its plan."""
@@ -178,7 +169,7 @@ def _score(data: bytes) -> dict[str, Any]:
         "low": float(rate["low"]),
         "high": float(rate["high"]),
         "cost_usd": None if usage.get("cost_usd") is None else float(usage["cost_usd"]),
-        "units": sum(int(number) for number in read["outcomes"].values()),
+        "units": count_reported(data),
         "tokens": int(usage["prompt_tokens"]) + int(usage["completion_tokens"]),
         "missing": missing,
     }

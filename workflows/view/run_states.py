@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,14 +20,14 @@ from steps.reports.stored_run import StoredRun
 from steps.store import Store
 from steps.store.run_lock import Lock, lock_in
 from steps.store.runs import no_run, record_of
+from workflows.view.freshness import Reread
 from workflows.view.report_age import count_planned, count_reported
 from workflows.view.unit_lines import UnitLine, lines_of
 
 KEPT = 16
 """Runs in memory; one of 9,000 units takes some 40 MB."""
-AGAIN_S = 2.0
 REST = 5
-"""As of the list of runs."""
+"""See ``Reread``."""
 
 
 @dataclass(frozen=True)
@@ -87,19 +86,13 @@ class _KeptRun:
     def __init__(self, store: Store, run_id: str) -> None:
         self._store, self._run_id = store, run_id
         self._growing = GrowingRun(store, run_id)
-        self._lock = threading.Lock()
         self._summary = b""
-        self._state: RunState | None = None
-        self._fresh_until = 0.0
+        self._known: RunState | None = None
+        """Of that report."""
+        self._state = Reread(self._read, REST)
 
     def read(self) -> RunState:
-        with self._lock:
-            if self._state is None or time.monotonic() >= self._fresh_until:
-                began = time.monotonic()
-                self._state = self._read()
-                took = time.monotonic() - began
-                self._fresh_until = time.monotonic() + max(AGAIN_S, REST * took)
-            return self._state
+        return self._state.read()
 
     def _read(self) -> RunState:
         names = {kind: key(kind, self._run_id) for kind in (RunFile, Summary, Lock)}
@@ -109,13 +102,12 @@ class _KeptRun:
         lock = lock_in(contents.get(names[Lock]))
         working = lock is not None and not lock.is_over()
         summary = contents.get(names[Summary], b"")
-        known = self._state
         if summary and not working and not self._has_grown(summary):
-            if known is not None and known.reported and summary == self._summary:
-                return known
-            if reported := self._reported(summary):
-                self._summary = summary
+            known = self._known if summary == self._summary else None
+            if reported := known or self._reported(summary):
+                self._summary, self._known = summary, reported
                 return reported
+        self._known = None
         return self._unreported(working=working, abandoned=lock is not None and not working)
 
     def _has_grown(self, summary: bytes) -> bool:

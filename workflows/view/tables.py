@@ -84,14 +84,18 @@ def read_state(query: QueryParams, columns: Sequence[Column[L]], filters: Sequen
     sort = query.get("sort", "")
     name = sort.removeprefix("-")
     known = any(column.name == name for column in columns)
-    page = query.get("page", "1")
     return TableState(
         words=query.get("q", ""),
         picks={each.name: query[each.name] for each in filters if query.get(each.name)},
         sort=name if known else "",
         falling=known and sort.startswith("-"),
-        page=int(page) if page.isdecimal() and len(page) < 6 else 1,
+        page=read_page(query.get("page", ""), default=1),
     )
+
+
+def read_page(text: str, *, default: int) -> int:
+    """The number of a page as an address has it, which may be any text: the default where it is no number."""
+    return int(text) if text.isdecimal() and len(text) < 6 else default
 
 
 def show_table(

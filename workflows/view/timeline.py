@@ -17,6 +17,7 @@ from steps.reports.text.formatting import duration, unit_name
 from steps.reports.text.visible import make_visible
 from steps.reports.unit.progress import PHASES
 from workflows.view.addresses import run_url, unit_url
+from workflows.view.tables import read_page
 from workflows.view.unit_lines import UnitLine
 
 BARS = 2000
@@ -92,9 +93,7 @@ def draw_timeline(
     if not tries and not untold:
         return None
     pages = max(1, -(-len(tries) // BARS))
-    asked = query.get(PAGE, "")
-    page = int(asked) if asked.isdecimal() and len(asked) < 6 else (pages if running else 1)
-    page = min(max(1, page), pages)
+    page = min(max(1, read_page(query.get(PAGE, ""), default=pages if running else 1)), pages)
     shown = tries[(page - 1) * BARS : page * BARS]
     places, lanes = pack(shown)
     lane = max(LEAST, min(MOST, HEIGHT // max(1, lanes)))

@@ -86,18 +86,18 @@ def _conversations(store: Store, run_id: str, unit: StoredUnit) -> dict[str, Con
     }
     keys = {name: f"{folder}/{file}" for name, file in names.items() if file in unit.trajectories}
     contents = store.get_many(keys.values())
-    read = {name: _parsed(contents.get(place)) for name, place in keys.items()}
+    read = {name: _read_if_whole(contents.get(place)) for name, place in keys.items()}
     return {name: conversation for name, conversation in read.items() if conversation is not None}
 
 
 def _growing(at_work: UnitAtWork) -> Conversation | None:
     try:
-        return _parsed(at_work.trajectory.read_bytes())
+        return _read_if_whole(at_work.trajectory.read_bytes())
     except OSError:  # before its first turn, after its last, or in grade
         return None
 
 
-def _parsed(data: bytes | None) -> Conversation | None:
+def _read_if_whole(data: bytes | None) -> Conversation | None:
     try:
         return read_conversation(data) if data else None
     except ValueError:

@@ -14,6 +14,9 @@ from steps.reports.text.visible import make_visible
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+PAGE_FOLDER = Path(steps.__file__).parents[1] / "templates" / "report"
+"""Templates, and the scripts that pages bring along."""
+
 
 @cache
 def page_templates() -> Environment:
@@ -21,7 +24,7 @@ def page_templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(Path(steps.__file__).parents[1] / "templates" / "report"),
+        loader=FileSystemLoader(PAGE_FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

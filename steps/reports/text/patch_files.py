@@ -39,21 +39,21 @@ def patch_files(patch: bytes) -> list[PatchFile]:
             hunks += 1
         elif line.startswith((b"diff --git ", b"--- ")):
             if name and (hunks or line.startswith(b"diff ")):
-                files.append(PatchFile(_shown(name), added, removed))
+                files.append(PatchFile(_cut_name(name), added, removed))
                 name, added, removed, hunks = b"", 0, 0, 0
-            name = line.rpartition(b" b/")[2] if line.startswith(b"diff ") else _named(line, b"a/") or name
+            name = line.rpartition(b" b/")[2] if line.startswith(b"diff ") else _path_in(line, b"a/") or name
         elif line.startswith(b"+++ "):
-            name = _named(line, b"b/") or name
+            name = _path_in(line, b"b/") or name
     return files
 
 
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
-def _named(line: bytes, prefix: bytes) -> bytes:
+def _path_in(line: bytes, prefix: bytes) -> bytes:
     path = line[4:].partition(b"\t")[0].strip()
     return b"" if path == b"/dev/null" else path.removeprefix(prefix)
 
 
-def _shown(name: bytes) -> str:
+def _cut_name(name: bytes) -> str:
     return cut_line(make_visible(name.decode(errors="surrogateescape").strip()), NAME_WIDTH)

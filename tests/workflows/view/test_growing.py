@@ -20,6 +20,7 @@ from steps.store.run_lock import DEAD_S, Lock
 from steps.store.runs import record_of
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.view.server import viewing
+from workflows.view.freshness import Reread
 
 GIVEN_UP = "No runner of this store works on it"
 AGAIN = re.compile(r'data-again="(\d+)"')
@@ -49,9 +50,7 @@ def grow(store: Store) -> None:
 def test_a_report_that_its_run_has_left_behind_is_not_shown(
     store: Store, change: Callable[[Store], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("run_lines", "run_states"):
-        monkeypatch.setattr(f"workflows.view.{module}.AGAIN_S", 0.0)
-        monkeypatch.setattr(f"workflows.view.{module}.REST", 0)
+    monkeypatch.setattr(Reread, "keep_s", lambda *_: 0.0)
     with viewing(store) as address:
         assert not AGAIN.search(address.get("/").text)
         assert "report.html</a>" in address.get("/runs/r").text
