@@ -63,17 +63,22 @@ class Stretch:
 
 
 def stretches_of(calls: Iterable[SampledCall]) -> list[Stretch]:
-    """The fewest stretches that hold every call once, in the order of their first calls.
-
-    A call extends the longest stretch that its prompt begins with, else it begins one: so the conversations of an
-    agent with several (sub-agents, summaries) are told apart, and a prompt that was rendered otherwise the next time
-    (thoughts left out of earlier turns) is a stretch of its own. What a call sampled is counted in one stretch alone.
-    """
+    """The fewest stretches that hold every call once, in the order of their first calls: see ``add_call``."""
     stretches: list[Stretch] = []
     for call in calls:
-        fitting = [stretch for stretch in reversed(stretches) if stretch.is_extended_by(call)]
-        if not fitting:
-            fitting = [Stretch()]
-            stretches += fitting
-        max(fitting, key=lambda stretch: len(stretch.tokens)).add(call)
+        add_call(stretches, call)
     return stretches
+
+
+def add_call(stretches: list[Stretch], call: SampledCall) -> None:
+    """Extend the longest stretch that the call's prompt begins with, else begin one.
+
+    So the conversations of an agent with several (sub-agents, summaries) are told apart, and a prompt that was rendered
+    otherwise the next time (thoughts left out of earlier turns) is a stretch of its own. What a call sampled is counted
+    in one stretch alone.
+    """
+    fitting = [stretch for stretch in reversed(stretches) if stretch.is_extended_by(call)]
+    if not fitting:
+        fitting = [Stretch()]
+        stretches += fitting
+    max(fitting, key=lambda stretch: len(stretch.tokens)).add(call)

@@ -20,7 +20,7 @@ from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError
 from steps.models.reply import Message
 from steps.serving.answers import ToolFormat, tool_format_of
-from steps.training.samples import Stretch, stretches_of
+from steps.training.samples import Stretch
 from steps.training.verl_rows import TOOL_AGENT
 from workflows.verl.rollout import LiveRollout, LostRolloutError, open_rollout
 from workflows.verl.scaffold_work import open_journal, work
@@ -65,13 +65,13 @@ class ScaffoldAgentLoop(SweAgentLoop):
         journal = open_journal(task, now.kept.run_id if now.kept else task.run.run_id, now.attempt, model.name)
         async with open_rollout(task, self.options, attempt=now.attempt, factor=now.factor) as rollout:
             ended = await _let_work(rollout, model, journal)
-            if not model.calls:  # nothing was sampled: there is no sequence, and no weights that it is of
+            if not model.usage.calls:  # nothing was sampled: there is no sequence, and no weights that it is of
                 silent = InfraError(FailureClass.MODEL, f"the model gave no answer ({ended.reason.value})")
                 raise LostRolloutError(f"{task.instance.instance_id}: {silent.reason}") from silent
             rollout.broken = ended.note
             handed_on = await rollout.take() if ended.patch is None else HandedOn(ended.patch)
             solved = rollout.describe_solve(handed_on, journal.trajectory(ended.reason)) if now.kept else []
-        outputs = [self._output(stretch, server, model) for stretch in self._learnt(stretches_of(model.calls))]
+        outputs = [self._output(stretch, server, model) for stretch in self._learnt(model.take_stretches())]
         await self._reward(outputs, now, rollout, handed_on, solved)
         return outputs[0] if len(outputs) == 1 else outputs
 

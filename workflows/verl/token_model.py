@@ -22,7 +22,7 @@ from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, Usage
 from steps.errors import InfraError
 from steps.models.reply import Message, NoReplyError, Reply, RequestedCall, ToolDefinition
 from steps.serving.answers import ToolFormat, parse_answer
-from steps.training.samples import SampledCall
+from steps.training.samples import SampledCall, Stretch, add_call
 
 Tools = list[ToolDefinition] | None
 
@@ -83,11 +83,13 @@ class TokenModel:
     ) -> None:
         """``decode``: without special tokens. ``end``: the token that ends an answer."""
         self.name, self.usage = name, Usage()
-        self.calls: list[SampledCall] = []
-        """Of every answer, in order."""
         self._source, self._loop, self._decode, self._end, self._room = source, loop, decode, end, room
         self._tool_format: ToolFormat | None = tool_format
         self._last: _Asked | None = None
+        self._stretches: list[Stretch] = []
+        """All calls but the newest: a prompt is not held twice, for it would be once for every turn."""
+        self._newest: SampledCall | None = None
+        """Its answer may still be cut."""
         self._start = 0
         self._asking: concurrent.futures.Future[Reply] | None = None
         self._closed = False
@@ -99,6 +101,11 @@ class TokenModel:
             self._closed = True
             if self._asking is not None:
                 self._asking.cancel()
+
+    def take_stretches(self) -> list[Stretch]:
+        """What was shown and sampled, where nothing more is asked."""
+        self._settle()
+        return self._stretches
 
     def ask(
         self,
@@ -136,7 +143,8 @@ class TokenModel:
         output = sampled.token_ids
         reason = "length" if len(output) >= room else "stop"
         logprobs = sampled.log_probs or [0.0] * len(output)
-        self.calls.append(SampledCall(prompt, output, logprobs, len(self.calls) + 1, finish_reason=reason))
+        self._settle()
+        self._newest = SampledCall(prompt, output, logprobs, self.usage.calls + 1, finish_reason=reason)
         counts = {"prompt_tokens": len(prompt), "completion_tokens": len(output)}
         self.usage = self.usage + Usage(calls=1, requests=1, seconds=seconds, **counts)
         text = self._decode(output)
@@ -147,22 +155,19 @@ class TokenModel:
 
     async def _prompt(self, messages: list[Message], tools: Tools) -> list[int]:
         """The prompt; the last answer is cut to what of it is in the conversation."""
-        last, known = self._last, len(self._last.messages) if self._last else 0
-        if last and tools == last.tools and len(messages) > known + 1 and messages[:known] == last.messages:
-            kept = self._count_kept(last, messages[known])
+        call, last, known = self._newest, self._last, len(self._last.messages) if self._last else 0
+        if call and last and tools == last.tools and len(messages) > known + 1 and messages[:known] == last.messages:
+            kept = self._count_kept(call.output, last, messages[known])
             if kept is not None:
-                call = self.calls[-1]
-                cut = replace(call, output=call.output[:kept], logprobs=call.logprobs[:kept])
-                self.calls[-1] = cut
+                self._newest = cut = replace(call, output=call.output[:kept], logprobs=call.logprobs[:kept])
                 tokens = [*cut.prompt, *cut.output]
                 if self._end is not None and tokens[-1] != self._end:
                     tokens.append(self._end)
                 return await self._source.extend(tokens, messages, known + 1, tools)
         return await self._source.render(_with_objects(messages), tools)
 
-    def _count_kept(self, last: _Asked, message: Message) -> int | None:
+    def _count_kept(self, output: list[int], last: _Asked, message: Message) -> int | None:
         """How many tokens of the last answer the message of the conversation holds; None where it is another text."""
-        output = self.calls[-1].output
         if message.get("role") != "assistant":
             return None
         if _content_of(message) == _content_of(last.reply.message):
@@ -178,13 +183,19 @@ class TokenModel:
         return low if self._decode(output[:low]) == wanted else None
 
     def _room_behind(self, prompt: list[int]) -> int:
-        if self.calls:
-            before = [*self.calls[-1].prompt, *self.calls[-1].output]
+        if self._newest:
+            before = [*self._newest.prompt, *self._newest.output]
             if prompt[: len(before)] != before:
                 self._start = 0
         if not self._start:
             self._start = min(len(prompt), self._room.prompt)
         return self._start + self._room.response - len(prompt)
+
+    def _settle(self) -> None:
+        """What is asked from now on cuts the newest answer no more."""
+        if self._newest:
+            add_call(self._stretches, self._newest)
+            self._newest = None
 
 
 def _read_reply(text: str, form: ToolFormat | None, tools: Tools, metrics: Metrics) -> Reply:

@@ -13,7 +13,7 @@ import pytest
 from steps.contracts.trajectory import StopReason
 from steps.errors import InfraError
 from steps.models.reply import Message, NoReplyError
-from steps.training.samples import stretches_of
+from steps.training.samples import Stretch
 from workflows.verl.token_model import Room, TokenModel
 
 END = ord("$")
@@ -92,6 +92,10 @@ def text_of(tokens: list[int]) -> str:
     return "".join(map(chr, tokens))
 
 
+def outputs_of(stretch: Stretch) -> list[str]:
+    return [text_of(stretch.tokens[call.start : call.end]) for call in stretch.calls]
+
+
 def test_a_conversation_that_is_only_added_to_is_one_sequence(model: Ask) -> None:
     asked, letters = model("one$", "two$", "three$")
     messages = [user("begin")]
@@ -103,10 +107,11 @@ def test_a_conversation_that_is_only_added_to_is_one_sequence(model: Ask) -> Non
         "[begin]one$[more]",
         "[begin]one$[more]two$[more]",
     ]
-    [stretch] = stretches_of(asked.calls)
+    [stretch] = asked.take_stretches()
     assert text_of([token for token, sampled in zip(stretch.tokens, stretch.sampled, strict=True) if sampled]) == (
         "one$two$three$"
     )
+    assert [call.step for call in stretch.calls] == [1, 2, 3]
     assert (asked.usage.calls, asked.usage.completion_tokens) == (3, 14)
 
 
@@ -116,9 +121,9 @@ def test_an_answer_is_cut_where_the_agent_cuts_it(model: Ask) -> None:
     assert reply.reasoning == "so"
     asked.ask([user("begin"), {"role": "assistant", "content": "call."}, user("more")])
     assert text_of(letters.prompts[1]) == "[begin]<think>so</think>\n\ncall.$[more]"
-    assert text_of(asked.calls[0].output) == "<think>so</think>\n\ncall."
-    assert len(asked.calls[0].logprobs) == len(asked.calls[0].output)
-    assert len(stretches_of(asked.calls)) == 1
+    [stretch] = asked.take_stretches()
+    assert outputs_of(stretch) == ["<think>so</think>\n\ncall.", "two$"]
+    assert [bool(each) for each in stretch.logprobs] == stretch.sampled
 
 
 def test_a_conversation_that_went_another_way_begins_a_sequence(model: Ask) -> None:
@@ -127,8 +132,7 @@ def test_a_conversation_that_went_another_way_begins_a_sequence(model: Ask) -> N
     asked.ask([user("begin"), {"role": "assistant", "content": "another"}, user("more")])
     asked.ask([user("begin"), user("shorter")])
     assert [text_of(each) for each in letters.prompts] == ["[begin]", "[begin][another][more]", "[begin][shorter]"]
-    assert [text_of(each.output) for each in asked.calls] == ["one$", "two$", "three$"]
-    assert len(stretches_of(asked.calls)) == 3
+    assert [outputs_of(each) for each in asked.take_stretches()] == [["one$"], ["two$"], ["three$"]]
 
 
 def test_calls_are_read_where_tools_were_offered_and_their_names_may_change(model: Ask) -> None:
