@@ -161,6 +161,12 @@ class GradeRecord(Timed):
         return fields
 
     @property
+    def is_suspect(self) -> bool:
+        """Whether there is a reason not to believe the verdict: a finding, or a counter-proof that contradicts it."""
+        contradicted = self.counter_proof is not None and self.counter_proof.outcome is Confirmation.CONTRADICTED
+        return self.integrity.verdict == "suspect" or contradicted
+
+    @property
     def word(self) -> str:
         """The outcome."""
         return self.outcome.value

@@ -11,7 +11,7 @@ from pathlib import Path
 from steps.contracts.data import Plan, RunFile, Unit
 from steps.contracts.record import key
 from steps.contracts.trajectory import Trajectory
-from steps.contracts.verdict import Confirmation, GradeRecord, Outcome
+from steps.contracts.verdict import GradeRecord, Outcome
 from steps.errors import ConfigError
 from steps.reports.text.formatting import count, unit_name
 from steps.store import Store
@@ -104,8 +104,6 @@ def _write(
         raise _LeftOutError(NO_REWARD)
     if not any(call.output for call in calls):
         raise _LeftOutError(NO_CALLS)
-    proof = verdict.counter_proof
-    contradicted = proof is not None and proof.outcome is Confirmation.CONTRADICTED
     shared = SampledUnit(
         group=f"{run.run_id}/{unit.instance_id}",
         run=run.run_id,
@@ -113,7 +111,7 @@ def _write(
         attempt=unit.attempt,
         reward=verdict.reward,
         outcome=verdict.outcome.value,
-        suspect=verdict.integrity.verdict == "suspect" or contradicted,
+        suspect=verdict.is_suspect,
         stop_reason=done.extra.stop_reason.value,
         model=done.agent.model_name or run.model,
         temperature=done.agent.extra.temperature if done.agent.extra else None,

@@ -39,10 +39,18 @@ class GradingTry:
         self._lock = threading.Lock()
         self._process: ForkedStep | None = None
         self._ended = False
+        self._record: GradeRecord | None = None
         self.files: dict[str, bytes] = {}
         """File name -> bytes of what it left."""
 
-    def run(self) -> GradeRecord:
+    @property
+    def record(self) -> GradeRecord:
+        """The verdict, once ``run`` has returned."""
+        if self._record is None:
+            raise ValueError("it is not graded yet")
+        return self._record
+
+    def run(self) -> None:
         """Grade it in a fresh sandbox. Blocks. Raises InfraError, ResourceError, ConfigError."""
         with temporary_folder() as folder, tempfile.TemporaryFile() as log:
             inputs, outputs = folder / "in", folder / "out"
@@ -74,7 +82,7 @@ class GradingTry:
                 log.seek(0)
                 raise _failure(code, outputs / TRY, log.read()[-DETAIL:])
             self.files = {file.name: file.read_bytes() for file in outputs.iterdir() if file.is_file()}
-        return GradeRecord.from_bytes(self.files[GradeRecord.file])
+        self._record = GradeRecord.from_bytes(self.files[GradeRecord.file])
 
     def end(self) -> None:
         """Let it destroy its sandbox and end; kill it where it does not. ``run`` returns then."""

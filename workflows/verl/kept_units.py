@@ -8,19 +8,10 @@ from datetime import UTC, datetime
 from steps.contracts.chain import SOLVE
 from steps.contracts.data import Answer, Instance, Patch, Plan, RunFile, Stage, Unit
 from steps.contracts.failure import Failure
-from steps.contracts.ids import RUN_ID_RULE, is_run_id
 from steps.contracts.record import Raw, Record, key
-from steps.errors import ConfigError, StepError
+from steps.errors import StepError
 from steps.store import open_store
 from workflows.verl.rollout_task import RolloutTask
-
-
-def name_of_kept_run(experiment: str, split: str, step: int) -> str:
-    """The run of one step's rollouts. Raises ConfigError where the experiment's name can be in none."""
-    name = f"{experiment}-{split}-{step:06d}"
-    if not is_run_id(name):
-        raise ConfigError(f"no run is called {name!r}: names take {RUN_ID_RULE}", field="trainer.experiment_name")
-    return name
 
 
 class KeptUnit:

@@ -6,14 +6,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from steps.agents import first_messages
 from steps.contracts.data import Instance, RunFile
 from steps.errors import ConfigError
 from steps.training.verl_rows import PromptedInstance, RowSource, loop_of, write_rows
-
-FILES: Final = {"train": "train.parquet", "val": "val.parquet"}
+from workflows.verl.kept_runs import FILES, TRAINING, VALIDATION
 
 
 @dataclass(frozen=True)
@@ -64,12 +62,12 @@ def split_ids(ids: Sequence[str], val_ratio: float, seed: int) -> dict[str, list
     shuffled = list(ids)
     random.Random(seed).shuffle(shuffled)
     held_out = int(round(len(shuffled) * val_ratio, 6))  # 0.29 of 100 is 28.999999999999996
-    return {"train": shuffled[held_out:], "val": shuffled[:held_out]}
+    return {TRAINING: shuffled[held_out:], VALIDATION: shuffled[:held_out]}
 
 
 def describe_empty_files(rows: dict[str, int], val_ratio: float) -> list[str]:
     """What a person should know of a file that is not there, although nobody asked for none."""
-    expected = {"train": val_ratio < 1, "val": val_ratio > 0}
+    expected = {TRAINING: val_ratio < 1, VALIDATION: val_ratio > 0}
     return [
         f"no instance is left for {FILES[split]}: --val-ratio is {val_ratio:g}, and there are {sum(rows.values())}"
         for split, number in rows.items()

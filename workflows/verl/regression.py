@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steps.contracts.data import Plan
-from steps.contracts.verdict import GradeRecord, Outcome
+from steps.contracts.verdict import Outcome
 from steps.datasets import load
 from steps.datasets.bucket_inputs import fetch_inputs
 from steps.errors import EXIT_INFRA, ConfigError, StepError
@@ -87,8 +87,8 @@ async def try_solution(task: RolloutTask, patch: str, options: LoopOptions) -> T
     except StepError:
         is_gone = True
     graded = await rollout.grade(handed_on)
-    record = GradeRecord.from_bytes(graded.files[GradeRecord.file])
-    return TriedSolution(record.outcome, reward_of(record, options, trains=False), is_gone, time.monotonic() - began)
+    reward = reward_of(graded.record, options, trains=False)
+    return TriedSolution(graded.record.outcome, reward, is_gone, time.monotonic() - began)
 
 
 def try_known_solutions(store: str, instance_id: str | None) -> Iterator[tuple[bool, str]]:

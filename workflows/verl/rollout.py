@@ -20,8 +20,9 @@ from steps.contracts.agent_spec import agent_of
 from steps.contracts.data import Patch, SolveRecord
 from steps.contracts.layer import Layer
 from steps.contracts.record import Raw, Record
+from steps.contracts.run_spec import MAX_RESOURCE_FACTOR
 from steps.contracts.trajectory import Trajectory
-from steps.contracts.verdict import Confirmation, GradeRecord, Outcome
+from steps.contracts.verdict import GradeRecord, Outcome
 from steps.errors import InfraError, ResourceError, StepError
 from steps.families.family import load_family
 from steps.sandbox.unit_sandbox import Context
@@ -34,8 +35,6 @@ from workflows.verl.rollout_machine import RolloutMachine
 from workflows.verl.rollout_task import RolloutTask
 
 T = TypeVar("T")
-MAX_FACTOR = 8.0
-"""How much larger than asked for a sandbox may become by retries, as in a run."""
 
 
 class LostRolloutError(Exception):
@@ -196,7 +195,7 @@ async def wait_in_thread(options: LoopOptions, act: Callable[[], T]) -> T:
 
 def enlarge(factor: float, error: StepError) -> float:
     """The resources of the next try: twice as much where a sandbox ran out of them."""
-    return min(2 * factor, MAX_FACTOR) if isinstance(error, ResourceError) else factor
+    return min(2 * factor, MAX_RESOURCE_FACTOR) if isinstance(error, ResourceError) else factor
 
 
 @asynccontextmanager
@@ -226,17 +225,10 @@ def reward_of(record: GradeRecord, options: LoopOptions, *, trains: bool = True)
     """
     if record.outcome is Outcome.NO_REWARD:
         raise LostRolloutError("the verifier gave no reward, and no reward is not a reward of 0")
-    if trains and is_suspect(record) and options.suspect == "drop":
+    if trains and record.is_suspect and options.suspect == "drop":
         raise LostRolloutError("there is a reason not to believe its verdict")
     penalty = options.invalid_patch_penalty if record.outcome is Outcome.PATCH_FAILED else 0.0
     return record.reward - penalty
-
-
-def is_suspect(record: GradeRecord) -> bool:
-    """Whether there is a reason not to believe the verdict."""
-    proof = record.counter_proof
-    contradicted = proof is not None and proof.outcome is Confirmation.CONTRADICTED
-    return record.integrity.verdict == "suspect" or contradicted
 
 
 def _describe_command(result: ToolResult, limit_s: float, limit: int) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
@@ -14,9 +12,7 @@ from steps.contracts.record import key
 from steps.errors import ConfigError
 from steps.store import open_store
 from steps.store.runs import record_of
-
-_KEPT: Final = re.compile(r"-(train|val)-\d{6,}$")
-"""How the names of kept runs end: ``name_of_kept_run``."""
+from workflows.verl.kept_runs import is_kept_run
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ def find_exported_run(store: str) -> str:
     names = open_store(store).folders("runs/")
     if not names:
         raise ConfigError(f"{store} has no exported run: swe-argo export --format verl makes one", field="store")
-    found = [name for name in names if not _KEPT.search(name)] or names
+    found = [name for name in names if not is_kept_run(name)] or names
     if len(found) != 1:
         raise ConfigError(f"which run of {store} is meant? It has {', '.join(found[:5])}", field="extra_info.run")
     return found[0]

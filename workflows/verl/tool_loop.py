@@ -15,17 +15,16 @@ from verl.experimental.agent_loop.tool_agent_loop import AgentData, AgentState, 
 from steps.agents.handing_on import HandedOn
 from steps.contracts.record import Raw, Record
 from steps.contracts.trajectory import StopReason
-from steps.contracts.verdict import GradeRecord
 from steps.errors import ConfigError, InfraError, ResourceError, StepError
 from workflows.resources import retry
 from workflows.verl.conversation import metrics_of, trajectory_of
-from workflows.verl.kept_units import KeptUnit, name_of_kept_run
+from workflows.verl.kept_runs import TRAINING, VALIDATION, name_of_kept_run
+from workflows.verl.kept_units import KeptUnit
 from workflows.verl.options import read_options, share_graders
 from workflows.verl.rollout import (
     LiveRollout,
     LostRolloutError,
     enlarge,
-    is_suspect,
     open_rollout,
     reward_of,
     wait_in_thread,
@@ -33,10 +32,6 @@ from workflows.verl.rollout import (
 from workflows.verl.rollout_task import RolloutTask, read_task
 
 logger = logging.getLogger(__name__)
-
-
-VALIDATION = "val"
-"""``extra_info.split`` of rows that nothing is learnt from."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +121,13 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         """
         graded = await rollout.grade(handed_on)
         await self._keep(now.kept, lambda unit: unit.keep(solved, graded.files))
-        record = GradeRecord.from_bytes(graded.files[GradeRecord.file])
+        record = graded.record
         reward = reward_of(record, self.options, trains=now.split != VALIDATION)
         for output in outputs:
             output.reward_score = reward
             output.extra_fields["reward_extra_info"] = {
                 "acc": float(record.resolved),
-                "suspect": float(is_suspect(record)),
+                "suspect": float(record.is_suspect),
                 "outcome": record.outcome.value,
             }
 
@@ -174,7 +169,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         if self.options.keep == "none" or (self.options.keep == "val" and split != VALIDATION):
             return None
         trainer, model = self.config.trainer, self.config.actor_rollout_ref.model
-        name = name_of_kept_run(trainer.experiment_name, split or "train", step)
+        name = name_of_kept_run(trainer.experiment_name, split or TRAINING, step)
         unit = await wait_in_thread(self.options, partial(KeptUnit, task, name, model.path, attempt))
         await self._keep(unit, KeptUnit.expect)
         return unit

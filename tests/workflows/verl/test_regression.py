@@ -12,7 +12,7 @@ from steps.sandbox.local import bubblewrap
 from tests.solutions import rows
 from tests.verl.conftest import plan_rows
 from workflows.verl import regression
-from workflows.verl.kept_units import name_of_kept_run
+from workflows.verl.kept_runs import name_of_kept_run
 from workflows.verl.rollout_task import find_exported_run, read_task
 
 INSTANCE = "mini__slugkit-2"
