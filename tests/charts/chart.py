@@ -15,6 +15,8 @@ import yaml
 from tests.paths import ROOT
 
 CHART = ROOT / "charts" / "swe-argo"
+FILES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((CHART / "argo").glob("*.yaml"))}
+"""Name -> object of Argo's, as the chart has it before it is rendered."""
 CASES = sorted((CHART / "ci").glob("*-values.yaml"))
 NAMESPACE = "evals"
 KUBERNETES = "1.34"
@@ -65,6 +67,19 @@ def render(*sets: str, case: Path | None = None, namespace: str = NAMESPACE) -> 
     done = try_render(*flags, namespace=namespace)
     assert done.returncode == 0, done.stderr
     return Rendered([each for each in yaml.safe_load_all(done.stdout) if each])
+
+
+def check_confined_as_steps(chart: Rendered, pod: dict[str, Any]) -> None:
+    """``pod``: the template of one with one container, which speaks to no API server."""
+    (solve,) = (each for each in FILES["swe-argo-shard"]["spec"]["templates"] if each["name"] == "solve")
+    (container,) = pod["spec"]["containers"]
+    assert container["securityContext"] == solve["container"]["securityContext"]
+    assert pod["spec"]["securityContext"] == FILES["swe-argo-shard"]["spec"]["securityContext"]
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    account = chart.one("ServiceAccount", pod["spec"]["serviceAccountName"])
+    assert account["automountServiceAccountToken"] is False
+    bound = [each["name"] for binding in chart.all("RoleBinding") for each in binding["subjects"]]
+    assert account["metadata"]["name"] not in bound
 
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:

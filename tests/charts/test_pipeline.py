@@ -12,17 +12,15 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.charts.chart import CASES, CHART, NAMESPACE, Rendered, helm, render, try_render
+from tests.charts.chart import CASES, CHART, FILES, NAMESPACE, Rendered, helm, render, try_render
 from tests.charts.server import api_server
 
-ARGO = CHART / "argo"
 PIPELINE = ("aws.s3.bucket=runs", "image.repository=localhost/steps")
-FILES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(ARGO.glob("*.yaml"))}
 OFF = ("default", "without-argo", "quota", "namespace-only")
 
 
 @pytest.fixture(scope="module")
-def made() -> Rendered:
+def chart() -> Rendered:
     return render(*PIPELINE, "nightly.enabled=true")
 
 
@@ -56,15 +54,15 @@ def test_without_a_bucket_or_where_it_is_refused_nothing_is_made_of_argo(name: s
     assert "argoproj.io" not in json.dumps(rendered.objects)
 
 
-def test_the_templates_are_the_rendered_files_with_the_releases_labels(made: Rendered) -> None:
-    assert made.names("WorkflowTemplate") == {f"swe-argo-{name}" for name in ("evaluate", "shard", "train", "round")}
-    for found in made.all("WorkflowTemplate"):
+def test_the_templates_are_the_rendered_files_with_the_releases_labels(chart: Rendered) -> None:
+    assert chart.names("WorkflowTemplate") == {f"swe-argo-{name}" for name in ("evaluate", "shard", "train", "round")}
+    for found in chart.all("WorkflowTemplate"):
         assert bare(found) == FILES[found["metadata"]["name"]]
         assert found["metadata"]["labels"]["app.kubernetes.io/instance"] == "mine"
         assert found["metadata"]["labels"]["app.kubernetes.io/part-of"] == "swe-argo"
 
 
-def test_every_setting_that_workflows_take_is_there_and_no_other_is(made: Rendered) -> None:
+def test_every_setting_that_workflows_take_is_there_and_no_other_is(chart: Rendered) -> None:
     wanted: dict[str, set[str]] = {}
     for reference in parts(FILES, "configMapKeyRef"):
         # What an expression may come to stands in it as text.
@@ -73,27 +71,27 @@ def test_every_setting_that_workflows_take_is_there_and_no_other_is(made: Render
         )
     assert wanted.keys() == {"swe-argo-settings", "swe-argo-limits"}
     for name, keys in wanted.items():
-        assert set(data(made, name)) == keys
-    labels = made.one("ConfigMap", "swe-argo-settings")["metadata"]["labels"]
+        assert set(data(chart, name)) == keys
+    labels = chart.one("ConfigMap", "swe-argo-settings")["metadata"]["labels"]
     assert labels["workflows.argoproj.io/configmap-type"] == "Parameter"  # or Argo takes nothing from it
 
 
-def test_every_account_and_token_that_workflows_name_is_there(made: Rendered) -> None:
-    assert set(parts(FILES, "serviceAccountName")) <= made.names("ServiceAccount")
+def test_every_account_and_token_that_workflows_name_is_there(chart: Rendered) -> None:
+    assert set(parts(FILES, "serviceAccountName")) <= chart.names("ServiceAccount")
     executors = {each["serviceAccountName"] for each in parts(FILES, "executor")}
-    tokens = {each["metadata"]["name"]: each for each in made.all("Secret")}
+    tokens = {each["metadata"]["name"]: each for each in chart.all("Secret")}
     for name in executors:
         secret = tokens[f"{name}.service-account-token"]
         assert secret["type"] == "kubernetes.io/service-account-token"
         assert secret["metadata"]["annotations"] == {"kubernetes.io/service-account.name": name}
     (repository,) = {json.dumps(each) for each in parts(FILES, "artifactRepositoryRef")}
     assert json.loads(repository) == {"configMap": "swe-argo-artifacts", "key": "default"}
-    assert "default" in data(made, "swe-argo-artifacts")
+    assert "default" in data(chart, "swe-argo-artifacts")
 
 
-def test_only_accounts_that_ask_the_api_server_get_a_token(made: Rendered) -> None:
+def test_only_accounts_that_ask_the_api_server_get_a_token(chart: Rendered) -> None:
     without = {
-        each["metadata"]["name"] for each in made.all("ServiceAccount") if "automountServiceAccountToken" in each
+        each["metadata"]["name"] for each in chart.all("ServiceAccount") if "automountServiceAccountToken" in each
     }
     names = ("sandbox", "steps", "children", "trainer", "executor")
     assert without == {f"swe-argo-{name}" for name in names}
@@ -106,16 +104,16 @@ def rights(rendered: Rendered, name: str, account: str = "") -> set[tuple[str, s
     return {(what, verb) for rule in rules for what in rule["resources"] for verb in rule["verbs"]}
 
 
-def test_roles_have_nothing_spare(made: Rendered) -> None:
+def test_roles_have_nothing_spare(chart: Rendered) -> None:
     report = {("workflowtaskresults", "create"), ("workflowtaskresults", "patch")}
-    assert rights(made, "swe-argo-executor") == report
+    assert rights(chart, "swe-argo-executor") == report
     for name in ("swe-argo-children", "swe-argo-trainer"):
-        assert rights(made, name) == report | {("workflows", verb) for verb in ("get", "create", "patch")}
+        assert rights(chart, name) == report | {("workflows", verb) for verb in ("get", "create", "patch")}
     finalizer = {("workflows", "get"), ("workflows", "list"), ("workflows", "patch")}
-    assert rights(made, "swe-argo-finalizer") == finalizer | {("pods", "list"), ("pods", "delete")}
-    planner = rights(made, "swe-argo-planner", "swe-argo-runner")
+    assert rights(chart, "swe-argo-finalizer") == finalizer | {("pods", "list"), ("pods", "delete")}
+    planner = rights(chart, "swe-argo-planner", "swe-argo-runner")
     assert planner == {("workflows", "list"), ("workflows", "delete")}
-    assert made.names("Role") == {
+    assert chart.names("Role") == {
         f"swe-argo-{name}" for name in ("runner", "executor", "children", "trainer", "finalizer", "planner")
     }
 
@@ -146,9 +144,9 @@ def test_accounts_from_elsewhere_are_left_to_them() -> None:
     assert not {"PriorityClass", "ValidatingAdmissionPolicy"} & {each["kind"] for each in rendered.objects}
 
 
-def test_the_nightly_is_the_rendered_file_at_the_values_times(made: Rendered) -> None:
+def test_the_nightly_is_the_rendered_file_at_the_values_times(chart: Rendered) -> None:
     assert not render(*PIPELINE).all("CronWorkflow")
-    found, file = bare(made.one("CronWorkflow", "swe-argo-nightly")), FILES["swe-argo-nightly"]
+    found, file = bare(chart.one("CronWorkflow", "swe-argo-nightly")), FILES["swe-argo-nightly"]
     times = {"schedules": ["0 2 * * *"], "timezone": "Etc/UTC", "suspend": False}
     assert found == {**file, "spec": {**file["spec"], **times}}
 

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from tests.charts.chart import CHART, Rendered, render
-from tests.charts.test_pipeline import FILES, data, parts
+from tests.charts.chart import CHART, FILES, Rendered, render
+from tests.charts.test_pipeline import data, parts
 
 CASE = CHART / "ci" / "provider-values.yaml"
 
 
 @pytest.fixture(scope="module")
-def made() -> Rendered:
+def chart() -> Rendered:
     return render(case=CASE)
 
 
-def test_the_account_of_steps_may_make_no_pods_and_nothing_of_sandboxes_is_made(made: Rendered) -> None:
-    assert "swe-argo-runner" not in made.names("Role") | made.names("RoleBinding")
-    assert "swe-argo-sandbox" not in made.names("ServiceAccount") | made.names("ConfigMap")
-    assert made.names("NetworkPolicy") == {"swe-argo-steps"}
-    assert not made.names("ResourceQuota")
-    policies = made.names("ValidatingAdmissionPolicy")
+def test_the_account_of_steps_may_make_no_pods_and_nothing_of_sandboxes_is_made(chart: Rendered) -> None:
+    assert "swe-argo-runner" not in chart.names("Role") | chart.names("RoleBinding")
+    assert "swe-argo-sandbox" not in chart.names("ServiceAccount") | chart.names("ConfigMap")
+    assert chart.names("NetworkPolicy") == {"swe-argo-steps"}
+    assert not chart.names("ResourceQuota")
+    policies = chart.names("ValidatingAdmissionPolicy")
     assert policies
     assert not [each for each in policies if each.startswith(("swe-argo-runner-", "swe-argo-sandboxes-"))]
-    assert all("pods/exec" not in rule["resources"] for role in made.all("Role") for rule in role["rules"])
-    assert {name.rpartition("-")[0] for name in made.names("PriorityClass")} == {"swe-argo-step", "swe-argo-control"}
+    assert all("pods/exec" not in rule["resources"] for role in chart.all("Role") for rule in role["rules"])
+    assert {name.rpartition("-")[0] for name in chart.names("PriorityClass")} == {"swe-argo-step", "swe-argo-control"}
 
 
-def test_what_makes_and_removes_sandboxes_has_the_providers_keys_and_nothing_else_has(made: Rendered) -> None:
-    assert data(made, "swe-argo-settings")["sandbox-credentials"] == "e2b-keys"
+def test_what_makes_and_removes_sandboxes_has_the_providers_keys_and_nothing_else_has(chart: Rendered) -> None:
+    assert data(chart, "swe-argo-settings")["sandbox-credentials"] == "e2b-keys"
     name = "{{workflow.parameters.sandbox-credentials}}"
     holders = {
         template["name"]
@@ -40,9 +40,9 @@ def test_what_makes_and_removes_sandboxes_has_the_providers_keys_and_nothing_els
     assert holders == {"plan", "solve", "grade", "finalize"}
 
 
-def test_steps_reach_the_provider(made: Rendered) -> None:
+def test_steps_reach_the_provider(chart: Rendered) -> None:
     """Port 443 outside, and no more than without a provider."""
-    (policy,) = made.all("NetworkPolicy")
+    (policy,) = chart.all("NetworkPolicy")
     usual = render("aws.s3.bucket=runs", "image.repository=localhost/steps").one("NetworkPolicy", "swe-argo-steps")
     assert policy["spec"] == usual["spec"]
     outside = [rule for rule in policy["spec"]["egress"] if rule["to"][0].get("ipBlock", {}).get("cidr") == "0.0.0.0/0"]

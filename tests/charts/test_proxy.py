@@ -10,8 +10,8 @@ import pytest
 from steps.contracts.record import key
 from steps.contracts.training import WeightsFile
 from steps.proxy import NUMBERS, PROXY
-from tests.charts.chart import CHART, NAMESPACE, Rendered, render, selects, try_render
-from tests.charts.test_pipeline import FILES, PIPELINE, data, parts
+from tests.charts.chart import CHART, FILES, NAMESPACE, Rendered, check_confined_as_steps, render, selects, try_render
+from tests.charts.test_pipeline import PIPELINE, data, parts
 from tests.charts.test_settings import ways
 
 ON = (*PIPELINE, "proxy.enabled=true", "proxy.baseModel=Qwen/Qwen3.6-35B-A3B")
@@ -19,7 +19,7 @@ URL = f"http://swe-argo-proxy.{NAMESPACE}.svc:8000/v1"
 
 
 @pytest.fixture(scope="module")
-def made() -> Rendered:
+def chart() -> Rendered:
     return render(*ON)
 
 
@@ -60,16 +60,16 @@ def test_without_it_there_is_nothing_of_it() -> None:
     assert (settings["proxy-url"], settings["proxy-secret"]) == ("", "swe-argo-no-secret")
 
 
-def test_its_flags_are_those_of_the_program(made: Rendered, whole: Rendered) -> None:
+def test_its_flags_are_those_of_the_program(chart: Rendered, whole: Rendered) -> None:
     options = {option.name: option for option in PROXY.options}
-    for rendered in (made, whole):
+    for rendered in (chart, whole):
         said = flags(rendered)
         assert said.keys() <= options.keys()
         assert {option.name for option in PROXY.options if option.required} <= said.keys()
         for name, (least, most) in NUMBERS.items():
             assert name not in said or least <= options[name].kind(said[name]) <= most
         assert said["port"] == str(box(rendered)["ports"][0]["containerPort"])
-    assert flags(made) == {
+    assert flags(chart) == {
         "host": "0.0.0.0",
         "port": "8000",
         "base-model": "Qwen/Qwen3.6-35B-A3B",
@@ -108,8 +108,8 @@ def test_it_runs_the_image_of_training_beside_that_of_the_steps() -> None:
         assert box(rendered)["image"] == data(rendered, "swe-argo-settings")["training-image"] == wanted
 
 
-def test_its_keys_come_from_secrets_and_stand_in_no_manifest(made: Rendered, whole: Rendered) -> None:
-    own = environment(made)
+def test_its_keys_come_from_secrets_and_stand_in_no_manifest(chart: Rendered, whole: Rendered) -> None:
+    own = environment(chart)
     assert own["TINKER_API_KEY"] == secret("tinker-credentials", "TINKER_API_KEY")
     assert own["LLM_API_KEY"] == secret("swe-argo-proxy", "LLM_API_KEY")
     assert own["HF_TOKEN"]["secretKeyRef"]["optional"] is True
@@ -129,14 +129,14 @@ def test_the_key_of_callers_is_made_long_and_another_for_each_installation() -> 
     assert all(len(base64.b64decode(each)) == 40 for each in keys)
 
 
-def test_runs_are_told_where_it_is_and_get_its_key(made: Rendered, whole: Rendered) -> None:
-    assert data(made, "swe-argo-settings")["proxy-url"] == URL
-    assert data(made, "swe-argo-settings")["proxy-secret"] == "swe-argo-proxy"
+def test_runs_are_told_where_it_is_and_get_its_key(chart: Rendered, whole: Rendered) -> None:
+    assert data(chart, "swe-argo-settings")["proxy-url"] == URL
+    assert data(chart, "swe-argo-settings")["proxy-secret"] == "swe-argo-proxy"
     assert data(whole, "swe-argo-settings")["proxy-secret"] == "callers"
-    (service,) = made.all("Service")
+    (service,) = chart.all("Service")
     assert f"http://{service['metadata']['name']}.{NAMESPACE}.svc:{service['spec']['ports'][0]['port']}/v1" == URL
-    assert selects({"matchLabels": service["spec"]["selector"]}, pod(made)["metadata"]["labels"])
-    assert service["spec"]["ports"][0]["targetPort"] == box(made)["ports"][0]["name"]
+    assert selects({"matchLabels": service["spec"]["selector"]}, pod(chart)["metadata"]["labels"])
+    assert service["spec"]["ports"][0]["targetPort"] == box(chart)["ports"][0]["name"]
     holders = {
         template["name"]
         for file in FILES.values()
@@ -148,16 +148,9 @@ def test_runs_are_told_where_it_is_and_get_its_key(made: Rendered, whole: Render
     assert not holders & {"grade", "report", "finalize"}
 
 
-def test_it_is_confined_as_the_steps_are(made: Rendered) -> None:
-    (solve,) = (each for each in FILES["swe-argo-shard"]["spec"]["templates"] if each["name"] == "solve")
-    assert box(made)["securityContext"] == solve["container"]["securityContext"]
-    assert pod(made)["spec"]["securityContext"] == FILES["swe-argo-shard"]["spec"]["securityContext"]
-    assert pod(made)["spec"]["automountServiceAccountToken"] is False
-    account = made.one("ServiceAccount", pod(made)["spec"]["serviceAccountName"])
-    assert account["automountServiceAccountToken"] is False
-    bound = [each["name"] for binding in made.all("RoleBinding") for each in binding["subjects"]]
-    assert account["metadata"]["name"] not in bound
-    (volume,) = pod(made)["spec"]["volumes"]
+def test_it_is_confined_as_the_steps_are(chart: Rendered) -> None:
+    check_confined_as_steps(chart, pod(chart))
+    (volume,) = pod(chart)["spec"]["volumes"]
     assert volume["emptyDir"]["sizeLimit"]
 
 
@@ -165,8 +158,8 @@ def test_it_has_the_clouds_role_to_read_the_bucket(whole: Rendered) -> None:
     assert "eks.amazonaws.com/role-arn" in whole.one("ServiceAccount", "swe-argo-proxy")["metadata"]["annotations"]
 
 
-def test_it_goes_where_the_values_say_and_before_what_asks_it(made: Rendered, whole: Rendered) -> None:
-    assert pod(made)["spec"]["priorityClassName"] == f"swe-argo-control-{NAMESPACE}"
+def test_it_goes_where_the_values_say_and_before_what_asks_it(chart: Rendered, whole: Rendered) -> None:
+    assert pod(chart)["spec"]["priorityClassName"] == f"swe-argo-control-{NAMESPACE}"
     spec = pod(whole)["spec"]
     assert spec["nodeSelector"] == {"role": "system"}
     assert [each["value"] for each in spec["tolerations"]] == ["system"]
@@ -174,26 +167,26 @@ def test_it_goes_where_the_values_say_and_before_what_asks_it(made: Rendered, wh
     assert box(whole)["resources"]["limits"] == {"memory": "4Gi"}
 
 
-def test_calls_that_go_on_are_ended_before_it_is(made: Rendered) -> None:
+def test_calls_that_go_on_are_ended_before_it_is(chart: Rendered) -> None:
     from steps.serving.server import GRACE_S
 
-    pause = box(made)["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert pod(made)["spec"]["terminationGracePeriodSeconds"] > GRACE_S + pause
+    pause = box(chart)["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert pod(chart)["spec"]["terminationGracePeriodSeconds"] > GRACE_S + pause
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert box(made)[probe]["httpGet"] == {"path": "/health", "port": "http"}
+        assert box(chart)[probe]["httpGet"] == {"path": "/health", "port": "http"}
 
 
-def test_of_several_one_may_go_at_a_time_and_of_one_nothing_is_said(made: Rendered, whole: Rendered) -> None:
-    assert not made.all("PodDisruptionBudget")
+def test_of_several_one_may_go_at_a_time_and_of_one_nothing_is_said(chart: Rendered, whole: Rendered) -> None:
+    assert not chart.all("PodDisruptionBudget")
     (budget,) = whole.all("PodDisruptionBudget")
     assert budget["spec"]["maxUnavailable"] == 1
     assert selects(budget["spec"]["selector"], pod(whole)["metadata"]["labels"])
     assert whole.one("Deployment", "swe-argo-proxy")["spec"]["replicas"] == 2
 
 
-def test_what_asks_models_reaches_it_and_nothing_else_does(made: Rendered) -> None:
-    policy = made.one("NetworkPolicy", "swe-argo-proxy")["spec"]
-    assert selects(policy["podSelector"], pod(made)["metadata"]["labels"])
+def test_what_asks_models_reaches_it_and_nothing_else_does(chart: Rendered) -> None:
+    policy = chart.one("NetworkPolicy", "swe-argo-proxy")["spec"]
+    assert selects(policy["podSelector"], pod(chart)["metadata"]["labels"])
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     (rule,) = policy["ingress"]
     (peer,) = rule["from"]
@@ -206,25 +199,25 @@ def test_what_asks_models_reaches_it_and_nothing_else_does(made: Rendered) -> No
         assert not selects(peer["podSelector"], labels)
 
 
-def test_steps_have_a_way_to_it_and_sandboxes_have_none(made: Rendered) -> None:
-    labels = pod(made)["metadata"]["labels"]
+def test_steps_have_a_way_to_it_and_sandboxes_have_none(chart: Rendered) -> None:
+    labels = pod(chart)["metadata"]["labels"]
     to_it = [
         rule["ports"]
-        for rule in made.one("NetworkPolicy", "swe-argo-steps")["spec"]["egress"]
+        for rule in chart.one("NetworkPolicy", "swe-argo-steps")["spec"]["egress"]
         for peer in rule["to"]
         if "namespaceSelector" not in peer and selects(peer.get("podSelector", {"matchLabels": {"": ""}}), labels)
     ]
     assert to_it == [[{"protocol": "TCP", "port": 8000}]]
-    for name in made.names("NetworkPolicy") - {"swe-argo-steps", "swe-argo-proxy"}:
-        for rule in made.one("NetworkPolicy", name)["spec"].get("egress", []):
+    for name in chart.names("NetworkPolicy") - {"swe-argo-steps", "swe-argo-proxy"}:
+        for rule in chart.one("NetworkPolicy", name)["spec"].get("egress", []):
             assert not any("podSelector" in peer and "namespaceSelector" not in peer for peer in rule["to"])
-    assert not selects(made.one("NetworkPolicy", "swe-argo-steps")["spec"]["podSelector"], labels)
+    assert not selects(chart.one("NetworkPolicy", "swe-argo-steps")["spec"]["podSelector"], labels)
 
 
 def test_it_reaches_what_steps_reach_outside_and_its_service_but_not_the_api_server(
-    made: Rendered, whole: Rendered
+    chart: Rendered, whole: Rendered
 ) -> None:
-    steps, proxy = (ways(made, name) for name in ("swe-argo-steps", "swe-argo-proxy"))
+    steps, proxy = (ways(chart, name) for name in ("swe-argo-steps", "swe-argo-proxy"))
     assert all(each in steps for each in proxy)
     assert {each[0]["cidr"] for each in steps if each not in proxy} == set(made_values()["network"]["apiServerCIDRs"])
     assert ({"cidr": "10.244.0.9/32"}, "TCP", 8001, 8001) in ways(whole, "swe-argo-proxy")

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.charts.chart import Rendered, render, selects, try_render
-from tests.charts.test_pipeline import FILES, PIPELINE
+from tests.charts.chart import Rendered, check_confined_as_steps, render, selects, try_render
+from tests.charts.test_pipeline import PIPELINE
 
 ON = (*PIPELINE, "view.enabled=true")
 ROLE = "view.annotations.eks\\.amazonaws\\.com/role-arn=arn:aws:iam::1:role/reads"
 
 
 @pytest.fixture(scope="module")
-def made() -> Rendered:
+def chart() -> Rendered:
     return render(*ON)
 
 
@@ -35,14 +35,14 @@ def test_without_it_there_is_nothing_of_it() -> None:
     assert not any("view" in each["metadata"]["name"] for each in render(*PIPELINE).objects)
 
 
-def test_its_flags_are_those_of_the_program(made: Rendered) -> None:
+def test_its_flags_are_those_of_the_program(chart: Rendered) -> None:
     from workflows.view.__main__ import VIEW
 
-    said = dict(each.removeprefix("--").split("=", 1) for each in box(made)["args"])
-    assert box(made)["command"] == ["python3", "-m", "workflows.view"]
-    assert said == {"host": "0.0.0.0", "port": "7676", "store": "s3://runs/"}
-    assert said.keys() <= {option.name for option in VIEW.options}
-    assert box(made)["ports"] == [{"name": "http", "containerPort": int(said["port"])}]
+    flags = dict(each.removeprefix("--").split("=", 1) for each in box(chart)["args"])
+    assert box(chart)["command"] == ["python3", "-m", "workflows.view"]
+    assert flags == {"host": "0.0.0.0", "port": "7676", "store": "s3://runs/"}
+    assert flags.keys() <= {option.name for option in VIEW.options}
+    assert box(chart)["ports"] == [{"name": "http", "containerPort": int(flags["port"])}]
 
 
 def test_the_program_needs_nothing_that_its_image_lacks() -> None:
@@ -52,25 +52,18 @@ def test_the_program_needs_nothing_that_its_image_lacks() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_its_token_is_long_and_of_a_secret(made: Rendered) -> None:
-    token = base64.b64decode(made.one("Secret", "swe-argo-view")["data"]["SWE_ARGO_VIEW_TOKEN"])
+def test_its_token_is_long_and_of_a_secret(chart: Rendered) -> None:
+    token = base64.b64decode(chart.one("Secret", "swe-argo-view")["data"]["SWE_ARGO_VIEW_TOKEN"])
     assert len(token) == 40
     named = render(*ON, "view.existingSecret=lookers")
     assert "swe-argo-view" not in named.names("Secret")
-    for rendered, name in ((made, "swe-argo-view"), (named, "lookers")):
-        (said,) = (each for each in box(rendered)["env"] if each["name"] == "SWE_ARGO_VIEW_TOKEN")
-        assert said["valueFrom"] == {"secretKeyRef": {"name": name, "key": "SWE_ARGO_VIEW_TOKEN"}}
+    for rendered, name in ((chart, "swe-argo-view"), (named, "lookers")):
+        (variable,) = (each for each in box(rendered)["env"] if each["name"] == "SWE_ARGO_VIEW_TOKEN")
+        assert variable["valueFrom"] == {"secretKeyRef": {"name": name, "key": "SWE_ARGO_VIEW_TOKEN"}}
 
 
-def test_it_is_confined_as_the_steps_are(made: Rendered) -> None:
-    (solve,) = (each for each in FILES["swe-argo-shard"]["spec"]["templates"] if each["name"] == "solve")
-    assert box(made)["securityContext"] == solve["container"]["securityContext"]
-    assert pod(made)["spec"]["securityContext"] == FILES["swe-argo-shard"]["spec"]["securityContext"]
-    assert pod(made)["spec"]["automountServiceAccountToken"] is False
-    account = made.one("ServiceAccount", pod(made)["spec"]["serviceAccountName"])
-    assert account["automountServiceAccountToken"] is False
-    bound = [each["name"] for binding in made.all("RoleBinding") for each in binding["subjects"]]
-    assert account["metadata"]["name"] not in bound
+def test_it_is_confined_as_the_steps_are(chart: Rendered) -> None:
+    check_confined_as_steps(chart, pod(chart))
 
 
 def test_it_has_a_role_of_its_own_where_one_is_named() -> None:
@@ -83,11 +76,11 @@ def test_it_has_a_role_of_its_own_where_one_is_named() -> None:
         assert steps["eks.amazonaws.com/role-arn"].endswith("role/writes")
 
 
-def test_people_reach_it_and_sandboxes_do_not(made: Rendered) -> None:
-    labels = pod(made)["metadata"]["labels"]
-    service = made.one("Service", "swe-argo-view")["spec"]
+def test_people_reach_it_and_sandboxes_do_not(chart: Rendered) -> None:
+    labels = pod(chart)["metadata"]["labels"]
+    service = chart.one("Service", "swe-argo-view")["spec"]
     assert selects({"matchLabels": service["selector"]}, labels)
-    policy = made.one("NetworkPolicy", "swe-argo-view")["spec"]
+    policy = chart.one("NetworkPolicy", "swe-argo-view")["spec"]
     assert selects(policy["podSelector"], labels)
     ((rule,),) = (policy["ingress"],)
     (peer,) = rule["from"]

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from typing import Any
 
 from steps.contracts.record import key
 from steps.contracts.verdict import GradeRecord
 from steps.store import open_store
-from tests.model_server import Answer, Fault, call, model_server, play
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.command import QUICK, begin, ids, swe_argo, wait_for
-
-SCRIPT = play(call("execute_bash", command="echo \x1b[2Jhi > new.txt"), call("finish", message="done"))
+from tests.workflows.waiting_model import waiting_model
 
 
 def test_turns_are_printed_as_they_come_and_then_how_it_ended(tmp_path: Path) -> None:
     """The model's second answer waits until its first was printed."""
-    seen = threading.Event()
-
-    def wait_at_the_second(request: dict[str, Any]) -> Answer | Fault:
-        if any(message.get("role") == "assistant" for message in request["messages"]):
-            seen.wait(300)
-        return SCRIPT(request)
-
-    with model_server(wait_at_the_second) as server:
-        agent = ["--agent", "openhands", "--model", "openai/m", "--base-url", server.url, "--use-fn-calling", "true"]
-        runner = begin("run", *agent, "--store", str(tmp_path), "--run-id", "r", *ids(QUICK[0]))
+    with waiting_model("echo \x1b[2Jhi > new.txt") as model:
+        runner = begin("run", *model.agent, "--store", str(tmp_path), "--run-id", "r", *ids(QUICK[0]))
         wait_for((tmp_path / "runs" / "r" / "plan.json").exists)
         follower = begin("show", "--follow", "r", QUICK[0], "--store", str(tmp_path))
         assert follower.stdout is not None
@@ -36,11 +24,11 @@ def test_turns_are_printed_as_they_come_and_then_how_it_ended(tmp_path: Path) ->
             lines.append(line)
             if line.startswith("turn 1 "):
                 break
-        seen.set()
+        model.go_on.set()
         rest, _ = follower.communicate(timeout=300)
-        said, _ = runner.communicate(timeout=300)
+        printed, _ = runner.communicate(timeout=300)
     text = "".join(lines) + rest
-    assert (follower.returncode, runner.returncode) == (0, 0), text + said
+    assert (follower.returncode, runner.returncode) == (0, 0), text + printed
     assert "\x1b" not in text
     places = [text.index(each) for each in ("-- agent at work", "turn 1 ", "turn 2 ", "stopped: finished, 2 turns")]
     assert places == sorted(places)

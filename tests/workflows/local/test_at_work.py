@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
-from typing import Any
 
 from steps.contracts.data import RunFile
 from steps.contracts.trajectory import Trajectory
 from steps.store import open_store
 from steps.store.runs import record_of
-from tests.model_server import Answer, Fault, call, model_server, play
 from tests.workflows.command import QUICK, begin, ids, wait_for
 from tests.workflows.view.server import viewing
+from tests.workflows.waiting_model import waiting_model
 from workflows.local.at_work import UnitAtWork, find_units_at_work
-
-SCRIPT = play(call("execute_bash", command="echo hi > new.txt"), call("finish", message="done"))
 
 
 def test_a_unit_at_work_tells_its_turn_its_tokens_and_its_last_action_to_anybody(tmp_path: Path) -> None:
-    seen = threading.Event()
-
-    def wait_at_the_second(request: dict[str, Any]) -> Answer | Fault:
-        if any(message.get("role") == "assistant" for message in request["messages"]):
-            seen.wait(300)
-        return SCRIPT(request)
-
     def found() -> list[UnitAtWork]:
         return find_units_at_work(record_of(open_store(str(tmp_path)), RunFile, "r"))
 
-    with model_server(wait_at_the_second) as server:
-        agent = ["--agent", "openhands", "--model", "openai/m", "--base-url", server.url, "--use-fn-calling", "true"]
+    with waiting_model("echo hi > new.txt") as model:
         prices = ["--input-cost-per-token", "0.001", "--output-cost-per-token", "0.001", "--max-steps", "7"]
-        runner = begin("run", *agent, *prices, "--store", str(tmp_path), "--run-id", "r", *ids(QUICK[0]))
+        runner = begin("run", *model.agent, *prices, "--store", str(tmp_path), "--run-id", "r", *ids(QUICK[0]))
         wait_for((tmp_path / "runs" / "r" / "plan.json").exists)
         wait_for(lambda: [each for each in found() if each.progress.turn == 1])
         (unit,) = found()
@@ -42,9 +30,9 @@ def test_a_unit_at_work_tells_its_turn_its_tokens_and_its_last_action_to_anybody
         assert find_units_at_work(RunFile.model_validate(other)) == []
         with viewing(open_store(str(tmp_path))) as viewer:
             run, page = viewer.get("/runs/r").text, viewer.get(f"/runs/r/units/{QUICK[0]}/1").text
-        seen.set()
-        said, _ = runner.communicate(timeout=300)
-    assert runner.returncode == 0, said
+        model.go_on.set()
+        printed, _ = runner.communicate(timeout=300)
+    assert runner.returncode == 0, printed
     progress = unit.progress
     assert (progress.instance_id, progress.attempt, progress.step, progress.phase) == (QUICK[0], 1, "solve", "agent")
     assert (progress.turn, progress.most_turns) == (1, 7)
