@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from steps.contracts.agent_spec import OwnAgent
-from steps.contracts.agents import AGENT_ALIASES, AGENTS, is_own
+from steps.contracts.agents import AGENT_ALIASES, AGENTS, PROGRAM, is_own
 from steps.contracts.run_spec import FLAT_FIELDS, RunSpec, lift_flat_fields
 from steps.contracts.spec_fields import fields
 from steps.errors import ConfigError
@@ -139,7 +139,8 @@ def follow(tables: Tables) -> None:
     """Say what follows from what was said, where nothing else is said of it.
 
     A predictions file means agent given, and the word gold what it means in swebench; recorded trajectories mean
-    replay; a model means r2egym, as in R2E-Gym. llm.native_tool_calling is OpenHands' agent.use_fn_calling.
+    replay, a recipe or a command program; a model means r2egym, as in R2E-Gym. llm.native_tool_calling is OpenHands'
+    agent.use_fn_calling.
     """
     agent, llm = tables.setdefault("agent", {}), tables.get("llm", {})
     if not isinstance(agent, dict) or not isinstance(llm, dict):
@@ -155,6 +156,8 @@ def follow(tables: Tables) -> None:
         agent["name"] = "given"
     elif "trajectories" in agent:
         agent["name"] = "replay"
+    elif "file" in agent or "command" in agent:
+        agent["name"] = PROGRAM
     elif "model" in agent or "config" in llm:
         agent["name"] = "r2egym"
 

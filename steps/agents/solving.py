@@ -24,6 +24,7 @@ from steps.contracts.trajectory import AgentExtra, AgentInfo, Recording, Replaye
 from steps.contracts.unit_progress import Phase
 from steps.families.family import load_family
 from steps.models.reply import Model
+from steps.sandbox.bundle_mounts import mount_of
 from steps.sandbox.groups import GroupMember, join_group
 from steps.sandbox.protocol import Sandbox
 from steps.sandbox.unit_sandbox import Context, open_sandbox
@@ -113,6 +114,7 @@ class Solving:
                 isolated=self.agent.runs_commands,
                 number=number,
                 member=member,
+                bundle=mount_of(self.run.program),
             ) as box,
         ):
             self.seconds["create"] += time.monotonic() - began

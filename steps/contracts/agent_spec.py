@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from steps.contracts.agents import AGENT_ALIASES, AGENTS, Agent, AgentKind, Defaults, is_own
+from steps.contracts.recipe import Protocol, legal_version
 from steps.contracts.spec_table import File, Flag, Table, unknown_choice
 
 FROM_RUN = "run:"
@@ -34,6 +35,19 @@ class AgentSpec(Table):
     them, too); chooses agent 'given'."""
     trajectories: Annotated[str | None, Flag("--trajectories"), File()] = None
     """Folder or file of recorded trajectories, or of predictions, for agent 'replay'."""
+    file: Annotated[str | None, Flag("--agent-file"), File()] = None
+    """Recipe of an agent program of your own, in TOML: docs/agent-programs.md. Chooses agent 'program'."""
+    command: Annotated[str | None, Flag("--agent-command")] = None
+    """Command of an agent program that needs no recipe, as './my-agent --task {instruction_file}'; with the folder or
+    the image that holds it. Chooses agent 'program'."""
+    folder: Annotated[str | None, Flag("--agent-folder")] = None
+    """Folder with the files of agent.command: the sandbox has it, read-only, at {bundle}."""
+    image: Annotated[str | None, Flag("--agent-image")] = None
+    """OCI image with the files of an agent program at its root, for sandboxes of a cluster."""
+    protocol: Annotated[Protocol, Flag("--agent-protocol")] = "chat"
+    """What agent.command speaks to its model: OpenAI chat completions, OpenAI Responses or Anthropic messages."""
+    version: Annotated[Annotated[str, AfterValidator(legal_version)] | None, Flag("--agent-version")] = None
+    """Version of an agent program, where it is to be another than its recipe's; --agent NAME@VERSION says it, too."""
     model: Annotated[str | None, Flag("--model", "--llm-name", "--llm_name")] = None
     """The model to ask, as openai/NAME; its name in reports, too. For gold, given and replay only a name in reports."""
     use_fn_calling: Annotated[Literal["auto", "true", "false"], Flag("--use-fn-calling", "--use_fn_calling")] = "auto"
@@ -92,6 +106,9 @@ class AgentSpec(Table):
         """What a spec leaves open is as the agent's project has it."""
         if not isinstance(given, dict) or not isinstance(name := given.get("name", "gold"), str):
             return given
+        name, at, version = name.partition("@")
+        if at and not is_own(name):
+            given = {**given, "name": name, "version": version}
         agent = AGENTS.get(AGENT_ALIASES.get(name, name))
         return (agent.defaults if agent else Defaults()).agent | given
 

@@ -57,8 +57,13 @@ class Defaults:
 
 
 _LOOP = "steps.agents.loop"
+_PROGRAM = "steps.agents.program"
 DAY_OF_WORK_S = 28_800.0
 """Eight hours: what OpenHands' evaluation gives an instance, and ours where a project sets no end."""
+
+
+PROGRAM = "program"
+"""An agent that is a program of its own: it runs in the sandbox, and its calls of the model are carried out of it."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,11 @@ class Agent:
     def takes_time(self) -> bool:
         """Whether it works at all: one that neither asks a model nor runs anything is done as soon as it begins."""
         return self.solves and (self.asks_model or self.runs_commands)
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is a program of its own, run in the sandbox (steps.contracts.recipe)."""
+        return self.runs == _PROGRAM
 
     @property
     def is_scaffold(self) -> bool:
@@ -179,6 +189,13 @@ _TABLE = (
             timeout_s=DAY_OF_WORK_S,
             temperature=None,
         ),
+    ),
+    Agent(
+        PROGRAM,
+        runs=_PROGRAM,
+        asks_model=True,
+        runs_commands=True,
+        defaults=Defaults(steps=500, max_token_limit=None, timeout_s=DAY_OF_WORK_S, temperature=None),
     ),
     Agent("oneshot", runs="steps.agents.oneshot", asks_model=True, runs_commands=True, takes_prompt_style=True),
 )

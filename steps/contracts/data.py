@@ -9,6 +9,7 @@ from pydantic import ConfigDict
 
 from steps.contracts.families import SWEBENCH
 from steps.contracts.layer import LayerSummary
+from steps.contracts.recipe import AgentProgram
 from steps.contracts.record import Part, Place, Raw, Record
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.timed import Timed
@@ -62,6 +63,8 @@ class RunFile(Record):
     """Text of the prompt template that the agent is instructed by; empty where it has none."""
     words: str = ""
     """Text of the file with the scaffold's words; empty where they are its own."""
+    program: AgentProgram | None = None
+    """Of a run whose agent is a program of its own."""
     fn_calling: bool | None = None
     """Whether tools are called by the endpoint's function calling, or in text; None where no tool is called."""
     validation: UsedValidation | None = None

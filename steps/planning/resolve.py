@@ -18,6 +18,7 @@ from steps.errors import ConfigError
 from steps.models import probe
 from steps.planning.canary import plan_canary
 from steps.planning.dataset import SelectedDataset, read_dataset
+from steps.planning.program import resolve_program
 from steps.planning.redo import RedoPlan, plan_redo
 from steps.planning.refuse import refuse_changes, refuse_model
 from steps.planning.sandbox_cost import cost_notices
@@ -59,6 +60,7 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
     elif spec.redo:
         raise ConfigError(f"there is no run {run_id!r} in {spec.store} to do anything of again", field="redo")
     dataset = read_dataset(spec, here, before, store)
+    program = resolve_program(spec, here, before)
     doing(f"reading what agent {spec.agent.name} is given for {len(dataset.rows):,} instances")
     given = prepared.prepare(here, store, dataset.rows, dataset.known_ids)
     refuse_model(spec, given.model)
@@ -103,6 +105,7 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
         image_digests=sandboxes.digests,
         instruction=instruction,
         words=words,
+        program=program,
         fn_calling=model.fn_calling,
         planning=model.usage,
         validation=dataset.validation,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from steps.contracts.data import WORKDIR, Machine
@@ -24,6 +25,17 @@ class ExecResult:
     timed_out: bool
     truncated: bool
     seconds: float
+
+
+@dataclass(frozen=True)
+class BundleMount:
+    """The files of an agent program, to be mounted read-only at ``steps.contracts.recipe.BUNDLE_PLACE``."""
+
+    digest: str
+    folder: Path | None
+    """On this machine; None where it is not here."""
+    image: str | None
+    """The same files as an OCI image, at its root."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,7 @@ class SandboxRequest:
     """Where the image has the repository."""
     snapshot: str | None = None
     """Of a backend with ``Snapshots``: begin from this one, not from the image."""
+    bundle: BundleMount | None = None
     store_id: str = ""
     """Of the store that keeps the run (steps.contracts.ids): a provider's account may serve runs of several."""
 

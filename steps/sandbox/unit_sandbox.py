@@ -17,7 +17,7 @@ from steps.errors import ConfigError, StepError
 from steps.sandbox import open_backend
 from steps.sandbox.command_log import with_command_log
 from steps.sandbox.groups import GroupMember
-from steps.sandbox.protocol import Backend, Sandbox, SandboxRequest
+from steps.sandbox.protocol import Backend, BundleMount, Sandbox, SandboxRequest
 from steps.sandbox.wrapper import at_folder, with_variables
 
 
@@ -47,6 +47,7 @@ def open_sandbox(
     browsers: bool = False,
     number: int = 1,
     member: GroupMember | None = None,
+    bundle: BundleMount | None = None,
 ) -> Iterator[Sandbox]:
     """A fresh sandbox of the run's backend for this try, its ``number``-th, destroyed at the end whatever happens.
 
@@ -78,6 +79,7 @@ def open_sandbox(
             browsers=browsers,
             resource_factor=_factor(instance.resource_factor, context.resource_factor),
             workdir=instance.workdir,
+            bundle=bundle,
             store_id=store_id(run.spec.store),
         ),
     )

@@ -17,6 +17,7 @@ from steps.contracts.run_spec import SandboxSpec
 from steps.errors import ConfigError, InfraError, ResourceError
 from steps.host.folders import end_processes, private_folder
 from steps.host.removal import remove
+from steps.sandbox.bundle_mounts import folder_of
 from steps.sandbox.local import bubblewrap
 from steps.sandbox.local.images import image_folder, image_root, read_digest
 from steps.sandbox.local.path_translation import PathTranslation
@@ -53,6 +54,7 @@ class LocalBackend:
                 field="backend",
                 detail=bubblewrap.probe() or "SWE_ARGO_ISOLATION=none",
             )
+        bundle = self._bundle(request)
         image = self._image(request.image)
         with _failing_as("create the sandbox"):
             root = private_folder()
@@ -63,7 +65,7 @@ class LocalBackend:
                 repository.mkdir(parents=True, exist_ok=True)
                 _copy(image / "testbed", repository)
                 limits = bounds(root, request)
-            return self._start(root, request, read_digest(image), limits)
+            return self._start(root, request, read_digest(image), limits, bundle)
         except BaseException:
             end_processes(root)
             remove(root)
@@ -80,6 +82,15 @@ class LocalBackend:
         if sandbox.root.exists():
             remove(sandbox.root)
 
+    def _bundle(self, request: SandboxRequest) -> Path | None:
+        if request.bundle is not None and not self.isolated:
+            raise ConfigError(
+                "agent programs need bubblewrap on backend local: install it, or use --backend docker",
+                field="backend",
+                detail=bubblewrap.probe() or "SWE_ARGO_ISOLATION=none",
+            )
+        return folder_of(request)
+
     def _image(self, name: str) -> Path:
         folder = image_folder(self.images, name)
         if not (folder / "testbed").is_dir():
@@ -91,7 +102,9 @@ class LocalBackend:
             )
         return folder
 
-    def _start(self, root: Path, request: SandboxRequest, digest: str | None, limits: ResourceLimits) -> LocalSandbox:
+    def _start(
+        self, root: Path, request: SandboxRequest, digest: str | None, limits: ResourceLimits, bundle: Path | None
+    ) -> LocalSandbox:
         translation = None
         rlimits = limits.rlimits(isolated=self.isolated)
         environment = {"LANG": "C.UTF-8"}
@@ -104,6 +117,7 @@ class LocalBackend:
                 workdir=request.workdir,
                 limits=rlimits,
                 shared_memory_bytes=limits.memory_bytes // 2,
+                bundle=bundle,
             )
         else:
             translation = PathTranslation(str(root), request.workdir)

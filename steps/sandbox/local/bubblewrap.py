@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from steps.contracts.data import WORKDIR
+from steps.contracts.recipe import BUNDLE_PLACE
 from steps.errors import ConfigError
 from steps.host.folders import temporary_folder
 from steps.sandbox.local.supervisor_client import SCRIPT
@@ -47,10 +48,12 @@ def arguments(
     workdir: str = WORKDIR,
     limits: Mapping[str, int] | None = None,
     shared_memory_bytes: int = 64 << 20,
+    bundle: Path | None = None,
 ) -> list[str]:
     """The command that becomes the supervisor, PID 1 of its own namespace with the folder ``root`` as /.
 
     ``hidden``: folders of this host that must not be seen, wherever they lie. ``limits``: of every command (RLIMIT_*).
+    ``bundle``: the folder of an agent's own files.
     """
     namespaces = ["user", "pid", "ipc", "uts", *(() if network else ("net",))]
     return [
@@ -71,6 +74,7 @@ def arguments(
         *(_resolver() if network else ()),
         *_interpreter(hidden),
         *("--ro-bind", str(SCRIPT), SUPERVISOR),
+        *(("--ro-bind", str(bundle), BUNDLE_PLACE) if bundle else ()),
         *("--chdir", workdir),
         *("--", python(), "-I", "-S", "-X", "utf8", SUPERVISOR, str(deadline_s), json.dumps(limits or {})),
     ]

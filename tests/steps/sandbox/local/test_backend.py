@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from steps.bundles.tree import digest_tree
 from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError
 from steps.sandbox.local import bubblewrap
 from steps.sandbox.local.backend import LocalBackend
 from steps.sandbox.local.sandbox import LocalSandbox
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
 from tests.steps.sandbox.conformance import Conformance
+from tests.steps.sandbox.mounted_bundles import assert_mounted, make_bundle
 
 needs_bubblewrap = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
 
@@ -35,13 +37,21 @@ class LocalLab:
         self.made: list[LocalSandbox] = []
         self._numbers = count()
 
-    def create(self, *, network: bool = False, deadline_s: float = 120, isolated: bool = False) -> LocalSandbox:
+    def create(
+        self,
+        *,
+        network: bool = False,
+        deadline_s: float = 120,
+        isolated: bool = False,
+        bundle: BundleMount | None = None,
+    ) -> LocalSandbox:
         request = SandboxRequest(
             name=f"test-{next(self._numbers)}",
             image="test/image:1",
             deadline_s=deadline_s,
             network=network,
             isolated=isolated,
+            bundle=bundle,
         )
         made = self.backend.create(request)
         assert isinstance(made, LocalSandbox)
@@ -173,3 +183,24 @@ def test_the_interpreter_and_its_pytest_are_at_hand(lab: str, request: pytest.Fi
     box.write("/testbed/test_it.py", b"def test_it():\n    assert __file__ == '/testbed/test_it.py'\n")
     result = box.exec("python -m pytest -q -p no:cacheprovider test_it.py", timeout_s=60, merge=True)
     assert b"1 passed" in result.stdout, result
+
+
+@needs_bubblewrap
+def test_an_agents_files_are_mounted_read_only(namespaces: LocalLab, tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "bundle")
+    box = namespaces.create(bundle=bundle)
+    assert_mounted(box)
+    namespaces.destroy(box)
+    assert bundle.folder is not None
+    assert digest_tree(bundle.folder) == bundle.digest
+
+
+def test_an_agents_files_are_not_mounted_without_namespaces(translated: LocalLab, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="agent programs need bubblewrap"):
+        translated.create(bundle=make_bundle(tmp_path / "bundle"))
+
+
+@needs_bubblewrap
+def test_an_agents_files_that_are_not_on_this_machine_are_named_with_the_way_out(namespaces: LocalLab) -> None:
+    with pytest.raises(ConfigError, match="no agent files sha256:0: swe-argo agents build"):
+        namespaces.create(bundle=BundleMount("sha256:0", None, None))

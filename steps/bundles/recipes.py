@@ -1,0 +1,115 @@
+"""Recipes: those that come with this project, one's own in a TOML file, and one made of a command."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from steps.contracts.agent_spec import AgentSpec
+from steps.contracts.agents import PROGRAM
+from steps.contracts.recipe import Recipe, Source
+from steps.errors import ConfigError
+from steps.spec_parsing import explain
+
+SHIPPED = Path(__file__).parent / "recipes"
+"""NAME.toml and NAME.lock each."""
+COMMAND_NAME = "command"
+"""What the recipe of ``--agent-command`` is called."""
+
+
+@dataclass(frozen=True)
+class ChosenRecipe:
+    """A recipe, and what exactly its package's version consists of where that is written down."""
+
+    recipe: Recipe
+    lock: bytes | None = None
+    """package-lock.json of npm, or pip's requirements with hashes; None: the registry's newest that fit."""
+
+
+def choose_recipe(spec: AgentSpec) -> ChosenRecipe:
+    """The recipe of a spec whose agent is a program. Raises ConfigError."""
+    if spec.command is not None:
+        if spec.file is not None:
+            raise ConfigError("a recipe has its own command: --agent-file or --agent-command", field="agent.command")
+        return ChosenRecipe(of_command(spec))
+    if spec.folder or spec.image:
+        field = "agent.folder" if spec.folder else "agent.image"
+        raise ConfigError("needs the command that is to be run: --agent-command", field=field)
+    if spec.file is None and spec.name == PROGRAM:
+        raise ConfigError("agent program needs --agent-file or --agent-command", field="agent.name")
+    return read_chosen(Path(spec.file).expanduser() if spec.file else find_shipped(spec.name), spec.version)
+
+
+def read_chosen(file: Path, version: str | None = None) -> ChosenRecipe:
+    """The recipe in a file, for another version of its package if that is asked for. Raises ConfigError."""
+    recipe = read_recipe(file)
+    lock = file.with_suffix(".lock")
+    if version is None or version == recipe.version:
+        return ChosenRecipe(recipe, lock.read_bytes() if recipe.is_package and lock.is_file() else None)
+    if not recipe.is_package:
+        raise ConfigError(f"{recipe.name} has no versions: its files are given", field="agent.version")
+    return ChosenRecipe(recipe.model_copy(update={"version": version}))
+
+
+def shipped_names() -> list[str]:
+    """The recipes that come with this project."""
+    return sorted(file.stem for file in SHIPPED.glob("*.toml"))
+
+
+def find_shipped(name: str) -> Path:
+    """The file of one of them. Raises ConfigError: there is none of that name."""
+    if name not in shipped_names():
+        there = ", ".join(shipped_names())
+        raise ConfigError(f"there is no agent program {name!r}: {there}, or --agent-file", field="agent.name")
+    return SHIPPED / f"{name}.toml"
+
+
+def read_recipe(file: Path) -> Recipe:
+    """The recipe in a TOML file. Raises ConfigError in one line: no such file, no TOML, a field that is wrong."""
+    try:
+        tables = tomllib.loads(file.read_text("utf-8"))
+        recipe = Recipe.model_validate(tables)
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {file}", field="agent.file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{file} is no recipe: {error}", field="agent.file") from None
+    except ValidationError as error:
+        raise ConfigError(explain(error, str(file), list(_fields(Recipe))), field="agent.file") from None
+    if recipe.source.folder is not None:
+        source = Source(folder=str((file.parent / Path(recipe.source.folder).expanduser()).absolute()))
+        return recipe.model_copy(update={"source": source})
+    return recipe
+
+
+def of_command(spec: AgentSpec) -> Recipe:
+    """The recipe of ``--agent-command``, its first word beside its files where it begins with ``./``.
+
+    Raises ConfigError where the command is none.
+    """
+    source = Source(folder=spec.folder and str(Path(spec.folder).expanduser().absolute()), image=spec.image)
+    try:
+        words = shlex.split(spec.command or "")
+    except ValueError as error:
+        raise ConfigError(f"{spec.command!r} is no command: {error}", field="agent.command") from None
+    if words and words[0].startswith("./"):
+        if source == Source():
+            raise ConfigError(f"{words[0]} is to be in a folder or an image: --agent-folder", field="agent.command")
+        words[0] = f"{{bundle}}/{words[0].removeprefix('./')}"
+    try:
+        return Recipe(name=COMMAND_NAME, protocol=spec.protocol, command=words, source=source)
+    except ValidationError as error:
+        raise ConfigError(explain(error, "--agent-command", []), field="agent.command") from None
+
+
+def _fields(model: type[BaseModel], above: str = "") -> Any:
+    """The names of all fields, those of tables with their table's before them."""
+    for name, field in model.model_fields.items():
+        yield above + name
+        for part in (field.annotation, *getattr(field.annotation, "__args__", ())):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from _fields(part, f"{above}{name}.")

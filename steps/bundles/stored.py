@@ -1,0 +1,144 @@
+"""The bundles of this machine: read-only folders in the user's cache, each under what it was made from."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from steps.bundles.tree import digest_tree
+from steps.contracts.failure import FailureClass
+from steps.contracts.recipe import Architecture, BundleFacts, Libc
+from steps.errors import ConfigError, ResourceError
+from steps.host.removal import remove
+from steps.settings import settings
+
+_FACTS = "bundle.json"
+_FILES = "files"
+
+
+class _Stored(BaseModel):
+    """What stands beside a bundle's files."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str
+    version: str
+    facts: BundleFacts
+
+
+@dataclass(frozen=True)
+class StoredBundle:
+    """A bundle of this machine. ``files`` is the folder that sandboxes are shown."""
+
+    name: str
+    version: str
+    files: Path
+    facts: BundleFacts
+
+
+@dataclass(frozen=True)
+class Made:
+    """What made a bundle's files: its name, and a word for all that they follow from."""
+
+    name: str
+    version: str
+    source: str
+    architecture: Architecture
+    libc: Libc
+
+    @property
+    def folder(self) -> Path:
+        """Where it is kept."""
+        words = "-".join(filter(None, (self.name, self.version, self.architecture, self.source[:16])))
+        return bundles_folder() / re.sub(r"[^A-Za-z0-9._-]", "-", words)
+
+
+def bundles_folder() -> Path:
+    """Where this machine keeps bundles."""
+    return settings().home_folder / "agents"
+
+
+def stored_bundles() -> Iterator[StoredBundle]:
+    """All that are whole, in the order of their names."""
+    for file in sorted(bundles_folder().glob(f"*/{_FACTS}")):
+        with suppress(ValidationError, OSError):  # of another version of this project
+            read = _Stored.model_validate_json(file.read_bytes())
+            yield StoredBundle(read.name, read.version, file.parent / _FILES, read.facts)
+
+
+def find_bundle(digest: str) -> StoredBundle | None:
+    """The bundle of this content."""
+    return next((bundle for bundle in stored_bundles() if bundle.facts.digest == digest), None)
+
+
+def find_made(made: Made) -> StoredBundle | None:
+    """The bundle that was made so."""
+    file = made.folder / _FACTS
+    return next((bundle for bundle in stored_bundles() if bundle.files.parent == file.parent), None)
+
+
+def keep_bundle(made: Made, fill: Callable[[Path], dict[str, str]]) -> StoredBundle:
+    """Make a bundle: ``fill`` puts its files into an empty folder and tells their packages and versions.
+
+    It is there whole or not at all, whoever makes the same at the same time. Raises what ``fill`` raises, ConfigError
+    for files that are none, ResourceError where the disk is full.
+    """
+    try:
+        bundles_folder().mkdir(parents=True, exist_ok=True)
+        building = Path(tempfile.mkdtemp(prefix=".making-", dir=bundles_folder()))
+    except OSError as error:
+        raise ConfigError(f"cannot keep agents in {bundles_folder()}: {error.strerror}: SWE_ARGO_HOME") from error
+    try:
+        files = building / _FILES
+        files.mkdir()
+        packages = fill(files)
+        facts = BundleFacts(
+            digest=digest_tree(files), architecture=made.architecture, libc=made.libc, packages=packages
+        )
+        stored = _Stored(name=made.name, version=made.version, facts=facts)
+        (building / _FACTS).write_text(stored.model_dump_json(indent=1), "utf-8")
+        _forbid_writing(files)
+        building.chmod(0o755)
+        with suppress(OSError):  # somebody has just made the same
+            building.rename(made.folder)
+    except ValueError as error:
+        raise ConfigError(str(error), field="agent") from error
+    except OSError as error:
+        raise ResourceError(FailureClass.OUT_OF_DISK, f"could not make the bundle of {made.name}: {error}") from error
+    finally:
+        if building.exists():
+            remove(building)
+    bundle = find_made(made)
+    assert bundle is not None
+    return bundle
+
+
+def remove_bundle(bundle: StoredBundle) -> str | None:
+    """Remove it; why not, where it is left."""
+    return remove(bundle.files.parent)
+
+
+def copy_folder(source: Path) -> Callable[[Path], dict[str, str]]:
+    """What fills a bundle with a folder of this machine."""
+
+    def fill(files: Path) -> dict[str, str]:
+        shutil.copytree(source, files, symlinks=True, dirs_exist_ok=True)
+        return {}
+
+    return fill
+
+
+def _forbid_writing(root: Path) -> None:
+    for folder, _, names in os.walk(root, topdown=False):
+        for name in names:
+            path = Path(folder, name)
+            if not path.is_symlink():
+                path.chmod(0o555 if path.stat().st_mode & 0o100 else 0o444)
+        Path(folder).chmod(0o555)

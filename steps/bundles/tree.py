@@ -1,0 +1,74 @@
+"""A folder's files as one digest and as one archive: the same files give the same bytes wherever and whenever."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+_PIECE = 1 << 20
+
+
+def digest_tree(root: Path) -> str:
+    """``sha256:`` over paths, kinds, contents and what may be executed; owners and times are no part of it.
+
+    Raises OSError, ValueError for what is neither file, folder nor link.
+    """
+    whole = hashlib.sha256()
+    for path in _entries(root):
+        kind, content = _described(path)
+        name = path.relative_to(root).as_posix()
+        whole.update(f"{kind}\0{name}\0{content}\0".encode("utf-8", "surrogateescape"))
+    return f"sha256:{whole.hexdigest()}"
+
+
+def write_tar(root: Path, out: IO[bytes], place: str = "") -> None:
+    """The tree as a tar, its files under ``place`` and all root's. Raises as ``digest_tree``."""
+    with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        for path in _entries(root):
+            member = tarfile.TarInfo(f"{place}{path.relative_to(root).as_posix()}")
+            kind, content = _described(path, with_content=False)
+            member.mode = 0o755 if kind in "dx" else 0o777 if kind == "l" else 0o644
+            match kind:
+                case "d":
+                    member.type = tarfile.DIRTYPE
+                    archive.addfile(member)
+                case "l":
+                    member.type, member.linkname = tarfile.SYMTYPE, content
+                    archive.addfile(member)
+                case _:
+                    member.size = path.stat().st_size
+                    with path.open("rb") as file:
+                        archive.addfile(member, file)
+
+
+def _entries(root: Path) -> Iterator[Path]:
+    """All that is in a folder, in the order of their names, each folder before what it holds."""
+    for entry in sorted(os.scandir(root), key=lambda each: each.name):
+        path = Path(entry.path)
+        yield path
+        if entry.is_dir(follow_symlinks=False):
+            yield from _entries(path)
+
+
+def _described(path: Path, *, with_content: bool = True) -> tuple[str, str]:
+    """Its kind (folder d, link l, file f, executable x), and its content's digest or the link's target."""
+    mode = path.lstat().st_mode
+    if stat.S_ISDIR(mode):
+        return "d", ""
+    if stat.S_ISLNK(mode):
+        return "l", os.readlink(path)  # noqa: PTH115 - as written
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{path} is neither a file nor a folder nor a link")
+    kind = "x" if mode & stat.S_IXUSR else "f"
+    if not with_content:
+        return kind, ""
+    content = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            content.update(piece)
+    return kind, content.hexdigest()

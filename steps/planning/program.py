@@ -1,0 +1,91 @@
+"""RunSpec -> AgentProgram: the recipe of a run's agent program, and its files, which are there or can be made."""
+
+from __future__ import annotations
+
+import platform
+
+from steps.bundles.build import architecture_here, keep_folder, made_of
+from steps.bundles.recipes import ChosenRecipe, choose_recipe
+from steps.bundles.stored import find_made
+from steps.contracts.agent_spec import AgentSpec, agent_of
+from steps.contracts.data import RunFile
+from steps.contracts.progress_lines import doing
+from steps.contracts.recipe import AgentProgram, Architecture, BundleFacts
+from steps.contracts.run_spec import RunSpec, SandboxSpec
+from steps.errors import ConfigError
+
+_PROGRAM_FIELDS = ("file", "command", "folder", "image", "version")
+
+
+def resolve_program(spec: RunSpec, here: RunSpec, before: RunFile | None) -> AgentProgram | None:
+    """The agent program of a run; None where the agent is one of ours. ``here``: the spec with files of this machine.
+
+    Raises ConfigError: a recipe that is wrong, a package whose files are not made yet, files that cannot run in the
+    run's sandboxes, or others than the run began with.
+    """
+    if not agent_of(spec.agent).is_program:
+        _refuse_fields(spec.agent)
+        return None
+    chosen = choose_recipe(here.agent)
+    architecture = architecture_of(spec.sandbox)
+    if architecture not in chosen.recipe.architectures:
+        there = ", ".join(chosen.recipe.architectures)
+        reason = f"{chosen.recipe.name} runs on {there}, and the sandboxes are {architecture}"
+        raise ConfigError(reason, field="sandbox.platform")
+    _refuse_libc(spec.sandbox, chosen)
+    program = AgentProgram(recipe=chosen.recipe, bundle=_bundle(spec.agent, chosen, architecture))
+    if before is not None and before.program != program:
+        raise ConfigError(
+            f"run {before.run_id!r} began with another recipe or other files of {chosen.recipe.name}; "
+            "use another run id",
+            field="run_id",
+        )
+    return program
+
+
+def architecture_of(spec: SandboxSpec) -> Architecture:
+    """Of the machines that sandboxes are."""
+    if spec.backend == "local":
+        return architecture_here()
+    return "arm64" if spec.platform.endswith("/arm64") else "amd64"
+
+
+def _bundle(spec: AgentSpec, chosen: ChosenRecipe, architecture: Architecture) -> BundleFacts | None:
+    recipe = chosen.recipe
+    if recipe.source.folder is not None:
+        doing(f"keeping the files of {recipe.source.folder}")
+        return keep_folder(recipe, architecture).facts
+    if not recipe.is_package:
+        return None
+    stored = find_made(made_of(chosen, architecture))
+    if stored is None:
+        raise ConfigError(
+            f"the files of {recipe.name} {recipe.version} for {architecture} are not built: "
+            f"{_build_command(spec, chosen, architecture)}",
+            field="agent.name",
+        )
+    return stored.facts
+
+
+def _build_command(spec: AgentSpec, chosen: ChosenRecipe, architecture: Architecture) -> str:
+    which = spec.file or chosen.recipe.name
+    words = ["swe-argo agents build", f"{which}@{spec.version}" if spec.version else which]
+    return " ".join([*words, *(["--architecture", architecture] if architecture != architecture_here() else [])])
+
+
+def _refuse_libc(spec: SandboxSpec, chosen: ChosenRecipe) -> None:
+    """Raises ConfigError where it is known that the files find another C library than they need."""
+    needed = chosen.recipe.libc
+    if spec.backend != "local" or needed == "any":
+        return
+    found = "glibc" if platform.libc_ver()[0] == "glibc" else "musl"
+    if found != needed:
+        reason = f"{chosen.recipe.name} needs {needed}, and this machine has {found}: use --backend docker"
+        raise ConfigError(reason, field="sandbox.backend")
+
+
+def _refuse_fields(agent: AgentSpec) -> None:
+    """Raises ConfigError for what only agent programs have."""
+    for name in _PROGRAM_FIELDS:
+        if getattr(agent, name) is not None:
+            raise ConfigError(f"{agent.name} is no agent program: leave --agent away", field=f"agent.{name}")

@@ -1,0 +1,120 @@
+"""Recipes as they are read, and refused."""
+
+from pathlib import Path
+
+import pytest
+
+from steps.bundles.recipes import choose_recipe, read_chosen, read_recipe
+from steps.contracts.agent_spec import AgentSpec
+from steps.contracts.recipe import Recipe
+from steps.errors import ConfigError
+
+MINE = """
+name = "mine"
+version = "1.2"
+protocol = "anthropic"
+libc = "glibc"
+command = ["{bundle}/mine", "-p", "{instruction}"]
+[source.npm]
+package = "mine"
+[env]
+MINE_URL = "{base_url}"
+[files]
+".mine/config.json" = '{"model": "{model}"}'
+[exits]
+3 = "max_steps"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "mine.toml").write_text(MINE)
+    return tmp_path / "mine.toml"
+
+
+def test_a_recipe_says_all_that_is_needed_to_run_a_program(file: Path) -> None:
+    recipe = read_recipe(file)
+    assert (recipe.name, recipe.version, recipe.protocol, recipe.libc) == ("mine", "1.2", "anthropic", "glibc")
+    assert recipe.command == ["{bundle}/mine", "-p", "{instruction}"]
+    assert recipe.exits == {3: "max_steps"}
+    assert recipe.files == {".mine/config.json": '{"model": "{model}"}'}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("libc =", "lib_c =", "there is no field 'lib_c'; did you mean 'libc'?"),
+        ("anthropic", "antropic", "protocol: input should be 'chat', 'responses' or 'anthropic', not 'antropic'"),
+        ("{instruction}", "{prompt}", "nothing stands for {prompt}"),
+        ('version = "1.2"', "", "a package needs its exact version"),
+        ('"1.2"', '"^1.2"', "is no version"),
+        (".mine/config.json", "../config.json", "is not a path in HOME"),
+        ('package = "mine"', 'package = "mine"\n[source.pypi]\npackage = "mine"', "from one place"),
+        ("max_steps", "tired", "exits.3: input should be"),
+        ('name = "mine"', 'name = "mine', "is no recipe"),
+    ],
+)
+def test_a_wrong_recipe_is_refused_in_a_line_that_names_what(file: Path, old: str, new: str, says: str) -> None:
+    file.write_text(MINE.replace(old, new, 1))
+    with pytest.raises(ConfigError) as refused:
+        read_recipe(file)
+    assert says in refused.value.reason
+    assert str(file) in refused.value.reason
+    assert "\n" not in refused.value.reason
+
+
+def test_a_recipe_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no file"):
+        read_recipe(tmp_path / "mine.toml")
+
+
+def test_a_lock_holds_for_the_version_that_the_recipe_names_and_no_other(file: Path) -> None:
+    file.with_suffix(".lock").write_text("{}")
+    assert read_chosen(file).lock == b"{}"
+    other = read_chosen(file, "1.3")
+    assert (other.recipe.version, other.lock) == ("1.3", None)
+
+
+def test_a_folder_of_a_recipe_is_beside_its_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('name = "mine"\ncommand = ["{bundle}/go"]\n[source]\nfolder = "dist"')
+    assert read_recipe(tmp_path / "mine.toml").source.folder == str(tmp_path / "dist")
+    with pytest.raises(ConfigError, match="mine has no versions"):
+        read_chosen(tmp_path / "mine.toml", "2")
+
+
+def test_a_command_is_a_recipe_whose_program_is_in_the_folder(tmp_path: Path) -> None:
+    command = "./go --task {instruction_file}"
+    spec = AgentSpec(name="program", command=command, folder=str(tmp_path), protocol="responses")
+    recipe = choose_recipe(spec).recipe
+    assert recipe.command == ["{bundle}/go", "--task", "{instruction_file}"]
+    assert (recipe.protocol, recipe.source.folder) == ("responses", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"command": "./go"}, "--agent-folder"),
+        ({"command": "go 'it"}, "is no command"),
+        ({"command": ""}, "command"),
+        ({"command": "go {task}"}, "nothing stands for {task}"),
+        ({"command": "go", "file": "go.toml"}, "--agent-file or --agent-command"),
+        ({"folder": "."}, "--agent-command"),
+        ({}, "--agent-file or --agent-command"),
+    ],
+)
+def test_an_agent_program_that_is_half_said_is_refused(fields: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        choose_recipe(AgentSpec(name="program", **fields))
+    assert says in refused.value.reason
+
+
+def test_a_name_may_have_a_version_behind_it() -> None:
+    spec = AgentSpec(name="program@1.2.3")
+    assert (spec.name, spec.version) == ("program", "1.2.3")
+    with pytest.raises(ValueError, match="one exact version"):
+        AgentSpec(name="program@^1.2")
+
+
+def test_a_recipe_survives_the_run_file(file: Path) -> None:
+    recipe = read_recipe(file)
+    assert Recipe.model_validate_json(recipe.model_dump_json()) == recipe
