@@ -9,7 +9,8 @@ import time
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.run_spec import RunSpec
 from steps.store import open_store
-from workflows.local.runner import Event, LocalRunner, make_plan
+from workflows.local.runner import Event, LocalRunner
+from workflows.local.whole_steps import make_plan
 
 ATTEMPTS = 3
 

@@ -19,7 +19,7 @@ from tests.cluster.disturbances import dataset
 from tests.cluster.installed_chart import InstalledChart, settles
 from tests.cluster.step_image import load_steps_image, step_pod
 from tests.workflows.command import QUICK
-from workflows.local.runner import make_plan
+from workflows.local.whole_steps import make_plan
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -19,7 +19,8 @@ from steps.store import open_store
 from workflows.api.request import RunRequest
 from workflows.api.run import Run
 from workflows.local.evaluation import Evaluation, RunEnd
-from workflows.local.runner import Event, Show, Watch
+from workflows.local.runner import Event, Watch
+from workflows.local.whole_steps import Show
 
 LOOK_S = 0.5
 """Seconds that a wait goes on without giving Ctrl-C its turn."""

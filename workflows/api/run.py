@@ -24,7 +24,7 @@ from steps.store import Store
 from steps.store.run_lock import Lock, lock_in
 from steps.store.runs import no_report, no_run, record_of, store_flag
 from workflows.api.unit import RunUnit
-from workflows.local.runner import Show, make_report
+from workflows.local.whole_steps import Show, make_report
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -22,7 +22,7 @@ from workflows.argo.engine import Engine, Plain, WorkflowHeader
 from workflows.argo.run_status import RunStatus, ShardView
 from workflows.argo.status_display import NAMES, count_outcomes, progress_lines, render_screen, status_line
 from workflows.argo.units_at_work import read_progress
-from workflows.terminal.progress import ActivityLine
+from workflows.terminal.activity import ActivityLine
 from workflows.terminal.run_end import EXIT_FAILED, print_run_end
 
 POLL_S = 5.0

@@ -15,7 +15,7 @@ from steps.errors import EXIT_INCOMPLETE, EXIT_OK
 from steps.sandbox import load_part
 from steps.settings import settings
 from workflows.cli.session import EXIT_INTERRUPTED
-from workflows.terminal.progress import ActivityLine
+from workflows.terminal.activity import ActivityLine
 
 if TYPE_CHECKING:
     from steps.sandbox.ags.sync import SyncPlan

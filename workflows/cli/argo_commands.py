@@ -13,7 +13,7 @@ from rich.console import Console
 
 from steps.contracts.run_spec import KubernetesSpec, RunSpec
 from workflows.cli import spec_sources
-from workflows.terminal.progress import ActivityLine
+from workflows.terminal.activity import ActivityLine
 
 if TYPE_CHECKING:
     from steps.contracts.train_spec import TrainSpec

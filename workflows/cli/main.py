@@ -14,17 +14,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-import steps
 from steps import proxy
-from steps.contracts.run_spec import SandboxSpec
 from steps.contracts.spec_fields import SpecField
 from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_OK, ConfigError, StepError
 from steps.settings import settings
-from steps.spec_parsing import checked
 from workflows.cli import (
     ags_commands,
     argo_commands,
     dataset_commands,
+    machine_commands,
     programs,
     run_commands,
     spec_sources,
@@ -42,12 +40,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 console = Console()
-Namespace = Annotated[str | None, typer.Option(help="Namespace to ask, beside this machine.")]
-OwnBackend = Annotated[
-    str | None,
-    typer.Option("--backend", metavar="FILE:CONNECT", help="A backend of your own, to ask beside the others."),
-]
-KubeContext = Annotated[str | None, typer.Option(help="Context of the kubeconfig, by default the current one.")]
 
 
 def _with_spec(command: Callable[..., None], has: Callable[[SpecField], bool] = lambda _: True) -> Callable[..., None]:
@@ -234,50 +226,7 @@ def train(
 
 run_commands.add(app, _with_spec)
 dataset_commands.add(app, _with_spec)
-
-
-def _sandboxes(namespace: str | None, kube_context: str | None, backend: str | None) -> SandboxSpec:
-    table = {"kubernetes": {"namespace": namespace, "context": kube_context}}
-    return checked({"sandbox": {**table, **({"backend": backend} if backend else {})}}, "flags").sandbox
-
-
-@app.command()
-def doctor(namespace: Namespace = None, kube_context: KubeContext = None, backend: OwnBackend = None) -> None:
-    """Say what this machine can run, and what is missing."""
-    from workflows.cli import doctor as doctors
-
-    well = doctors.doctor(console, _sandboxes(namespace, kube_context, backend))
-    raise typer.Exit(EXIT_OK if well else 1)
-
-
-@app.command()
-def chart() -> None:
-    """Print the folder of the Helm chart: helm install swe-argo "$(swe-argo chart)" ..."""
-    installed, checkout = (Path(steps.__file__).parents[1] / name for name in ("templates/chart", "charts/swe-argo"))
-    typer.echo(installed if installed.is_dir() else checkout)
-
-
-@app.command()
-def clean(  # noqa: PLR0917 - every parameter is a flag
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them; without it they are only listed.")] = False,
-    namespace: Namespace = None,
-    kube_context: KubeContext = None,
-    backend: OwnBackend = None,
-    run_id: Annotated[
-        str | None,
-        typer.Option("--run-id", metavar="RUN", help="Those at a provider of this run, too, which must be over."),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", "-o", help="Where that run is kept: runs of its name in other stores are left alone."),
-    ] = None,
-) -> None:
-    """Find sandboxes that nobody owns any more, and remove them."""
-    from workflows.cli import orphans
-
-    orphans.clean(yes, console, _sandboxes(namespace, kube_context, backend), run_id, store)
-
-
+machine_commands.add(app)
 argo_commands.add(app, _with_spec)
 template_commands.add(app, _with_spec)
 ags_commands.add(app, _with_spec)

@@ -14,7 +14,7 @@ from steps.store import open_store
 from workflows.cli import spec_sources
 from workflows.cli.completions import offer_runs
 from workflows.cli.flags import DEFAULT_STORE, StoreFlag
-from workflows.terminal.progress import ActivityLine
+from workflows.terminal.activity import ActivityLine
 
 console = Console()
 Run = Annotated[

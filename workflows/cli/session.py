@@ -26,8 +26,10 @@ from steps.store.runs import record_of
 from workflows.api.run import Run
 from workflows.local.at_work import find_units_at_work
 from workflows.local.evaluation import Evaluation
-from workflows.local.runner import Show, Watch, worker_count
-from workflows.terminal.progress import ActivityLine, Progress
+from workflows.local.runner import Watch, worker_count
+from workflows.local.whole_steps import Show
+from workflows.terminal.activity import ActivityLine
+from workflows.terminal.progress import Progress
 from workflows.terminal.run_end import EXIT_FAILED, print_run_end
 from workflows.terminal.unit_lines import describe_replays
 

@@ -21,8 +21,8 @@ from steps.sandbox import load_part
 from steps.store import open_store
 from workflows.cli import spec_sources
 from workflows.cli.template_uses import ImageUse, find_uses
+from workflows.terminal.activity import ActivityLine
 from workflows.terminal.columns import columns
-from workflows.terminal.progress import ActivityLine
 
 EXIT_INTERRUPTED = 130
 

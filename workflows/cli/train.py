@@ -27,9 +27,11 @@ from steps.store import open_store
 from steps.training.train_spec_parsing import of_train_file, read_train_spec
 from workflows.api.run import Run
 from workflows.cli.session import EXIT_INTERRUPTED, ending
-from workflows.local.runner import Show, Watch
+from workflows.local.runner import Watch
 from workflows.local.training import Training
-from workflows.terminal.progress import ActivityLine, Progress
+from workflows.local.whole_steps import Show
+from workflows.terminal.activity import ActivityLine
+from workflows.terminal.progress import Progress
 from workflows.terminal.run_end import EXIT_FAILED
 from workflows.terminal.training_lines import print_training
 

@@ -24,7 +24,8 @@ from workflows.local import recovery
 from workflows.local.machines import remove_leftovers
 from workflows.local.run_limits import StopReached
 from workflows.local.run_lock import RunLock, hold_run
-from workflows.local.runner import LocalRunner, Show, Watch, make_plan, make_report
+from workflows.local.runner import LocalRunner, Watch
+from workflows.local.whole_steps import Show, make_plan, make_report
 
 STOPPED_BY_CANARY = StopReached("ended by its canary", failed=True, flags=("--no-stop-on-canary",))
 

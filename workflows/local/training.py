@@ -32,7 +32,7 @@ from workflows.local.learner_process import LearnerProcess, running_learner
 from workflows.local.proxy_process import GivenProxy, ProxyProcess
 from workflows.local.run_limits import StopReached
 from workflows.local.run_lock import hold_run
-from workflows.local.runner import Show, run_whole
+from workflows.local.whole_steps import Show, run_whole
 
 
 class TrainingObserver(Protocol):

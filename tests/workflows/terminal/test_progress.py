@@ -20,8 +20,10 @@ from steps.contracts.trajectory import Usage
 from steps.contracts.unit_progress import UnitProgress
 from tests.workflows.command import wait_for
 from tests.workflows.screen import Screen, run_at_terminal
-from workflows.local.runner import Event, make_plan, make_report
-from workflows.terminal.progress import SHOWN, ActivityLine, Progress
+from workflows.local.runner import Event
+from workflows.local.whole_steps import make_plan, make_report
+from workflows.terminal.activity import ActivityLine
+from workflows.terminal.progress import SHOWN, Progress
 
 RUN = "a-run-with-a-name-that-is-longer-than-most-2026-11-22"
 ROWS = 24

@@ -1,0 +1,67 @@
+"""``swe-argo doctor``, ``chart`` and ``clean``: about no run. What they need is imported when they are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import steps
+from steps.contracts.run_spec import SandboxSpec
+from steps.errors import EXIT_OK
+from steps.spec_parsing import checked
+
+console = Console()
+Namespace = Annotated[str | None, typer.Option(help="Namespace to ask, beside this machine.")]
+OwnBackend = Annotated[
+    str | None,
+    typer.Option("--backend", metavar="FILE:CONNECT", help="A backend of your own, to ask beside the others."),
+]
+KubeContext = Annotated[str | None, typer.Option(help="Context of the kubeconfig, by default the current one.")]
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (doctor, chart, clean):
+        app.command()(command)
+
+
+def doctor(namespace: Namespace = None, kube_context: KubeContext = None, backend: OwnBackend = None) -> None:
+    """Say what this machine can run, and what is missing."""
+    from workflows.cli import doctor as doctors
+
+    well = doctors.doctor(console, _sandboxes(namespace, kube_context, backend))
+    raise typer.Exit(EXIT_OK if well else 1)
+
+
+def chart() -> None:
+    """Print the folder of the Helm chart: helm install swe-argo "$(swe-argo chart)" ..."""
+    installed, checkout = (Path(steps.__file__).parents[1] / name for name in ("templates/chart", "charts/swe-argo"))
+    typer.echo(installed if installed.is_dir() else checkout)
+
+
+def clean(  # noqa: PLR0917 - every parameter is a flag
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them; without it they are only listed.")] = False,
+    namespace: Namespace = None,
+    kube_context: KubeContext = None,
+    backend: OwnBackend = None,
+    run_id: Annotated[
+        str | None,
+        typer.Option("--run-id", metavar="RUN", help="Those at a provider of this run, too, which must be over."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", "-o", help="Where that run is kept: runs of its name in other stores are left alone."),
+    ] = None,
+) -> None:
+    """Find sandboxes that nobody owns any more, and remove them."""
+    from workflows.cli import orphans
+
+    orphans.clean(yes, console, _sandboxes(namespace, kube_context, backend), run_id, store)
+
+
+def _sandboxes(namespace: str | None, kube_context: str | None, backend: str | None) -> SandboxSpec:
+    table = {"kubernetes": {"namespace": namespace, "context": kube_context}}
+    return checked({"sandbox": {**table, **({"backend": backend} if backend else {})}}, "flags").sandbox

@@ -1,0 +1,110 @@
+"""What a person sees while one thing is done: that it goes on, however long nothing is printed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.text import Text
+
+from steps.reports.text.formatting import duration
+from steps.reports.text.visible import make_visible
+
+PATIENCE_S = 3.0
+"""Seconds without a line after which a person may think that nothing goes on."""
+SILENT_S = 5.0
+"""Seconds between two lines of one activity, at most."""
+SELDOM_S = 60.0
+"""Seconds between two lines of a silence at most: the pause doubles up to this."""
+
+
+class SilenceTimer:
+    """Calls ``say``, in a thread, after ``first_s`` without a restart, then after twice that, up to ``most_s``."""
+
+    def __init__(self, say: Callable[[], None], first_s: float = PATIENCE_S, most_s: float = SELDOM_S) -> None:
+        self._say, self._first_s, self._most_s = say, first_s, most_s
+        self._pause_s, self._last, self._over = first_s, time.monotonic(), False
+        self._change = threading.Condition()
+        self._thread = threading.Thread(target=self._work, name="silence", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._last = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._change:
+            self._over = True
+            self._change.notify()
+        self._thread.join()
+
+    def restart(self) -> None:
+        """A line was printed: the wait begins anew."""
+        with self._change:
+            self._last, self._pause_s = time.monotonic(), self._first_s
+            self._change.notify()
+
+    def news(self) -> None:
+        """There is something new to print: ``say`` is called as soon as ``first_s`` have passed since the last line."""
+        with self._change:
+            self._pause_s = self._first_s
+            self._change.notify()
+
+    def _work(self) -> None:
+        while True:
+            with self._change:
+                while not self._over and (remaining_s := self._last + self._pause_s - time.monotonic()) > 0:
+                    self._change.wait(remaining_s)
+                if self._over:
+                    return
+                self._last, self._pause_s = time.monotonic(), min(2 * self._pause_s, self._most_s)
+            self._say()
+
+
+class ActivityLine:
+    """Shows what is being done: at once in a status line of a terminal, and everywhere in lines when it takes long."""
+
+    def __init__(self, console: Console, title: str, patience_s: float = PATIENCE_S) -> None:
+        self._console, self._title = console, title
+        self._now = ""
+        self._began = time.monotonic()
+        self._silence = SilenceTimer(self._tell, patience_s, SILENT_S)
+        self._status = console.status("")
+
+    def __enter__(self) -> Self:
+        self._show()
+        self._status.start()
+        self._silence.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._silence.__exit__(kind, error, trace)
+        self._status.stop()
+
+    def now(self, what: str) -> None:
+        """This is being done now; where its phase (before a colon) is new, a line comes soon."""
+        before, self._now = self._now, make_visible(what)
+        self._show()
+        if before.partition(":")[0] != self._now.partition(":")[0]:
+            self._silence.news()
+
+    @property
+    def _line(self) -> str:
+        return f"{self._title}: {self._now}" if self._now else self._title
+
+    def _show(self) -> None:
+        line = Text(self._line)  # one that the terminal breaks would not be taken away as a whole
+        line.truncate(max(10, self._console.width - 4), overflow="ellipsis")
+        self._status.update(line)
+
+    def _tell(self) -> None:
+        took = duration(time.monotonic() - self._began)
+        self._console.print(Text(f"{self._line} ({took})", style="dim"), soft_wrap=True)
