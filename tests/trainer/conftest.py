@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.trainer.engine import RunningTrainer, running_trainer
-from tests.trainer.home import NoTrainerError, trainer_home
+from tests.trainer.engine import NoTrainerError, RunningTrainer, running_trainer
+from tests.trainer.home import trainer_home
 
 
 @pytest.fixture(scope="package")

@@ -17,7 +17,7 @@ import httpx
 
 from tests.tinker_server.server import serving
 from tests.trainer.bridge import Bridge
-from tests.trainer.home import NoTrainerError, TrainerHome
+from tests.trainer.home import TrainerHome
 from tests.trainer.model import CONTEXT, NAME, make_tiny_model
 from tests.trainer.upstream import Upstream
 
@@ -26,6 +26,10 @@ START_TIMEOUT_S = 300
 ADAPTERS, MAX_RANK, SAMPLED_TOGETHER = 16, 8, 16
 SESSION_TIMEOUT_S = 180
 """The SDK is heard of every 10 s; who was killed holds an adapter so long."""
+
+
+class NoTrainerError(Exception):
+    """Why no trainer is at work on this machine, in one line."""
 
 
 @dataclass(frozen=True)

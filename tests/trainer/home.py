@@ -5,20 +5,16 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.own_environment import NotInstalledError, make_environment
 from tests.trainer import stand_ins
 
 VARIABLE = "SWE_ARGO_TRAINER_HOME"
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 INSTALL_TIMEOUT_S = 600
-
-
-class NoTrainerError(Exception):
-    """Why there is no trainer on this machine, in one line."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +54,15 @@ def trainer_home() -> TrainerHome:
 def install_trainer(home: TrainerHome) -> None:
     """Make it what is wanted: nothing where it is already, else a download of some 250 MB, which unpacked are 1 GB.
 
-    Raises NoTrainerError where the packages cannot be had.
+    Raises NotInstalledError where the packages cannot be had.
     """
     home.folder.mkdir(parents=True, exist_ok=True)
     with (home.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if home.is_installed:
             return
-        _call(sys.executable, "-m", "venv", "--clear", str(home.folder / "venv"))
         # Its own list of dependencies brings torch and CUDA, of which nothing is needed here.
-        _call(str(home.programs / "python"), "-m", "pip", "install", "--no-deps", "--quiet", "-r", str(REQUIREMENTS))
+        make_environment(home.folder / "venv", REQUIREMENTS, what="the trainer", timeout_s=INSTALL_TIMEOUT_S)
         for name, text in stand_ins.MODULES.items():
             (home.modules / name).parent.mkdir(parents=True, exist_ok=True)
             (home.modules / name).write_text(text)
@@ -81,18 +76,8 @@ def _wanted() -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
-def _call(*words: str) -> None:
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoTrainerError(f"the trainer cannot be installed: {error}") from None
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["pip says nothing"]
-        raise NoTrainerError(f"the trainer cannot be installed: {lines[-1]}")
-
-
 if __name__ == "__main__":
     try:
         install_trainer(trainer_home())
-    except NoTrainerError as reason:
+    except NotInstalledError as reason:
         sys.exit(str(reason))

@@ -6,18 +6,15 @@ import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+from tests.own_environment import NotInstalledError, make_environment
+
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 INSTALL_TIMEOUT_S = 3600
-
-
-class NoVerlError(Exception):
-    """Why verl cannot be installed on this machine, in one line."""
 
 
 def verl_home() -> Path:
@@ -30,18 +27,17 @@ def verl_home() -> Path:
 def install_verl(home: Path) -> Path:
     """Its python. Nothing is done where it is there already, else 3 GB are downloaded, which unpacked are 7.
 
-    Raises NoVerlError where the packages cannot be had.
+    Raises NotInstalledError where the packages cannot be had.
     """
     if sys.version_info >= (3, 13):
-        raise NoVerlError("verl 0.9.1 needs Python 3.11 or 3.12: make setup PYTHON=python3.12")
+        raise NotInstalledError("verl 0.9.1 needs Python 3.11 or 3.12: make setup PYTHON=python3.12")
     home.mkdir(parents=True, exist_ok=True)
     python, done = home / "venv" / "bin" / "python", home / "installed"
     with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
             sys.stderr.write(f"verl and torch come into {home}, once: 3 GB are downloaded, which unpacked are 7\n")
-            _call(sys.executable, "-m", "venv", "--clear", str(home / "venv"))
-            _call(str(python), "-m", "pip", "install", "--no-deps", "-r", str(REQUIREMENTS))
+            make_environment(home / "venv", REQUIREMENTS, what="verl", timeout_s=INSTALL_TIMEOUT_S)
             done.touch()
         _describe_project(python)
     return python
@@ -59,21 +55,8 @@ def _describe_project(python: Path) -> None:
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: swe-argo\nVersion: {version}\n")
 
 
-def _call(*words: str) -> None:
-    """Its output is seen while it works, on stderr: stdout says the python."""
-    try:
-        done = subprocess.run(
-            words, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False, timeout=INSTALL_TIMEOUT_S
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoVerlError(f"verl cannot be installed: {error}") from None
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["pip says nothing"]
-        raise NoVerlError(f"verl cannot be installed: {lines[-1]}")
-
-
 if __name__ == "__main__":
     try:
         sys.stdout.write(f"{install_verl(verl_home())}\n")
-    except NoVerlError as reason:
+    except NotInstalledError as reason:
         sys.exit(str(reason))
