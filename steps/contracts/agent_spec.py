@@ -50,6 +50,9 @@ class AgentSpec(Table):
     """Version of an agent program, where it is to be another than its recipe's; --agent NAME@VERSION says it, too."""
     model: Annotated[str | None, Flag("--model", "--llm-name", "--llm_name")] = None
     """The model to ask, as openai/NAME; its name in reports, too. For gold, given and replay only a name in reports."""
+    helper_model: Annotated[str | None, Flag("--helper-model")] = None
+    """The model for the helpers of an agent program (titles, summaries, sub-agents), at the same endpoint; by default
+    theirs is the run's, too."""
     use_fn_calling: Annotated[Literal["auto", "true", "false"], Flag("--use-fn-calling", "--use_fn_calling")] = "auto"
     """Whether tools are called by function calling or in text. auto: asks the endpoint once, and says what it found."""
     scaffold_fidelity: Annotated[Literal["project", "ours"], Flag("--scaffold-fidelity")] = "project"

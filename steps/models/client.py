@@ -1,11 +1,13 @@
-"""A model behind an OpenAI-compatible endpoint, asked through the openai library."""
+"""A model at an endpoint, asked through the openai library: by our own agents, and for agent programs."""
 
 from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +16,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, Usage
 from steps.models.backoff import wait_s
+from steps.models.call import Answered, Call, PassingError
 from steps.models.connection import Connection, DroppedError, ModelRefusedError, ResponseTimeoutError
 from steps.models.endpoint import Endpoint, resolve_endpoint
 from steps.models.errors import ErrorMeaning, error_meaning, later_meaning
@@ -42,7 +45,7 @@ def open_model(spec: RunSpec, *, gate: RequestGate | None = None, first_wait_s: 
 
 
 class Client:
-    """One unit's line to the endpoint. One call at a time: it is not for several threads."""
+    """One unit's line to the endpoint. Several threads may forward at a time; ``ask`` is for one conversation."""
 
     def __init__(self, spec: RunSpec, where: Endpoint, gate: RequestGate, first_wait_s: float = FIRST_WAIT_S) -> None:
         self.name = spec.agent.model or ""
@@ -53,6 +56,7 @@ class Client:
         self.connection = Connection(where)
         self._llm, self._gate, self._first_wait_s = spec.llm, gate, first_wait_s
         self._shared = SharedIds()
+        self._counting, self._lost_until = threading.Lock(), -math.inf
 
     def __repr__(self) -> str:
         return f"Client({self.name!r}, {self.endpoint!r})"
@@ -87,18 +91,48 @@ class Client:
         that still run when the time of the call is over, again and again, and a call that had less time left than
         ``llm.timeout`` and met no failure before.
         """
-        until = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        call = _Call(messages, tools, temperature, stop, until)
+        goes_on = any(message.get("role") == "assistant" for message in messages)
+        call = Call(
+            lambda: self.wording.body(messages, tools=tools, temperature=temperature, stop=stop),
+            self.wording,
+            goes_on,
+            _end(timeout_s),
+        )
+        answered = self._answer(call)
+        metrics = self._shared.add_token_ids(answered.metrics, messages)
+        if isinstance(answered.outcome, NoReplyError):
+            answered.outcome.metrics = metrics
+            raise answered.outcome
+        return replace(answered.outcome, metrics=metrics)
+
+    def forward(
+        self,
+        request: dict[str, Any],
+        wording: RequestDialect,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Answered:
+        """An agent program's own request, answered as ``ask`` answers ours; the prompt's token ids are all told.
+
+        ``wording`` has been learnt from earlier requests of its kind. Raises what ``ask`` raises; an answer that is a
+        refusal is handed back.
+        """
+        return self._answer(
+            Call(lambda: wording.rewrite(request), wording, self.usage.calls > 0, _end(timeout_s), headers or {})
+        )
+
+    def _answer(self, call: Call) -> Answered:
         began = time.monotonic()
         retrying = Retrying(
             wait=self._wait,
             stop=lambda state: not self._may_retry(call, state),
-            retry=retry_if_exception_type(_PassingError),
+            retry=retry_if_exception_type(PassingError),
             reraise=True,
         )
         try:
             return retrying(self._attempt, call)
-        except _PassingError as error:
+        except PassingError as error:
             if error.outcome is None:
                 raise exhausted_error(str(error), call.requests, self.where) from None
             call.answering_s = time.monotonic() - began
@@ -107,49 +141,64 @@ class Client:
             call.answering_s = time.monotonic() - began
             raise
         finally:
-            self.lost_s += max(0.0, time.monotonic() - began - call.answering_s)
+            self._count_lost(began, time.monotonic() - call.answering_s)
 
-    def _attempt(self, call: _Call) -> Reply:
+    def _count_lost(self, began: float, answered: float) -> None:
+        """Time that several calls lose at once is lost once."""
+        with self._counting:
+            self.lost_s += max(0.0, answered - max(began, self._lost_until))
+            self._lost_until = max(self._lost_until, answered)
+
+    def _count(self, usage: Usage) -> None:
+        with self._counting:
+            self.usage += usage
+
+    def _attempt(self, call: Call) -> Answered:
         """One request, or some: what the endpoint does not take is put in another way."""
         while True:
-            body = self.wording.body(call.messages, tools=call.tools, temperature=call.temperature, stop=call.stop)
+            body = call.write()
             try:
-                return self._read_reply(self._request(body, call), call)
+                return self._read(self._request(body, call), call)
             except ModelRefusedError as error:
                 self._put_otherwise(error, body, call)
             except DroppedError as error:
                 if error.silent and error.was_sent and call.remaining_s <= 0 and not call.failures:
                     raise NoReplyError(StopReason.CALL_TIMEOUT, "the agent's time was over before an answer") from None
-                raise _PassingError(str(error)) from None
+                raise PassingError(str(error)) from None
             except ResponseTimeoutError:
                 late = NoReplyError(StopReason.CALL_TIMEOUT, "the answer did not end in time")
-                raise _PassingError(late.detail, outcome=late) from None
+                raise PassingError(late.detail, outcome=late) from None
 
-    def _put_otherwise(self, error: ModelRefusedError, body: dict[str, Any], call: _Call) -> None:
+    def _put_otherwise(self, error: ModelRefusedError, body: dict[str, Any], call: Call) -> None:
         """Learn from a refusal how to ask. Raises what it comes to where there is nothing to learn."""
         means = error_meaning(error.refusal)
-        if means is ErrorMeaning.PARAMETER and self.wording.learn(error.refusal, body):
+        if means is ErrorMeaning.PARAMETER and call.wording.learn(error.refusal, body):
             return
         if call.goes_on:
             means = later_meaning(means)
         if means is ErrorMeaning.PASSING:
-            raise _PassingError(str(error), error.requested_s) from None
-        outcome = refusal_error(error.refusal, means, self.where, self.wording.field_of(error.refusal, body))
+            raise PassingError(str(error), error.requested_s) from None
+        outcome = refusal_error(error.refusal, means, self.where, call.wording.field_of(error.refusal, body))
         if means is ErrorMeaning.UNANSWERABLE and not call.refused:
             call.refused = True
-            raise _PassingError(str(error), error.requested_s, outcome) from None
+            raise PassingError(str(error), error.requested_s, outcome) from None
         raise outcome from None
 
-    def _request(self, body: dict[str, Any], call: _Call) -> ModelResponse:
+    def _request(self, body: dict[str, Any], call: Call) -> ModelResponse:
         with self._gate.turn(call.remaining_s):
             began = time.monotonic()
             try:
-                response = self.connection.send(body, max(min(self._llm.timeout, call.remaining_s), MOMENT_S))
+                response = self.connection.send(
+                    body,
+                    max(min(self._llm.timeout, call.remaining_s), MOMENT_S),
+                    wire=call.wording.wire,
+                    headers=call.headers,
+                )
             except (ModelRefusedError, DroppedError, ResponseTimeoutError) as error:
                 if not isinstance(error, DroppedError) or error.was_sent:
                     call.requests += 1
                     came = None if isinstance(error, ResponseTimeoutError) else error.response
-                    self.usage += self._billed(came) or Usage(requests=1, seconds=time.monotonic() - began)
+                    self._count(self._billed(came) or Usage(requests=1, seconds=time.monotonic() - began))
                 raise
         call.requests += 1
         return response
@@ -163,23 +212,21 @@ class Client:
         except _SHAPE:
             return None
 
-    def _read_reply(self, response: ModelResponse, call: _Call) -> Reply:
+    def _read(self, response: ModelResponse, call: Call) -> Answered:
         """What an answer says, counted. JSON of another shape is the endpoint's failure."""
         call.answering_s, metrics = response.seconds, None
         try:
             metrics = metrics_of(response, self._llm, call.requests)
-            reply = reply_of(response, metrics)
+            return Answered(response, metrics, reply_of(response, metrics))
         except NoReplyError as error:
-            error.metrics = metrics and self._shared.add_token_ids(metrics, call.messages)
-            raise
+            return Answered(response, metrics or Metrics(), error)
         except _SHAPE as error:
             call.answering_s = 0.0
-            what = f"the answer is no chat completion: {type(error).__name__}: {error}"
-            raise _PassingError(what) from None
+            what = f"the answer is no {call.wording.wire.answer}: {type(error).__name__}: {error}"
+            raise PassingError(what) from None
         finally:
-            self.usage += _usage(metrics) if metrics else Usage(requests=1, seconds=response.seconds)
+            self._count(_usage(metrics) if metrics else Usage(requests=1, seconds=response.seconds))
             self._log(metrics)
-        return replace(reply, metrics=self._shared.add_token_ids(metrics, call.messages))
 
     def _log(self, metrics: Metrics | None) -> None:
         metrics = metrics or Metrics()
@@ -196,12 +243,16 @@ class Client:
 
     def _wait(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
-        requested_s = error.requested_s if isinstance(error, _PassingError) else None
+        requested_s = error.requested_s if isinstance(error, PassingError) else None
         return wait_s(state.attempt_number - 1, requested_s, self._first_wait_s)
 
-    def _may_retry(self, call: _Call, state: RetryCallState) -> bool:
+    def _may_retry(self, call: Call, state: RetryCallState) -> bool:
         call.failures = state.attempt_number
         return call.failures <= self._llm.num_retries and state.upcoming_sleep < call.remaining_s
+
+
+def _end(timeout_s: float | None) -> float:
+    return math.inf if timeout_s is None else time.monotonic() + timeout_s
 
 
 def _usage(metrics: Metrics) -> Usage:
@@ -217,41 +268,3 @@ def _usage(metrics: Metrics) -> Usage:
         cost_usd=metrics.cost_usd,
         seconds=extra.seconds,
     )
-
-
-class _PassingError(Exception):
-    """What may be otherwise the next time."""
-
-    def __init__(self, what: str, requested_s: float | None = None, outcome: Exception | None = None) -> None:
-        self.requested_s = requested_s
-        self.outcome = outcome
-        """What it comes to when it is not; by default a failure of the endpoint."""
-        super().__init__(what)
-
-
-@dataclass
-class _Call:
-    """A call while it is made."""
-
-    messages: list[Message]
-    tools: list[ToolDefinition] | None
-    temperature: float | None
-    stop: list[str] | None
-    until: float = math.inf
-    """Monotonic time at which it must be over."""
-    requests: int = 0
-    failures: int = 0
-    """That may pass."""
-    refused: bool = False
-    """In words that do not tell why: not every such refusal is for good, the second is."""
-    answering_s: float = 0.0
-    """What the answer took, without the failures before it."""
-
-    @property
-    def remaining_s(self) -> float:
-        return self.until - time.monotonic()
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether the endpoint has answered in this conversation before."""
-        return any(message.get("role") == "assistant" for message in self.messages)

@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +18,10 @@ from steps.errors import ConfigError
 from steps.models.backoff import requested_wait_s
 from steps.models.endpoint import Endpoint
 from steps.models.errors import Refusal
-from steps.models.response_body import ModelResponse, choice_of
-from steps.models.stream import Assembly, is_event_stream, stream_events, stream_lines
+from steps.models.protocols.chat import CHAT
+from steps.models.protocols.wire import Wire
+from steps.models.response_body import ModelResponse, choice_of, with_call_ids
+from steps.models.stream import is_event_stream, stream_events, stream_lines
 
 CONNECT_S = 30.0
 """For the connection alone, within the time of the call."""
@@ -39,6 +42,8 @@ STATUS_OF_TYPE = {
     "rate_limit_error": 429,
     "insufficient_quota": 429,
 }
+RAW = "X-Stainless-Raw-Response"
+"""By which the library is told to hand on an answer as it comes (its ``with_streaming_response``, for any path)."""
 NO_KEY = "none"
 """What the library is told where there is no key; it is not sent."""
 
@@ -110,34 +115,39 @@ class Connection:
         except odd:
             return []
 
-    def send(self, body: dict[str, Any], timeout_s: float) -> ModelResponse:
+    def send(
+        self, body: dict[str, Any], timeout_s: float, *, wire: Wire = CHAT, headers: Mapping[str, str] | None = None
+    ) -> ModelResponse:
         """One request, one whole answer. Raises ModelRefusedError, DroppedError, ResponseTimeoutError."""
         import openai
 
         began = time.monotonic()
         try:
-            # The body bypasses the library's typed parameters, which it would convert one by one: 7 ms of CPU for a
-            # conversation of 40 messages.
-            with self._client.chat.completions.with_streaming_response.create(
-                model=body["model"],
-                messages=[],
-                extra_headers=self._headers,
-                extra_body=body,
-                timeout=openai.Timeout(timeout_s, connect=min(timeout_s, self.connect_s)),
-            ) as response:
-                headers = {name.lower(): value for name, value in response.headers.items()}
-                completion = _read(response, headers, began + timeout_s)
-                result = ModelResponse(completion, headers, time.monotonic() - began)
+            # Not by the library's typed parameters, which it would convert one by one: 7 ms of CPU for a conversation
+            # of 40 messages.
+            response = self._client.post(
+                wire.path,
+                cast_to=openai.APIResponse[object],
+                body=body,
+                options={
+                    "headers": {**self._headers, **(headers or {}), RAW: "stream"},
+                    "timeout": openai.Timeout(timeout_s, connect=min(timeout_s, self.connect_s)),
+                },
+            )
+            with closing(response):
+                came = {name.lower(): value for name, value in response.headers.items()}
+                native = _read(response, came, began + timeout_s, wire)
+                result = _response(native, came, time.monotonic() - began, wire)
         except UnicodeEncodeError:
             if (clean := _encodable(body)) == body:  # it is a header, then: the library makes some of OPENAI_ORG_ID
                 raise ConfigError("OPENAI_ORG_ID or OPENAI_PROJECT_ID holds what no header can carry") from None
-            return self.send(clean, timeout_s)
+            return self.send(clean, timeout_s, wire=wire, headers=headers)
         except openai.APIStatusError as error:
-            headers = _headers(error)
+            came = _headers(error)
             if (generated := _generated(error.body)) is None:
                 refusal = Refusal.of(error.status_code, error.body)
-                raise ModelRefusedError(refusal, requested_wait_s(headers, words=refusal.message)) from None
-            result = ModelResponse(generated, headers, time.monotonic() - began)
+                raise ModelRefusedError(refusal, requested_wait_s(came, words=refusal.message)) from None
+            result = ModelResponse(generated, came, time.monotonic() - began)
         except openai.APITimeoutError as error:
             was_sent = _was_sent(error)
             what = (
@@ -212,11 +222,20 @@ def _http_clients() -> list[Any]:
     return [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
 
 
-def _read(response: Any, headers: Mapping[str, str], until: float) -> dict[str, Any]:
+def _read(response: Any, headers: Mapping[str, str], until: float, wire: Wire) -> dict[str, Any]:
     """The body of a response, streamed or not, as it would be in one piece."""
     if "event-stream" in headers.get("content-type", ""):
-        return _streamed(response.iter_bytes(), until)
-    return _whole(response.iter_bytes(), until)
+        return _streamed(response.iter_bytes(), until, wire)
+    return _whole(response.iter_bytes(), until, wire)
+
+
+def _response(native: dict[str, Any], headers: Mapping[str, str], seconds: float, wire: Wire) -> ModelResponse:
+    if wire is CHAT:
+        return ModelResponse(with_call_ids(native), headers, seconds)
+    try:
+        return ModelResponse(wire.completion(native), headers, seconds, native)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise DroppedError(f"the answer is no {wire.answer}") from None
 
 
 def _checked(response: ModelResponse) -> ModelResponse:
@@ -256,7 +275,7 @@ def _in_time(parts: Iterable[Any], until: float) -> Iterator[Any]:
             raise ResponseTimeoutError
 
 
-def _whole(parts: Iterable[bytes], until: float) -> dict[str, Any]:
+def _whole(parts: Iterable[bytes], until: float, wire: Wire) -> dict[str, Any]:
     # Blanks, by which some proxies keep a line open, are no answer.
     data = bytearray()
     try:
@@ -268,15 +287,15 @@ def _whole(parts: Iterable[bytes], until: float) -> dict[str, Any]:
         body = json.loads(bytes(data))
     except (ValueError, RecursionError):
         if is_event_stream(bytes(data[:100])):
-            return _streamed([bytes(data)], math.inf)
+            return _streamed([bytes(data)], math.inf, wire)
         raise DroppedError(f"the answer is no JSON: {bytes(data[:200])!r}") from None
     if not isinstance(body, dict):
         raise DroppedError(f"the answer is no JSON object: {bytes(data[:200])!r}")
     return body
 
 
-def _streamed(parts: Iterable[bytes], until: float) -> dict[str, Any]:
-    answer, odd = Assembly(), list[str]()
+def _streamed(parts: Iterable[bytes], until: float, wire: Wire) -> dict[str, Any]:
+    answer, odd = wire.assembly(), list[str]()
     try:
         for data in stream_events(stream_lines(_in_time(parts, until)), odd):
             if (error := answer.add(data)) is not None:
@@ -288,9 +307,9 @@ def _streamed(parts: Iterable[bytes], until: float) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise DroppedError("the stream is no JSON") from None
     except (AttributeError, KeyError, TypeError):  # JSON of another shape
-        raise DroppedError("the stream is no chat completion") from None
+        raise DroppedError(f"the stream is no {wire.answer}") from None
     if answer.done:
-        return answer.completion()
+        return answer.whole()
     if odd and not answer.begun:
-        return _whole([line.encode() + b"\n" for line in odd], math.inf)
+        return _whole([line.encode() + b"\n" for line in odd], math.inf, wire)
     raise DroppedError("the stream ended before the answer did")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -60,10 +61,7 @@ class RunnersGate:
                 line.connect(str(self._path))
                 go = line.recv(1)
             except TimeoutError:
-                raise InfraError(
-                    FailureClass.MODEL,
-                    f"no turn at the endpoint within {timeout_s:.0f} s: its limits are too low for so many units",
-                ) from None
+                raise _late(timeout_s) from None
             except OSError as error:
                 raise InfraError(FailureClass.MODEL, f"the runner's gate to the endpoint is gone: {error}") from None
             if not go:
@@ -76,7 +74,7 @@ class UnitShare:
 
     Requests are spaced. A share of less than one call at a time is kept by resting after each call in proportion: a
     unit that may use a fifth of a call at a time rests four times as long as its call took; what its tools take counts
-    as rest. A share of one or more needs nothing: a unit makes one call at a time.
+    as rest. Of several threads as many ask at a time as the share has whole calls, at least one.
     """
 
     def __init__(
@@ -90,23 +88,38 @@ class UnitShare:
         self._space_s = 60.0 * units / requests_per_minute if requests_per_minute else 0.0
         self._rest = max(units / concurrency - 1.0, 0.0) if concurrency else 0.0
         self._sleep, self._clock = sleep, clock
+        self._spacing = threading.Lock()
+        self._at_once = threading.BoundedSemaphore(max(1, int(concurrency / units))) if concurrency else None
         # Units that begin together must not ask together.
         self._next = clock() + random.uniform(0, self._space_s)
 
     @contextmanager
     def turn(self, timeout_s: float) -> Iterator[None]:
         """Raises InfraError when the share's turn comes later than ``timeout_s``."""
-        wait = self._next - self._clock()
-        if wait > timeout_s:
-            raise InfraError(
-                FailureClass.MODEL,
-                f"no turn at the endpoint within {timeout_s:.0f} s: its limits are too low for so many units",
-            )
-        if wait > 0:
-            self._sleep(wait)
-        began = self._clock()
+        asked = self._clock()
+        if self._at_once and not self._at_once.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX)):
+            raise _late(timeout_s)
         try:
-            yield
+            with self._spacing:
+                began = max(self._clock(), self._next)
+                if began - asked > timeout_s:
+                    raise _late(timeout_s)
+                self._next = began + self._space_s
+            if (wait := began - self._clock()) > 0:
+                self._sleep(wait)
+            try:
+                yield
+            finally:
+                finished = self._clock()
+                with self._spacing:
+                    self._next = max(self._next, finished + (finished - began) * self._rest)
         finally:
-            finished = self._clock()
-            self._next = max(began + self._space_s, finished + (finished - began) * self._rest)
+            if self._at_once:
+                self._at_once.release()
+
+
+def _late(timeout_s: float) -> InfraError:
+    return InfraError(
+        FailureClass.MODEL,
+        f"no turn at the endpoint within {timeout_s:.0f} s: its limits are too low for so many units",
+    )

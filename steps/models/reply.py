@@ -12,6 +12,11 @@ Message = dict[str, Any]
 ToolDefinition = dict[str, Any]
 """``{"type": "function", "function": {"name", "description", "parameters"}}``."""
 
+REASONING = ("reasoning_content", "reasoning")
+"""Fields of an assistant's message that servers with a reasoning parser send, and most of them want back."""
+CARRIED = ("extra_content", "reasoning_details")
+"""Gemini's signatures of its thoughts, and OpenRouter's: without them the next request is refused or worth less."""
+
 
 @dataclass(frozen=True)
 class RequestedCall:

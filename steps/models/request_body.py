@@ -7,22 +7,31 @@ from typing import Any
 
 from steps.contracts.run_spec import LlmSpec
 from steps.models.errors import Refusal, parameter_of
-from steps.models.reply import Message, ToolDefinition
+from steps.models.protocols.chat import CHAT
+from steps.models.protocols.wire import Wire
+from steps.models.reply import REASONING, Message, ToolDefinition
 
 LIMIT, NEWER_LIMIT = "max_tokens", "max_completion_tokens"
 """Every server knows the older name, some ignore the newer one in silence; OpenAI's reasoning models refuse the older
 one and say so. So the older is sent until it is refused."""
-REASONING = ("reasoning_content", "reasoning")
-"""Fields of an assistant's message that servers with a reasoning parser send, and most of them want back."""
 _DISPENSABLE = ("temperature", "stop", "return_token_ids", "stream_options", *REASONING)
 """What a request can do without. Any other parameter was requested: without it, it would be another run."""
+_UNASKED = (
+    "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort",
+    "response_format", "safety_identifier", "service_tier", "store", "top_k", "top_p", "user", "verbosity",
+    "context_management",
+)  # fmt: skip
+"""Of an agent program's own request, too, where the spec does not say it: a program does not know who answers it."""
 FIELDS = {
     LIMIT: "llm.max_output_tokens",
     NEWER_LIMIT: "llm.max_output_tokens",
+    "max_output_tokens": "llm.max_output_tokens",
     "temperature": "llm.temperature",
     "top_p": "llm.top_p",
     "seed": "llm.seed",
     "reasoning_effort": "llm.reasoning_effort",
+    "reasoning": "llm.reasoning_effort",
+    "output_config": "llm.reasoning_effort",
     "logprobs": "llm.logprobs",
     "stream": "llm.stream",
     "tools": "agent.use_fn_calling",
@@ -40,6 +49,30 @@ class RequestDialect:
     limit: str = LIMIT
     without: set[str] = field(default_factory=set)
     """Parameters that the endpoint refused and that a request can do without."""
+    wire: Wire = CHAT
+
+    def rewrite(self, request: dict[str, Any]) -> dict[str, Any]:
+        """An agent program's request in the protocol of ``wire``: what the spec says holds, all else is as it came.
+
+        Of two limits of tokens the lower one holds. Answers are taken as a stream where the spec says so: what the
+        program wishes is for whoever hands it the answer.
+        """
+        llm, wire = self.llm, self.wire
+        body = {name: value for name, value in request.items() if name not in ("stream", "stream_options")}
+        body["model"] = self.model
+        for name in ("temperature", "top_p", "seed", "reasoning_effort"):
+            _set(body, wire.fields.get(name, (name,)), getattr(llm, name))
+        limits = [body.pop(name, None) for name in (NEWER_LIMIT, *wire.fields["max_output_tokens"])]
+        told = [limit for limit in (*limits, llm.max_output_tokens) if isinstance(limit, int)]
+        limit = self.limit if wire is CHAT else wire.fields["max_output_tokens"][0]
+        _set(body, (limit,), min(told, default=None))
+        if llm.stream:
+            body |= {"stream": True} | ({"stream_options": {"include_usage": True}} if wire is CHAT else {})
+        if llm.logprobs and wire is CHAT:
+            body |= {"logprobs": True, "return_token_ids": True}
+        if wire is CHAT:
+            body["messages"] = self._messages(body["messages"])
+        return {name: value for name, value in body.items() if name not in self.without} | llm.extra_body
 
     def body(
         self,
@@ -82,7 +115,9 @@ class RequestDialect:
             self.limit = NEWER_LIMIT
             return True
         neutral = name == "top_p" and body.get(name) == 1  # what projects send by default
-        if name is None or not (neutral or name in _DISPENSABLE) or name in self.without or name in self.llm.extra_body:
+        unasked = name in _UNASKED and getattr(self.llm, str(name), None) is None
+        dispensable = neutral or unasked or name in _DISPENSABLE
+        if name is None or not dispensable or name in self.without or name in self.llm.extra_body:
             return False
         self.without.add(name)
         return True
@@ -93,3 +128,15 @@ class RequestDialect:
         if name in self.llm.extra_body:
             return f"llm.extra_body.{name}"
         return FIELDS.get(name or "", "")
+
+
+def _set(body: dict[str, Any], path: tuple[str, ...], value: object) -> None:
+    """Put a value where it belongs, if there is one, without a change of what the body holds."""
+    if value is None:
+        return
+    name, *inner = path
+    if not inner:
+        body[name] = value
+        return
+    body[name] = dict(body.get(name) or {})
+    _set(body[name], tuple(inner), value)

@@ -10,8 +10,7 @@ from typing import Any
 
 from steps.contracts.run_spec import LlmSpec
 from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason
-from steps.models.reply import NoReplyError, Reply, RequestedCall
-from steps.models.request_body import REASONING
+from steps.models.reply import CARRIED, REASONING, NoReplyError, Reply, RequestedCall
 
 
 @dataclass(frozen=True)
@@ -21,12 +20,23 @@ class ModelResponse:
     body: dict[str, Any]
     headers: Mapping[str, str]
     seconds: float
+    native: dict[str, Any] | None = None
+    """The same as the endpoint wrote it, where that was in another protocol."""
 
 
 def choice_of(body: dict[str, Any]) -> dict[str, Any]:
     """The one choice of a completion; empty where there is none."""
     choices = body.get("choices")
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+
+
+def with_call_ids(body: dict[str, Any]) -> dict[str, Any]:
+    """The completion, each call in it with an id that is text: some servers have numbers, or none."""
+    message = choice_of(body).get("message")
+    for call in (message.get("tool_calls") if isinstance(message, dict) else None) or []:
+        if isinstance(call, dict):
+            call["id"] = _word(call.get("id")) or f"call_{uuid.uuid4().hex[:16]}"
+    return body
 
 
 def usage_of(body: dict[str, Any]) -> dict[str, Any]:
@@ -160,8 +170,7 @@ def _had_no_room(finish: object, text: str, metrics: Metrics) -> bool:
 
 
 def _fields_to_return(message: dict[str, Any]) -> dict[str, Any]:
-    """Gemini's signatures of its thoughts, and OpenRouter's: without them the next request is refused or worth less."""
-    return {name: message[name] for name in ("extra_content", "reasoning_details") if message.get(name)}
+    return {name: message[name] for name in CARRIED if message.get(name)}
 
 
 def _text(content: object) -> tuple[str, str]:

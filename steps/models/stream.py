@@ -107,7 +107,7 @@ class Assembly:
         call["function"]["name"] += function.get("name") or ""
         call["function"]["arguments"] += function.get("arguments") or ""
 
-    def completion(self) -> dict[str, Any]:
+    def whole(self) -> dict[str, Any]:
         """What the endpoint would have answered without streaming."""
         message = self._message | ({"tool_calls": self._calls} if self._calls else {})
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": self.finish_reason}

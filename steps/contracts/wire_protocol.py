@@ -1,0 +1,16 @@
+"""The protocols in which models are asked: by agent programs, and at endpoints."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class WireProtocol(StrEnum):
+    """How a request and its answer are put."""
+
+    CHAT = "chat"
+    """OpenAI's chat completions."""
+    RESPONSES = "responses"
+    """OpenAI's Responses."""
+    ANTHROPIC = "anthropic"
+    """Anthropic's messages."""

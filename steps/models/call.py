@@ -1,0 +1,59 @@
+"""One call of the model while it is made: what is asked, and what came of its requests so far."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from steps.contracts.trajectory import Metrics
+from steps.models.reply import NoReplyError, Reply
+from steps.models.request_body import RequestDialect
+from steps.models.response_body import ModelResponse
+
+
+class PassingError(Exception):
+    """What may be otherwise the next time."""
+
+    def __init__(self, what: str, requested_s: float | None = None, outcome: Exception | None = None) -> None:
+        self.requested_s = requested_s
+        self.outcome = outcome
+        """What it comes to when it is not; by default a failure of the endpoint."""
+        super().__init__(what)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer of the endpoint, counted: with something to go on with, or with the reason why there is nothing."""
+
+    response: ModelResponse
+    metrics: Metrics
+    outcome: Reply | NoReplyError
+
+
+@dataclass
+class Call:
+    """A call while it is made."""
+
+    write: Callable[[], dict[str, Any]]
+    """The body of the next request, in the words that the endpoint is known to take by then."""
+    wording: RequestDialect
+    goes_on: bool
+    """Whether the endpoint has taken such a request before: then what is wrong is what was said since."""
+    until: float = math.inf
+    """Monotonic time at which it must be over."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    requests: int = 0
+    failures: int = 0
+    """That may pass."""
+    refused: bool = False
+    """In words that do not tell why: not every such refusal is for good, the second is."""
+    answering_s: float = 0.0
+    """What the answer took, without the failures before it."""
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds that the call has left."""
+        return self.until - time.monotonic()

@@ -1,0 +1,185 @@
+"""An answer of Anthropic's messages: as a chat completion, made of one, and as a stream."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from steps.models.protocols.carried import pack, reasoning_of
+from steps.models.protocols.wire import Body, event
+
+FINISH = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "max_tokens": "length",
+    "tool_use": "tool_calls",
+    "refusal": "refusal",
+}
+"""Anthropic's stop reason -> OpenAI's finish reason; another stands as it is."""
+_STOPPED = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+
+
+def completion(answer: Body) -> Body:
+    """The same as a chat completion."""
+    if answer.get("type") == "error" or "content" not in answer:
+        return answer
+    usage, said = answer.get("usage") or {}, answer["content"]
+    calls = [
+        {"id": block["id"], "type": "function",
+         "function": {"name": block["name"], "arguments": json.dumps(block["input"], ensure_ascii=False)}}
+        for block in said if block["type"] == "tool_use"
+    ]  # fmt: skip
+    message: Body = {"role": "assistant", "content": _joined(said, "text")}
+    if thought := _joined(said, "thinking"):
+        message["reasoning_content"] = thought
+    if calls:
+        message["tool_calls"] = calls
+    stopped = answer.get("stop_reason")
+    return {
+        "id": answer.get("id"),
+        "object": "chat.completion",
+        "created": 0,
+        "model": answer.get("model"),
+        "choices": [{"index": 0, "message": message, "finish_reason": FINISH.get(str(stopped), stopped)}],
+        **({"usage": _chat_usage(usage)} if usage else {}),
+    }
+
+
+def _joined(blocks: list[Body], kind: str) -> str:
+    return "".join(block[kind] for block in blocks if block["type"] == kind)
+
+
+def _chat_usage(usage: Body) -> Body:
+    """Anthropic counts what it reads from its cache, and what it writes there, apart."""
+    cached, written = usage.get("cache_read_input_tokens") or 0, usage.get("cache_creation_input_tokens") or 0
+    prompt, said = (usage.get("input_tokens") or 0) + cached + written, usage.get("output_tokens") or 0
+    told: Body = {name: usage[name] for name in ("cost", "estimated_cost") if name in usage}
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": said,
+        "total_tokens": prompt + said,
+        "prompt_tokens_details": {"cached_tokens": cached},
+        **told,
+    }
+
+
+def answer_of(chat: Body, request: Body) -> Body:
+    """A chat completion as an answer to this request."""
+    choice = (chat.get("choices") or [{}])[0]
+    message, usage = choice.get("message") or {}, chat.get("usage") or {}
+    content, packed = [], pack(message)
+    if thought := reasoning_of(message):
+        content.append({"type": "thinking", "thinking": thought, "signature": packed})
+    elif packed:
+        content.append({"type": "redacted_thinking", "data": packed})
+    if text := message.get("content") or message.get("refusal"):
+        content.append({"type": "text", "text": text})
+    content += [_tool_use(call) for call in message.get("tool_calls") or []]
+    finish = choice.get("finish_reason")
+    stopped = "tool_use" if message.get("tool_calls") and finish == "stop" else _STOPPED.get(str(finish), "end_turn")
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    return {
+        "id": f"msg_{uuid.uuid4().hex[:24]}",
+        "type": "message",
+        "role": "assistant",
+        "model": request.get("model"),
+        "content": content,
+        "stop_reason": "refusal" if message.get("refusal") else stopped,
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": (usage.get("prompt_tokens") or 0) - cached,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": cached,
+            "output_tokens": usage.get("completion_tokens") or 0,
+        },
+    }
+
+
+def _tool_use(call: Body) -> Body:
+    function = call["function"]
+    try:
+        given = json.loads(function.get("arguments") or "{}")
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):  # the agent tells the model what its tool wants instead
+        given = {"unreadable": function["arguments"]}
+    return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": given}
+
+
+def events(answer: Body, request: Body) -> bytes:  # noqa: ARG001 - what every protocol's takes
+    """The same as a stream: each block in one delta."""
+    usage = answer.get("usage") or {}
+    begun = answer | {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage | {"output_tokens": 0}}
+    told: list[Body] = [{"type": "message_start", "message": begun}]
+    for index, block in enumerate(answer["content"]):
+        start, deltas = _pieces(block)
+        told.append({"type": "content_block_start", "index": index, "content_block": start})
+        told += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        told.append({"type": "content_block_stop", "index": index})
+    ended = {name: answer.get(name) for name in ("stop_reason", "stop_sequence")}
+    told += [{"type": "message_delta", "delta": ended, "usage": usage}, {"type": "message_stop"}]
+    return b"".join(event(each, each["type"]) for each in told)
+
+
+def _pieces(block: Body) -> tuple[Body, list[Body]]:
+    """How a block begins, and what is added to it."""
+    kind = block["type"]
+    if kind == "text":
+        return block | {"text": ""}, [{"type": "text_delta", "text": block["text"]}]
+    if kind in ("tool_use", "server_tool_use"):
+        return block | {"input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+    if kind == "thinking":
+        deltas: list[Body] = [{"type": "thinking_delta", "thinking": block["thinking"]}]
+        signed = [{"type": "signature_delta", "signature": block["signature"]}] if block.get("signature") else []
+        return block | {"thinking": "", "signature": ""}, deltas + signed
+    return block, []
+
+
+class MessageAssembly:
+    """The events of one streamed answer so far."""
+
+    def __init__(self) -> None:
+        self._message: Body = {}
+        self._blocks: dict[int, Body] = {}
+        self._inputs: dict[int, str] = {}
+        self.begun = False
+        self.done = False
+
+    def add(self, data: str) -> Body | None:
+        """Take an event; an error that it tells of is handed back. Raises ValueError where it is no JSON object."""
+        told: Any = json.loads(data)
+        kind = told.get("type")
+        if kind == "error" or told.get("error"):
+            return dict(told)
+        if kind == "message_start":
+            self._message = dict(told["message"])
+        elif kind == "content_block_start":
+            self._blocks[told["index"]] = dict(told["content_block"])
+        elif kind == "content_block_delta":
+            self.begun = True
+            self._delta(told["index"], told["delta"])
+        elif kind == "message_delta":
+            self._message |= told["delta"]
+            self._message["usage"] = (self._message.get("usage") or {}) | (told.get("usage") or {})
+            self.done = self.done or bool(told["delta"].get("stop_reason"))
+        elif kind == "message_stop":
+            self.done = True
+        return None
+
+    def _delta(self, index: int, delta: Body) -> None:
+        block = self._blocks[index]
+        if delta["type"] == "input_json_delta":
+            self._inputs[index] = self._inputs.get(index, "") + delta["partial_json"]
+        elif delta["type"] == "citations_delta":
+            block["citations"] = [*(block.get("citations") or []), delta["citation"]]
+        else:
+            name = delta["type"].removesuffix("_delta")
+            block[name] = (block.get(name) or "") + delta[name]
+
+    def whole(self) -> Body:
+        """The message. Raises ValueError where a call's input is no JSON."""
+        for index, text in self._inputs.items():
+            self._blocks[index]["input"] = json.loads(text or "{}")
+        return self._message | {"content": [self._blocks[index] for index in sorted(self._blocks)]}

@@ -1,0 +1,113 @@
+"""A request of Anthropic's messages as a chat completion's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from steps.models.protocols.carried import unpack
+from steps.models.protocols.wire import Body
+
+Block = dict[str, Any]
+
+
+def chat_request(request: Body) -> Body:
+    """The same as a chat completion's. What only Anthropic's own servers can do is left out: their tools, caching."""
+    system = _text(request.get("system"))
+    messages = [{"role": "system", "content": system}] if system else []
+    for message in request["messages"]:
+        messages += _assistants(message) if message["role"] == "assistant" else _others(message)
+    chosen = request.get("tool_choice") or {}
+    serial = {"parallel_tool_calls": False} if chosen.get("disable_parallel_tool_use") else {}
+    tools = [_tool(tool) for tool in request.get("tools") or [] if "input_schema" in tool]
+    config = request.get("output_config") or {}
+    chat: Body = {
+        "model": request.get("model"),
+        "messages": messages,
+        "max_tokens": request.get("max_tokens"),
+        "stop": request.get("stop_sequences") or None,
+        "reasoning_effort": config.get("effort"),
+        "response_format": _format(config.get("format") or request.get("output_format")),
+        **{name: request.get(name) for name in ("temperature", "top_p", "top_k")},
+    }
+    if tools:
+        chat |= {"tools": tools, "tool_choice": _choice(chosen)} | serial
+    return {name: value for name, value in chat.items() if value is not None}
+
+
+def _text(content: str | list[Block] | None) -> str:
+    if isinstance(content, list):
+        return "\n\n".join(block["text"] for block in content if block.get("text"))
+    return content or ""
+
+
+def _blocks(content: str | list[Block]) -> list[Block]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _assistants(message: Body) -> list[Body]:
+    text, thought, packed, calls = "", "", None, []
+    for block in _blocks(message["content"]):
+        if block["type"] == "text":
+            text += block["text"]
+        elif block["type"] == "thinking":
+            thought, packed = thought + block["thinking"], packed or block.get("signature")
+        elif block["type"] == "redacted_thinking":
+            packed = packed or block["data"]
+        elif block["type"] == "tool_use":
+            function = {"name": block["name"], "arguments": json.dumps(block["input"], ensure_ascii=False)}
+            calls.append({"id": block["id"], "type": "function", "function": function})
+    said: Body = {"role": "assistant", "content": text if text or not calls else None}
+    if calls:
+        said["tool_calls"] = calls
+    unpack(packed, thought, said)
+    return [said]
+
+
+def _others(message: Body) -> list[Body]:
+    """Results of tools first: they must follow their calls. Images have no place in those: the user shows them."""
+    results, shown = [], []
+    for block in _blocks(message["content"]):
+        if block["type"] == "tool_result":
+            inner = _blocks(block.get("content") or "")
+            text = "\n".join(each["text"] for each in inner if each["type"] == "text")
+            results.append({"role": "tool", "tool_call_id": block["tool_use_id"], "content": text})
+            shown += [each for each in inner if each["type"] == "image"]
+        else:
+            shown.append(block)
+    parts = [part for part in map(_part, shown) if part]
+    if not parts:
+        return results
+    plain = all(part["type"] == "text" for part in parts)
+    content = "\n\n".join(part["text"] for part in parts) if plain else parts
+    return [*results, {"role": message["role"], "content": content}]
+
+
+def _part(block: Block) -> Block | None:
+    if block["type"] == "text":
+        return {"type": "text", "text": block["text"]}
+    source = block.get("source") or {}
+    if block["type"] == "image":
+        url = source.get("url") or f"data:{source['media_type']};base64,{source['data']}"
+        return {"type": "image_url", "image_url": {"url": url}}
+    if block["type"] == "document" and source.get("type") == "text":
+        return {"type": "text", "text": source["data"]}
+    return None
+
+
+def _tool(tool: Body) -> Body:
+    function = {"name": tool["name"], "description": tool.get("description", ""), "parameters": tool["input_schema"]}
+    return {"type": "function", "function": function}
+
+
+def _choice(chosen: Body) -> str | Body:
+    words = {"auto": "auto", "any": "required", "none": "none"}
+    if chosen.get("type") == "tool":
+        return {"type": "function", "function": {"name": chosen["name"]}}
+    return words[chosen.get("type", "auto")]
+
+
+def _format(wished: Body | None) -> Body | None:
+    if not wished or wished.get("type") != "json_schema":
+        return None
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": wished["schema"], "strict": True}}

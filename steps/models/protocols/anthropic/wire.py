@@ -1,0 +1,31 @@
+"""The protocol as a value."""
+
+from __future__ import annotations
+
+from steps.contracts.wire_protocol import WireProtocol
+from steps.models.protocols.anthropic.answer import MessageAssembly, answer_of, completion, events
+from steps.models.protocols.anthropic.request import chat_request
+from steps.models.protocols.wire import Body, Trouble, Wire
+
+TOO_LONG = "prompt is too long"
+"""By which Claude Code knows that a conversation is to be shortened: there is no code for it."""
+
+
+def _error(trouble: Trouble, told: str) -> Body:
+    kind = "not_found_error" if trouble is Trouble.NO_PAGE else "invalid_request_error"
+    message = f"{TOO_LONG}: {told}" if trouble is Trouble.TOO_LONG else told
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+ANTHROPIC = Wire(
+    WireProtocol.ANTHROPIC,
+    "/messages",
+    "message of Anthropic's",
+    fields={"max_output_tokens": ("max_tokens",), "reasoning_effort": ("output_config", "effort")},
+    assembly=MessageAssembly,
+    chat_request=chat_request,
+    completion=completion,
+    answer_of=answer_of,
+    events=events,
+    error=_error,
+)

@@ -1,0 +1,67 @@
+"""OpenAI's chat completions: what the other protocols are translated to and from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steps.contracts.wire_protocol import WireProtocol
+from steps.models.protocols.wire import Body, Trouble, Wire, event
+from steps.models.stream import Assembly
+
+CODES = {
+    Trouble.TOO_LONG: "context_length_exceeded",
+    Trouble.FILTERED: "content_filter",
+    Trouble.NO_PAGE: "unknown_url",
+}
+"""OpenAI's codes: by that of TOO_LONG agents know that a conversation is to be shortened."""
+
+
+def _answer(completion: Body, request: Body) -> Body:
+    """Without the token ids that are recorded: those of a prompt are longer than all else, and no agent asked."""
+    unasked = {"prompt_token_ids", "token_ids", *(() if request.get("logprobs") else ("logprobs",))}
+    choices = [{name: each[name] for name in each if name not in unasked} for each in completion["choices"]]
+    return {name: completion[name] for name in completion if name not in unasked} | {"choices": choices}
+
+
+def _events(completion: Body, request: Body) -> bytes:
+    """One chunk with all that was said, one with why it ended, one with what it took where the request asks for it."""
+    names = ("id", "created", "model", "system_fingerprint", "service_tier")
+    frame = {name: completion[name] for name in names if name in completion} | {"object": "chat.completion.chunk"}
+    said, ends = [], []
+    for choice in completion["choices"]:
+        place = {"index": choice.get("index", 0)}
+        logprobs = {"logprobs": choice["logprobs"]} if choice.get("logprobs") else {}
+        said.append(place | {"delta": _delta(choice["message"]), "finish_reason": None} | logprobs)
+        ends.append(place | {"delta": {}, "finish_reason": choice.get("finish_reason") or "stop"})
+    chunks = [frame | {"choices": said}, frame | {"choices": ends}]
+    if (request.get("stream_options") or {}).get("include_usage") and completion.get("usage"):
+        chunks.append(frame | {"choices": [], "usage": completion["usage"]})
+    return b"".join(map(event, chunks)) + b"data: [DONE]\n\n"
+
+
+def _delta(message: Body) -> Body:
+    calls = [call | {"index": place} for place, call in enumerate(message.get("tool_calls") or [])]
+    return {"role": "assistant"} | message | ({"tool_calls": calls} if calls else {})
+
+
+def _error(trouble: Trouble, told: str) -> Body:
+    return {"error": openai_error(trouble, told)}
+
+
+def openai_error(trouble: Trouble, told: str) -> dict[str, Any]:
+    """An error as OpenAI's interfaces tell it."""
+    return {"message": told, "type": "invalid_request_error", "param": None, "code": CODES.get(trouble)}
+
+
+CHAT = Wire(
+    WireProtocol.CHAT,
+    "/chat/completions",
+    "chat completion",
+    fields={"max_output_tokens": ("max_tokens",)},
+    assembly=Assembly,
+    chat_request=lambda request: request,
+    completion=lambda answer: answer,
+    answer_of=_answer,
+    events=_events,
+    error=_error,
+)

@@ -1,0 +1,30 @@
+"""The protocols that are spoken, and which of them an agent's request travels in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.wire_protocol import WireProtocol
+from steps.errors import ConfigError
+from steps.models.protocols.anthropic.wire import ANTHROPIC
+from steps.models.protocols.chat import CHAT
+from steps.models.protocols.wire import Wire
+
+WIRES: Mapping[WireProtocol, Wire] = MappingProxyType({wire.protocol: wire for wire in (CHAT, ANTHROPIC)})
+
+
+def endpoint_wire(asked: WireProtocol, speaks: Collection[WireProtocol], spec: RunSpec) -> Wire:
+    """That of the agent where the endpoint speaks it, else chat completions; those, too, where token ids are recorded,
+    for no other protocol tells them. Raises ConfigError where the endpoint speaks neither."""
+    if asked in speaks and not (spec.llm.logprobs and WireProtocol.CHAT in speaks):
+        return WIRES[asked]
+    if WireProtocol.CHAT in speaks:
+        return CHAT
+    spoken = ", ".join(speaks) or "none of them"
+    raise ConfigError(
+        f"the agent asks in the protocol {asked}, the endpoint speaks {spoken}: neither that nor chat, to which it "
+        "could be translated",
+        field="llm.base_url",
+    )

@@ -1,0 +1,242 @@
+"""An agent program's calls in chat completions: what its real client gets, what is asked, what is recorded."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import openai
+import pytest
+
+from steps.contracts.trajectory import StopReason
+from steps.contracts.wire_protocol import WireProtocol
+from steps.errors import ConfigError, InfraError
+from steps.models.forwarding import open_forwarder
+from tests.model_server import Answer, Call, flaky, model_server, play, rate_limited, refusing
+from tests.model_server.answers import CONTEXT_VLLM, FILTERED, NO_CREDIT, SERVER_ERROR, error
+from tests.steps.models.agent_side import forwarding
+from tests.steps.models.model_specs import ISSUE, TOOLS, spec
+
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+ANSWER = Answer(
+    "I look.",
+    calls=(Call("ls", {"path": "é"}, id="c1"), Call("cat", {"n": 1}, id="c2")),
+    reasoning="Where?",
+    prompt_tokens=120,
+    cached_tokens=64,
+    completion_tokens=17,
+    reasoning_tokens=5,
+)
+BODY = {"model": "m", "messages": ISSUE}
+
+
+def _client(at: str) -> Any:
+    return openai.OpenAI(base_url=f"{at}/v1", api_key="none", max_retries=3, timeout=30)
+
+
+@BOTH
+@pytest.mark.parametrize("endpoint_streams", [False, True])
+def test_the_openai_client_gets_what_the_endpoint_said(stream: bool, endpoint_streams: bool) -> None:
+    messages: list[Any] = [{"role": "system", "content": "You are."}, *ISSUE]
+    with (
+        model_server(play(ANSWER)) as server,
+        forwarding(server.url, stream=endpoint_streams) as (at, forwarder, answers),
+        _client(at) as agent,
+    ):
+        if stream:
+            with agent.chat.completions.stream(
+                model="any",
+                messages=messages,
+                tools=TOOLS,
+                stream_options={"include_usage": True},
+            ) as events:
+                said: Any = events.get_final_completion()
+        else:
+            said = agent.chat.completions.create(model="any", messages=messages, tools=TOOLS)
+    message = said.choices[0].message
+    assert (message.content, message.reasoning_content) == ("I look.", "Where?")
+    assert [(each.id, each.function.arguments) for each in message.tool_calls] == [
+        ("c1", '{"path": "\\u00e9"}'), ("c2", '{"n": 1}')
+    ]  # fmt: skip
+    assert said.choices[0].finish_reason == "tool_calls"
+    assert (said.usage.prompt_tokens, said.usage.completion_tokens) == (120, 17)
+    call = answers[0].call
+    assert call is not None
+    assert call.reply is not None
+    assert (call.system, call.messages, call.tools, call.protocol) == ("You are.", ISSUE, TOOLS, WireProtocol.CHAT)
+    assert [each.id for each in call.reply.calls] == ["c1", "c2"]
+    assert (call.reply.reasoning, call.ended, call.metrics.cached_tokens) == ("Where?", None, 64)
+    assert (forwarder.usage.calls, forwarder.usage.prompt_tokens) == (1, 120)
+    assert server.calls[0].body["model"] == "m"
+
+
+def test_what_the_spec_says_holds_and_all_else_is_the_agents() -> None:
+    with (
+        model_server(play(Answer("x"))) as server,
+        forwarding(server.url, top_p=0.5, max_output_tokens=100, seed=3, extra_body={"top_k": 1}) as (at, _, _),
+        _client(at) as agent,
+    ):
+        agent.chat.completions.create(
+            model="m",
+            messages=ISSUE,
+            temperature=0.7,
+            top_p=0.9,
+            max_tokens=5000,
+            n=1,
+            user="me",
+        )
+        agent.chat.completions.create(model="m", messages=ISSUE, max_completion_tokens=20)
+    first, second = (seen.body for seen in server.calls)
+    assert first == BODY | {
+        "temperature": 0.7, "top_p": 0.5, "max_tokens": 100, "n": 1, "user": "me", "seed": 3, "top_k": 1
+    }  # fmt: skip
+    assert second["max_tokens"] == 20
+
+
+def test_a_helpers_model_is_the_runs_or_the_one_that_is_named() -> None:
+    with model_server(play(Answer("x"))) as server:
+        for chosen, asked in (({}, ["m", "m"]), ({"helper_model": "openai/small"}, ["small", "m"])):
+            with forwarding(server.url, agent=chosen) as (at, _, answers), _client(at) as agent:
+                for name in ("claude-haiku-4-5", "m"):
+                    agent.chat.completions.create(model=name, messages=ISSUE)
+            assert [seen.body["model"] for seen in server.calls[-2:]] == asked
+            assert [done.call.model for done in answers if done.call] == asked
+
+
+def test_token_ids_are_recorded_and_not_handed_to_the_agent() -> None:
+    with (
+        model_server(play(Answer("one two"))) as server,
+        forwarding(server.url, logprobs=True) as (at, _, answers),
+        _client(at) as agent,
+    ):
+        agent.chat.completions.create(model="m", messages=ISSUE)
+        asked = agent.chat.completions.create(model="m", messages=ISSUE, logprobs=True)
+    assert asked.choices[0].logprobs is not None
+    first, second = answers
+    assert first.call is not None
+    assert second.call is not None
+    assert first.call.metrics.prompt_token_ids == second.call.metrics.prompt_token_ids != None  # noqa: E711
+    assert first.call.metrics.completion_token_ids
+    assert b"token_ids" not in first.body + second.body
+    assert b"logprobs" not in first.body
+
+
+def test_failures_that_pass_are_never_seen_by_the_agent() -> None:
+    with (
+        model_server(flaky(play(Answer("x")), rate_limited(), SERVER_ERROR)) as server,
+        forwarding(server.url) as (at, forwarder, answers),
+        _client(at) as agent,
+    ):
+        agent.chat.completions.create(model="m", messages=ISSUE)
+    assert [done.status for done in answers] == [200]
+    assert (forwarder.usage.calls, forwarder.usage.requests) == (1, 3)
+    assert forwarder.lost_s > 0
+
+
+def test_what_the_endpoint_does_not_take_of_an_agents_request_is_left_out() -> None:
+    fault = error(
+        400, "Unsupported parameter: 'parallel_tool_calls'", "unsupported_parameter", param="parallel_tool_calls"
+    )
+    with (
+        model_server(refusing("parallel_tool_calls", fault, play(Answer("x")))) as server,
+        forwarding(server.url) as (at, _, answers),
+        _client(at) as agent,
+    ):
+        for _ in range(2):
+            agent.chat.completions.create(model="m", messages=ISSUE, tools=TOOLS, parallel_tool_calls=True)
+    assert [done.status for done in answers] == [200, 200]
+    assert server.counts.requests == 3
+
+
+@BOTH
+def test_a_conversation_that_is_too_long_is_told_in_openais_words_once(stream: bool) -> None:
+    with (
+        model_server(play(CONTEXT_VLLM)) as server,
+        forwarding(server.url) as (at, _, answers),
+        _client(at) as agent,
+        pytest.raises(openai.BadRequestError) as told,
+    ):
+        agent.chat.completions.create(model="m", messages=ISSUE, stream=stream)
+    assert told.value.code == "context_length_exceeded"
+    assert "maximum context length" in told.value.message
+    assert server.counts.requests == 1
+    assert [done.call.ended for done in answers if done.call] == [StopReason.CONTEXT_OVERFLOW]
+
+
+def test_a_filtered_answer_is_handed_on_and_recorded_as_such() -> None:
+    with (
+        model_server(play(FILTERED)) as server,
+        forwarding(server.url) as (at, _, answers),
+        _client(at) as agent,
+    ):
+        said = agent.chat.completions.create(model="m", messages=ISSUE)
+    assert said.choices[0].finish_reason == "content_filter"
+    assert [done.call.ended for done in answers if done.call] == [StopReason.CONTENT_FILTER]
+
+
+def test_a_dead_endpoint_and_a_used_up_quota_are_not_the_agents_affair() -> None:
+    body = json.dumps(BODY).encode()
+    with (
+        model_server(play(NO_CREDIT)) as server,
+        open_forwarder(spec(server.url), [WireProtocol.CHAT]) as forwarder,
+        pytest.raises(ConfigError, match="gives no access"),
+    ):
+        forwarder.answer("POST", "/v1/chat/completions", {}, body)
+    chosen = spec(server.url, num_retries=1)
+    with (
+        open_forwarder(chosen, [WireProtocol.CHAT], first_wait_s=0.01) as forwarder,
+        pytest.raises(InfraError, match="refuses connections"),
+    ):
+        forwarder.answer("POST", "/v1/chat/completions", {}, body)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b"{", {}),
+        (b"[]", {}),
+        (b'{"model": "m"}', {}),
+        (b'{"messages": ["x"]}', {}),
+        (b'{"messages": 7}', {}),
+        (b"[" * 100_000, {}),
+        (b'{"messages": []}', {"content-encoding": "zstd"}),
+    ],
+)
+def test_a_body_that_is_no_request_is_told_to_the_agent_alone(body: bytes, headers: dict[str, str]) -> None:
+    with model_server(play(Answer("x"))) as server, open_forwarder(spec(server.url), [WireProtocol.CHAT]) as forwarder:
+        done = forwarder.answer("POST", "/v1/chat/completions", headers, body)
+    assert (done.status, done.call, server.counts.requests) == (400, None, 0)
+    assert json.loads(done.body)["error"]["type"] == "invalid_request_error"
+
+
+def test_other_paths_are_refused_and_what_agents_look_for_first_is_there() -> None:
+    with (
+        model_server(play(Answer("x"))) as server,
+        forwarding(server.url, agent={"helper_model": "small"}) as (at, forwarder, _),
+        _client(at) as agent,
+    ):
+        assert [model.id for model in agent.models.list()] == ["m", "small"]
+        assert agent.models.retrieve("other").id == "other"
+        with pytest.raises(openai.NotFoundError, match="nothing but a model here: no POST /v1/embeddings"):
+            agent.embeddings.create(model="m", input="x")
+        assert forwarder.answer("HEAD", "/", {}, b"").status == 200
+        told = forwarder.refuse("/v1/chat/completions", "40 calls are all that a run may make")
+    assert (told.status, server.counts.requests) == (400, 0)
+    assert json.loads(told.body)["error"]["message"] == "40 calls are all that a run may make"
+    assert told.headers["x-should-retry"] == "false"
+
+
+def test_calls_of_many_threads_are_all_counted() -> None:
+    with (
+        model_server(play(Answer("one two")), latency_s=0.05) as server,
+        forwarding(server.url) as (at, forwarder, answers),
+        _client(at) as agent,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        asked: list[Any] = [[{"role": "user", "content": f"{number}"}] for number in range(32)]
+        list(pool.map(lambda each: agent.chat.completions.create(model="m", messages=each), asked))
+    assert len(answers) == 32
+    assert (forwarder.usage.calls, forwarder.usage.requests) == (32, 32)
+    assert forwarder.usage.prompt_tokens == server.counts.prompt_tokens
+    assert forwarder.usage.completion_tokens == server.counts.completion_tokens
