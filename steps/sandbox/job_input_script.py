@@ -7,19 +7,27 @@ from __future__ import annotations
 
 from steps.sandbox.job_script import INLINE_BYTES, in_pieces
 
+STDIN_BYTES = 4 << 20
+"""Longer input is sent as a file, in pieces."""
 _READY_TURNS = 600
 """How often, every 0.05 s, who talks to a job looks whether it listens yet."""
 
 
-def input_script(stem: str, number: int, data: bytes) -> str:
-    """The script that gives input number ``number`` to a job, once however often it runs, and waits for no reader.
+def input_script(stem: str, number: int, data: bytes) -> tuple[str, bytes]:
+    """The script that gives input number ``number`` to a job, once however often it runs, and its own stdin.
 
-    Input longer than INLINE_BYTES must be in ``<stem>.input<number>`` already. The script ends with the input's FIFO
-    open, so that an end of the input comes behind it; what writes goes on alone, after whatever wrote the one before.
+    It waits for no reader: what writes goes on alone, after whatever wrote the one before, and holds the input open, so
+    that an end of the input comes behind it. Other scripts may follow. Input of more than STDIN_BYTES must be in
+    ``<stem>.input<number>`` already. Where its stdin did not come whole it is no input yet, and the exit code is not 0.
     """
-    short = len(data) <= INLINE_BYTES
-    write = f"printf %s {in_pieces(data)}" if short else f"cat $d.input{number}"
-    return _INPUT.format(d=stem, ready=_ready(stem), number=number, before=number - 1, write=write)
+    file = f"$d.input{number}"
+    take, write = "", f"cat {file} && rm -f {file}"
+    if len(data) <= INLINE_BYTES:
+        write = f"printf %s {in_pieces(data)}"
+    elif len(data) <= STDIN_BYTES:
+        take = _TAKE.format(file=file, number=number, size=len(data))
+    script = _INPUT.format(d=stem, take=take, ready=_ready(stem), number=number, before=number - 1, write=write)
+    return f"({script}) || exit 1\n", data if take else b""
 
 
 def close_input_script(stem: str) -> str:
@@ -50,11 +58,14 @@ def _ready(stem: str, file: str = "copy") -> str:
 # a job that is gone ends by SIGPIPE. Two who wrote at once would write in any order.
 _INPUT = """d={d}
 exec 2>/dev/null
-{ready}(set -C; : >$d.w{number}) || exit 0
+{take}{ready}(set -C; : >$d.w{number}) || exit 0
 exec 5<>$d.in 4>$d.in 5<&-
 {{ while [ {before} != 0 ] && [ -e $d.in ] && [ ! -s $d.w{before} ] && [ ! -s $d.rc ]; do sleep 0.1; done
-{write} >&4 && echo written >$d.w{number}; }} >/dev/null </dev/null &
+{{ {write}; }} >&4 && echo written >$d.w{number}; }} >/dev/null </dev/null &
 exit 0
+"""
+
+_TAKE = """[ -e $d.w{number} ] || {{ head -c {size} >{file}.$$ && [ $(wc -c <{file}.$$) = {size} ] && mv {file}.$$ {file}; }} || exit 1
 """
 
 _KILL = """d={d}

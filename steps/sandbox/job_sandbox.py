@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, Unpack
 
 from steps.contracts.data import WORKDIR, Machine
 from steps.contracts.failure import FailureClass
@@ -15,6 +15,7 @@ from steps.sandbox.polled_job import PolledJob
 from steps.sandbox.protocol import ExecResult, JobProgress, StartedJob
 from steps.sandbox.short_exec import StreamExec
 from steps.sandbox.transfer import read_file, write_file
+from steps.sandbox.wrapper import PollOptions
 
 
 class Transport(Protocol):
@@ -75,12 +76,13 @@ class JobSandbox(Generic[T_co]):
         *,
         ends_bytes: int = 512 << 10,
         note: str | None = None,
+        bell: str | None = None,
         cwd: str = WORKDIR,
         env: dict[str, str] | None = None,
     ) -> StartedJob:
         """See ``JobStarter.start``."""
         return _CheckedJob(
-            self, PolledJob(self._jobs, command, cwd=cwd, env=env or {}, ends_bytes=ends_bytes, note=note)
+            self, PolledJob(self._jobs, command, cwd=cwd, env=env or {}, ends_bytes=ends_bytes, note=note, bell=bell)
         )
 
     def read(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
@@ -133,9 +135,9 @@ class _CheckedJob:
         self._box = box
         self._job = job
 
-    def poll(self, *, wait_s: float, quiet_s: float | None = None, kill: bool = False) -> JobProgress:
+    def poll(self, **options: Unpack[PollOptions]) -> JobProgress:
         with self._box.checked():
-            progress, seen = self._job.poll(wait_s=wait_s, quiet_s=quiet_s, kill=kill)
+            progress, seen = self._job.poll(**options)
         self._box.judge(seen.oom_kills, progress.output, is_lost=seen.has_ended and seen.rc is None)
         return progress
 

@@ -5,7 +5,8 @@ A job is a few files of one stem: ``.lock`` (its leader's pid; who makes it runs
 half written is not there yet. The streams are FIFOs that ``cat`` copies to files: a command that opens /dev/stderr for
 writing would truncate a file, and a child left behind goes on writing without holding the job. Where the command's
 output ends is told by a mark that the leader writes behind it. ``.bell`` is a FIFO that the leader rings after its end,
-once for each of a few who may wait; who opens it before looking for ``.rc`` misses neither. A job that can be talked to
+once for each of a few who may wait; who opens it before looking for ``.rc`` misses neither. The command may ring it for
+who waits for its output, which may be a moment behind. A job that can be talked to
 has a FIFO ``.in`` too, the pid of its session in ``.pid``, and that of who copies its output in ``.copy``.
 
 A process started here costs every command a millisecond, so there are as few as can be.
@@ -123,6 +124,7 @@ def poll_script(
     quiet_s: float | None = None,
     flood_bytes: int | None = None,
     note: str | None = None,
+    until_output: bool = False,
 ) -> str:
     """The script that waits up to ``wait_s`` for the end, then prints a header and what is new of each stream.
 
@@ -130,17 +132,22 @@ def poll_script(
     most ``chunk_bytes``; ``frames`` says what stands before, between and behind the two. Where ``flood_bytes`` is
     given the job's input is open, and waiting ends too with ``quiet_s`` without output or with that much of it; told is
     then for how many turns of ``QUIET_TURN_S`` there was none. ``note``: a file whose lines are told with the end.
+    ``until_output``, of such a job: waiting ends with any output of the first stream behind its offset.
     """
     watched = flood_bytes is not None
     turn_s = max(0.01, min(wait_s, QUIET_TURN_S if watched else TURN_S))
     turns = max(1, round(wait_s / turn_s)) if wait_s > 0 else 0
-    measure = ""
+    measure = new = soon = ""
+    known = offsets[0] or 0
+    if until_output:
+        new, soon = _NEW.format(known=known, turn=f"{turn_s:.3f}"), _SOON
     if watched:
         calm = max(1, round(quiet_s / turn_s)) if quiet_s is not None else 0
         measure = _MEASURE.format(calm=calm, flood=flood_bytes)
-    known = offsets[0] or 0
     wait = (
-        _WAIT.format(d=stem, turns=turns, turn=f"{turn_s:.3f}", known=known, lives=_LIVES, measure=measure)
+        _WAIT.format(
+            d=stem, turns=turns, turn=f"{turn_s:.3f}", known=known, lives=_LIVES, measure=measure, new=new, soon=soon
+        )
         if turns
         else ""
     )
@@ -251,12 +258,12 @@ _COPY_ERR = """exec 9<>$d.ferr; copy $d.err <$d.ferr >&2 & keep="$keep$! " copie
 _LIVES = """lives() { read -r s </proc/$1/stat || return; case "${s##*) }" in [ZX]*) return 1; esac; }"""
 
 # In bash, which waits by itself: processes each second, for as long as tests run, add up.
-_WAIT = """exec 6<>$d.bell; still=$(BASH_ENV= /bin/bash -c 'd={d} still=0 was={known}
+_WAIT = """exec 6<>$d.bell; still=$(BASH_ENV= /bin/bash -c 'd={d} still=0 was={known} t={turn} soon=0
 {lives}
 for ((n=0; n<{turns}; n++)); do
 read -r rc late <$d.rc && break
 read -r pid <$d.lock && ! lives $pid && break
-read -r -t {turn} -n 1 rung <&6
+{new}read -r -t $t -n 1 rung <&6{soon}
 {measure}done; echo $still')
 """
 
@@ -268,6 +275,14 @@ if [ "$size" = "$was" ]; then still=$((still+1)); else still=0; fi
 was=$size
 [ {calm} = 0 ] || [ $still -lt {calm} ] || break
 """
+
+_NEW = """[ -n "$copy" ] || read -r copy <$d.copy
+read -r word size </proc/$copy/fdinfo/1 && [ $size -gt {known} ] && break
+t={turn}; [ $soon = 0 ] || {{ t=0.01; soon=$((soon-1)); }}
+"""
+
+# What was rung for may not have been copied yet.
+_SOON = " && soon=10"
 
 _NOTE = """[ -z "$rc" ] || [ ! -f {note} ] || note() {{ n=0
 while [ $n -lt 8 ] && IFS= read -r l; do printf "note %s\\n" "$l"; n=$((n+1)); done <{note}; }}

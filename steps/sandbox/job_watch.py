@@ -73,8 +73,13 @@ class JobWatch:
         quiet_s: float | None = None,
         flood_bytes: int | None = None,
         note: str | None = None,
+        until_output: bool = False,
+        before: tuple[str, bytes] = ("", b""),
     ) -> PollResult:
-        """See ``poll_script``; it may wait shorter than ``wait_s``. Raises InfraError (EXEC) where no job begins."""
+        """See ``poll_script``; it may wait shorter than ``wait_s``. Raises InfraError (EXEC) where no job begins.
+
+        ``before``: a script that runs first, safe to repeat, and its stdin.
+        """
         faults = 0
         while True:
             wait_s = min(wait_s, self._most_wait_s)
@@ -87,8 +92,9 @@ class JobWatch:
                 quiet_s=quiet_s,
                 flood_bytes=flood_bytes,
                 note=note,
+                until_output=until_output,
             )
-            code, answer = self._exec(self._script + poll, wait_s=wait_s)
+            code, answer = self._exec(self._script + before[0] + poll, before[1], wait_s=wait_s)
             result = _parse(code, answer, self._stem)
             if result is not None and result.pid:
                 break

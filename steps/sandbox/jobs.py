@@ -144,11 +144,12 @@ class Jobs:
             raise
 
     def start(
-        self, command: str, cwd: str, env: dict[str, str], *, most_bytes: int, most_at_once: int
+        self, command: str, cwd: str, env: dict[str, str], *, most_bytes: int, most_at_once: int, bell: str | None
     ) -> tuple[str, JobWatch]:
         """A job whose input is open, and that nothing but ``kill_script`` ends: its stem, and the way to look at it.
 
         Of its output ``most_bytes`` are kept in the machine, and one look brings no more than ``most_at_once``.
+        ``bell`` is the variable that tells the command where to ring.
         """
         times = self._tempo
         times = replace(
@@ -157,6 +158,7 @@ class Jobs:
             most_bytes=min(times.most_bytes, most_at_once),
         )
         stem = self._stem()
+        env = env | {bell: f"{stem}.bell"} if bell else env
         job = Job(command, 0.0, cwd, env, merge=True, max_output_bytes=most_bytes)
         text, options = self._prepare(stem, job)
         return stem, JobWatch(self.short_exec, stem, start_script(stem, text, options, input_open=True), times)

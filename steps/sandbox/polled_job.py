@@ -1,14 +1,24 @@
-"""A started job over short execs: what it printed is fetched by place, and of much only both ends."""
+"""A started job over short execs: what it printed is fetched by place, and of much only both ends.
+
+One thread polls; others may send meanwhile.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 
 from steps.contracts.failure import FailureClass
 from steps.errors import InfraError
 from steps.sandbox.both_ends import BothEnds
-from steps.sandbox.job_input_script import close_input_script, input_script, interrupt_script, kill_script
-from steps.sandbox.job_script import INLINE_BYTES, QUIET_TURN_S, mark, tail_script
+from steps.sandbox.job_input_script import (
+    STDIN_BYTES,
+    close_input_script,
+    input_script,
+    interrupt_script,
+    kill_script,
+)
+from steps.sandbox.job_script import QUIET_TURN_S, mark, tail_script
 from steps.sandbox.job_watch import PollResult
 from steps.sandbox.jobs import FLUSH_S, Jobs
 from steps.sandbox.protocol import FLOOD_BYTES, JobProgress
@@ -26,11 +36,19 @@ class PolledJob:
     """See ``StartedJob``. ``note``: a file whose lines are told with its end."""
 
     def __init__(
-        self, jobs: Jobs, command: str, *, cwd: str, env: dict[str, str], ends_bytes: int, note: str | None
+        self,
+        jobs: Jobs,
+        command: str,
+        *,
+        cwd: str,
+        env: dict[str, str],
+        ends_bytes: int,
+        note: str | None = None,
+        bell: str | None = None,
     ) -> None:
         self._jobs = jobs
         self._stem, self._watch = jobs.start(
-            command, cwd, env, most_bytes=FLOOD_BYTES + _MARGIN_BYTES, most_at_once=2 * ends_bytes
+            command, cwd, env, most_bytes=FLOOD_BYTES + _MARGIN_BYTES, most_at_once=2 * ends_bytes, bell=bell
         )
         self._ends_bytes = ends_bytes
         self._note = note
@@ -38,24 +56,35 @@ class PolledJob:
         self._offset = 0
         self._still_s = 0.0
         self._inputs = 0
+        self._counting = threading.Lock()
         self._interrupts = 0
         self._end = mark(self._stem)
         self._has_end = False
 
     def poll(
-        self, *, wait_s: float, quiet_s: float | None = None, kill: bool = False
+        self,
+        *,
+        wait_s: float,
+        quiet_s: float | None = None,
+        kill: bool = False,
+        until_output: bool = False,
+        data: bytes = b"",
     ) -> tuple[JobProgress, PollResult]:
         """See ``StartedJob.poll``; beside it what the last look saw of the machine."""
         until = time.monotonic() + wait_s
         self._still_s = 0.0
+        before = self._input(data) if data else ("", b"")
         while True:
             left_s = max(_SOON_S if self._has_end else 0.0, until - time.monotonic())
-            seen = self._look(left_s, None if quiet_s is None else max(0.01, quiet_s - self._still_s))
+            calm_s = None if quiet_s is None else max(0.01, quiet_s - self._still_s)
+            seen = self._look(left_s, calm_s, until_output=until_output and not self._has_end, before=before)
+            before = ("", b"")
             quiet = quiet_s is not None and self._still_s >= quiet_s - 0.01
             flooded = self._offset > FLOOD_BYTES
             # Where the mark is there the end follows, unless a command has printed what looks like it.
             over_at = until + (FLUSH_S if self._has_end else -0.01)
-            if seen.has_ended or flooded or (quiet and not self._has_end) or time.monotonic() >= over_at:
+            enough = not self._has_end and (quiet or (until_output and len(self._kept) > 0))
+            if seen.has_ended or flooded or enough or time.monotonic() >= over_at:
                 break
         ended_here = not seen.has_ended and (flooded or (kill and not quiet))
         if ended_here:
@@ -82,10 +111,12 @@ class PolledJob:
     def send(self, data: bytes) -> None:
         """See ``StartedJob.send``."""
         self._begin()
-        self._inputs += 1
-        if len(data) > INLINE_BYTES:
-            write_file(self._jobs.short_exec, f"{self._stem}.input{self._inputs}", data)
-        self._jobs.short_exec(input_script(self._stem, self._inputs, data))
+        script, stdin = self._input(data)
+        for _ in range(_ATTEMPTS):
+            code, _ = self._jobs.short_exec(script, stdin)
+            if code == 0:
+                return
+        raise InfraError(FailureClass.EXEC, f"input of {len(data)} bytes does not arrive at a command")
 
     def close_input(self) -> None:
         """See ``StartedJob.close_input``."""
@@ -102,14 +133,36 @@ class PolledJob:
         if not self._watch.has_begun:
             self._look(0.0, None)
 
-    def _look(self, wait_s: float, quiet_s: float | None) -> PollResult:
-        before, chunk = self._offset, self._watch.chunk_bytes
+    def _input(self, data: bytes) -> tuple[str, bytes]:
+        """What sends it, and the stdin of that."""
+        with self._counting:
+            self._inputs += 1
+            number = self._inputs
+        if len(data) > STDIN_BYTES:
+            write_file(self._jobs.short_exec, f"{self._stem}.input{number}", data)
+        return input_script(self._stem, number, data)
+
+    def _look(
+        self,
+        wait_s: float,
+        quiet_s: float | None,
+        *,
+        until_output: bool = False,
+        before: tuple[str, bytes] = ("", b""),
+    ) -> PollResult:
+        at, chunk = self._offset, self._watch.chunk_bytes
         seen = self._watch.look(
-            (self._offset, None), wait_s=wait_s, quiet_s=quiet_s, flood_bytes=FLOOD_BYTES, note=self._note
+            (self._offset, None),
+            wait_s=wait_s,
+            quiet_s=quiet_s,
+            flood_bytes=FLOOD_BYTES,
+            note=self._note,
+            until_output=until_output,
+            before=before,
         )
         self._take(seen.pieces[0])
-        while len(self._kept) < 2 * self._ends_bytes and self._offset - before >= min(chunk, self._watch.chunk_bytes):
-            before = self._offset
+        while len(self._kept) < 2 * self._ends_bytes and self._offset - at >= min(chunk, self._watch.chunk_bytes):
+            at = self._offset
             more = self._watch.look((self._offset, None), wait_s=0.0, flood_bytes=FLOOD_BYTES).pieces[0]
             if not more:
                 break
@@ -117,7 +170,7 @@ class PolledJob:
         if len(self._kept) >= 2 * self._ends_bytes and not self._has_end:
             self._skip_to_end()
         still_s = seen.still * min(QUIET_TURN_S, max(wait_s, 0.01))
-        self._still_s = still_s if self._offset > before or seen.pieces[0] else self._still_s + still_s
+        self._still_s = still_s if self._offset > at or seen.pieces[0] else self._still_s + still_s
         return seen
 
     def _take(self, piece: bytes) -> None:

@@ -92,11 +92,21 @@ class JobProgress:
 class StartedJob(Protocol):
     """A command that goes on between calls, stdout and stderr in one stream. Its methods raise what Sandbox's do."""
 
-    def poll(self, *, wait_s: float, quiet_s: float | None = None, kill: bool = False) -> JobProgress:
+    def poll(
+        self,
+        *,
+        wait_s: float,
+        quiet_s: float | None = None,
+        kill: bool = False,
+        until_output: bool = False,
+        data: bytes = b"",
+    ) -> JobProgress:
         """Wait for the end, at most ``wait_s``, or until ``quiet_s`` have passed without output; then what is new.
 
         It begins with its first poll at the latest. ``kill`` ends it with all it started, where it has not ended and
-        not gone quiet by then. Not to be called again once it has ended.
+        not gone quiet by then. ``until_output``: do not wait once there is something new, which is seen within half a
+        second, or at once where the command rings (``JobStarter.start``). ``data`` is sent first, which saves a way
+        there and back. Not to be called again once it has ended.
         """
 
     def send(self, data: bytes) -> None:
@@ -159,12 +169,14 @@ class JobStarter(Protocol):
         *,
         ends_bytes: int = 512 << 10,
         note: str | None = None,
+        bell: str | None = None,
         cwd: str = WORKDIR,
         env: dict[str, str] | None = None,
     ) -> StartedJob:
         """A command that is looked at while it runs, by ``/bin/bash -c`` in a session of its own, its input open.
 
         ``note``: absolute path of a file, not to be written by others, whose lines are told with the command's end.
+        ``bell``: a variable that names a FIFO, where that is of use: a byte in it wakes who waits for output.
         """
 
 

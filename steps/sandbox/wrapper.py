@@ -27,6 +27,7 @@ class StartOptions(TypedDict):
 
     ends_bytes: NotRequired[int]
     note: NotRequired[str | None]
+    bell: NotRequired[str | None]
     cwd: NotRequired[str]
     env: NotRequired[dict[str, str] | None]
 
@@ -37,6 +38,16 @@ def start_job(box: Sandbox, command: str, **options: Unpack[StartOptions]) -> St
         reason = f"backend {box.machine.backend} cannot start commands that go on, which this agent needs"
         raise ConfigError(reason, field="sandbox.backend")
     return box.start(command, **options)
+
+
+class PollOptions(TypedDict):
+    """What ``StartedJob.poll`` takes."""
+
+    wait_s: Required[float]
+    quiet_s: NotRequired[float | None]
+    kill: NotRequired[bool]
+    until_output: NotRequired[bool]
+    data: NotRequired[bytes]
 
 
 class SandboxWrapper:
@@ -101,8 +112,8 @@ class _WrappedJob:
         self._inner = inner
         self._box = box
 
-    def poll(self, *, wait_s: float, quiet_s: float | None = None, kill: bool = False) -> JobProgress:
-        return self._box.around(lambda: self._inner.poll(wait_s=wait_s, quiet_s=quiet_s, kill=kill))
+    def poll(self, **options: Unpack[PollOptions]) -> JobProgress:
+        return self._box.around(lambda: self._inner.poll(**options))
 
     def send(self, data: bytes) -> None:
         self._box.around(lambda: self._inner.send(data))

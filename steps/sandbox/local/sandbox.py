@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 from steps.contracts.data import WORKDIR, Machine
 from steps.contracts.failure import FailureClass
@@ -20,6 +21,7 @@ from steps.sandbox.local.resource_limits import ResourceLimits
 from steps.sandbox.local.supervised_job import SupervisedJob
 from steps.sandbox.local.supervisor_client import SupervisorClient
 from steps.sandbox.protocol import ExecResult, JobProgress, StartedJob
+from steps.sandbox.wrapper import PollOptions
 
 _NOTE_BYTES = 64 << 10
 
@@ -82,6 +84,7 @@ class LocalSandbox:
         *,
         ends_bytes: int = 512 << 10,
         note: str | None = None,
+        bell: str | None = None,  # noqa: ARG002 - output is at hand as it is printed
         cwd: str = WORKDIR,
         env: dict[str, str] | None = None,
     ) -> StartedJob:
@@ -94,10 +97,10 @@ class LocalSandbox:
             )
         return _LocalJob(self, job, note)
 
-    def look_at(self, job: SupervisedJob, *, wait_s: float, quiet_s: float | None, kill: bool) -> JobProgress:
+    def look_at(self, job: SupervisedJob, **options: Unpack[PollOptions]) -> JobProgress:
         """A look at a started job, with the limits that were passed meanwhile and the sandbox's own paths."""
         with self._within_limits():
-            progress = job.poll(wait_s=wait_s, quiet_s=quiet_s, kill=kill)
+            progress = job.poll(**options)
         if passed := self._passed():
             passed.output = progress.output
             raise passed
@@ -188,8 +191,8 @@ class _LocalJob:
         self.close_input = job.close_input
         self.interrupt = job.interrupt
 
-    def poll(self, *, wait_s: float, quiet_s: float | None = None, kill: bool = False) -> JobProgress:
-        progress = self._box.look_at(self._job, wait_s=wait_s, quiet_s=quiet_s, kill=kill)
+    def poll(self, **options: Unpack[PollOptions]) -> JobProgress:
+        progress = self._box.look_at(self._job, **options)
         if progress.running or self._note is None:
             return progress
         try:

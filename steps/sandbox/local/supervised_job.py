@@ -33,14 +33,26 @@ class SupervisedJob:
         self._changed = threading.Condition()
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
         self._writes = False
+        self._until_output = False
         self._input: int | None
         output, self._input = call.fds
         call.fds = [output]
         threading.Thread(target=self._read, daemon=True).start()
 
-    def poll(self, *, wait_s: float, quiet_s: float | None = None, kill: bool = False) -> JobProgress:
+    def poll(
+        self,
+        *,
+        wait_s: float,
+        quiet_s: float | None = None,
+        kill: bool = False,
+        until_output: bool = False,
+        data: bytes = b"",
+    ) -> JobProgress:
         """See ``StartedJob.poll``."""
+        if data:
+            self.send(data)
         with self._changed:
+            self._until_output = until_output
             quiet = self._wait(wait_s, quiet_s)
             flooded = self._size > FLOOD_BYTES
             ended_here = self._runs() and (flooded or (kill and not quiet))
@@ -93,10 +105,10 @@ class SupervisedJob:
         return self._ending is None and self._error is None
 
     def _wait(self, wait_s: float, quiet_s: float | None) -> bool:
-        """Whether it went quiet; else it has ended, flooded, or the time is over."""
+        """Whether it went quiet; else it has ended, flooded, printed what is waited for, or the time is over."""
         began = time.monotonic()
         until = began + wait_s
-        while self._runs() and self._size <= FLOOD_BYTES:
+        while self._runs() and self._size <= FLOOD_BYTES and not (self._until_output and len(self._kept)):
             now = time.monotonic()
             quiet_at = until if quiet_s is None else max(began, self._last_output) + quiet_s
             if now >= min(until, quiet_at):
@@ -152,7 +164,7 @@ class SupervisedJob:
             self._kept.add(piece)
             self._size += len(piece)
             self._last_output = time.monotonic()
-            if self._size > FLOOD_BYTES:
+            if self._until_output or self._size > FLOOD_BYTES:
                 self._changed.notify_all()
 
     def _write(self, pipe: int) -> None:

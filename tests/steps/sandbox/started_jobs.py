@@ -79,9 +79,34 @@ class StartedJobs:
         job = begun(box, "sleep 1; head -c 300000 | wc -c")
         job.send(b"x" * 300_000)
         assert end(job).output.strip() == b"300000"
+        large = begun(box, "head -c 5000000 | wc -c")
+        large.send(b"x" * 5_000_000)
+        assert end(large).output.strip() == b"5000000"
         deaf = begun(box, "sleep 1; echo end")
         deaf.send(b"y" * 300_000)
         assert end(deaf).output == b"end\n"
+
+    def test_whoever_waits_for_output_does_not_wait_for_the_end(self, box: Sandbox) -> None:
+        job = start_job(box, "while read -r line; do sleep 0.2; echo got $line; done; echo end", bell="BELL")
+        for number in range(3):
+            progress = job.poll(wait_s=LONG_S, until_output=True, data=b"%d\n" % number)
+            assert progress == JobProgress(running=True, output=b"got %d\n" % number)
+        assert job.poll(wait_s=0.1, until_output=True) == JobProgress(running=True, output=b"")
+        output = job.poll(wait_s=LONG_S, until_output=True, data=b"x" * 100_000 + b"\n").output
+        while not output.endswith(b"\n"):
+            output += job.poll(wait_s=LONG_S, until_output=True).output
+        assert output == b"got " + b"x" * 100_000 + b"\n"
+        job.close_input()
+        progress = job.poll(wait_s=LONG_S, until_output=True)
+        last = progress.output if not progress.running else progress.output + end(job).output
+        assert last == b"end\n"
+
+    def test_output_that_was_there_before_is_not_waited_for(self, box: Sandbox) -> None:
+        job = begun(box, "sleep 0.3; echo more; touch /testbed/printed; sleep 600")
+        wait = "until rm /testbed/printed; do sleep 0.05; done 2>/dev/null; sleep 0.2"
+        assert box.exec(wait, timeout_s=LONG_S).exit_code == 0
+        assert job.poll(wait_s=300, until_output=True).output == b"more\n"
+        assert job.poll(wait_s=0.1, kill=True).timed_out
 
     def test_a_started_job_can_be_interrupted(self, box: Sandbox) -> None:
         job = begun(box, "trap 'echo interrupted; exit 5' INT; while :; do sleep 0.05; done")
