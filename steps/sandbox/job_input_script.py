@@ -65,7 +65,8 @@ exec 5<>$d.in 4>$d.in 5<&-
 exit 0
 """
 
-_TAKE = """[ -e $d.w{number} ] || {{ head -c {size} >{file}.$$ && [ $(wc -c <{file}.$$) = {size} ] && mv {file}.$$ {file}; }} || exit 1
+_TAKE = """[ -e $d.w{number} ] ||
+{{ head -c {size} >{file}.$$ && [ $(wc -c <{file}.$$) = {size} ] && mv {file}.$$ {file}; }} || exit 1
 """
 
 _KILL = """d={d}

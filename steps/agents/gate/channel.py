@@ -1,0 +1,153 @@
+"""An agent program in a sandbox, and the way of its model requests out of there: ``Gate``."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from types import TracebackType
+from typing import Self
+
+from steps.agents.gate.binary import find_gate
+from steps.agents.gate.events import Ended, GateAnswer, GateEvent
+from steps.agents.gate.frame_reader import FrameReader
+from steps.agents.gate.frames import ForgedFrameError, answer_line
+from steps.agents.gate.limits import GateLimits
+from steps.contracts.failure import FailureClass
+from steps.errors import ConfigError, InfraError, StepError
+from steps.sandbox.protocol import JobProgress, Sandbox
+from steps.sandbox.wrapper import start_job
+
+PORT = 8377
+"""Where the gate listens in a sandbox that has a network of its own."""
+_BELL = "SWE_ARGO_BELL"
+_ENDS_BYTES = 128 << 20
+"""More than a gate can have told between two looks: its output is ended before that (FLOOD_BYTES)."""
+_END_S = 15.0
+"""How long the gate may take to end all that the agent started."""
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def choose_port(box: Sandbox) -> int:
+    """Where a gate in this sandbox will listen on 127.0.0.1: one that is free, where the sandbox shares this host's."""
+    if box.machine.isolation != "none":
+        return PORT
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Gate:
+    """Runs ``command`` by ``/bin/bash -c`` in a sandbox, with nothing to read and no terminal; ends it when left.
+
+    One thread polls; others may answer meanwhile. Its methods raise what Sandbox's do. ConfigError: the backend cannot
+    start commands that go on, or there is no gate for the sandbox' architecture.
+    """
+
+    def __init__(
+        self, box: Sandbox, command: str, *, env: dict[str, str], cwd: str, limits: GateLimits, port: int | None = None
+    ) -> None:
+        self._reader = FrameReader(limits)
+        self._lock = threading.Lock()
+        self._answers: list[bytes] = []
+        self._polling = False
+        self._ended: Ended | None = None
+        self._kill_at: float | None = None
+        settings = {"command": command, "folder": cwd, "env": env, "port": port or choose_port(box)}
+        limited = asdict(limits)
+        allowed = [{"method": method, "path": path} for method, path in limited.pop("allowed")]
+        folder = f"/tmp/.swe-argo-gate-{secrets.token_hex(8)}"  # noqa: S108 - the sandbox's own
+        box.write(f"{folder}.run", find_gate(_architecture(box)))
+        box.write(f"{folder}.json", json.dumps({**settings, **limited, "allowed": allowed}).encode())
+        run, config = shlex.quote(f"{folder}.run"), shlex.quote(f"{folder}.json")
+        self._job = start_job(
+            box, f"chmod 755 {run} && exec {run} {config}", ends_bytes=_ENDS_BYTES, bell=_BELL, cwd="/"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(*([StepError] if error else [])):  # the sandbox will be removed
+            self.kill()
+            while self._ended is None:
+                self.poll(_END_S)
+
+    def poll(self, wait_s: float) -> list[GateEvent]:
+        """What has come since, as soon as there is something; nothing when ``wait_s`` are over. The last is Ended."""
+        until = time.monotonic() + wait_s
+        while self._ended is None:
+            left_s = until - time.monotonic()
+            if (events := self._look(max(0.0, left_s))) or left_s <= 0:
+                return events
+        return []
+
+    def _look(self, wait_s: float) -> list[GateEvent]:
+        with self._lock:
+            data, self._answers = b"".join(self._answers), []
+            self._polling = True
+        overdue = self._kill_at is not None and time.monotonic() > self._kill_at
+        try:
+            wait_s = wait_s if self._kill_at is None else min(wait_s, 1.0)
+            progress = self._job.poll(wait_s=wait_s, until_output=True, data=data, kill=overdue)
+        finally:
+            self._polling = False
+        return self._events(progress)
+
+    def answer(self, number: int, answer: GateAnswer) -> None:
+        """Answer a request, once; what was answered already is left alone. It goes with the next poll, or at once."""
+        with self._lock:
+            if not self._reader.answered(number) or self._ended is not None:
+                return
+            line = answer_line(number, answer.status, answer.headers, answer.body)
+            if not self._polling:
+                self._answers.append(line)
+                return
+        self._job.send(line)
+
+    def kill(self) -> None:
+        """Have the agent ended, with all it started; polling goes on until that is told. Twice is once."""
+        with self._lock:
+            if self._kill_at is not None or self._ended is not None:
+                return
+            self._kill_at = time.monotonic() + _END_S
+        self._job.close_input()
+
+    def _events(self, progress: JobProgress) -> list[GateEvent]:
+        events: list[GateEvent] = []
+        try:
+            if progress.tail is not None:
+                raise ForgedFrameError("more than a gate tells")
+            events = self._reader.take(progress.output)
+        except ForgedFrameError as error:
+            events = [Ended(None, forged=str(error))]
+            if progress.running:
+                progress = self._job.poll(wait_s=0.0, kill=True)
+        if not progress.running and not any(isinstance(event, Ended) for event in events):
+            killed = progress.timed_out and self._kill_at is not None
+            events.append(Ended(None, killed=killed, lost=not killed, flooded=progress.flooded))
+        for at, event in enumerate(events):
+            if isinstance(event, Ended):
+                self._ended = event
+                del events[at + 1 :]
+                break
+        return events
+
+
+def _architecture(box: Sandbox) -> str:
+    done = box.exec("uname -m", timeout_s=_END_S, cwd="/")
+    name = done.stdout.decode(errors="replace").strip()
+    if done.exit_code != 0 or not name:
+        raise InfraError(FailureClass.EXEC, "the sandbox does not say what its processor is", detail=name[:300])
+    if name not in _ARCHITECTURES:
+        known = " and ".join(_ARCHITECTURES)
+        raise ConfigError(f"agent programs run on {known}, not on {name[:40]}", field="sandbox.platform")
+    return _ARCHITECTURES[name]

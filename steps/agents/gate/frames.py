@@ -1,0 +1,125 @@
+"""The lines that the gate and the step exchange. What comes out of a sandbox is foreign: nothing in it is believed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Pairs = list[tuple[str, str]]
+Count = Annotated[int, Field(ge=0)]
+
+
+class ForgedFrameError(Exception):
+    """No gate of ours wrote that."""
+
+
+class Frame(BaseModel):
+    """A part of a line; see program/tell.go."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class BodyFrame(Frame):
+    """A body as the difference from that of request ``base``; see program/bodies.go."""
+
+    size: Count
+    base: Count = 0
+    prefix: Count = 0
+    suffix: Count = 0
+    data: str
+    kept: list[Count]
+
+
+class RequestFrame(Frame):
+    """A request that waits for its answer."""
+
+    number: int
+    method: str
+    path: str
+    headers: Annotated[list[Annotated[list[str], Field(min_length=2, max_length=2)]], Field(max_length=1000)]
+    body: BodyFrame
+
+
+class PrintedFrame(Frame):
+    """What the agent printed."""
+
+    stream: str = Field(pattern="^(stdout|stderr)$")
+    skipped: Count = 0
+    data: str
+
+
+class RefusedFrame(Frame):
+    """A request that the gate answered itself."""
+
+    method: str
+    path: str
+    status: int
+
+
+class EndedFrame(Frame):
+    """The gate's last line."""
+
+    exit_code: int
+    killed: bool = False
+    refused: dict[str, Count] = {}
+    failure: str = ""
+
+
+class ToldFrame(Frame):
+    """One line; one of its fields is there."""
+
+    listening: int | None = None
+    request: RequestFrame | None = None
+    withdrawn: int | None = None
+    printed: PrintedFrame | None = None
+    refused: RefusedFrame | None = None
+    ended: EndedFrame | None = None
+
+
+def read_frame(line: bytes) -> ToldFrame:
+    """Raises ForgedFrameError."""
+    try:
+        return ToldFrame.model_validate_json(line)
+    except ValidationError as error:
+        raise ForgedFrameError(f"a line of {len(line)} bytes: {error.errors()[0]['msg']}") from error
+
+
+def answer_line(number: int, status: int, headers: dict[str, str], body: bytes) -> bytes:
+    """The line that answers a request; see program/answers.go."""
+    fields = {
+        "number": number,
+        "status": status,
+        "headers": list(headers.items()),
+        "size": len(body),
+        "body": base64.b64encode(_deflate(body)).decode(),
+    }
+    return json.dumps(fields).encode() + b"\n"
+
+
+def plain_bytes(data: str) -> bytes:
+    """What base64 says. Raises ForgedFrameError."""
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError as error:
+        raise ForgedFrameError(f"base64: {error}") from error
+
+
+def inflate(data: str, size: int) -> bytes:
+    """What was compressed to exactly ``size`` bytes. Raises ForgedFrameError; never makes more of it than that."""
+    reader = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
+    try:
+        plain = reader.decompress(plain_bytes(data), size + 1)
+    except zlib.error as error:
+        raise ForgedFrameError(f"compressed data: {error}") from error
+    if len(plain) != size:
+        raise ForgedFrameError(f"compressed data of another length than {size}")
+    return plain
+
+
+def _deflate(data: bytes) -> bytes:
+    writer = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
+    return writer.compress(data) + writer.flush()

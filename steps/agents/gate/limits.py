@@ -1,0 +1,32 @@
+"""What an agent program may hand out of its sandbox, and how much of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class GateLimits:
+    """Kept by the gate, which answers what is beyond (404, 413, 429, 431), and once more by whoever reads its frames.
+
+    ``allowed`` are methods and paths without query; a path that ends in * stands for all that begin so.
+    """
+
+    allowed: tuple[tuple[str, str], ...]
+    body_bytes: int = 16 << 20
+    headers: int = 100
+    header_bytes: int = 32 << 10
+    at_a_time: int = 16
+    """Requests that wait for an answer."""
+    a_second: float = 20.0
+    """Twice as many may come at once."""
+    printed_bytes: int = 1 << 20
+    """Of what the agent prints to a stream: half as it comes, and half of it is its end."""
+
+    def allows(self, method: str, path: str) -> bool:
+        """Whether a request may pass; ``path`` with its query."""
+        path = path.partition("?")[0]
+        return any(
+            method == each and (path.startswith(place[:-1]) if place.endswith("*") else path == place)
+            for each, place in self.allowed
+        )

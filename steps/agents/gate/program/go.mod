@@ -1,0 +1,3 @@
+module swe-argo/gate
+
+go 1.24

@@ -1,0 +1,94 @@
+// Gate runs an agent's command in a sandbox without a network and hands its model requests out, one JSON object a line.
+//
+//	gate CONFIG_FILE
+//
+// It listens on 127.0.0.1, prints what it has to tell on stdout (tell.go) and reads answers on stdin (answers.go). It
+// ends with the command, and all that the command started ends with it; so it does when stdin ends, and on SIGTERM.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+)
+
+// Config is what the step's side decides; see steps/agents/gate/limits.py.
+type Config struct {
+	Command string            `json:"command"`
+	Folder  string            `json:"folder"`
+	Env     map[string]string `json:"env"`
+	Port    int               `json:"port"`
+	Allowed []Allowed         `json:"allowed"`
+	// Limits
+	BodyBytes    int64   `json:"body_bytes"`
+	HeaderBytes  int     `json:"header_bytes"`
+	Headers      int     `json:"headers"`
+	AtATime      int     `json:"at_a_time"`
+	ASecond      float64 `json:"a_second"`
+	PrintedBytes int     `json:"printed_bytes"`
+}
+
+const bellVariable = "SWE_ARGO_BELL"
+
+func main() {
+	// A request is a few hundred kilobytes: what is collected late is many times that.
+	debug.SetGCPercent(30)
+	debug.SetMemoryLimit(10 << 20)
+	if len(os.Args) != 2 {
+		fail(fmt.Errorf("usage: gate CONFIG_FILE"))
+	}
+	config, err := readConfig(os.Args[1])
+	if err != nil {
+		fail(err)
+	}
+	out := newTeller(os.Stdout, os.Getenv(bellVariable))
+	os.Unsetenv(bellVariable)
+	gate := newGate(config, out)
+	if err := gate.listen(); err != nil {
+		fail(err)
+	}
+	out.tell(Told{Listening: config.Port})
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	go func() {
+		readAnswers(os.Stdin, gate)
+		stop <- syscall.SIGTERM
+	}()
+	agent, err := startAgent(config, out)
+	if err != nil {
+		out.tell(Told{Ended: &Ended{Failure: err.Error()}})
+		return
+	}
+	go func() {
+		<-stop
+		agent.end()
+	}()
+	ended := agent.wait()
+	gate.close()
+	out.tell(Told{Ended: &ended})
+}
+
+// The program and its settings are gone once it runs: a sandbox' files may be compared with what they were.
+func readConfig(path string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	os.Remove(path)
+	os.Remove(os.Args[0])
+	config := &Config{}
+	if err := json.Unmarshal(text, config); err != nil {
+		return nil, fmt.Errorf("settings: %w", err)
+	}
+	return config, nil
+}
+
+func fail(err error) {
+	newTeller(os.Stdout, "").tell(Told{Ended: &Ended{Failure: err.Error()}})
+	time.Sleep(10 * time.Millisecond)
+	os.Exit(1)
+}

@@ -1,0 +1,13 @@
+"""Whether the gate is there, or can be built without asking a package index."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from steps.agents.gate import binary
+
+needs_go = pytest.mark.skipif(
+    shutil.which("go") is None and not binary._SHIPPED.is_dir(), reason="needs Go, or the step image"
+)
