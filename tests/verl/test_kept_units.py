@@ -10,7 +10,6 @@ import pytest
 from steps.contracts.data import SolveRecord
 from steps.contracts.record import key
 from steps.contracts.trajectory import Trajectory
-from steps.errors import ConfigError
 from steps.store import open_store
 from tests.verl.conftest import plan_failing_rows, plan_rows
 from tests.workflows.command import summary, swe_argo
@@ -19,6 +18,7 @@ verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 
 from tests.verl.loops import Loops, ScriptedServer, call, play  # noqa: E402
 from tests.verl.test_tool_loop import GOLD, INSTANCE  # noqa: E402
+from workflows.verl.kept_runs import name_of_kept_run  # noqa: E402
 from workflows.verl.rollout import LostRolloutError  # noqa: E402
 
 RUN = "grpo-val-000010"
@@ -89,11 +89,11 @@ def test_an_answer_that_reached_a_limit_is_in_the_trajectory(isolation: None, tm
     assert trajectory.steps[-1].message == "Let me see."
 
 
-def test_an_experiment_whose_name_no_run_can_have_is_refused(isolation: None, tmp_path: Path) -> None:
+def test_an_experiment_whose_name_no_run_can_have_is_kept_all_the_same(isolation: None, tmp_path: Path) -> None:
     loops = Loops(tmp_path / "loops", "trainer.experiment_name='my grpo'")
     store = plan_rows(tmp_path / "store")
-    with pytest.raises(ConfigError, match="experiment_name: no run is called 'my grpo-val-000010'"):
-        asyncio.run(loops.serve(store, INSTANCE, ScriptedServer(loops.tokenizer, play()), "val"))
+    asyncio.run(loops.serve(store, INSTANCE, ScriptedServer(loops.tokenizer, play("Let me see.")), "val"))
+    assert open_store(store).keys(f"runs/{name_of_kept_run('my grpo', 'val', 10)}/units/")
 
 
 def test_training_rollouts_are_kept_only_where_that_is_said(loops: Loops, rows: str) -> None:

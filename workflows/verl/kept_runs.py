@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Final
 
-from steps.contracts.ids import RUN_ID_RULE, is_run_id
-from steps.errors import ConfigError
+from steps.contracts.ids import is_run_id
 
 TRAINING: Final = "train"
 VALIDATION: Final = "val"
@@ -16,11 +16,11 @@ FILES: Final = {split: f"{split}.parquet" for split in (TRAINING, VALIDATION)}
 
 
 def name_of_kept_run(experiment: str, split: str, step: int) -> str:
-    """The run of one step's rollouts. Raises ConfigError where the experiment's name can be in none."""
-    name = f"{experiment}-{split}-{step:06d}"
-    if not is_run_id(name):
-        raise ConfigError(f"no run is called {name!r}: names take {RUN_ID_RULE}", field="trainer.experiment_name")
-    return name
+    """The run of one step's rollouts: ``grpo-val-000005``.
+
+    An experiment may be called what no run can be: then what can stand in a run's name does, with a digest of the rest.
+    """
+    return f"{_make_legal(experiment)}-{split}-{step:06d}"
 
 
 def is_kept_run(name: str) -> bool:
@@ -28,4 +28,16 @@ def is_kept_run(name: str) -> bool:
     return _ENDING.search(name) is not None
 
 
+def _make_legal(experiment: str) -> str:
+    """The same for all splits and steps."""
+    if is_run_id(f"{experiment}{_LONGEST}"):
+        return experiment
+    words = re.findall(r"[A-Za-z0-9]+", experiment)
+    digest = hashlib.sha256(experiment.encode()).hexdigest()[:_DIGITS]
+    return f"{'-'.join(words)[:_KEPT]}-{digest}".lstrip("-")
+
+
+_LONGEST: Final = f"-{TRAINING}-{10**9}"
+_KEPT, _DIGITS = 30, 8
+"""Characters of such a name, and of its digest."""
 _ENDING: Final = re.compile(rf"-({TRAINING}|{VALIDATION})-\d{{6,}}$")
