@@ -30,6 +30,8 @@ class Lock(Record):
     host: str
     alive_at: float
     """Its last sign of life, in seconds since 1970."""
+    began_at: float = 0.0
+    """When it took the run, likewise; 0 in locks from before this was told."""
 
     def is_over(self) -> bool:
         """Whether its owner is dead, seen here or by its silence."""

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import platform
+import time
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
+import pytest
+
+from steps.contracts.data import RunFile
 from steps.contracts.record import key
 from steps.contracts.verdict import GradeRecord
+from steps.host.folders import process_owner
+from steps.reports.reading import read_unit
 from steps.store import open_store
+from steps.store.run_lock import Lock
+from steps.store.runs import record_of
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.command import QUICK, begin, ids, swe_argo, wait_for
 from tests.workflows.waiting_model import waiting_model
+from workflows.cli.follow import has_failed
 
 
 def test_turns_are_printed_as_they_come_and_then_how_it_ended(tmp_path: Path) -> None:
@@ -33,6 +45,51 @@ def test_turns_are_printed_as_they_come_and_then_how_it_ended(tmp_path: Path) ->
     places = [text.index(each) for each in ("-- agent at work", "turn 1 ", "turn 2 ", "stopped: finished, 2 turns")]
     assert places == sorted(places)
     assert text.count("turn 1 ") == 1
+
+
+BEGAN = datetime.fromisoformat("2026-11-20T22:10:00.9+00:00").timestamp()
+"""Of who holds a run whose unit has failed since, at 22:10:00, 22:11 and 22:12."""
+
+
+def held_by_this(began_at: float) -> Lock:
+    return Lock(
+        token="t", process=process_owner(), pid=1, host=platform.node(), alive_at=time.time(), began_at=began_at
+    )
+
+
+def test_one_that_failed_for_good_ends_while_its_run_goes_on(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"), create=True)
+    plan = Synthetic(run_id="r", instances=2, mix={"failed": 1}).write(store)
+    run = record_of(store, RunFile, "r")
+    twice = run.model_copy(update={"spec": run.spec.model_copy(update={"retries": 2})})
+    store.put(key(RunFile, "r"), twice.to_bytes())
+    store.put(key(Lock, "r"), held_by_this(BEGAN).to_bytes())
+    done = swe_argo("show", "--follow", "r", plan.units[0].instance_id, "--store", store.url)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "it has failed for good, and its run goes on" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("retries", "exit_code", "began_at", "expected"),
+    [
+        (2, 75, BEGAN, True),
+        (3, 75, BEGAN, False),
+        (2, 75, BEGAN + 1, False),
+        (3, 64, BEGAN, True),
+        (3, 64, BEGAN + 3600, False),
+        (2, 75, 0.0, False),
+    ],
+)
+def test_a_unit_has_failed_where_its_runner_tries_it_no_more(
+    tmp_path: Path, retries: int, exit_code: int, began_at: float, expected: bool
+) -> None:
+    store = open_store(str(tmp_path / "store"), create=True)
+    plan = Synthetic(run_id="r", instances=1, mix={"failed": 1}).write(store)
+    stored, _ = read_unit(store, "r", plan.units[0])
+    newest = stored.tries[-1]
+    stored.tries[-1] = replace(newest, failure=newest.failure.model_copy(update={"exit_code": exit_code}))
+    spec = record_of(store, RunFile, "r").spec.model_copy(update={"retries": retries})
+    assert has_failed(stored, spec, held_by_this(began_at)) is expected
 
 
 def test_one_that_nobody_works_on_is_told_with_the_way_on(tmp_path: Path) -> None:

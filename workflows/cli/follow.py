@@ -12,6 +12,7 @@ from rich.text import Text
 
 from steps.contracts.data import RunFile, Unit
 from steps.contracts.record import Place, key
+from steps.contracts.run_spec import RunSpec
 from steps.errors import EXIT_INCOMPLETE, EXIT_OK
 from steps.reports.reading import read_unit
 from steps.reports.stored_run import StoredUnit
@@ -25,6 +26,7 @@ from steps.store.run_lock import Lock, lock_in
 from steps.store.runs import store_flag
 from workflows.api.run import Run
 from workflows.local.at_work import UnitAtWork, find_units_at_work
+from workflows.local.runner import is_tried_again
 from workflows.terminal.unit_lines import turn_lines, unit_lines
 
 POLL_S = 1.0
@@ -40,21 +42,23 @@ class UnitFollower:
         self._try = ""
 
     def follow(self) -> int:
-        """Until it has its verdict, or nobody works on it. Returns the exit code of ``swe-argo run``."""
+        """Until it has its verdict, has failed for good, or nobody works on it. Returns the exit code of the run."""
         name = unit_name(self._planned.instance_id, self._planned.attempt)
         with self._console.status(f"{name}: waiting for its turn") as status:
             while True:
-                held = self._is_held()  # before the look: what ends between the two is seen by the next look
+                lock = self._living_lock()  # before the look: what ends between the two is seen by the next look
                 at_work = self._find()
                 stored = self._read()
-                if stored.grade is not None or not (at_work or held):
+                if stored.grade is not None or not (at_work or lock):
+                    break
+                if lock and not at_work and has_failed(stored, self._run.spec, lock):
                     break
                 if at_work is not None:
                     self._tell(at_work)
                     words = describe_progress(at_work.progress, datetime.now(UTC))
                     status.update(Text(f"{name}: {words}", overflow="ellipsis", no_wrap=True))
                 time.sleep(POLL_S)
-        return self._end(stored)
+        return self._end(stored, goes_on=lock is not None)
 
     def _tell(self, at_work: UnitAtWork) -> None:
         progress = at_work.progress
@@ -77,7 +81,7 @@ class UnitFollower:
             self._print(turn_lines(turn, full=self._full))
         self._shown = most
 
-    def _end(self, stored: StoredUnit) -> int:
+    def _end(self, stored: StoredUnit, *, goes_on: bool) -> int:
         name = stored.newest_trajectory
         folder = Place.UNIT.format(run=self._run.run_id, instance=stored.instance_id, attempt=stored.attempt)
         conversation = None
@@ -93,7 +97,11 @@ class UnitFollower:
         self._print(unit_lines(stored, replace(view, turns=[]), full=self._full))
         if stored.grade is None:
             run_id = self._run.run_id
-            where = f"nobody on this machine works on it; where it runs on a cluster: swe-argo watch {run_id}"
+            where = (
+                "it has failed for good, and its run goes on"
+                if goes_on
+                else f"nobody on this machine works on it; where it runs on a cluster: swe-argo watch {run_id}"
+            )
             self._print([Text(f"{where}; what there is by now: swe-argo show {run_id}{store_flag(self._store)}")])
         return EXIT_OK if stored.grade is not None else EXIT_INCOMPLETE
 
@@ -105,14 +113,24 @@ class UnitFollower:
         found = find_units_at_work(self._run)
         return next((one for one in found if (one.progress.instance_id, one.progress.attempt) == wanted), None)
 
-    def _is_held(self) -> bool:
+    def _living_lock(self) -> Lock | None:
         name = key(Lock, self._run.run_id)
         lock = lock_in(self._store.get_many([name]).get(name))
-        return lock is not None and not lock.is_over()
+        return None if lock is None or lock.is_over() else lock
 
     def _print(self, lines: Iterator[Text] | list[Text]) -> None:
         for line in lines:
             self._console.print(line, soft_wrap=True)
+
+
+def has_failed(stored: StoredUnit, spec: RunSpec, lock: Lock) -> bool:
+    """Whether the runner that holds the run tries the unit no more. What failed before it came, it tries anew."""
+    if stored.failure is None or not lock.began_at:
+        return False
+    since = datetime.fromtimestamp(int(lock.began_at), UTC)  # failures are told by the second
+    failures = [one.failure for one in stored.tries if datetime.fromisoformat(one.failure.occurred_at) >= since]
+    count = sum(failure.step == stored.failure.step for failure in failures)
+    return count > 0 and not is_tried_again(spec, stored.failure, count)
 
 
 def _is_whole(turn: TurnView) -> bool:

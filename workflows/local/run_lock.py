@@ -31,7 +31,7 @@ class RunLock:
         self.on_loss: Callable[[], None] = lambda: None
         self.store, self._run, self._kind = store, run_id, kind
         self._key = key(kind, run_id)
-        self._mine = b""
+        self._mine, self._began_at = b"", round(time.time(), 3)
         self.token = secrets.token_hex(8)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="hold", daemon=True)
@@ -60,6 +60,7 @@ class RunLock:
             pid=os.getpid(),
             host=platform.node(),
             alive_at=round(time.time(), 3),
+            began_at=self._began_at,
         )
         was_written = self.store.swap(self._key, old, lock.to_bytes())
         self._mine = lock.to_bytes() if was_written else self._mine

@@ -153,8 +153,7 @@ class LocalRunner:
             if result.failure is None:
                 return True
             failures += 1
-            again = result.failure.exit_code in (EXIT_INFRA, EXIT_RESOURCE) and failures <= policy.limit
-            if not again:
+            if not is_tried_again(self._spec, result.failure, failures):
                 self._fail(unit, step, result.failure)
                 return False
             if result.failure.exit_code == EXIT_RESOURCE:
@@ -202,6 +201,11 @@ class LocalRunner:
     def _tell(self, event: Event) -> None:
         with self._lock:
             self._watch(event)
+
+
+def is_tried_again(spec: RunSpec, failure: Failure, failures: int) -> bool:
+    """Whether a step is, that has failed so often for this runner and the last time like this."""
+    return failure.exit_code in (EXIT_INFRA, EXIT_RESOURCE) and failures <= retry(spec).limit
 
 
 def worker_count(spec: RunSpec) -> int:
