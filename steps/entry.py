@@ -27,7 +27,7 @@ from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.programs import Program
 from steps.contracts.record import Raw, Record
 from steps.contracts.timed import Timed
-from steps.contracts.trajectory import Trajectory, Usage, usage_in
+from steps.contracts.trajectory import Trajectory, Usage, spent_in
 from steps.contracts.unit_progress import ProgressWriter
 from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_OK, ConfigError, StepError, one_line
 from steps.sandbox.command_log import set_up_logging
@@ -78,7 +78,15 @@ def run_step(step: Step, work: Work) -> NoReturn:
     if flags["tied"]:
         tie_to_stdin()
     progress = ProgressWriter(flags["out"])
-    context = Context(flags["attempt"], flags["try"], flags["resource-factor"], flags["out"] / TRY, progress)
+    context = Context(
+        flags["attempt"],
+        flags["try"],
+        flags["resource-factor"],
+        flags["out"] / TRY,
+        progress,
+        store=flags["store"] or "",
+        kept_as=flags["kept-as"] or flags["try"],
+    )
     inputs = Inputs(flags["in"])
     began, began_at = time.monotonic(), _now()
     try:
@@ -121,7 +129,7 @@ def _leave(folder: Path, failure: Failure, leaves: tuple[Record | Raw, ...], inp
     """What a failed try leaves: why, what it cost, and what it had got to unless the spec says otherwise."""
     write_all(folder, leaves)
     growing = folder / Trajectory.file
-    usage = usage_in(growing.read_bytes()) if growing.exists() else Usage()
+    usage = spent_in(growing.read_bytes()) if growing.exists() else Usage()
     with suppress(ConfigError):
         run = inputs.get(RunFile)
         if run and not run.spec.save_checkpoints:

@@ -14,6 +14,7 @@ from steps.reports.training.publish import publish_training_of
 from steps.reports.validation.write import write_validation_of
 from steps.reports.write import write_report
 from steps.store import open_store
+from steps.store.kept_calls import remove_calls_of_solved
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ def main(flags: Flags) -> str:
     write_validation_of(store, flags["run"])
     if note := publish_training_of(store, flags["run"]):
         log.warning(note)
+    remove_calls_of_solved(store, flags["run"])
     if out:
         out.mkdir(parents=True, exist_ok=True)
         (out / PAGE).write_bytes(store.get(page_key(flags["run"])))

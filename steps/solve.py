@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
+from steps.agents.going_on import SolveCalls
 from steps.agents.solving import Solving
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.chain import SOLVE
 from steps.contracts.data import Instance, RunFile
-from steps.contracts.record import Raw, Record
+from steps.contracts.kept_calls import calls_place
+from steps.contracts.record import Place, Raw, Record
 from steps.contracts.trajectory import Recording, StopReason
 from steps.entry import Inputs, run_step
 from steps.errors import ConfigError, StepError
 from steps.sandbox.unit_sandbox import Context
+from steps.store import open_store
+from steps.store.kept_calls import CallKeeper, find_earlier_calls
+
+log = logging.getLogger(__name__)
 
 
 def solve(context: Context, inputs: Inputs) -> Iterable[Record | Raw]:
@@ -27,13 +35,47 @@ def solve(context: Context, inputs: Inputs) -> Iterable[Record | Raw]:
         raise ConfigError(f"{agent.name!r} does not solve: its patch is there before grade", field="agent.name")
     if agent.kind is AgentKind.REPLAY and recording is None:
         raise ConfigError(f"there is no recording of {instance.instance_id}", field="agent.trajectories")
-    solving = Solving(context, run, instance, recording)
+    with _calls(context, run, instance) as calls:
+        solving = Solving(context, run, instance, recording, calls)
+        try:
+            return list(solving.outputs())
+        except StepError as error:
+            if solving.journal is not None:
+                error.leaves = (*error.leaves, solving.journal.trajectory(StopReason.INTERRUPTED))
+            raise
+
+
+@contextmanager
+def _calls(context: Context, run: RunFile, instance: Instance) -> Iterator[SolveCalls]:
+    """What it may go on from, and what keeps its own answers in the store: on this machine they end with it.
+
+    Raises InfraError where the store fails: to begin anew would cost what is paid for.
+    """
+    spec = run.spec
+    wanted = spec.continue_solves and spec.save_checkpoints and agent_of(spec.agent).asks_model
+    if not wanted or not context.store:
+        yield SolveCalls()
+        return
+    unit = (run.run_id, instance.instance_id, context.attempt)
     try:
-        return list(solving.outputs())
-    except StepError as error:
-        if solving.journal is not None:
-            error.leaves = (*error.leaves, solving.journal.trajectory(StopReason.INTERRUPTED))
-        raise
+        store = open_store(context.store)
+        earlier = find_earlier_calls(store, *unit)
+    except ConfigError as error:
+        log.warning("no answer is kept for a further try, and no earlier one is gone on from: %s", error)
+        yield SolveCalls()
+        return
+    place = calls_place(context.kept_as, context.try_name)
+    keeper = CallKeeper(store, f"{Place.UNIT.format(run=unit[0], instance=unit[1], attempt=unit[2])}/{place}")
+    calls = SolveCalls(context.try_name, earlier.calls, keeper.keep, place, earlier.begins_anew)
+    if earlier.calls:
+        log.warning("going on from an earlier try: %d answers of its model are known", len(earlier.calls))
+    elif earlier.begins_anew:
+        log.warning("starting over: %s", earlier.begins_anew)
+    try:
+        calls.begin()
+        yield calls
+    finally:
+        keeper.close()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from steps.agents.trajectory_sums import (
     add_others,
@@ -30,6 +30,9 @@ from steps.contracts.trajectory import (
     Turn,
     Usage,
 )
+
+if TYPE_CHECKING:
+    from steps.agents.going_on import AttemptCalls
 
 
 def timestamp_now() -> str:
@@ -55,8 +58,13 @@ class Journal:
         *,
         earlier: list[Trajectory] | None = None,
         watch: Callable[[Turn, int], None] | None = None,
+        calls: AttemptCalls | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``watch`` is called with each turn of the agent, when it is in the file, and its number among these."""
+        """``watch`` is called with each turn of the agent, when it is in the file, and its number among these.
+
+        ``calls``: where the attempt may go on from an earlier try.
+        """
         self.agent = agent
         self.turns: list[Turn] = []
         self.usage = Usage()
@@ -67,7 +75,7 @@ class Journal:
         """What an agent program printed itself."""
         self.beside: list[SideJournal] = []
         self.started_at = timestamp_now()
-        self._began = time.monotonic()
+        self._calls, self._clock, self._began = calls, clock, clock()
         self._names = (run, instance_id, attempt)
         self._earlier = earlier or []
         self._earlier_bytes = [dump_trajectory(one) for one in self._earlier]
@@ -109,10 +117,17 @@ class Journal:
             )
         )
 
-    def add_observations(self, results: list[Result]) -> None:
-        """Complete the last turn with what came of its calls."""
+    def add_observations(self, results: list[Result]) -> list[Result]:
+        """Complete the last turn with what came of its calls, and give what the agent is to see of them.
+
+        That is the same, but for an agent that goes on where an earlier try stopped: it sees what was seen then. Raises
+        DivergedError where that was something else.
+        """
+        if self._calls is not None:
+            results = self._calls.show(results)
         self.turns[-1] = self.turns[-1].model_copy(update={"observation": Observation(results=results)})
         self._write(again=True)
+        return results
 
     def add(self, turn: Turn) -> None:
         """Add a turn."""
@@ -180,8 +195,9 @@ class Journal:
                 attempt=attempt,
                 stop_reason=reason,
                 usage=self.usage,
+                inherited=self._calls.inherited if self._calls and self._calls.taken else None,
                 started_at=self.started_at,
-                seconds=round(time.monotonic() - self._began if seconds is None else seconds, 3),
+                seconds=round(self._clock() - self._began if seconds is None else seconds, 3),
                 printed=self.printed or None,
             ),
         )
@@ -244,11 +260,12 @@ class SideJournal(Journal):
         self._bytes = b""
         self._changed(turn)
 
-    def add_observations(self, results: list[Result]) -> None:
+    def add_observations(self, results: list[Result]) -> list[Result]:
         """Complete the last turn with what came of its calls."""
-        super().add_observations(results)
+        shown = super().add_observations(results)
         self._bytes = b""
         self._changed(None)
+        return shown
 
     def alone(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
         """This conversation."""

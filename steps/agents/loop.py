@@ -36,7 +36,7 @@ class _Loop:
         self.opening = open_scaffold(task.spec, task.instance, task.instruction, task.words, fn_calling=task.fn_calling)
         self.tools, self.format = self.opening.tools, self.opening.format
         self.session = Session(task.box, task.spec.command_timeout_s, task.spec.max_observation)
-        self.limits = Limits(task.spec)
+        self.limits = Limits(task.spec, task.clock)
         self.messages: list[Message] = []
         self.malformed: list[Problem] = []
         self.shortened = 0
@@ -116,13 +116,13 @@ class _Loop:
             ResultExtra(exit_code=one.exit_code, timed_out=one.timed_out, seconds=round(one.seconds, 3), cut=one.cut)
             for one in observations
         ]
-        self.journal.add_observations(
+        results = self.journal.add_observations(
             [
                 Result(source_call_id=call.tool_call_id, content=text, extra=extra)
                 for call, text, extra in zip(tool_calls, texts, extras, strict=False)
             ]
         )
-        self._answer(reply, texts)
+        self._answer(reply, [result.content or "" for result in results])
         return ends
 
     def _correct(self, reply: Reply, answer_message: Message, malformed: Malformed) -> StopReason | None:

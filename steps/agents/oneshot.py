@@ -25,7 +25,7 @@ def act(task: Task) -> StopReason:
     It is graded as a predictions file with it would be, whether it applies or not: that it is applied in the sandbox,
     too, is for who reads the trajectory. Raises InfraError, ResourceError, ConfigError.
     """
-    limits = Limits(task.spec)
+    limits = Limits(task.spec, task.clock)
     task.patch = b""
     conversation, left_out = _build_conversation(task)
     for message in conversation:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from steps.agents import iterative
 from steps.agents.critic import AttemptResult
+from steps.agents.going_on import AgentClock, AttemptCalls, ContinuedModel, DivergedError, SolveCalls
 from steps.agents.handing_on import HandedOn, WorkStart, describe_start, prepare, start_of
 from steps.agents.iterative import Attempt
 from steps.agents.journal import Journal
@@ -18,7 +20,7 @@ from steps.agents.task import NoModel, Task
 from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.chain import SOLVE
-from steps.contracts.data import History, Instance, Machine, Patch, RunFile, SolveRecord
+from steps.contracts.data import Continued, History, Instance, Machine, Patch, RunFile, SolveRecord
 from steps.contracts.layer import Layer
 from steps.contracts.trajectory import AgentExtra, AgentInfo, Recording, Replayed, StopReason, Trajectory, Turn, Usage
 from steps.contracts.unit_progress import Phase
@@ -30,6 +32,7 @@ from steps.sandbox.protocol import Sandbox
 from steps.sandbox.unit_sandbox import Context, open_sandbox
 from steps.sandbox.untrusted import SandboxBroken, as_untrusted
 
+log = logging.getLogger(__name__)
 AROUND_S = 3600.0
 """How much longer than its agent a sandbox may live: hiding the history before, taking the patch after."""
 
@@ -43,12 +46,22 @@ class FinishedAttempt(Attempt):
     machine: Machine
     note: str
     replayed: Replayed | None
+    calls: AttemptCalls
 
 
 class Solving:
     """What is known of a solve while it runs."""
 
-    def __init__(self, context: Context, run: RunFile, instance: Instance, recording: Recording | None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        run: RunFile,
+        instance: Instance,
+        recording: Recording | None,
+        calls: SolveCalls | None = None,
+    ) -> None:
+        """``calls``: what it may go on from, and where its own answers are kept."""
+        self.calls = calls or SolveCalls()
         self.context, self.run, self.instance, self.recording = context, run, instance, recording
         self.agent = agent_of(run.spec.agent)
         self.spec = _with_task_limit(run.spec.agent, self.agent.defaults.timeout_s, instance)
@@ -56,7 +69,8 @@ class Solving:
         self.attempts: list[FinishedAttempt] = []
         self.journal: Journal | None = None
         """Of the newest attempt whose agent began."""
-        self._end: float | None = None
+        self._clock: AgentClock | None = None
+        """Runs from when its agent first began."""
         self._endpoint = self._where() if self.agent.asks_model else None
 
     def _where(self) -> str:
@@ -80,6 +94,8 @@ class Solving:
             machine=done.machine,
             seconds={stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             usage=iterative.total_usage(self.attempts),
+            continued=self._continued(),
+            kept_calls=self.calls.kept_as,
             patch_bytes=len(done.taken.patch),
             layer_bytes=len(done.taken.layer),
             layer=done.taken.summary,
@@ -93,14 +109,37 @@ class Solving:
             yield Layer(done.taken.layer)
         yield record
 
+    def _continued(self) -> Continued | None:
+        taken = [call for done in self.attempts for call in done.calls.taken]
+        if not taken and not self.calls.started_over:
+            return None
+        return Continued(
+            tries=list(dict.fromkeys(call.try_name for call in taken)),
+            calls=sum(call.ended is None for call in taken),
+            usage=sum((done.calls.inherited for done in self.attempts), Usage()),
+            started_over=self.calls.started_over,
+        )
+
     @property
     def _left_s(self) -> float:
         """Of the agent's time, which runs from when it first began."""
-        return self.spec.timeout_s if self._end is None else self._end - time.monotonic()
+        return self.spec.timeout_s - (self._clock() if self._clock else 0.0)
 
     def _attempt(self) -> bool:
-        """One attempt in a sandbox of its own; False where making that took all the time that was left."""
+        """One attempt, begun anew where what is known of it comes out otherwise; False where it had no time."""
         number = len(self.attempts) + 1
+        worked_s = self._clock() if self._clock else 0.0
+        try:
+            return self._attempt_once(number)
+        except DivergedError as error:
+            log.warning("attempt %d is started over, an earlier try cannot be gone on from: %s", number, error)
+            self.calls.start_over(number, str(error))
+            if self._clock:
+                self._clock.set(worked_s)
+            return self._attempt_once(number)
+
+    def _attempt_once(self, number: int) -> bool:
+        """In a sandbox of its own; False where making that took all the time that was left."""
         began = time.monotonic()
         with (
             join_group(self.run, self.instance) as member,
@@ -120,17 +159,19 @@ class Solving:
             self.seconds["create"] += time.monotonic() - began
             with self._stage("prepare"):
                 start = self._prepare(box, member)
-            if self._end is None:
-                self._end = time.monotonic() + self.spec.timeout_s
+            if self._clock is None:
+                self._clock = AgentClock()
             spec = iterative.remaining_limits(self.spec, self.attempts, self._left_s)
             if spec is None:
                 return False
             temperature = iterative.attempt_temperature(self.run.spec.llm.temperature, number)
-            self.journal = self._journal(temperature)
-            before = self.seconds["agent"]
+            calls = self.calls.of_attempt(number, self._clock, box.machine.workdir)
+            self.journal = self._journal(temperature, calls, self._clock)
+            began_s = self._clock()
             with self._stage("agent"):
-                acted = self._act_in(box, spec, self.journal, temperature)
-            trajectory = self.journal.alone(acted.reason, self.seconds["agent"] - before)
+                acted = self._act_in(box, spec, self.journal, temperature, calls)
+            trajectory = self.journal.alone(acted.reason, self._clock() - began_s)
+            self.calls.spent += trajectory.extra.usage - calls.inherited
             with self._stage("patch"):
                 taken = start.take(self._untrusted(box)) if acted.patch is None else HandedOn(acted.patch)
         replayed = None
@@ -148,6 +189,7 @@ class Solving:
                 machine=box.machine,
                 note="; ".join(filter(None, (acted.note, taken.note))),
                 replayed=replayed,
+                calls=calls,
             )
         )
         return True
@@ -161,7 +203,7 @@ class Solving:
             member.keep(describe_start(start))
         return start
 
-    def _journal(self, temperature: float | None) -> Journal:
+    def _journal(self, temperature: float | None, calls: AttemptCalls, clock: AgentClock) -> Journal:
         run = self.run
         extra = None
         if self.agent.asks_model:
@@ -180,6 +222,8 @@ class Solving:
             file,
             earlier=earlier,
             watch=self._tell_turn,
+            calls=calls,
+            clock=clock,
         )
 
     def _tell_turn(self, turn: Turn, number: int) -> None:
@@ -195,16 +239,20 @@ class Solving:
     def _untrusted(self, box: Sandbox) -> Sandbox:
         return as_untrusted(box, enlarged=self.context.resource_factor > 1)
 
-    def _act_in(self, box: Sandbox, spec: AgentSpec, journal: Journal, temperature: float | None) -> AgentEnd:
+    def _act_in(
+        self, box: Sandbox, spec: AgentSpec, journal: Journal, temperature: float | None, calls: AttemptCalls
+    ) -> AgentEnd:
         """Let the agent work until it ends, or breaks its machine."""
         try:
-            return self._act(self._untrusted(box), spec, journal, temperature)
+            return self._act(self._untrusted(box), spec, journal, temperature, calls)
         except SandboxBroken as error:
             return AgentEnd(StopReason.SANDBOX_BROKEN, note=error.reason)
 
-    def _act(self, box: Sandbox, spec: AgentSpec, journal: Journal, temperature: float | None) -> AgentEnd:
+    def _act(
+        self, box: Sandbox, spec: AgentSpec, journal: Journal, temperature: float | None, calls: AttemptCalls
+    ) -> AgentEnd:
         """Let the agent work. What an agent needs is imported when it is that agent."""
-        with self._model() as model:
+        with self._model(calls) as model:
             task = Task(
                 instance=self.instance,
                 spec=spec,
@@ -216,17 +264,21 @@ class Solving:
                 fn_calling=bool(self.run.fn_calling),
                 temperature=temperature,
                 recording=self.recording,
+                clock=calls.clock,
             )
             if not self.agent.asks_model:
                 journal.add_message("user", self.instance.problem_statement)
             return AgentEnd(act(self.agent, task), task.patch)
 
-    def _model(self) -> AbstractContextManager[Model]:
+    @contextmanager
+    def _model(self, calls: AttemptCalls) -> Iterator[Model]:
         if not self.agent.asks_model:
-            return nullcontext(NoModel())
+            yield NoModel()
+            return
         from steps.models.client import open_model
 
-        return open_model(self.run.spec)
+        with open_model(self.run.spec) as client:
+            yield ContinuedModel(client, calls)
 
     @contextmanager
     def _stage(self, name: Phase) -> Iterator[None]:

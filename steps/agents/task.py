@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -49,6 +51,9 @@ class Task:
     """What is to be performed again, for what replays."""
     patch: bytes | None = None
     """What an agent answered, where a patch is its answer: graded as it is, instead of what changed in ``box``."""
+
+    clock: Callable[[], float] = time.monotonic
+    """Seconds by which its time is counted."""
 
     @property
     def issue(self) -> str:

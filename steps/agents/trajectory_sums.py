@@ -39,7 +39,9 @@ def add_others(trajectory: Trajectory, others: list[Trajectory]) -> Trajectory:
     steps = (own or 0) + sum(
         (other.final_metrics and other.final_metrics.total_steps) or len(other.steps) for other in others
     )
-    extra = trajectory.extra.model_copy(update={"usage": usage})
+    parts = [each.extra.inherited for each in (trajectory, *others) if each.extra.inherited is not None]
+    inherited = sum(parts, Usage()) if parts else None
+    extra = trajectory.extra.model_copy(update={"usage": usage, "inherited": inherited})
     return trajectory.model_copy(update={"final_metrics": sum_up(usage, steps), "extra": extra})
 
 

@@ -68,6 +68,8 @@ STEP_OPTIONS = (
     Option("attempt", "number of the attempt, from 1", int, 1),
     Option("try", "name of this try, unique for the unit", default="0"),
     Option("resource-factor", "multiplies the sandbox's limits", float, 1.0),
+    Option("store", "the run's store, for what a killed try is to leave; none: nothing", metavar="URL"),
+    Option("kept-as", "name of this try's folder in the store; by default --try", metavar="NAME"),
     Option("tied", "end when standard input closes", bool),
 )
 

@@ -270,6 +270,19 @@ class SolveAttempt(Part):
     usage: Usage
 
 
+class Continued(Part):
+    """What a solve took over from earlier tries of its unit that were lost."""
+
+    tries: list[str] = []
+    """The processes that had asked, oldest first."""
+    calls: int = 0
+    """Answers that were not asked for again."""
+    usage: Usage = Usage()
+    """What these had cost: of the solve's usage, and of those tries', too."""
+    started_over: str = ""
+    """Why it began anew, or an attempt of it did, though there was something to go on from; empty where none did."""
+
+
 class SolveRecord(Timed):
     """How a solve went."""
 
@@ -285,6 +298,12 @@ class SolveRecord(Timed):
     seconds: dict[str, float]
     """Stage -> seconds: create, prepare, agent, patch."""
     usage: Usage = Usage()
+    """Of its whole conversation, with what was taken over."""
+    continued: Continued | None = None
+    """None where there was nothing to go on from."""
+    kept_calls: str = ""
+    """What the files are called, up to their numbers, in which its answers lie among the unit's tries until the run's
+    report is written; empty where none were kept."""
     patch_bytes: int
     layer_bytes: int = 0
     layer: LayerSummary | None = None
@@ -296,6 +315,11 @@ class SolveRecord(Timed):
     """In iterative mode: all of them, in order. ``usage`` is their sum."""
     replayed: Replayed | None = None
     """Of agent replay: whether it came out the same."""
+
+    @property
+    def spent(self) -> Usage:
+        """What this try itself took: failed ones tell of what it took over."""
+        return self.usage if self.continued is None else self.usage - self.continued.usage
 
     @property
     def word(self) -> str:

@@ -290,6 +290,9 @@ class RunSpec(Table):
     each core, at most 24, of which as many as without are graded at a time; 16 on kubernetes and e2b."""
     retries: Annotated[int, Flag("--retries"), How(), Field(ge=0)] = 3
     """Further tries of a step after a failure of the infrastructure."""
+    continue_solves: Annotated[bool, Flag("--continue/--no-continue"), How()] = True
+    """Have a further try of a solve go on where the last one was lost: what its agent did is done again in a fresh
+    sandbox, and no answer of the model is asked for twice. Needs save_checkpoints."""
     fail_fast: Annotated[bool, Flag("--fail-fast/--no-fail-fast"), How()] = False
     """End the run as failed at the first unit that is out of retries; by default the rest goes on."""
     give_up_after: Annotated[int, Flag("--give-up-after"), How(), Field(ge=0)] = 10

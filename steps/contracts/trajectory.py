@@ -91,6 +91,19 @@ class Usage(Part):
             seconds=round(self.seconds + other.seconds, 3),
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        """What is left without ``other``, which is a part of it."""
+        return Usage(
+            calls=self.calls - other.calls,
+            requests=self.requests - other.requests,
+            prompt_tokens=self.prompt_tokens - other.prompt_tokens,
+            cached_tokens=self.cached_tokens - other.cached_tokens,
+            completion_tokens=self.completion_tokens - other.completion_tokens,
+            reasoning_tokens=self.reasoning_tokens - other.reasoning_tokens,
+            cost_usd=None if self.cost_usd is None else self.cost_usd - (other.cost_usd or 0.0),
+            seconds=round(self.seconds - other.seconds, 3),
+        )
+
 
 # -- ATIF ------------------------------------------------------------------------------------------------------------
 
@@ -214,6 +227,8 @@ class TrajectoryExtra(Part):
     stop_reason: StopReason
     usage: Usage = Usage()
     """Of everything in this file."""
+    inherited: Usage | None = None
+    """Of ``usage``: what earlier tries of the unit paid for, whose answers this one took over."""
     started_at: str
     seconds: float
     """The agent's own, without making the sandbox and taking the patch."""
@@ -248,10 +263,14 @@ class Trajectory(Record):
         return (json.dumps(self.model_dump(mode="json", exclude_none=True), separators=(",", ":")) + "\n").encode()
 
 
-def usage_in(trajectory: bytes | None) -> Usage:
-    """What a trajectory's calls took, read from its bytes alone; nothing where they are no trajectory."""
+def spent_in(trajectory: bytes | None) -> Usage:
+    """What the try took that left a trajectory, read from its bytes alone: without what it took over from earlier ones.
+
+    Nothing where they are no trajectory.
+    """
     try:
-        return Usage.model_validate(json.loads(trajectory or b"{}").get("extra", {}).get("usage", {}))
+        extra = json.loads(trajectory or b"{}").get("extra", {})
+        return Usage.model_validate(extra.get("usage", {})) - Usage.model_validate(extra.get("inherited") or {})
     except (ValueError, AttributeError):
         return Usage()
 

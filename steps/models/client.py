@@ -76,6 +76,10 @@ class Client:
         """Close the connections."""
         self.connection.close()
 
+    def recall(self, metrics: Metrics) -> None:
+        """An answer of this conversation that is known already came before those that are to be asked for."""
+        self._shared.recall(metrics)
+
     def ask(
         self,
         messages: list[Message],

@@ -53,12 +53,17 @@ class NoReplyError(Exception):
 
 
 class Model(Protocol):
-    """A model that can be asked. ``usage`` counts every request, those that failed included."""
+    """A model that can be asked."""
 
     name: str
-    usage: Usage
-    lost_s: float
-    """Seconds lost so far to the endpoint's failures and to waiting for a turn: not the agent's time."""
+
+    @property
+    def usage(self) -> Usage:
+        """What every request took, those that failed included."""
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds lost so far to the endpoint's failures and to waiting for a turn: not the agent's time."""
 
     def ask(
         self,

@@ -12,6 +12,12 @@ class SharedIds:
     def __init__(self) -> None:
         self._last: list[int] = []
 
+    def recall(self, metrics: Metrics) -> None:
+        """A call that was recorded before comes before the next."""
+        shared = metrics.extra.shared_prompt_ids or 0 if metrics.extra else 0
+        prompt = metrics.prompt_token_ids
+        self._last = [] if prompt is None else [*self._last[:shared], *prompt, *(metrics.completion_token_ids or [])]
+
     def add_token_ids(self, metrics: Metrics, messages: list[Message]) -> Metrics:
         """The metrics, their prompt ids without those that lead the prompt and are known from the call before.
 

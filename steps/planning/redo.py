@@ -108,7 +108,7 @@ def _choose(
         stop_reason=solve.stop_reason if solve else None,
         requested=requested,
         at=datetime.now(UTC).isoformat(timespec="seconds"),
-        usage=solve.usage if solve and solves else Usage(),
+        usage=solve.spent if solve and solves else Usage(),
         seconds=round(seconds, 3),
     )
 

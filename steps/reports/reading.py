@@ -11,9 +11,11 @@ from typing import NamedTuple, TypeVar
 from steps.contracts.data import Instance, Patch, Plan, RunFile, SolveRecord, Unit
 from steps.contracts.failure import Failure
 from steps.contracts.families import SWEBENCH
+from steps.contracts.kept_calls import FOLDER as CALLS
+from steps.contracts.kept_calls import spent_by
 from steps.contracts.record import Record, key
 from steps.contracts.redone import Redone, is_kept, kept_as
-from steps.contracts.trajectory import Trajectory, usage_in
+from steps.contracts.trajectory import Trajectory, spent_in
 from steps.contracts.verdict import GradeRecord, InstanceLog, Report, TestLog
 from steps.errors import ConfigError
 from steps.reports.canary import read_canary
@@ -21,6 +23,7 @@ from steps.reports.signatures import classify
 from steps.reports.stored_run import FailedTry, OfficialResult, StoredRun, StoredUnit
 from steps.reports.text.visible import log_tail, make_visible
 from steps.store import Store
+from steps.store.kept_calls import read_answered
 
 RECORDS_AT_ONCE = 128
 LOGS_AT_ONCE = 16  # logs of a few MB each, twice in memory while they are decoded
@@ -249,7 +252,7 @@ class _StoreReader:
         for some in batches(unread, TRAJECTORIES_AT_ONCE):
             contents = self.store.get_many(place for _, place, _ in some)
             for unit, place, name in some:
-                usage = usage_in(contents.get(place))
+                usage = spent_in(contents.get(place))
                 same_name = [failed_try for failed_try in unit.tries if failed_try.name == name]
                 unit.tries = [
                     replace(failed_try, usage=usage) if failed_try in same_name else failed_try
@@ -257,6 +260,22 @@ class _StoreReader:
                 ]
                 if not same_name:
                     unit.unexplained += usage
+        self._wasted_unsaid(units)
+
+    def _wasted_unsaid(self, units: list[StoredUnit]) -> None:
+        """What tries took that were killed before they could leave anything but the answers that they had kept."""
+        for unit in units:
+            folder = f"runs/{self.run_id}/units/{unit.instance_id}/{unit.attempt}/"
+            names = self.files.get((unit.instance_id, unit.attempt), [])
+            own = unit.solve.kept_calls if unit.solve else ""
+            unsaid = [
+                folder + name
+                for name in names
+                if f"/{CALLS}/" in name and not (own and name.startswith(f"{own}."))
+                if not _has_usage(unit, name) and f"tries/{name.split('/')[1]}/{Trajectory.file}" not in names
+            ]
+            for (_, writer), calls in read_answered(self.store, unsaid).items() if unsaid else ():
+                unit.unexplained += spent_by(writer, calls)
 
     def _logs(self, units: list[StoredUnit]) -> None:
         """The tail a person reads, and the official advisory class, of units that are not resolved."""

@@ -169,8 +169,10 @@ class StoredUnit:
 
     @property
     def wasted(self) -> Usage:
-        """Of the failed tries alone."""
-        return add_usage([*(failed_try.usage for failed_try in self.tries), self.unexplained])
+        """Of the failed tries alone, without what the solve that counts took over from them."""
+        all_of_them = add_usage([*(failed_try.usage for failed_try in self.tries), self.unexplained])
+        continued = self.solve.continued if self.solve else None
+        return all_of_them if continued is None else all_of_them - continued.usage
 
     @property
     def seconds(self) -> dict[str, float]:

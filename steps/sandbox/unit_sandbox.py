@@ -32,6 +32,10 @@ class Context:
     """Folder for what is worth keeping should this try fail; it is gone when the try succeeds."""
     progress: ProgressWriter = SILENT
     """Is told how far this try has come."""
+    store: str = ""
+    """Of the run, where this try may read what earlier ones left, and keep as it goes what a further one needs."""
+    kept_as: str = ""
+    """Name of this try's folder there."""
 
 
 @contextmanager

@@ -31,11 +31,12 @@ from steps.contracts.data import SolveRecord, Unit
 from steps.contracts.failure import Failure, FailureClass, StepLog
 from steps.contracts.record import Place, key
 from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import Trajectory, Usage, usage_in
+from steps.contracts.trajectory import Trajectory, Usage, spent_in
 from steps.contracts.verdict import GradeRecord
 from steps.errors import EXIT_INFRA, EXIT_OK, InfraError
 from steps.host import folders, removal
 from steps.store import Store
+from workflows.local import recovery
 from workflows.local.step_servers import ForkedStep, Forking
 from workflows.resources import STORE_OUTAGE_S
 
@@ -84,6 +85,7 @@ class Processes:
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
         began = time.monotonic()
         with _staging() as folder:
+            (folder / recovery.NAME).write_text(name)
             inputs, outputs = folder / "in", folder / "out"
             outputs.mkdir()
             self._insist(self._stage, step, unit, inputs)
@@ -94,6 +96,7 @@ class Processes:
                     "attempt": unit.attempt,
                     "try": name,
                     "resource-factor": factor,
+                    "store": self._store.url,
                     "tied": True,
                 }
             )
@@ -206,7 +209,7 @@ class Processes:
         if not growing.exists():
             failure = self._read_failure(folder)
             return failure.usage if failure else Usage()
-        usage = usage_in(growing.read_bytes())
+        usage = spent_in(growing.read_bytes())
         if not self._spec.save_checkpoints:
             growing.unlink()
         return usage
@@ -245,7 +248,7 @@ def _staging() -> Iterator[Path]:
 def _solved(outputs: Path) -> Usage:
     """What a try spent that succeeded: grading asks no model."""
     record = outputs / SolveRecord.file
-    return SolveRecord.from_bytes(record.read_bytes()).usage if record.exists() else Usage()
+    return SolveRecord.from_bytes(record.read_bytes()).spent if record.exists() else Usage()
 
 
 def _spent_s(step: Step, outputs: Path) -> float:

@@ -10,11 +10,13 @@ from steps.contracts.chain import SOLVE, TRY
 from steps.contracts.data import RunFile
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import Place, key
-from steps.contracts.trajectory import Trajectory
+from steps.contracts.trajectory import Trajectory, Usage
 from steps.errors import EXIT_INFRA
 from steps.host import folders, removal
 from steps.store import Store
 
+NAME = "try"
+"""File in such a folder: how the try is called, whose answered calls are in the store already."""
 KEPT_S = 7 * 86_400.0
 """Seconds that such a folder waits for its run to be resumed."""
 
@@ -34,7 +36,7 @@ def keep_tries(store: Store, run_id: str) -> None:
         data = next(path.read_bytes() for path in _files(folder) if path.exists())
         failure = _failure(folder, data)
         if failure is not None:
-            name = datetime.fromtimestamp(folder.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%S%f")
+            name = _try_name(folder)
             place = Place.TRY.format(run=run_id, instance=failure.instance_id, attempt=failure.attempt, name=name)
             files = {f"{place}/{Trajectory.file}": data} if run.spec.save_checkpoints else {}
             store.put_many(files | {f"{place}/{Failure.file}": failure.to_bytes()})
@@ -53,6 +55,13 @@ def is_worth_keeping(folder: Path) -> bool:
 def _files(folder: Path) -> list[Path]:
     """Where a solve leaves its trajectory: a step that had ended took what it had left with it."""
     return [folder / "out" / Trajectory.file, folder / "out" / TRY / Trajectory.file]
+
+
+def _try_name(folder: Path) -> str:
+    try:
+        return (folder / NAME).read_text()
+    except OSError:  # of an older version
+        return datetime.fromtimestamp(folder.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%S%f")
 
 
 def _run(folder: Path) -> RunFile | None:
@@ -78,7 +87,8 @@ def _failure(folder: Path, trajectory: bytes) -> Failure | None:
         extra = Trajectory.from_bytes(trajectory).extra
     except ValueError:
         return None
-    if not extra.usage.requests:
+    spent = extra.usage - (extra.inherited or Usage())
+    if not spent.requests:
         return None
     return Failure(
         step=SOLVE.name,
@@ -88,5 +98,5 @@ def _failure(folder: Path, trajectory: bytes) -> Failure | None:
         reason="its runner was killed",
         exit_code=EXIT_INFRA,
         occurred_at=datetime.fromtimestamp(folder.stat().st_mtime, UTC).isoformat(timespec="seconds"),
-        usage=extra.usage,
+        usage=spent,
     )

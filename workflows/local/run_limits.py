@@ -109,4 +109,6 @@ def _usage(name: str, data: bytes) -> Usage:
         record = _SPENDING[name.rpartition("/")[2]].from_bytes(data)
     except ValueError:  # what cannot be read is the report's to tell
         return Usage()
-    return record.planning if isinstance(record, RunFile) else record.usage
+    if isinstance(record, RunFile):
+        return record.planning
+    return record.spent if isinstance(record, SolveRecord) else record.usage

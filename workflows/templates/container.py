@@ -87,6 +87,7 @@ def unit_step(step: Step, *, secrets: Sequence[str] = (), asks: bool = False) ->
                 # A pod that is deleted may be made anew under its name: what a sandbox is called after is the uid.
                 "try": "$(POD_UID)",
                 "resource-factor": FACTOR,
+                **({"store": STORE, "kept-as": "$(POD_NAME)"} if asks else {}),
             }
         ),
         account="swe-argo-runner",

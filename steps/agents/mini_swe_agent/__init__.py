@@ -38,7 +38,7 @@ def act(task: Task) -> StopReason:
     if task.fn_calling:
         tools = [lib.toolcall.BASH_TOOL]
         task.journal.agent = task.journal.agent.model_copy(update={"tool_definitions": tools})
-    limits = Limits(task.spec)
+    limits = Limits(task.spec, task.clock)
     turns = Turns(task.journal)
     commands = Commands(task.box)
     machine = Environment(lib, commands, turns, lambda: limits.command_s)

@@ -106,8 +106,10 @@ class RecordedModel:
             observation_messages = self._library.text.format_observation_messages(outputs, **words)
         for each in observation_messages:
             del each["extra"]["raw_output"]  # it would stay in memory to the end
+        shown = self._turns.observed([each["content"] for each in observation_messages])
+        for each, content in zip(observation_messages, shown, strict=True):
+            each["content"] = content
             self._limits.count_message(each)
-        self._turns.observed([each["content"] for each in observation_messages])
         return observation_messages
 
     def get_template_vars(self, **kwargs: Any) -> dict[str, Any]:

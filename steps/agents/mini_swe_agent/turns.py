@@ -50,14 +50,19 @@ class Turns:
         """A command of the last answer ended."""
         self._done.append(output)
 
-    def observed(self, contents: list[str]) -> None:
-        """The agent is shown what came of its commands."""
+    def observed(self, contents: list[str]) -> list[str]:
+        """The agent is shown what came of its commands: what it is to see."""
         outputs, self._done = self._done, []
         results = [
             Result(source_call_id=name, content=_plain(content), extra=_extra(output, content))
             for name, output, content in zip(self._ids, outputs, contents, strict=False)
         ]
-        self.journal.add_observations(results)
+        shown = self.journal.add_observations(results)
+        seen = [
+            content if result.content == made.content else result.content or ""
+            for result, made, content in zip(shown, results, contents, strict=False)
+        ]
+        return [*seen, *contents[len(seen) :]]
 
     def close(self) -> None:
         """What ran and will not be shown to the agent, since it submitted or the machine failed under it."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from steps.agents import observation_diff
 from steps.agents.formats.solved_unit import replace_surrogates
 from steps.agents.journal import Journal
 from steps.agents.mini_swe_agent.commands import Commands, submitted_text
-from steps.agents.replay import observation_diff
 from steps.agents.replay.actions import MINI, PerformedAction, performer_of
 from steps.agents.task import Task
 from steps.contracts.agent_spec import AgentSpec

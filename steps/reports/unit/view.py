@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from steps.contracts.data import Machine
+from steps.contracts.data import Continued, Machine
 from steps.contracts.layer import LayerSummary
 from steps.contracts.trajectory import Replayed, StopReason, Usage
 from steps.contracts.verdict import GradeRecord
@@ -225,6 +225,8 @@ def _facts(unit: StoredUnit, conversation: Conversation | None, *, endpoint: boo
         yield "Turns", f"{conversation.answers:,} of the agent, {count(conversation.calls, 'call')} of tools"
         if conversation.endpoint and endpoint:
             yield "Endpoint", cut_line(conversation.endpoint, TEST_WIDTH)
+    if solve is not None and solve.continued is not None:
+        yield from _continued_facts(solve.continued)
     for earlier in unit.redone:
         yield "Earlier verdict", describe_earlier(earlier)
     yield from _usage_facts(unit.usage)
@@ -248,6 +250,14 @@ def _facts(unit: StoredUnit, conversation: Conversation | None, *, endpoint: boo
     if grade is not None and grade.machine is not None:
         yield "Graded in", _describe_machine(grade.machine)
         yield "Image", cut_line(grade.machine.image, TEST_WIDTH)
+
+
+def _continued_facts(continued: Continued) -> Iterable[tuple[str, str]]:
+    if continued.calls:
+        tries = f"{len(continued.tries)} earlier {'try' if len(continued.tries) == 1 else 'tries'}"
+        yield "Went on", f"{count(continued.calls, 'answer')} of {tries} taken over, not asked again"
+    if continued.started_over:
+        yield "Started over", _cut(continued.started_over)
 
 
 def _grade_facts(grade: GradeRecord) -> Iterable[tuple[str, str]]:

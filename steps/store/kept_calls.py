@@ -1,0 +1,161 @@
+"""The answered calls of a unit's tries in the store: what earlier ones left, and those of this one as they come."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from steps.contracts.data import SolveRecord
+from steps.contracts.failure import Failure, FailureClass
+from steps.contracts.kept_calls import FOLDER, KeptCall, calls_that_count, read_lines
+from steps.contracts.record import Place
+from steps.contracts.redone import Redone
+from steps.errors import StepError
+from steps.store.protocol import Store
+
+log = logging.getLogger(__name__)
+WAIT_S = 5.0
+"""Seconds that an agent waits until its last call is kept: a store that is away does not hold it up."""
+OF_MACHINE = frozenset(
+    {FailureClass.SANDBOX_LOST, FailureClass.OUT_OF_MEMORY, FailureClass.OUT_OF_DISK, FailureClass.EXEC}
+)
+"""Failures that the actions themselves may bring about again."""
+
+
+@dataclass(frozen=True)
+class EarlierCalls:
+    """What a further try may go on from."""
+
+    calls: list[KeptCall] = field(default_factory=list)
+    begins_anew: str = ""
+    """Why it does not go on, though there is something."""
+
+
+def find_earlier_calls(store: Store, run: str, instance: str, attempt: int) -> EarlierCalls:
+    """Those of the newest try of a unit that had any, since its verdict was last put away (--redo).
+
+    Not where a try that had performed the same actions again lost its machine before another call was answered: they
+    may be what loses it. Raises InfraError, ConfigError.
+    """
+    unit = Place.UNIT.format(run=run, instance=instance, attempt=attempt)
+    names = store.keys(f"{unit}/tries/")
+    contents = store.get_many(name for name in names if _is_wanted(name))
+    redone = [Redone.from_bytes(data).at for name, data in contents.items() if name.endswith(f"/{Redone.file}")]
+    records = {
+        writer: calls
+        for writer, calls in _read_records(contents).items()
+        if calls and calls[-1].at.isoformat(timespec="seconds") > max(redone, default="")
+    }
+    if not records:
+        return EarlierCalls()
+    newest = max(records.values(), key=lambda calls: calls[-1].at)
+    for (folder, writer), calls in records.items():
+        went_on = calls[-1] == newest[-1] and calls[-1].try_name != writer
+        failure = contents.get(f"{folder}/{Failure.file}")
+        if went_on and failure and Failure.from_bytes(failure).failure_class in OF_MACHINE:
+            return EarlierCalls(begins_anew="a try that had gone on from there lost its sandbox before the next answer")
+    return EarlierCalls(newest)
+
+
+def read_answered(store: Store, names: Iterable[str]) -> dict[tuple[str, str], list[KeptCall]]:
+    """(Folder of a try, process) -> the calls that it kept, of those of ``names`` that are files of calls."""
+    return _read_records(store.get_many(name for name in names if f"/{FOLDER}/" in name))
+
+
+def remove_calls_of_solved(store: Store, run: str) -> None:
+    """Those of solves that are done, which are in their trajectories; what lost tries left tells what they cost.
+
+    Raises InfraError.
+    """
+    kept: dict[str, list[str]] = defaultdict(list)
+    for name in store.keys(f"runs/{run}/units/"):
+        unit, mark, _ = name.partition("/tries/")
+        if mark and f"/{FOLDER}/" in name:
+            kept[unit].append(name)
+    solves = store.get_many(f"{unit}/{SolveRecord.file}" for unit in kept)
+    removed = []
+    for name, data in solves.items():
+        unit, place = name.rpartition("/")[0], SolveRecord.from_bytes(data).kept_calls
+        removed += [each for each in kept[unit] if place and each.startswith(f"{unit}/{place}.")]
+    store.delete_many(removed)
+
+
+def _is_wanted(name: str) -> bool:
+    return f"/{FOLDER}/" in name or name.endswith((f"/{Redone.file}", f"/{Failure.file}"))
+
+
+def _read_records(contents: dict[str, bytes]) -> dict[tuple[str, str], list[KeptCall]]:
+    files: dict[tuple[str, str], dict[str, bytes]] = defaultdict(dict)
+    for name, data in contents.items():
+        folder, mark, file = name.partition(f"/{FOLDER}/")
+        if mark:
+            writer, _, part = file.removesuffix(".jsonl").rpartition(".")
+            files[folder, writer][part] = data
+    records = {}
+    for record, parts in files.items():
+        try:
+            records[record] = calls_that_count(read_lines(b"".join(parts[part] for part in sorted(parts))))
+        except ValueError:  # of another version
+            log.warning("%s: its answered calls cannot be read", record[0])
+    return records
+
+
+class CallKeeper:
+    """Keeps the calls of one process, each before the agent acts on it, unless the store takes its time.
+
+    What the store does not take is offered again with the next one; it fails no solve.
+    """
+
+    def __init__(self, store: Store, place: str) -> None:
+        """``place``: what its files are called, up to their numbers."""
+        self._store, self._place, self._parts = store, place, 0
+        self._waiting: list[bytes] = []
+        self._changed = threading.Condition()
+        self._refused = 0
+        """So many of those that wait the store did not take."""
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def keep(self, calls: Iterable[KeptCall]) -> None:
+        """Keep some more. Returns when they are kept, or after WAIT_S."""
+        lines = [call.to_line() for call in calls]
+        with self._changed:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, daemon=True)
+                self._thread.start()
+            behind = bool(self._waiting)
+            self._waiting += lines
+            self._changed.notify_all()
+            if not behind:
+                self._changed.wait_for(lambda: not self._waiting, WAIT_S)
+
+    def close(self) -> None:
+        """Keep no more; what waits is offered for the last time."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            if self._thread is not None:
+                self._changed.wait_for(lambda: not self._waiting, WAIT_S)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or len(self._waiting) > self._refused)
+                lines, closed = list(self._waiting), self._closed
+            if not lines:
+                return
+            try:
+                self._store.put(f"{self._place}.{self._parts:05}.jsonl", b"".join(lines))
+            except StepError as error:
+                log.warning("an answer is not kept yet, a further try would ask it again: %s", error)
+                if closed:
+                    return
+                self._refused = len(lines)
+                continue
+            with self._changed:
+                self._parts, self._refused = self._parts + 1, 0
+                del self._waiting[: len(lines)]
+                self._changed.notify_all()

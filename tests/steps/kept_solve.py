@@ -1,0 +1,105 @@
+"""A solve that can be killed and tried again: its record lies in a store, as an engine hands it one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from steps.agents.observation_diff import without_volatile_parts
+from steps.agents.prompts import templates
+from steps.contracts.agent_spec import AgentSpec
+from steps.contracts.data import Patch, SolveRecord
+from steps.contracts.trajectory import Trajectory
+from tests.model_server import Answer, Call, ModelServer
+from tests.model_server.answers import Request
+from tests.steps.solve_process import SolveProcess
+
+
+class KeptSolve(SolveProcess):
+    """One unit's solve. Each ``begin`` is a further try, with folders of its own outputs but the same store."""
+
+    def __init__(
+        self, root: Path, server: ModelServer, agent: str = "r2egym", spec: dict[str, Any] | None = None, **more: Any
+    ) -> None:
+        chosen = {"name": agent, "model": "openai/m", "timeout_s": 300, **more}
+        template = "" if agent == "mini-swe-agent" else templates.template_source(AgentSpec.model_validate(chosen))
+        llm = {"base_url": server.url, "num_retries": 0}
+        root.mkdir(exist_ok=True)
+        super().__init__(
+            root, chosen, {"allow_host": True}, llm=llm, instruction=template, fn_calling=True, run_spec=spec or {}
+        )
+        self.root, self.store, self.tries = root, root / "store", 0
+
+    def begin(self, **environment: str) -> subprocess.Popen[str]:
+        """Start a try."""
+        self.tries += 1
+        self.outputs = self.root / f"out-{self.tries}"
+        return subprocess.Popen(
+            [*self.command(), "--store", str(self.store), "--try", f"try-{self.tries}"],
+            env=os.environ | {"SWE_ARGO_ISOLATION": "none"} | environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self, **environment: str) -> str:
+        """A try that comes to its end: what it said."""
+        process = self.begin(**environment)
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+        return said
+
+    def kill(self, server: ModelServer, requests: int, after_s: float = 0.0) -> None:
+        """A try that is killed as soon as the server has had so many requests in all, or a moment later."""
+        process = self.begin()
+        while server.counts.requests < requests:
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.005)
+        time.sleep(after_s)
+        process.kill()
+        process.communicate()
+
+    @property
+    def patch(self) -> bytes:
+        patch: Patch = self.get(Patch)
+        return patch.data
+
+    @property
+    def solved(self) -> SolveRecord:
+        record: SolveRecord = self.get(SolveRecord)
+        return record
+
+    @property
+    def conversation(self) -> list[tuple[str, str]]:
+        """Who said what, but for what varies from one run of a program to the next."""
+        trajectory: Trajectory = self.get(Trajectory)
+        said = [(turn.source, turn.model_dump_json(include={"message", "tool_calls"})) for turn in trajectory.steps]
+        seen = [
+            ("seen", without_volatile_parts(result.content or ""))
+            for turn in trajectory.steps
+            for result in (turn.observation.results if turn.observation else [])
+        ]
+        return said + seen
+
+
+def numbered(*answers: Answer) -> list[Answer]:
+    """The answers, their calls named by their place: the same whoever asks."""
+    return [
+        Answer(each.text, tuple(Call(one.name, one.arguments, f"c{place}") for one in each.calls))
+        for place, each in enumerate(answers)
+    ]
+
+
+def asked_twice(server: ModelServer) -> list[int]:
+    """How often each request was asked again that was asked before."""
+    times = Counter(json.dumps(seen.body, sort_keys=True) for seen in server.calls)
+    return [count - 1 for count in times.values() if count > 1]
+
+
+def turn_of(request: Request) -> int:
+    """How many answers it has already."""
+    return sum(message["role"] == "assistant" for message in request["messages"])
