@@ -14,6 +14,7 @@ import pytest
 from steps.contracts.failure import FailureClass
 from steps.errors import InfraError
 from steps.sandbox.protocol import ExecResult, Sandbox
+from tests.steps.sandbox.gated_agents import GatedAgents
 from tests.steps.sandbox.started_jobs import StartedJobs
 
 GIT = "git -c safe.directory=* -C /testbed"
@@ -57,7 +58,7 @@ def says(box: Sandbox, command: str) -> str:
     return result.stdout.decode()
 
 
-class Conformance(StartedJobs):
+class Conformance(StartedJobs, GatedAgents):
     # -- how a command ends
 
     @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ func main() {
 		agent.end()
 	}()
 	ended := agent.wait()
-	gate.close()
+	ended.Refused = gate.refusals()
 	out.tell(Told{Ended: &ended})
 }
 

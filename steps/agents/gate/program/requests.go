@@ -1,15 +1,13 @@
 package main
 
 import (
-	"crypto/sha256"
+	"bytes"
+	"compress/flate"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log"
+	"hash/fnv"
 	"net"
-	"net/http"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,7 +22,6 @@ type Allowed struct {
 
 const (
 	connections  = 128
-	bodyPatience = 60 * time.Second
 	toldRefusals = 20
 	forgotten    = 10 * time.Minute
 )
@@ -33,20 +30,18 @@ const (
 type Gate struct {
 	config  *Config
 	out     *Teller
-	server  *http.Server
 	bodies  *Bodies
 	mutex   sync.Mutex
 	last    int
 	waiting map[int]*waitingRequest
 	refused map[string]int
-	slots   chan struct{}
+	reading chan struct{} // bodies that are read at a time
 	rate    *bucket
-	closed  chan struct{}
 }
 
 // waitingRequest stays for a while where its client did not get the answer, and may ask again.
 type waitingRequest struct {
-	digest   [32]byte
+	digest   [16]byte
 	clients  int
 	answered chan struct{}
 	answer   *Answer
@@ -55,76 +50,95 @@ type waitingRequest struct {
 func newGate(config *Config, out *Teller) *Gate {
 	return &Gate{
 		config: config, out: out, bodies: newBodies(), waiting: map[int]*waitingRequest{}, refused: map[string]int{},
-		slots: make(chan struct{}, config.AtATime), rate: newBucket(config.ASecond), closed: make(chan struct{}),
+		reading: make(chan struct{}, config.AtATime), rate: newBucket(config.ASecond),
 	}
 }
 
-// Port 0 becomes one that is free.
 func (gate *Gate) listen() error {
 	listener, err := net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(gate.config.Port))
 	if err != nil {
 		return err
 	}
-	gate.config.Port = listener.Addr().(*net.TCPAddr).Port
-	gate.server = &http.Server{
-		Handler: gate, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: gate.config.HeaderBytes,
-		ErrorLog: log.New(io.Discard, "", 0),
-	}
-	go gate.server.Serve(&fewConnections{listener, make(chan struct{}, connections)})
+	slots := make(chan struct{}, connections)
+	go func() {
+		for {
+			slots <- struct{}{}
+			conn, err := listener.Accept()
+			if err != nil {
+				time.Sleep(10 * time.Millisecond) // no descriptor is left: the agent has as many as it may have
+				<-slots
+				continue
+			}
+			go func() {
+				defer func() { <-slots }()
+				defer conn.Close()
+				gate.serve(newConnection(conn))
+			}()
+		}
+	}()
 	return nil
 }
 
-func (gate *Gate) close() {
-	close(gate.closed)
-	gate.server.Close()
+// serve answers one request after the other, until an error ends the connection.
+func (gate *Gate) serve(conn *connection) {
+	next := make(chan error, 1)
+	conn.SetReadDeadline(time.Now().Add(idlePatience))
+	next <- conn.wait()
+	for <-next == nil {
+		request, err := conn.readHead(gate.config.HeaderBytes)
+		if err == nil {
+			err = gate.admit(conn, request)
+		}
+		var refused *httpError
+		switch {
+		case errors.As(err, &refused):
+			if request == nil {
+				request = &httpRequest{}
+			}
+			request.last = true // what is left of it is not read
+			gate.refuse(conn, request, refused)
+			conn.linger()
+			return
+		case err != nil:
+			return
+		}
+		number, waiting := gate.enter(request)
+		go func() { next <- conn.wait() }()
+		if waiting == nil {
+			reason := fmt.Sprintf("more than %d requests wait", gate.config.AtATime)
+			err = gate.refuse(conn, request, &httpError{429, reason})
+		} else {
+			err = gate.deliver(conn, request, number, waiting, next)
+		}
+		if err != nil || request.last {
+			return
+		}
+		conn.SetReadDeadline(time.Now().Add(idlePatience))
+	}
 }
 
-func (gate *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if status, reason := gate.refusal(r); status != 0 {
-		gate.refuse(w, r, status, reason)
-		return
+// admit reads the body of what may be asked.
+func (gate *Gate) admit(conn *connection, request *httpRequest) error {
+	if !gate.allows(request.method, request.path) {
+		return &httpError{404, request.method + " " + request.path[:min(len(request.path), 200)] + " is not served here"}
 	}
-	select {
-	case gate.slots <- struct{}{}:
-		defer func() { <-gate.slots }()
-	default:
-		gate.refuse(w, r, http.StatusTooManyRequests, fmt.Sprintf("more than %d requests at a time", gate.config.AtATime))
-		return
-	}
-	body, status := gate.readBody(w, r)
-	if status != 0 {
-		gate.refuse(w, r, status, fmt.Sprintf("the body must come in %s and have at most %d bytes", bodyPatience, gate.config.BodyBytes))
-		return
-	}
-	number, request := gate.enter(r, body)
-	if request == nil {
-		gate.refuse(w, r, http.StatusTooManyRequests, fmt.Sprintf("more than %d requests wait", gate.config.AtATime))
-		return
-	}
-	select {
-	case <-request.answered:
-		err := request.answer.write(w)
-		gate.leave(number, request, err != nil || r.Context().Err() != nil)
-	case <-r.Context().Done():
-		gate.leave(number, request, true)
-	case <-gate.closed:
-	}
-}
-
-func (gate *Gate) refusal(r *http.Request) (int, string) {
-	if !gate.allows(r.Method, r.URL.Path) {
-		return http.StatusNotFound, fmt.Sprintf("%s %s is not served here", r.Method, r.URL.Path)
-	}
-	if count := len(headers(r)); count > gate.config.Headers {
-		return http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("%d headers: at most %d", count, gate.config.Headers)
+	if count := len(request.headers); count > gate.config.Headers {
+		return &httpError{431, fmt.Sprintf("%d headers: at most %d", count, gate.config.Headers)}
 	}
 	if !gate.rate.take() {
-		return http.StatusTooManyRequests, fmt.Sprintf("more than %g requests a second", gate.config.ASecond)
+		return &httpError{429, fmt.Sprintf("more than %g requests a second", gate.config.ASecond)}
 	}
-	return 0, ""
+	select {
+	case gate.reading <- struct{}{}:
+		defer func() { <-gate.reading }()
+	default:
+		return &httpError{429, fmt.Sprintf("more than %d requests at a time", gate.config.AtATime)}
+	}
+	return conn.readBody(request, gate.config.BodyBytes)
 }
 
 func (gate *Gate) allows(method, path string) bool {
+	path, _, _ = strings.Cut(path, "?")
 	for _, each := range gate.config.Allowed {
 		start, open := strings.CutSuffix(each.Path, "*")
 		if each.Method == method && (path == each.Path || open && strings.HasPrefix(path, start)) {
@@ -134,24 +148,12 @@ func (gate *Gate) allows(method, path string) bool {
 	return false
 }
 
-func (gate *Gate) readBody(w http.ResponseWriter, r *http.Request) ([]byte, int) {
-	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Now().Add(bodyPatience))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, gate.config.BodyBytes))
-	control.SetReadDeadline(time.Time{})
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, http.StatusRequestEntityTooLarge
-	case err != nil:
-		return nil, http.StatusBadRequest
-	}
-	return body, 0
-}
-
 // A client that lost patience and asks the same again gets the answer that is on its way: no call is asked twice.
-func (gate *Gate) enter(r *http.Request, body []byte) (int, *waitingRequest) {
-	digest := sha256.Sum256(append([]byte(r.Method+" "+r.URL.RequestURI()+"\n"), body...))
+func (gate *Gate) enter(request *httpRequest) (int, *waitingRequest) {
+	hash, digest := fnv.New128a(), [16]byte{}
+	fmt.Fprintf(hash, "%s %s\n", request.method, request.path)
+	hash.Write(request.body)
+	hash.Sum(digest[:0])
 	gate.mutex.Lock()
 	defer gate.mutex.Unlock()
 	unanswered := 0
@@ -169,25 +171,47 @@ func (gate *Gate) enter(r *http.Request, body []byte) (int, *waitingRequest) {
 	}
 	gate.last++
 	number := gate.last
-	request := &waitingRequest{digest: digest, clients: 1, answered: make(chan struct{})}
-	gate.waiting[number] = request
-	told := &Request{Number: number, Method: r.Method, Path: r.URL.RequestURI(), Headers: headers(r)}
+	waiting := &waitingRequest{digest: digest, clients: 1, answered: make(chan struct{})}
+	gate.waiting[number] = waiting
+	told := &Request{Number: number, Method: request.method, Path: request.path, Headers: request.headers}
 	gate.out.tellRequest(told, func() Body {
-		packed := gate.bodies.pack(number, body)
+		packed := gate.bodies.pack(number, request.body)
 		packed.Kept = gate.bodies.numbers()
 		return packed
 	})
-	return number, request
+	request.body = nil
+	return number, waiting
 }
 
-func (gate *Gate) leave(number int, request *waitingRequest, hungUp bool) {
+// deliver waits for the answer, and writes it. Its error says that the client is gone; next is told so, too.
+func (gate *Gate) deliver(
+	conn *connection, request *httpRequest, number int, waiting *waitingRequest, next chan error,
+) error {
+	select {
+	case <-waiting.answered:
+	case err := <-next:
+		if err != nil {
+			gate.leave(number, waiting, true)
+			return err
+		}
+		next <- nil // its next request is there already
+		<-waiting.answered
+	}
+	answer := waiting.answer
+	body := flate.NewReader(bytes.NewReader(answer.Body))
+	err := conn.write(request, answer.Status, answer.Headers, answer.Size, body)
+	gate.leave(number, waiting, err != nil)
+	return err
+}
+
+func (gate *Gate) leave(number int, waiting *waitingRequest, hungUp bool) {
 	gate.mutex.Lock()
 	defer gate.mutex.Unlock()
-	request.clients--
+	waiting.clients--
 	switch {
 	case !hungUp:
 		delete(gate.waiting, number)
-	case request.answer == nil:
+	case waiting.answer == nil:
 		gate.out.tell(Told{Withdrawn: number})
 	default:
 		gate.forget(number)
@@ -197,10 +221,10 @@ func (gate *Gate) leave(number int, request *waitingRequest, hungUp bool) {
 func (gate *Gate) answer(answer *Answer) {
 	gate.mutex.Lock()
 	defer gate.mutex.Unlock()
-	if request := gate.waiting[answer.Number]; request != nil && request.answer == nil {
-		request.answer = answer
-		close(request.answered)
-		if request.clients == 0 {
+	if waiting := gate.waiting[answer.Number]; waiting != nil && waiting.answer == nil {
+		waiting.answer = answer
+		close(waiting.answered)
+		if waiting.clients == 0 {
 			gate.forget(answer.Number)
 		}
 	}
@@ -210,44 +234,41 @@ func (gate *Gate) forget(number int) {
 	time.AfterFunc(forgotten, func() {
 		gate.mutex.Lock()
 		defer gate.mutex.Unlock()
-		delete(gate.waiting, number)
+		if waiting := gate.waiting[number]; waiting != nil && waiting.clients == 0 {
+			delete(gate.waiting, number)
+		}
 	})
 }
 
-// In words that clients of every protocol take for an error of the service.
-func (gate *Gate) refuse(w http.ResponseWriter, r *http.Request, status int, reason string) {
+// refuse answers in words that clients of every protocol take for an error of the service.
+func (gate *Gate) refuse(conn *connection, request *httpRequest, why *httpError) error {
 	gate.mutex.Lock()
-	gate.refused[strconv.Itoa(status)]++
+	gate.refused[strconv.Itoa(why.status)]++
 	count := 0
 	for _, each := range gate.refused {
 		count += each
 	}
 	gate.mutex.Unlock()
 	if count <= toldRefusals {
-		gate.out.tell(Told{Refused: &Refused{r.Method, r.URL.Path[:min(len(r.URL.Path), 200)], status}})
+		path := request.path[:min(len(request.path), 200)]
+		gate.out.tell(Told{Refused: &Refused{request.method[:min(len(request.method), 20)], path, why.status}})
 	}
-	kind := map[int]string{http.StatusNotFound: "not_found_error", http.StatusTooManyRequests: "rate_limit_error"}[status]
+	kind := map[int]string{404: "not_found_error", 429: "rate_limit_error"}[why.status]
 	if kind == "" {
 		kind = "invalid_request_error"
 	}
-	text, _ := json.Marshal(map[string]any{"type": "error", "error": map[string]string{"type": kind, "message": reason}})
-	w.Header().Set("Content-Type", "application/json")
-	if status == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", "1")
+	text, _ := json.Marshal(map[string]any{"type": "error", "error": map[string]string{"type": kind, "message": why.reason}})
+	headers := [][2]string{{"Content-Type", "application/json"}}
+	if why.status == 429 {
+		headers = append(headers, [2]string{"Retry-After", "1"})
 	}
-	w.WriteHeader(status)
-	w.Write(text)
+	return conn.write(request, why.status, headers, len(text), bytes.NewReader(text))
 }
 
-func headers(r *http.Request) [][2]string {
-	pairs := [][2]string{}
-	for name, values := range r.Header {
-		for _, value := range values {
-			pairs = append(pairs, [2]string{strings.ToLower(name), value})
-		}
-	}
-	sort.Slice(pairs, func(i, j int) bool { return pairs[i][0] < pairs[j][0] })
-	return pairs
+func (gate *Gate) refusals() map[string]int {
+	gate.mutex.Lock()
+	defer gate.mutex.Unlock()
+	return gate.refused
 }
 
 // bucket lets so many through a second, twice as many at once.
@@ -273,30 +294,4 @@ func (bucket *bucket) take() bool {
 	}
 	bucket.left--
 	return true
-}
-
-// fewConnections accepts one more when another is closed.
-type fewConnections struct {
-	net.Listener
-	slots chan struct{}
-}
-
-func (few *fewConnections) Accept() (net.Conn, error) {
-	few.slots <- struct{}{}
-	conn, err := few.Listener.Accept()
-	if err != nil {
-		<-few.slots
-		return nil, err
-	}
-	return &countedConnection{Conn: conn, release: sync.OnceFunc(func() { <-few.slots })}, nil
-}
-
-type countedConnection struct {
-	net.Conn
-	release func()
-}
-
-func (conn *countedConnection) Close() error {
-	conn.release()
-	return conn.Conn.Close()
 }

@@ -1,74 +1,200 @@
-"""The gate in real sandboxes: an agent that is a bash script makes its requests there by /dev/tcp."""
+"""The gate in sandboxes of this machine; tests/steps/sandbox/gated_agents.py has what holds on every backend."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from dataclasses import replace
 
 import pytest
 
-from steps.agents.gate.channel import Gate, choose_port
-from steps.agents.gate.events import Ended, GateAnswer, GateEvent, GateRequest, Printed
-from steps.agents.gate.limits import GateLimits
-from steps.sandbox.protocol import Sandbox
+from steps.agents.gate.events import Ended, GateAnswer, GateRequest, Printed, Refused, Withdrawn
+from steps.sandbox.protocol import JobProgress, Sandbox, StartedJob
+from steps.sandbox.wrapper import SandboxWrapper, start_job
+from tests.steps.agents.gate.agents import LIMITS, drive, echo, open_gate, printed, requests
 from tests.steps.agents.gate.toolchain import needs_go
 from tests.steps.agents.machine import Box
 
 pytestmark = [pytest.mark.slow, needs_go]
 
-LIMITS = GateLimits(allowed=(("POST", "/v1/*"), ("HEAD", "/")))
-ASK = r"""
-ask() { # ask METHOD PATH BODY: the status and the body of the answer
-  exec 9<>/dev/tcp/127.0.0.1/$PORT || return
-  printf '%s\r\n' "$1 $2 HTTP/1.1" Host:\ x X-Word:\ a X-Word:\ b Connection:\ close "Content-Length: ${#3}" '' >&9
-  printf %s "$3" >&9
-  read -r _ status _ <&9
-  while read -r line <&9 && [ "$line" != $'\r' ]; do :; done
-  echo "$status $(cat <&9)"
-  exec 9>&-
-}
-"""
-
 
 @pytest.fixture
-def box(any_box: Box) -> Sandbox:
+def sandbox(any_box: Box) -> Sandbox:
     return any_box.sandbox
 
 
-def open_gate(box: Sandbox, command: str, limits: GateLimits = LIMITS) -> Gate:
-    port = choose_port(box)
-    return Gate(box, ASK + command, env={"PORT": str(port), "WORD": "it's"}, cwd="/testbed", limits=limits, port=port)
+def test_requests_at_a_time_are_answered_in_any_order(box: Box) -> None:
+    kept: list[GateRequest] = []
 
+    def answer(request: GateRequest) -> GateAnswer | None:
+        kept.append(request)
+        return None if len(kept) < 3 else echo(request)
 
-def echo(request: GateRequest) -> GateAnswer:
-    return GateAnswer(200, {"content-type": "text/plain"}, b"<" + request.body + b">")
-
-
-def drive(gate: Gate, answer: Callable[[GateRequest], GateAnswer | None] = echo) -> list[GateEvent]:
-    """All events to the end."""
-    events: list[GateEvent] = []
-    while not events or not isinstance(events[-1], Ended):
-        new = gate.poll(30)
-        assert new, "nothing for half a minute"
-        for event in new:
-            if isinstance(event, GateRequest) and (answered := answer(event)) is not None:
-                gate.answer(event.number, answered)
-        events += new
-    return events
-
-
-def printed(events: list[GateEvent], stream: str = "stdout") -> bytes:
-    return b"".join(event.data for event in events if isinstance(event, Printed) and event.stream == stream)
-
-
-def test_a_request_goes_out_and_its_answer_in(box: Sandbox) -> None:
-    with open_gate(box, "ask POST '/v1/messages?beta=true' hello; pwd; echo $WORD >&2; exit 3") as gate:
+    command = "for n in 1 2 3; do (ask POST /v1/x body-$n >out-$n) & done; wait; cat out-*"
+    with open_gate(box.sandbox, command) as gate:
+        while len(kept) < 3:
+            for event in gate.poll(30):
+                assert isinstance(event, GateRequest)
+                kept.append(event)
+        for request in reversed(kept):
+            gate.answer(request.number, echo(request))
+            gate.answer(request.number, GateAnswer(500, {}, b"not twice"))
         events = drive(gate)
-    (request,) = (event for event in events if isinstance(event, GateRequest))
-    assert (request.number, request.method, request.path) == (1, "POST", "/v1/messages?beta=true")
-    assert request.body == b"hello"
-    assert request.headers["x-word"] == "a, b"
-    assert printed(events).splitlines()[0] == b"200 <hello>"
-    assert printed(events).endswith(b"/testbed\n")
-    assert printed(events, "stderr") == b"it's\n"
-    assert events[-1] == Ended(3)
-    assert gate.poll(1) == []
+    assert printed(events) == b"200 <body-1>\n200 <body-2>\n200 <body-3>\n"
+    assert sorted(request.number for request in kept) == [1, 2, 3]
+
+
+def test_what_is_not_allowed_is_refused_there(box: Box) -> None:
+    limits = replace(LIMITS, body_bytes=1000, headers=5, header_bytes=2000, a_second=1000.0)
+    command = """
+    ask POST /v2/x hello; ask GET /v1/x; ask POST /v1/%2e%2e/x/../y ok; ask DELETE / ''
+    ask POST /v1/x "$(printf %2000s)"
+    body=; raw 'POST /v1/x HTTP/1.1' a:\\ 1 b:\\ 1 c:\\ 1 d:\\ 1 e:\\ 1 f:\\ 1; answer
+    raw 'POST /v1/x HTTP/1.1' "a: $(printf %3000s | tr ' ' x)"; answer
+    raw 'nonsense'; answer
+    raw 'POST /v1/x HTTP/1.1' 'Content-Length: -5'; answer
+    raw 'POST /v1/x HTTP/1.1' 'Transfer-Encoding: gzip'; answer
+    """
+    with open_gate(box.sandbox, command, limits) as gate:
+        events = drive(gate)
+    statuses = [line.split()[0] for line in printed(events).splitlines()]
+    assert statuses == [b"404", b"404", b"200", b"404", b"413", b"431", b"431", b"400", b"400", b"400"]
+    assert [request.path for request in requests(events)] == ["/v1/%2e%2e/x/../y"]
+    first = json.loads(printed(events).splitlines()[0][4:])
+    assert first["error"] == {"type": "not_found_error", "message": "POST /v2/x is not served here"}
+    assert next(event for event in events if isinstance(event, Refused)) == Refused("POST", "/v2/x", 404)
+    assert events[-1] == Ended(0, refused={404: 3, 413: 1, 431: 2, 400: 3})
+
+
+def test_requests_at_a_time_and_a_second_are_bounded(box: Box) -> None:
+    limits = replace(LIMITS, at_a_time=2)
+    command = """
+    for n in 1 2; do (ask POST /v1/wait $n >out-$n) & done
+    until [ -e ready ]; do sleep 0.05; done
+    ask POST /v1/wait 3; touch refused; wait; cat out-*
+    """
+    waiting: list[GateRequest] = []
+    with open_gate(box.sandbox, command, limits) as gate:
+        while len(waiting) < 2:
+            waiting += requests(gate.poll(30))
+        box.sandbox.write("/testbed/ready", b"")
+        events = gate.poll(30)
+        assert events == [Refused("POST", "/v1/wait", 429)]
+        for request in waiting:
+            gate.answer(request.number, echo(request))
+        events = drive(gate)
+    assert b"more than 2 requests" in printed(events).splitlines()[0]
+    assert printed(events).endswith(b"\n200 <1>\n200 <2>\n")
+    hasty = "for n in $(seq 30); do ask POST /v1/x; done | sort | cut -c 1-3 | uniq -c"
+    with open_gate(box.sandbox, hasty, replace(LIMITS, a_second=0.001)) as gate:
+        assert printed(drive(gate)).split() == [b"30", b"429"]
+
+
+def test_clients_speak_as_clients_do(box: Box) -> None:
+    command = r"""
+    body=$'5\r\nhello\r\n7;x=y\r\n world!\r\n0\r\n\r\n'
+    raw 'POST /v1/chunks HTTP/1.1' 'Transfer-Encoding: chunked'; answer
+    body=again
+    printf '%s\r\n' 'POST /v1/kept HTTP/1.1' 'content-length: 5' '' >&9; printf again >&9; answer
+    printf '%s\r\n' 'POST /v1/waits HTTP/1.1' 'Content-Length: 4' 'Expect: 100-continue' '' >&9
+    read -r line <&9; echo "${line%?}"; read -r line <&9; printf late >&9; answer
+    printf '%s\r\n' 'HEAD / HTTP/1.1' '' 'POST /v1/next HTTP/1.1' 'Content-Length: 0' '' >&9
+    read -r line <&9; until [ "$line" = $'\r' ]; do read -r line <&9; done; answer
+    """
+    with open_gate(box.sandbox, command) as gate:
+        events = drive(gate)
+    assert printed(events) == b"200 <hello world!>\n200 <again>\nHTTP/1.1 100 Continue\n200 <late>\n200 <>\n"
+    assert [(each.method, each.path) for each in requests(events)] == [
+        *(("POST", "/v1/chunks"), ("POST", "/v1/kept"), ("POST", "/v1/waits"), ("HEAD", "/"), ("POST", "/v1/next")),
+    ]
+
+
+def test_a_client_that_hung_up_and_asks_again_gets_the_first_answer(box: Box) -> None:
+    command = """
+    body=same; raw 'POST /v1/x HTTP/1.1' 'Content-Length: 4'; exec 9>&-
+    until [ -e gone ]; do sleep 0.05; done
+    ask POST /v1/x same; ask POST /v1/x same
+    """
+    with open_gate(box.sandbox, command) as gate:
+        first, *more = gate.poll(30)
+        assert isinstance(first, GateRequest)
+        assert more or gate.poll(30) == [Withdrawn(1)]
+        box.sandbox.write("/testbed/gone", b"")
+        assert gate.poll(1.0) == []
+        gate.answer(first.number, GateAnswer(200, {}, b"the first"))
+        events = drive(gate)
+    assert printed(events) == b"200 the first\n200 <same>\n"
+    assert [request.number for request in requests(events)] == [2]
+
+
+class Counting(SandboxWrapper):
+    """Counts what its started jobs print."""
+
+    def __init__(self, inner: Sandbox) -> None:
+        super().__init__(inner)
+        self.bytes = 0
+
+    def start(self, command: str, **options: object) -> StartedJob:
+        job, wrapper = start_job(self.inner, command, **options), self  # type: ignore[arg-type]
+
+        class Counted:
+            send, close_input, interrupt = job.send, job.close_input, job.interrupt
+
+            def poll(self, **options: object) -> JobProgress:
+                progress = job.poll(**options)  # type: ignore[arg-type]
+                wrapper.bytes += len(progress.output)
+                return progress
+
+        return Counted()
+
+
+def test_a_growing_conversation_does_not_cross_again_with_every_turn(box: Box) -> None:
+    # Digits at random, which cannot be compressed by more than half; half of what changes is in the middle.
+    command = """
+    noise() { od -An -N $1 -tx1 /dev/urandom | tr -d ' \\n'; }
+    start=$(noise 40000); end=$(noise 20000); talk=
+    for n in $(seq 20); do talk=$talk$(noise 500); ask POST /v1/x "$start$talk$end" | md5sum
+      printf '<%s>' "$start$talk$end" | { printf '200 '; cat; echo; } | md5sum; done
+    """
+    counting = Counting(box.sandbox)
+    with open_gate(counting, command) as gate:
+        events = drive(gate)
+    lines = printed(events).split(b"  -\n")[:-1]
+    assert len(lines) == 40
+    assert lines[::2] == lines[1::2]
+    whole = sum(len(request.body) for request in requests(events))
+    assert whole > 2_400_000
+    assert counting.bytes < whole / 15
+    assert counting.bytes < 200_000
+
+
+def test_of_much_that_is_printed_both_ends_are_kept(box: Box) -> None:
+    with open_gate(box.sandbox, "seq 1000000; echo last", replace(LIMITS, printed_bytes=100_000)) as gate:
+        events = drive(gate)
+    pieces = [event for event in events if isinstance(event, Printed)]
+    text = "".join(f"{n}\n" for n in range(1, 1_000_001)).encode() + b"last\n"
+    assert b"".join(piece.data for piece in pieces[:-1]) == text[:50_000]
+    assert pieces[-1].data == text[-50_000:]
+    assert pieces[-1].skipped == len(text) - 100_000
+    assert events[-1] == Ended(0)
+
+
+def test_the_agent_may_do_to_the_gate_what_it_can(sandbox: Sandbox) -> None:
+    with open_gate(sandbox, "trap '' TERM; kill -TERM 0; echo lives") as gate:
+        assert printed(drive(gate)) == b"lives\n"
+    with open_gate(sandbox, "kill -9 $PPID; sleep 600") as gate:
+        assert drive(gate) == [Ended(None, lost=True)]
+    for line in ('{"listening": 1, "x": 2}', '{"request": {}}', "nonsense", '{"ended": {"exit_code": "0"}}'):
+        with open_gate(sandbox, f"echo '{line}' >/proc/$PPID/fd/1; sleep 600") as gate:
+            (ended,) = drive(gate)
+            assert isinstance(ended, Ended)
+            assert ended.forged
+
+
+def test_a_gate_that_cannot_listen_says_so(sandbox: Sandbox) -> None:
+    with open_gate(sandbox, "echo $PORT; sleep 600") as gate:
+        port = int(printed(gate.poll(30)))
+        with open_gate(sandbox, "echo never") as second:
+            if port == 8377:
+                (ended,) = drive(second)
+                assert isinstance(ended, Ended)
+                assert "address already in use" in ended.failure

@@ -1,0 +1,64 @@
+"""Agents behind the gate that are bash and nothing else, and who answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from steps.agents.gate.channel import Gate, choose_port
+from steps.agents.gate.events import Ended, GateAnswer, GateEvent, GateRequest, Printed
+from steps.agents.gate.limits import GateLimits
+from steps.sandbox.protocol import Sandbox
+
+LIMITS = GateLimits(allowed=(("POST", "/v1/*"), ("HEAD", "/")))
+ASK = r"""
+raw() { # raw LINE...: send lines, and what is in $body
+  exec 9<>/dev/tcp/127.0.0.1/$PORT && printf '%s\r\n' "$@" '' >&9 && printf %s "$body" >&9
+}
+answer() { # the status and the body of an answer of so many bytes as it says
+  read -r _ status _ <&9 || return
+  size=0
+  while read -r line <&9 && [ "$line" != $'\r' ]; do
+    case "$line" in Content-Length:*) size=${line#*: }; size=${size%$'\r'};; esac
+  done
+  [ $size = 0 ] || read -r -N $size text <&9
+  echo "$status $text"
+}
+ask() { # ask METHOD PATH BODY
+  body=$3
+  raw "$1 $2 HTTP/1.1" "Host: x" "X-Word: a" "X-Word: b" "Content-Length: ${#3}" && answer
+  exec 9>&-
+}
+"""
+
+
+def open_gate(box: Sandbox, command: str, limits: GateLimits = LIMITS) -> Gate:
+    """An agent that has ``ask``, in the repository."""
+    port = choose_port(box)
+    return Gate(box, ASK + command, env={"PORT": str(port), "WORD": "it's"}, cwd="/testbed", limits=limits, port=port)
+
+
+def echo(request: GateRequest) -> GateAnswer:
+    return GateAnswer(200, {"content-type": "text/plain"}, b"<" + request.body + b">")
+
+
+def drive(gate: Gate, answer: Callable[[GateRequest], GateAnswer | None] = echo) -> list[GateEvent]:
+    """All events to the end."""
+    events: list[GateEvent] = []
+    while not events or not isinstance(events[-1], Ended):
+        new = gate.poll(60)
+        assert new, f"nothing for a minute after {events}"
+        for event in new:
+            if isinstance(event, GateRequest) and (answered := answer(event)) is not None:
+                gate.answer(event.number, answered)
+        events += new
+    return events
+
+
+def printed(events: list[GateEvent], stream: str = "stdout") -> bytes:
+    """What the agent printed."""
+    return b"".join(event.data for event in events if isinstance(event, Printed) and event.stream == stream)
+
+
+def requests(events: list[GateEvent]) -> list[GateRequest]:
+    """What it asked."""
+    return [event for event in events if isinstance(event, GateRequest)]
