@@ -6,11 +6,15 @@ import hashlib
 import platform
 from pathlib import Path
 
+from steps.bundles.npm import install_npm, lock_npm
+from steps.bundles.pypi import install_pypi, lock_pypi
 from steps.bundles.recipes import ChosenRecipe
 from steps.bundles.stored import Made, StoredBundle, copy_folder, find_made, keep_bundle
 from steps.bundles.tree import digest_tree
+from steps.contracts.progress_lines import doing
 from steps.contracts.recipe import Architecture, Recipe
 from steps.errors import ConfigError
+from steps.host.folders import temporary_folder
 
 
 def architecture_here() -> Architecture:
@@ -24,6 +28,31 @@ def made_of(chosen: ChosenRecipe, architecture: Architecture) -> Made:
     source = hashlib.sha256(recipe.source.model_dump_json().encode())
     source.update(chosen.lock or b"")
     return Made(recipe.name, recipe.version, source.hexdigest(), architecture, recipe.libc)
+
+
+def build_bundle(chosen: ChosenRecipe, architecture: Architecture) -> StoredBundle:
+    """The files of a package, made where they are not there already. Raises ConfigError, InfraError, ResourceError."""
+    made = made_of(chosen, architecture)
+    if there := find_made(made):
+        return there
+    recipe = chosen.recipe
+    if architecture not in recipe.architectures:
+        raise ConfigError(f"{recipe.name} runs on {', '.join(recipe.architectures)} alone", field="--architecture")
+    doing(f"bringing {recipe.name} {recipe.version} for {architecture}")
+
+    def fill(files: Path) -> dict[str, str]:
+        install = install_npm if recipe.source.npm else install_pypi
+        with temporary_folder() as scratch:
+            return install(chosen, architecture, files, scratch)
+
+    return keep_bundle(made, fill)
+
+
+def lock_package(chosen: ChosenRecipe) -> bytes:
+    """What exactly the version of a recipe's package consists of, for the file beside it. Raises as building does."""
+    lock = lock_npm if chosen.recipe.source.npm else lock_pypi
+    with temporary_folder() as scratch:
+        return lock(chosen, scratch)
 
 
 def keep_folder(recipe: Recipe, architecture: Architecture) -> StoredBundle:

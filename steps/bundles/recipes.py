@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.agents import PROGRAM
-from steps.contracts.recipe import Recipe, Source
+from steps.contracts.recipe import Recipe, Source, legal_version
 from steps.errors import ConfigError
 from steps.spec_parsing import explain
 
@@ -37,9 +37,8 @@ def choose_recipe(spec: AgentSpec) -> ChosenRecipe:
         if spec.file is not None:
             raise ConfigError("a recipe has its own command: --agent-file or --agent-command", field="agent.command")
         return ChosenRecipe(of_command(spec))
-    if spec.folder or spec.image:
-        field = "agent.folder" if spec.folder else "agent.image"
-        raise ConfigError("needs the command that is to be run: --agent-command", field=field)
+    if spec.folder:
+        raise ConfigError("needs the command that is to be run: --agent-command", field="agent.folder")
     if spec.file is None and spec.name == PROGRAM:
         raise ConfigError("agent program needs --agent-file or --agent-command", field="agent.name")
     return read_chosen(Path(spec.file).expanduser() if spec.file else find_shipped(spec.name), spec.version)
@@ -56,6 +55,16 @@ def read_chosen(file: Path, version: str | None = None) -> ChosenRecipe:
     return ChosenRecipe(recipe.model_copy(update={"version": version}))
 
 
+def find_recipe(reference: str) -> tuple[Path, str | None]:
+    """The file and the version that ``NAME[@VERSION]`` or ``FILE.toml[@VERSION]`` names. Raises ConfigError."""
+    name, _, version = reference.partition("@") if not Path(reference).is_file() else (reference, "", "")
+    try:
+        legal_version(version)
+    except ValueError as error:
+        raise ConfigError(str(error), field=reference) from None
+    return (Path(name) if name.endswith(".toml") else find_shipped(name)), version or None
+
+
 def shipped_names() -> list[str]:
     """The recipes that come with this project."""
     return sorted(file.stem for file in SHIPPED.glob("*.toml"))
@@ -64,8 +73,8 @@ def shipped_names() -> list[str]:
 def find_shipped(name: str) -> Path:
     """The file of one of them. Raises ConfigError: there is none of that name."""
     if name not in shipped_names():
-        there = ", ".join(shipped_names())
-        raise ConfigError(f"there is no agent program {name!r}: {there}, or --agent-file", field="agent.name")
+        there = ", ".join([*shipped_names(), "or FILE.toml"])
+        raise ConfigError(f"there is no agent program {name!r}: {there}", field="agent")
     return SHIPPED / f"{name}.toml"
 
 

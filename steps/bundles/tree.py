@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from types import MappingProxyType
+from typing import IO, cast
 
 _PIECE = 1 << 20
 
@@ -26,9 +28,15 @@ def digest_tree(root: Path) -> str:
     return f"sha256:{whole.hexdigest()}"
 
 
-def write_tar(root: Path, out: IO[bytes], place: str = "") -> None:
-    """The tree as a tar, its files under ``place`` and all root's. Raises as ``digest_tree``."""
-    with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+def write_tar(
+    root: Path, out: io.RawIOBase | IO[bytes], place: str = "", programs: Mapping[str, bytes] = MappingProxyType({})
+) -> None:
+    """The tree as a tar, under ``place`` and all root's; ``programs`` stand beside it. Raises as ``digest_tree``."""
+    with tarfile.open(fileobj=cast("IO[bytes]", out), mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        for name, data in programs.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(data), 0o755
+            archive.addfile(member, io.BytesIO(data))
         for path in _entries(root):
             member = tarfile.TarInfo(f"{place}{path.relative_to(root).as_posix()}")
             kind, content = _described(path, with_content=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeGuard
@@ -64,6 +64,8 @@ DAY_OF_WORK_S = 28_800.0
 
 PROGRAM = "program"
 """An agent that is a program of its own: it runs in the sandbox, and its calls of the model are carried out of it."""
+PROGRAMS: tuple[str, ...] = ()
+"""Those that this project has recipes for (steps/bundles/recipes)."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,13 @@ class Agent:
         return self.runs == _LOOP
 
 
+_ANY_PROGRAM = Agent(
+    PROGRAM,
+    runs=_PROGRAM,
+    asks_model=True,
+    runs_commands=True,
+    defaults=Defaults(steps=500, max_token_limit=None, timeout_s=DAY_OF_WORK_S, temperature=None),
+)
 _TABLE = (
     Agent("gold", AgentKind.REFERENCE),
     Agent("given", AgentKind.GIVEN),
@@ -190,13 +199,8 @@ _TABLE = (
             temperature=None,
         ),
     ),
-    Agent(
-        PROGRAM,
-        runs=_PROGRAM,
-        asks_model=True,
-        runs_commands=True,
-        defaults=Defaults(steps=500, max_token_limit=None, timeout_s=DAY_OF_WORK_S, temperature=None),
-    ),
+    _ANY_PROGRAM,
+    *(replace(_ANY_PROGRAM, name=name) for name in PROGRAMS),
     Agent("oneshot", runs="steps.agents.oneshot", asks_model=True, runs_commands=True, takes_prompt_style=True),
 )
 AGENTS: Mapping[str, Agent] = MappingProxyType({agent.name: agent for agent in _TABLE})

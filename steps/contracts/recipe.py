@@ -59,6 +59,8 @@ class NpmSource(Part):
     package: str
     keep: list[str] = []
     """Patterns of the files that the bundle keeps, as node_modules/@openai/codex-linux-*/vendor/**; all by default."""
+    links: dict[str, str] = {}
+    """Name in the bundle -> pattern of the one file that it is a link to: bin/codex, whatever the architecture."""
     node: str | None = None
     """Version of node that the bundle brings along, as node/bin/node; None: the program needs none."""
 
@@ -67,7 +69,9 @@ class PypiSource(Part):
     """A package of PyPI, in an interpreter that the bundle brings along: python/bin/python3."""
 
     package: str
-    python: Literal["3.11", "3.12", "3.13"] = "3.12"
+    python: Literal["3.11", "3.14"] = "3.14"
+    any_python: bool = False
+    """Take the package although it says that it is for another Python."""
 
 
 class Source(Part):
@@ -111,6 +115,8 @@ class Recipe(Part):
     def _with_a_version(self) -> Self:
         if (self.source.npm or self.source.pypi) and not self.version:
             raise ValueError("a package needs its exact version")
+        if self.source.pypi and self.libc != "glibc":
+            raise ValueError('a package of PyPI brings an interpreter along that needs libc = "glibc"')
         return self
 
     @property

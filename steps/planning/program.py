@@ -52,6 +52,13 @@ def architecture_of(spec: SandboxSpec) -> Architecture:
 
 def _bundle(spec: AgentSpec, chosen: ChosenRecipe, architecture: Architecture) -> BundleFacts | None:
     recipe = chosen.recipe
+    image = spec.image or recipe.source.image
+    if image is not None:
+        name, _, digest = image.partition("@")
+        if not digest.startswith("sha256:"):
+            reason = f"{image} is no fixed image: {name}@sha256:..., as swe-argo agents push prints it"
+            raise ConfigError(reason, field="agent.image")
+        return BundleFacts(digest=digest, architecture=architecture, libc=recipe.libc, image=image)
     if recipe.source.folder is not None:
         doing(f"keeping the files of {recipe.source.folder}")
         return keep_folder(recipe, architecture).facts

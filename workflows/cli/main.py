@@ -19,6 +19,7 @@ from steps.contracts.spec_fields import SpecField
 from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_OK, ConfigError, StepError
 from steps.settings import settings
 from workflows.cli import (
+    agent_commands,
     ags_commands,
     argo_commands,
     dataset_commands,
@@ -230,6 +231,7 @@ machine_commands.add(app)
 argo_commands.add(app, _with_spec)
 template_commands.add(app, _with_spec)
 ags_commands.add(app, _with_spec)
+agent_commands.add(app)
 programs.add_program(
     app, proxy.PROXY, proxy.main, "Serve a model of Tinker as an OpenAI-compatible endpoint that tells its tokens."
 )

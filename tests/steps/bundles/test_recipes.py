@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.bundles.recipes import choose_recipe, read_chosen, read_recipe
+from steps.bundles.recipes import SHIPPED, choose_recipe, read_chosen, read_recipe, shipped_names
 from steps.contracts.agent_spec import AgentSpec
+from steps.contracts.agents import AGENTS, PROGRAMS
 from steps.contracts.recipe import Recipe
 from steps.errors import ConfigError
 
@@ -118,3 +119,10 @@ def test_a_name_may_have_a_version_behind_it() -> None:
 def test_a_recipe_survives_the_run_file(file: Path) -> None:
     recipe = read_recipe(file)
     assert Recipe.model_validate_json(recipe.model_dump_json()) == recipe
+
+
+def test_every_recipe_that_comes_along_is_an_agent_and_says_the_name_of_its_file() -> None:
+    assert sorted(PROGRAMS) == shipped_names()
+    for name in PROGRAMS:
+        assert read_recipe(SHIPPED / f"{name}.toml").name == name
+        assert AGENTS[name].is_program

@@ -3,7 +3,6 @@
 import io
 import os
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from steps.bundles.stored import find_bundle, remove_bundle, stored_bundles
 from steps.bundles.tree import digest_tree, write_tar
 from steps.contracts.recipe import Recipe, Source
 from steps.errors import ConfigError
-from steps.settings import settings
 
 
 @pytest.fixture
@@ -25,14 +23,6 @@ def folder(tmp_path: Path) -> Path:
     (root / "lib" / "data").write_bytes(bytes(range(256)))
     (root / "link").symlink_to("lib/data")
     return root
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("SWE_ARGO_HOME", str(tmp_path / "home"))
-    settings.cache_clear()
-    yield
-    settings.cache_clear()
 
 
 def recipe_of(folder: Path) -> Recipe:

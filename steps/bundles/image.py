@@ -1,0 +1,116 @@
+"""StoredBundle -> an OCI image in a registry: the same files at its root, made without a container engine.
+
+Beside them lies one static program that copies them elsewhere: for clusters that cannot mount an image.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import subprocess
+from pathlib import Path
+from typing import IO, Any, cast
+
+from steps.bundles.stored import StoredBundle
+from steps.bundles.tools import find_skopeo
+from steps.bundles.tree import write_tar
+from steps.contracts.failure import FailureClass
+from steps.contracts.progress_lines import doing
+from steps.errors import ConfigError, InfraError, one_line
+from steps.host.folders import temporary_folder
+
+COPIER = ".swe-argo/copy"
+"""The program, in the image: ``/.swe-argo/copy copy SOURCE TARGET``."""
+_INDEX = "application/vnd.oci.image.index.v1+json"
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_CONFIG = "application/vnd.oci.image.config.v1+json"
+_LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+
+
+def push_image(bundle: StoredBundle, name: str, copier: bytes) -> str:
+    """Push it under a name, with the version as its tag by default; the whole name with the manifest's digest.
+
+    Raises ConfigError: no skopeo, or one that may not push there; InfraError.
+    """
+    skopeo = find_skopeo()
+    last = name.rpartition("/")[2]
+    tagged = name if ":" in last else f"{name}:{_tag(bundle)}"
+    with temporary_folder() as layout:
+        doing(f"packing {bundle.name} {bundle.version}")
+        digest = write_layout(bundle, layout, copier)
+        doing(f"pushing {tagged}")
+        words = [skopeo, "copy", "--quiet", "--retry-times=3", f"oci:{layout}", f"docker://{tagged}"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = one_line(done.stderr.strip().rpartition("\n")[2], 300)
+        if "unauthorized" in said.lower() or "denied" in said.lower():
+            raise ConfigError(f"{said}: skopeo login {name.partition('/')[0]}", field=name, detail=done.stderr)
+        raise InfraError(FailureClass.STORAGE, f"could not push {tagged}: {said}", detail=done.stderr)
+    return f"{tagged.rpartition(':')[0]}@{digest}"
+
+
+def write_layout(bundle: StoredBundle, layout: Path, copier: bytes) -> str:
+    """Write the image as an OCI layout; its manifest's digest."""
+    blobs = layout / "blobs" / "sha256"
+    blobs.mkdir(parents=True)
+    layer, plain = _write_layer(bundle, blobs, copier)
+    config = {
+        "architecture": bundle.facts.architecture,
+        "os": "linux",
+        "config": {"Labels": {"swe-argo.agent": bundle.name, "swe-argo.digest": bundle.facts.digest}},
+        "rootfs": {"type": "layers", "diff_ids": [plain]},
+    }
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": _MANIFEST,
+        "config": _put(blobs, json.dumps(config).encode(), _CONFIG),
+        "layers": [layer],
+    }
+    described = _put(blobs, json.dumps(manifest).encode(), _MANIFEST)
+    index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": [described]}
+    (layout / "index.json").write_text(json.dumps(index), "utf-8")
+    (layout / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}', "utf-8")
+    return str(described["digest"])
+
+
+def _write_layer(bundle: StoredBundle, blobs: Path, copier: bytes) -> tuple[dict[str, Any], str]:
+    """The layer's description, and the digest of the tar before it was compressed."""
+    part = blobs / "layer"
+    with part.open("wb") as file:
+        packed = _Hashing(file)
+        with gzip.GzipFile(filename="", fileobj=packed, mode="wb", compresslevel=3, mtime=0) as zipped:
+            plain = _Hashing(cast("IO[bytes]", zipped))
+            write_tar(bundle.files, plain, programs={COPIER: copier})
+    part.rename(blobs / packed.digest.removeprefix("sha256:"))
+    return {"mediaType": _LAYER, "size": packed.size, "digest": packed.digest}, plain.digest
+
+
+class _Hashing(io.RawIOBase):
+    """Passes on what is written, and knows its digest."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out, self._hash, self.size = out, hashlib.sha256(), 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._hash.update(data)
+        self.size += len(data)
+        return self._out.write(data)
+
+    @property
+    def digest(self) -> str:
+        return f"sha256:{self._hash.hexdigest()}"
+
+
+def _put(blobs: Path, data: bytes, kind: str) -> dict[str, Any]:
+    name = hashlib.sha256(data).hexdigest()
+    (blobs / name).write_bytes(data)
+    return {"mediaType": kind, "size": len(data), "digest": f"sha256:{name}"}
+
+
+def _tag(bundle: StoredBundle) -> str:
+    return f"{bundle.version.replace('+', '-') or 'latest'}-{bundle.facts.architecture}"

@@ -1,0 +1,81 @@
+"""A CPython that needs nothing of an image but glibc 2.17: python-build-standalone's, as a Go module carries it.
+
+https://github.com/kluctl/go-embed-python; Go's checksum database vouches for the module's content.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from steps.bundles.tools import go, run_tool
+from steps.contracts.recipe import Architecture
+from steps.errors import ConfigError
+
+MODULE = "github.com/kluctl/go-embed-python"
+VERSIONS: Mapping[str, str] = MappingProxyType(
+    {"3.11": "v0.0.0-3.11.11-20241219-1", "3.14": "v0.0.0-3.14.6-20260610-1"}
+)
+"""Python -> the version of the module that has it."""
+_SYMLINK = 1 << 27
+"""Go's fs.ModeSymlink."""
+_FOLDER = 1 << 31
+_UNUSED = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip")
+
+
+def install_interpreter(python: str, architecture: Architecture, target: Path, scratch: Path) -> str:
+    """Unpack it for Linux into ``target``; its whole version. Raises ConfigError, InfraError."""
+    return _unpack(_module(python, scratch) / f"linux-{architecture}", target)
+
+
+def interpreter_here(python: str, scratch: Path) -> Path:
+    """The same for this machine, unpacked. Raises ConfigError where there is none for it, InfraError."""
+    architecture = "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "amd64"
+    source = _module(python, scratch) / f"{sys.platform}-{architecture}"
+    if not source.is_dir():
+        raise ConfigError(f"agents of PyPI are not built on {sys.platform}: build on Linux or macOS", field="agent")
+    target = scratch / "python-here"
+    _unpack(source, target)
+    return target / "bin" / f"python{python}"
+
+
+def _module(python: str, scratch: Path) -> Path:
+    words = [*go(), "mod", "download", "-json", f"{MODULE}@{VERSIONS[python]}"]
+    answer = json.loads(run_tool(words, f"{MODULE} {VERSIONS[python]}", cwd=scratch, env={"GOFLAGS": "-mod=mod"}))
+    return Path(answer["Dir"]) / "python" / "internal" / "data"
+
+
+def _unpack(source: Path, target: Path) -> str:
+    """The module has binaries compressed, and links and modes only in a list."""
+    target.mkdir(parents=True)
+    for entry in json.loads((source / "files.json").read_text("utf-8"))["files"]:
+        path = target / entry["name"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not any(part in _UNUSED for part in Path(entry["name"]).parts):
+            _unpack_entry(entry, source, path)
+    link = target / "bin" / "python3"
+    if not link.exists():
+        link.symlink_to(next(target.glob("bin/python3.[0-9]*[0-9]")).name)
+    return (source.parent / "PYTHON_VERSION").read_text("utf-8").strip()
+
+
+def _unpack_entry(entry: dict[str, Any], source: Path, path: Path) -> None:
+    packed = source / f"{entry['name']}.gz"
+    if entry["perm"] & _FOLDER:
+        path.mkdir(exist_ok=True)
+    elif entry["perm"] & _SYMLINK:
+        path.symlink_to(entry["symlink"])
+    else:
+        with (
+            gzip.open(packed) if packed.is_file() else (source / entry["name"]).open("rb") as data,
+            path.open("wb") as file,
+        ):
+            shutil.copyfileobj(data, file)
+        path.chmod(0o755 if entry["perm"] & 0o100 else 0o644)

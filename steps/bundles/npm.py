@@ -1,0 +1,112 @@
+"""NpmSource -> files of a bundle: what npm installs of a package for Linux, without running any of its scripts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from steps.bundles.recipes import ChosenRecipe
+from steps.bundles.tools import npm, run_tool
+from steps.contracts.recipe import Architecture, Libc, NpmSource
+from steps.errors import ConfigError
+
+_CPU = {"amd64": "x64", "arm64": "arm64"}
+_MODULES = "node_modules"
+
+
+def install_npm(chosen: ChosenRecipe, architecture: Architecture, files: Path, scratch: Path) -> dict[str, str]:
+    """Put the package into ``files``; packages and versions of all that was installed.
+
+    Raises ConfigError: no such version, a lock that is another version's, files to keep that are not there; InfraError.
+    """
+    source = _source(chosen)
+    what = f"{source.package} {chosen.recipe.version}"
+    _write_package(chosen, scratch)
+    if chosen.lock is not None:
+        (scratch / "package-lock.json").write_bytes(chosen.lock)
+    words = [*npm(), "ci" if chosen.lock is not None else "install", *_options(architecture, chosen.recipe.libc)]
+    run_tool(words, what, cwd=scratch)
+    modules = scratch / _MODULES
+    packages = _installed(modules)
+    if source.node:
+        _take_node(modules, files)
+    shutil.rmtree(modules / ".bin", ignore_errors=True)
+    (modules / ".package-lock.json").unlink(missing_ok=True)
+    _keep(scratch, files, source.keep or [_MODULES], what)
+    _link(files, source.links, what)
+    return packages
+
+
+def lock_npm(chosen: ChosenRecipe, scratch: Path) -> bytes:
+    """package-lock.json of the package as it resolves now, for all architectures. Raises ConfigError, InfraError."""
+    _write_package(chosen, scratch)
+    words = [*npm(), "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund"]
+    run_tool(words, f"{_source(chosen).package} {chosen.recipe.version}", cwd=scratch)
+    return (scratch / "package-lock.json").read_bytes()
+
+
+def _source(chosen: ChosenRecipe) -> NpmSource:
+    assert chosen.recipe.source.npm is not None
+    return chosen.recipe.source.npm
+
+
+def _write_package(chosen: ChosenRecipe, scratch: Path) -> None:
+    source = _source(chosen)
+    nodes = {f"node-linux-{cpu}": source.node for cpu in _CPU.values()} if source.node else {}
+    package = {
+        "name": "agent",
+        "version": "0.0.0",
+        "private": True,
+        "dependencies": {source.package: chosen.recipe.version},
+        "optionalDependencies": nodes,
+    }
+    (scratch / "package.json").write_text(json.dumps(package), "utf-8")
+
+
+def _options(architecture: Architecture, libc: Libc) -> list[str]:
+    return [
+        *("--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev", "--os=linux"),
+        *(f"--cpu={_CPU[architecture]}", f"--libc={'musl' if libc == 'musl' else 'glibc'}"),
+    ]
+
+
+def _installed(modules: Path) -> dict[str, str]:
+    """Of what lies there: npm lists what it left away for other machines, too."""
+    listed = json.loads((modules / ".package-lock.json").read_text("utf-8"))["packages"]
+    there = {place: entry for place, entry in listed.items() if (modules.parent / place).is_dir()}
+    return {place.rpartition(f"{_MODULES}/")[2]: entry["version"] for place, entry in sorted(there.items())}
+
+
+def _take_node(modules: Path, files: Path) -> None:
+    """Put node where recipes name it, whatever the architecture: node/bin/node."""
+    for package in modules.glob("node-linux-*"):
+        (files / "node" / "bin").mkdir(parents=True)
+        (package / "bin" / "node").rename(files / "node" / "bin" / "node")
+        (files / "node" / "bin" / "node").chmod(0o755)
+        shutil.rmtree(package)
+
+
+def _keep(root: Path, files: Path, patterns: list[str], what: str) -> None:
+    for pattern in patterns:
+        found = sorted(root.glob(pattern.removesuffix("/**")))
+        if not found:
+            raise ConfigError(f"{what} has no files {pattern}", field="source.npm.keep")
+        for path in found:
+            target = files / path.relative_to(root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir() and not path.is_symlink():
+                shutil.copytree(path, target, symlinks=True, dirs_exist_ok=True)
+            else:
+                shutil.copy2(path, target, follow_symlinks=False)
+
+
+def _link(files: Path, links: dict[str, str], what: str) -> None:
+    for name, pattern in links.items():
+        found = sorted(files.glob(pattern))
+        if len(found) != 1:
+            raise ConfigError(f"{what} has {len(found)} files {pattern}, not one", field="source.npm.links")
+        link = files / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(os.path.relpath(found[0], link.parent))

