@@ -16,8 +16,9 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, Usage
 from steps.models.backoff import wait_s
+from steps.models.body_reading import DroppedError, ResponseTimeoutError
 from steps.models.call import Answered, Call, PassingError
-from steps.models.connection import Connection, DroppedError, ModelRefusedError, ResponseTimeoutError
+from steps.models.connection import Connection, ModelRefusedError
 from steps.models.endpoint import Endpoint, resolve_endpoint
 from steps.models.errors import ErrorMeaning, error_meaning, later_meaning
 from steps.models.failures import exhausted_error, refusal_error

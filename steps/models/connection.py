@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import re
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
+from steps.contracts.wire_protocol import WireProtocol
 from steps.errors import ConfigError
 from steps.models.backoff import requested_wait_s
+from steps.models.body_reading import DroppedError, read_body
 from steps.models.endpoint import Endpoint
 from steps.models.errors import Refusal
 from steps.models.protocols.chat import CHAT
 from steps.models.protocols.wire import Wire
 from steps.models.response_body import ModelResponse, choice_of, with_call_ids
-from steps.models.stream import is_event_stream, stream_events, stream_lines
+from steps.models.vendors import ANTHROPIC, vendor_of_host
 
 CONNECT_S = 30.0
 """For the connection alone, within the time of the call."""
@@ -44,6 +46,8 @@ STATUS_OF_TYPE = {
 }
 RAW = "X-Stainless-Raw-Response"
 """By which the library is told to hand on an answer as it comes (its ``with_streaming_response``, for any path)."""
+VERSION = "2023-06-01"
+"""Of Anthropic's messages; an agent may name another."""
 NO_KEY = "none"
 """What the library is told where there is no key; it is not sent."""
 
@@ -60,25 +64,6 @@ class ModelRefusedError(Exception):
         return f"{self.refusal.status}: {self.refusal.message}"
 
 
-class DroppedError(Exception):
-    """There was no whole answer: no connection, a dropped one, silence, a body cut off, nothing in it."""
-
-    def __init__(
-        self, what: str, *, was_sent: bool = True, silent: bool = False, response: ModelResponse | None = None
-    ) -> None:
-        self.was_sent = was_sent
-        """Whether the request can have reached the endpoint."""
-        self.silent = silent
-        """Whether it was time that ended it."""
-        self.response = response
-        """What came all the same: it may have been billed."""
-        super().__init__(what)
-
-
-class ResponseTimeoutError(Exception):
-    """The time of the call was over while the model was still speaking."""
-
-
 class Connection:
     """The library's client for one endpoint. Raises ConfigError for an address that it cannot read."""
 
@@ -92,6 +77,11 @@ class Connection:
         except _address_errors() as error:
             raise ConfigError(f"{where.display_url} is no address: {error}", field="llm.base_url") from None
         self._headers = {} if key else {"Authorization": openai.Omit()}
+        self._anthropic: dict[str, Any] = {"anthropic-version": VERSION}
+        if key:
+            self._anthropic["x-api-key"] = key
+        if vendor_of_host(urlsplit(where.url).hostname or "") is ANTHROPIC:
+            self._anthropic["Authorization"] = openai.Omit()  # it takes one of the two; other servers, either
 
     def close(self) -> None:
         """Close what is open."""
@@ -130,13 +120,13 @@ class Connection:
                 cast_to=openai.APIResponse[object],
                 body=body,
                 options={
-                    "headers": {**self._headers, **(headers or {}), RAW: "stream"},
+                    "headers": {**self._headers_of(wire), **(headers or {}), RAW: "stream"},
                     "timeout": openai.Timeout(timeout_s, connect=min(timeout_s, self.connect_s)),
                 },
             )
             with closing(response):
                 came = {name.lower(): value for name, value in response.headers.items()}
-                native = _read(response, came, began + timeout_s, wire)
+                native = read_body(response, came, began + timeout_s, wire)
                 result = _response(native, came, time.monotonic() - began, wire)
         except UnicodeEncodeError:
             if (clean := _encodable(body)) == body:  # it is a header, then: the library makes some of OPENAI_ORG_ID
@@ -163,6 +153,9 @@ class Connection:
             what = f"no whole answer within {timeout_s:g} s" if silent else f"{type(error).__name__}: {error}"
             raise DroppedError(what, silent=silent) from None
         return _checked(result)
+
+    def _headers_of(self, wire: Wire) -> dict[str, Any]:
+        return self._headers | (self._anthropic if wire.protocol is WireProtocol.ANTHROPIC else {})
 
 
 def _encodable(body: dict[str, Any]) -> dict[str, Any]:
@@ -222,13 +215,6 @@ def _http_clients() -> list[Any]:
     return [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
 
 
-def _read(response: Any, headers: Mapping[str, str], until: float, wire: Wire) -> dict[str, Any]:
-    """The body of a response, streamed or not, as it would be in one piece."""
-    if "event-stream" in headers.get("content-type", ""):
-        return _streamed(response.iter_bytes(), until, wire)
-    return _whole(response.iter_bytes(), until, wire)
-
-
 def _response(native: dict[str, Any], headers: Mapping[str, str], seconds: float, wire: Wire) -> ModelResponse:
     if wire is CHAT:
         return ModelResponse(with_call_ids(native), headers, seconds)
@@ -266,50 +252,3 @@ def _status(error: object) -> int:
     code, kind = (error.get("code"), error.get("type")) if isinstance(error, dict) else (None, None)
     number = int(code) if isinstance(code, int | str) and str(code).isdecimal() else STATUS_OF_TYPE.get(str(kind), 500)
     return number if 400 <= number < 600 else 500
-
-
-def _in_time(parts: Iterable[Any], until: float) -> Iterator[Any]:
-    for part in parts:
-        yield part
-        if time.monotonic() > until:
-            raise ResponseTimeoutError
-
-
-def _whole(parts: Iterable[bytes], until: float, wire: Wire) -> dict[str, Any]:
-    # Blanks, by which some proxies keep a line open, are no answer.
-    data = bytearray()
-    try:
-        for part in _in_time(parts, until):
-            data += part
-    except ResponseTimeoutError:
-        raise DroppedError("no whole answer within the time of the call", silent=True) from None
-    try:
-        body = json.loads(bytes(data))
-    except (ValueError, RecursionError):
-        if is_event_stream(bytes(data[:100])):
-            return _streamed([bytes(data)], math.inf, wire)
-        raise DroppedError(f"the answer is no JSON: {bytes(data[:200])!r}") from None
-    if not isinstance(body, dict):
-        raise DroppedError(f"the answer is no JSON object: {bytes(data[:200])!r}")
-    return body
-
-
-def _streamed(parts: Iterable[bytes], until: float, wire: Wire) -> dict[str, Any]:
-    answer, odd = wire.assembly(), list[str]()
-    try:
-        for data in stream_events(stream_lines(_in_time(parts, until)), odd):
-            if (error := answer.add(data)) is not None:
-                return error
-    except ResponseTimeoutError:
-        if answer.begun:
-            raise
-        raise DroppedError("no answer within the time of the call", silent=True) from None
-    except (ValueError, RecursionError):
-        raise DroppedError("the stream is no JSON") from None
-    except (AttributeError, KeyError, TypeError):  # JSON of another shape
-        raise DroppedError(f"the stream is no {wire.answer}") from None
-    if answer.done:
-        return answer.whole()
-    if odd and not answer.begun:
-        return _whole([line.encode() + b"\n" for line in odd], math.inf, wire)
-    raise DroppedError("the stream ended before the answer did")

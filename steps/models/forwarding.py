@@ -152,11 +152,11 @@ class Forwarder:
         try:
             answered = self._client.forward(sent, wording, headers=shown, timeout_s=timeout_s)
         except NoReplyError as error:
-            return _told(asked, error, replace(call, metrics=error.metrics or Metrics()))
+            return _told(asked, request, error, replace(call, metrics=error.metrics or Metrics()))
         outcome, call = answered.outcome, replace(call, metrics=answered.metrics)
         if isinstance(outcome, NoReplyError):
             if outcome.reason is StopReason.CONTEXT_OVERFLOW:
-                return _told(asked, outcome, call)
+                return _told(asked, request, outcome, call)
             call = replace(call, ended=outcome.reason)
         else:
             call = replace(call, reply=outcome)
@@ -237,9 +237,12 @@ def _delivered(native: Body, asked: Wire, request: Body, call: ModelCall) -> For
     return Forwarded(200, dict(JSON), dump(native), call)
 
 
-def _told(asked: Wire, error: NoReplyError, call: ModelCall) -> Forwarded:
-    trouble = _TROUBLES.get(error.reason, Trouble.WRONG)
-    return refused(asked, trouble, error.detail or str(error.reason), replace(call, ended=error.reason))
+def _told(asked: Wire, request: _Request, error: NoReplyError, call: ModelCall) -> Forwarded:
+    trouble, told = _TROUBLES.get(error.reason, Trouble.WRONG), one_line(error.detail or str(error.reason), 1000)
+    call = replace(call, ended=error.reason)
+    if request.body.get("stream") and (stream := asked.error_stream(trouble, told)) is not None:
+        return Forwarded(200, dict(STREAM), stream, call)
+    return refused(asked, trouble, told, call)
 
 
 def _unanswered(asked: Wire, model: str, request: _Request) -> ModelCall:

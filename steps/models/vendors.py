@@ -29,12 +29,13 @@ OPENAI = Vendor(
     ("gpt-", "chatgpt", "o1", "o3", "o4", "o5", "codex", "computer-use", "ft:", "davinci", "babbage", "text-davinci"),
 )
 """Whose address stands where a spec names none."""
+ANTHROPIC = Vendor("Anthropic", "https://api.anthropic.com/v1", ("*.anthropic.com",), ("sk-ant-",), ("claude",))
 OPEN = Vendor("whoever serves it", "URL", (), (), ("gpt-oss", "gpt-j", "gpt-neo", "llama", "phi-", "olmo", "starcoder"))
 """Open weights that are no vendor's own."""
 VENDORS = (
     OPEN,
     OPENAI,
-    Vendor("Anthropic", "https://api.anthropic.com/v1", ("*.anthropic.com",), ("sk-ant-",), ("claude",)),
+    ANTHROPIC,
     Vendor(
         "Google",
         "https://generativelanguage.googleapis.com/v1beta/openai",

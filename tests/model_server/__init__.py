@@ -1,4 +1,4 @@
-"""A model's endpoint for tests: OpenAI's wire protocol on a real socket, with what is said decided by a script.
+"""A model's endpoint for tests: OpenAI's and Anthropic's protocols on a real socket, what is said decided by a script.
 
 with model_server(play(call("execute_bash", command="ls"), call("submit"))) as server:
     ...  # base_url is server.url; server.calls and server.counts say what was asked

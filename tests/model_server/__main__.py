@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.model_server.scripts import from_file
 from tests.model_server.serving import ModelServer
+from tests.model_server.speeches import SPEECHES
 
 
 async def _serve(server: ModelServer, host: str, port: int) -> None:
@@ -31,9 +32,17 @@ def main() -> None:
     parser.add_argument("--key", help="what clients must show")
     parser.add_argument("--model", action="append", default=[], help="a model that it knows; any by default")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--protocol", action="append", choices=SPEECHES, help="that it speaks; all by default")
     args = parser.parse_args()
     script = from_file(args.script)
-    server = ModelServer(script, key=args.key, models=tuple(args.model), latency_s=args.latency, keep=False)
+    server = ModelServer(
+        script,
+        key=args.key,
+        models=tuple(args.model),
+        latency_s=args.latency,
+        keep=False,
+        protocols=tuple(args.protocol or SPEECHES),
+    )
     try:
         asyncio.run(_serve(server, args.host, args.port))
     except KeyboardInterrupt:

@@ -1,4 +1,8 @@
-"""The HTTP side: connections that are kept alive, on one event loop in a thread of its own."""
+"""The HTTP side: connections that are kept alive, on one event loop in a thread of its own.
+
+Three protocols are spoken: OpenAI's chat completions and Responses, Anthropic's messages. Scripts see requests in the
+form of the first.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.model_server.answers import Answer, Fault, Request, Script, error
-from tests.model_server.wire import Said, completion, events, say
-
-Headers = dict[str, str]
+from tests.model_server.speeches import COUNT_TOKENS, PATHS, SPEECHES, Headers, Speech
+from tests.model_server.wire import Said, prompt_ids, say
 
 
 @dataclass
 class Counts:
-    """What the server did. ``requests`` are chat completions asked for; ``calls`` those answered whole, with 200."""
+    """What the server did. ``requests`` are answers asked for; ``calls`` those given whole, with 200."""
 
     requests: int = 0
     calls: int = 0
@@ -57,18 +60,27 @@ class Seen:
     body: Request
     headers: Headers
     done: Answer | Fault
+    protocol: str = "chat"
 
 
 class ModelServer:
     """A server that plays a script. ``url`` is what a client takes as base_url."""
 
     def __init__(
-        self, script: Script, *, key: str | None, models: tuple[str, ...], latency_s: float, keep: bool
+        self,
+        script: Script,
+        *,
+        key: str | None,
+        models: tuple[str, ...],
+        latency_s: float,
+        keep: bool,
+        protocols: tuple[str, ...] = tuple(SPEECHES),
     ) -> None:
         self.script, self.key, self.models, self.latency_s = script, key, models, latency_s
+        self.protocols = protocols
         self.counts = Counts()
         self.calls: list[Seen] = []
-        """Every chat completion asked for, in order, where they are kept."""
+        """Every answer asked for, in order, where they are kept."""
         self.errors: list[str] = []
         """Tracebacks of the script."""
         self.url = ""
@@ -118,36 +130,44 @@ class ModelServer:
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         if path == "/counts":
             return await _send(writer, 200, vars(self.counts) | {"began": []})
-        if self.key is not None and headers.get("authorization") != f"Bearer {self.key}":
-            given = headers.get("authorization", "").removeprefix("Bearer ")
+        path = path.partition("?")[0]
+        protocol = PATHS.get(path, "anthropic" if path == COUNT_TOKENS else "chat")
+        speech = SPEECHES[protocol]
+        given = headers.get("authorization", headers.get("x-api-key", "")).removeprefix("Bearer ")
+        if self.key is not None and given != self.key:
             told = f"Incorrect API key provided: {given[:7]}{'*' * 8}{given[-4:]}. Find yours in your account."
-            return await _fail(writer, error(401, told, "invalid_api_key", "invalid_request_error"))
+            return await _fail(writer, speech, error(401, told, "invalid_api_key", "invalid_request_error"))
         if (method, path) == ("GET", "/v1/models"):
             data = [{"id": name, "object": "model", "created": 0, "owned_by": "tests"} for name in self.models]
             return await _send(writer, 200, {"object": "list", "data": data})
-        if (method, path) != ("POST", "/v1/chat/completions"):
-            return await _fail(writer, error(404, f"Invalid URL ({method} {path})", None, "invalid_request_error"))
+        known = path in PATHS or path == COUNT_TOKENS
+        if method != "POST" or not known or protocol not in self.protocols:
+            unknown = error(404, f"Invalid URL ({method} {path})", None, "invalid_request_error")
+            return await _fail(writer, speech, unknown)
+        if path == COUNT_TOKENS:
+            return await _send(writer, 200, {"input_tokens": len(prompt_ids(speech.as_chat(json.loads(body))))})
         self._now += 1
         self.counts.at_once = max(self.counts.at_once, self._now)
         try:
-            return await self._asked(json.loads(body), headers, writer)
+            return await self._asked(json.loads(body), headers, writer, protocol)
         finally:
             self._now -= 1
 
-    async def _asked(self, request: Request, headers: Headers, writer: asyncio.StreamWriter) -> bool:
-        counts = self.counts
+    async def _asked(self, native: Request, headers: Headers, writer: asyncio.StreamWriter, protocol: str) -> bool:
+        counts, speech = self.counts, SPEECHES[protocol]
         counts.requests += 1
         counts.began.append(time.monotonic())
         number = counts.requests
+        request = speech.as_chat(native)
         done = self._chosen(request)
         if self._keep:
-            self.calls.append(Seen(request, headers, done))
+            self.calls.append(Seen(native, headers, done, protocol))
         if self.latency_s or done.delay_s:
             await asyncio.sleep(self.latency_s + done.delay_s)
         about = {"x-request-id": f"req_{number}", **done.headers}
         if isinstance(done, Fault):
             counts.ended(str(done.status) if done.how == "error" else done.how)
-            return await _fail(writer, done, about, say(done.answer, request, number))
+            return await _fail(writer, speech, done, about, say(done.answer, request, number))
         if writer.is_closing():
             counts.ended("gone")
             return False
@@ -155,8 +175,8 @@ class ModelServer:
         counts.ended("200")
         counts.billed(said)
         if request.get("stream"):
-            return await _stream(writer, [_event(event) for event in events(said)] + [b"data: [DONE]\n\n"], about)
-        return await _send(writer, 200, completion(said), about)
+            return await _stream(writer, speech.parts(said), about)
+        return await _send(writer, 200, speech.whole(said), about)
 
     def _chosen(self, request: Request) -> Answer | Fault:
         if self.models and request.get("model") not in self.models:
@@ -186,24 +206,30 @@ async def _stream(writer: asyncio.StreamWriter, parts: list[bytes], headers: Hea
 
 
 async def _fail(
-    writer: asyncio.StreamWriter, fault: Fault, headers: Headers | None = None, said: Said | None = None
+    writer: asyncio.StreamWriter,
+    speech: Speech,
+    fault: Fault,
+    headers: Headers | None = None,
+    said: Said | None = None,
 ) -> bool:
     if fault.how == "error" or said is None:
-        return await _send(writer, fault.status, fault.body, {**(headers or {}), **fault.headers})
+        told = speech.error(fault.status, fault.body)
+        return await _send(writer, fault.status, told, {**(headers or {}), **fault.headers})
     if fault.how == "hang":
         await asyncio.sleep(3600)
     streams = said.request.get("stream")
-    parts = [_event(event) for event in events(said)]
+    parts = speech.parts(said) if speech.named else speech.parts(said)[:-1]
     if fault.how == "drip":
         return await _drip(writer, parts[1:-1] if streams else [b" "])
     if fault.how == "stream_error" and streams:
-        return await _stream(writer, [*parts[: len(parts) // 2], _event(fault.body)], headers or {})
+        told = speech.part(speech.error_event(fault.status, fault.body))
+        return await _stream(writer, [*parts[: len(parts) // 2], told], headers or {})
     if fault.how == "stream_error":
-        return await _send(writer, fault.status, fault.body, headers)
+        return await _send(writer, fault.status, speech.error(fault.status, fault.body), headers)
     if fault.how == "truncate" and streams:
         return await _stream(writer, parts[: len(parts) // 2], headers or {}, whole=False)
     if fault.how == "truncate":
-        data = json.dumps(completion(said)).encode()
+        data = json.dumps(speech.whole(said)).encode()
         writer.write(_head(200, {"Content-Type": "application/json", "Content-Length": str(len(data))}))
         writer.write(data[: len(data) // 2])
         await writer.drain()
@@ -218,10 +244,6 @@ async def _drip(writer: asyncio.StreamWriter, parts: list[bytes]) -> bool:
             await writer.drain()
             await asyncio.sleep(0.02)
     return False
-
-
-def _event(event: Any) -> bytes:
-    return b"data: " + json.dumps(event).encode() + b"\n\n"
 
 
 def _head(status: int, headers: Headers) -> bytes:
@@ -239,12 +261,14 @@ def model_server(
     host: str = "127.0.0.1",
     port: int = 0,
     keep: bool = True,
+    protocols: tuple[str, ...] = tuple(SPEECHES),
 ) -> Iterator[ModelServer]:
-    """A running server. ``key``: what clients must show; ``models``: the only ones it knows, any by default.
+    """A running server. ``key``: what clients must show; ``models``: the only ones it knows, any by default;
+    ``protocols``: those that it speaks.
 
     A script that raises fails whoever closes the server.
     """
-    server = ModelServer(script, key=key, models=models, latency_s=latency_s, keep=keep)
+    server = ModelServer(script, key=key, models=models, latency_s=latency_s, keep=keep, protocols=protocols)
     loop = asyncio.new_event_loop()
     ready, end = threading.Event(), asyncio.Event()
 

@@ -182,7 +182,7 @@ def events(said: Said) -> Iterator[dict[str, Any]]:
         if answer.reasoning:
             yield chunk({answer.reasoning_field: answer.reasoning}, said.reasoning_ids)
         ids = said.spoken_ids
-        for part in _parts(answer.text or ""):
+        for part in parts(answer.text or ""):
             taken, ids = ids[: len(_words(part))], ids[len(_words(part)) :]
             yield chunk({"content": part}, taken)
         if answer.refusal:
@@ -190,14 +190,15 @@ def events(said: Said) -> Iterator[dict[str, Any]]:
         for place, each in enumerate(answer.calls):
             named = _call(each) | {"index": place}
             yield chunk({"tool_calls": [named | {"function": {"name": each.name, "arguments": ""}}]})
-            for part in _parts(each.text):
+            for part in parts(each.text):
                 yield chunk({"tool_calls": [{"index": place, "function": {"arguments": part}}]})
         yield chunk({}, ids, said.finish_reason)
     if answer.usage and (request.get("stream_options") or {}).get("include_usage"):
         yield frame | {"choices": [], "usage": said.usage}
 
 
-def _parts(text: str) -> Iterator[str]:
+def parts(text: str) -> Iterator[str]:
+    """A text as a model streams it, some words at a time."""
     words = _words(text)
     for start in range(0, len(words), 12):
         yield "".join(words[start : start + 12])

@@ -10,9 +10,10 @@ from steps.contracts.wire_protocol import WireProtocol
 from steps.errors import ConfigError
 from steps.models.protocols.anthropic.wire import ANTHROPIC
 from steps.models.protocols.chat import CHAT
+from steps.models.protocols.responses.wire import RESPONSES
 from steps.models.protocols.wire import Wire
 
-WIRES: Mapping[WireProtocol, Wire] = MappingProxyType({wire.protocol: wire for wire in (CHAT, ANTHROPIC)})
+WIRES: Mapping[WireProtocol, Wire] = MappingProxyType({wire.protocol: wire for wire in (CHAT, RESPONSES, ANTHROPIC)})
 
 
 def endpoint_wire(asked: WireProtocol, speaks: Collection[WireProtocol], spec: RunSpec) -> Wire:

@@ -66,6 +66,8 @@ class Wire:
     """An answer, whole, and its request -> the same as a stream of server-sent events, all in one."""
     error: Callable[[Trouble, str], Body]
     """What an agent is told, in one line -> the body of an error."""
+    error_stream: Callable[[Trouble, str], bytes | None] = lambda _trouble, _told: None
+    """The same where a stream was asked for and the protocol tells it by one, with status 200."""
 
 
 STATUS = {Trouble.NO_PAGE: 404}

@@ -61,6 +61,9 @@ def _chat_usage(usage: Body) -> Body:
         "completion_tokens": said,
         "total_tokens": prompt + said,
         "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {
+            "reasoning_tokens": (usage.get("output_tokens_details") or {}).get("thinking_tokens")
+        },
         **told,
     }
 
@@ -80,6 +83,7 @@ def answer_of(chat: Body, request: Body) -> Body:
     finish = choice.get("finish_reason")
     stopped = "tool_use" if message.get("tool_calls") and finish == "stop" else _STOPPED.get(str(finish), "end_turn")
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    thought_tokens = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
     return {
         "id": f"msg_{uuid.uuid4().hex[:24]}",
         "type": "message",
@@ -93,19 +97,24 @@ def answer_of(chat: Body, request: Body) -> Body:
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": cached,
             "output_tokens": usage.get("completion_tokens") or 0,
+            "output_tokens_details": {"thinking_tokens": thought_tokens},
         },
     }
 
 
 def _tool_use(call: Body) -> Body:
     function = call["function"]
+    given = _input(function.get("arguments") or "")
+    return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": given}
+
+
+def _input(text: str) -> Body:
+    """What a tool is given; of what is no JSON object the agent tells the model what its tool wants instead."""
     try:
-        given = json.loads(function.get("arguments") or "{}")
+        given = json.loads(text or "{}")
     except (ValueError, RecursionError):
         given = None
-    if not isinstance(given, dict):  # the agent tells the model what its tool wants instead
-        given = {"unreadable": function["arguments"]}
-    return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": given}
+    return given if isinstance(given, dict) else {"unreadable": text}
 
 
 def events(answer: Body, request: Body) -> bytes:  # noqa: ARG001 - what every protocol's takes
@@ -179,7 +188,7 @@ class MessageAssembly:
             block[name] = (block.get(name) or "") + delta[name]
 
     def whole(self) -> Body:
-        """The message. Raises ValueError where a call's input is no JSON."""
+        """The message; a call's input that was cut off at the limit of tokens is no JSON."""
         for index, text in self._inputs.items():
-            self._blocks[index]["input"] = json.loads(text or "{}")
+            self._blocks[index]["input"] = _input(text)
         return self._message | {"content": [self._blocks[index] for index in sorted(self._blocks)]}

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from steps.models.protocols.carried import unpack
+from steps.models.protocols.roles import lead_by_one_system
 from steps.models.protocols.wire import Body
 
 Block = dict[str, Any]
@@ -23,7 +24,7 @@ def chat_request(request: Body) -> Body:
     config = request.get("output_config") or {}
     chat: Body = {
         "model": request.get("model"),
-        "messages": messages,
+        "messages": lead_by_one_system(messages),
         "max_tokens": request.get("max_tokens"),
         "stop": request.get("stop_sequences") or None,
         "reasoning_effort": config.get("effort"),

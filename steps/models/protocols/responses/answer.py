@@ -1,0 +1,134 @@
+"""An answer of OpenAI's Responses: as a chat completion, and made of one."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+
+from steps.models.protocols.carried import pack, reasoning_of
+from steps.models.protocols.responses.request import INPUT
+from steps.models.protocols.wire import Body
+
+FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
+"""Why a response is incomplete -> OpenAI's finish reason."""
+_ECHOED = ("instructions", "metadata", "temperature", "top_p")
+
+
+def completion(answer: Body) -> Body:
+    """The same as a chat completion."""
+    if "output" not in answer or answer.get("error"):
+        return {"error": answer["error"]} if answer.get("error") else answer
+    message: Body = {"role": "assistant", "content": ""}
+    calls = []
+    for item in answer["output"]:
+        kind = item["type"]
+        if kind == "message":
+            for part in item["content"]:
+                name = "refusal" if part["type"] == "refusal" else "content"
+                message[name] = (message.get(name) or "") + part.get("text", part.get("refusal", ""))
+        elif kind == "reasoning":
+            thought = "".join(part["text"] for part in item.get("content") or item.get("summary") or [])
+            message["reasoning_content"] = message.get("reasoning_content", "") + thought
+        elif kind in ("function_call", "custom_tool_call"):
+            arguments = item["arguments"] if kind == "function_call" else json.dumps({INPUT: item["input"]})
+            function = {"name": item["name"], "arguments": arguments}
+            calls.append({"id": item["call_id"], "type": "function", "function": function})
+    if calls:
+        message["tool_calls"] = calls
+    cut = (answer.get("incomplete_details") or {}).get("reason")
+    finish = FINISH.get(str(cut), cut) or ("tool_calls" if calls else "stop")
+    usage = answer.get("usage")
+    return {
+        "id": answer.get("id"),
+        "object": "chat.completion",
+        "created": answer.get("created_at") or 0,
+        "model": answer.get("model"),
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        **({"usage": _chat_usage(usage)} if usage else {}),
+    }
+
+
+def _chat_usage(usage: Body) -> Body:
+    told: Body = {name: usage[name] for name in ("cost", "estimated_cost") if name in usage}
+    return told | {
+        "prompt_tokens": usage.get("input_tokens"),
+        "completion_tokens": usage.get("output_tokens"),
+        "total_tokens": usage.get("total_tokens"),
+        "prompt_tokens_details": usage.get("input_tokens_details"),
+        "completion_tokens_details": usage.get("output_tokens_details"),
+    }
+
+
+def answer_of(chat: Body, request: Body) -> Body:
+    """A chat completion as an answer to this request."""
+    choice = (chat.get("choices") or [{}])[0]
+    message, usage = choice.get("message") or {}, chat.get("usage") or {}
+    output, packed, thought = [], pack(message), reasoning_of(message)
+    if thought or packed:
+        summary = [{"type": "summary_text", "text": thought}] if thought else []
+        output.append({"type": "reasoning", "id": _id("rs"), "summary": summary, "encrypted_content": packed})
+    if text := message.get("content"):
+        output.append(_message({"type": "output_text", "text": text, "annotations": [], "logprobs": []}))
+    if refusal := message.get("refusal"):
+        output.append(_message({"type": "refusal", "refusal": refusal}))
+    custom = {tool["name"] for tool in request.get("tools") or [] if tool.get("type") == "custom"}
+    output += [_call(call, custom) for call in message.get("tool_calls") or []]
+    words = {finish: cut for cut, finish in FINISH.items()}
+    cut = words.get(str(choice.get("finish_reason")))
+    echoed: Body = {
+        name: request[name] for name in ("instructions", "metadata", "temperature", "top_p") if name in request
+    }
+    return {
+        "id": _id("resp"),
+        "object": "response",
+        "created_at": chat.get("created") or int(time.time()),
+        "status": "incomplete" if cut else "completed",
+        "error": None,
+        "incomplete_details": {"reason": cut} if cut else None,
+        "model": request.get("model"),
+        "output": output,
+        "parallel_tool_calls": request.get("parallel_tool_calls", True),
+        "tool_choice": request.get("tool_choice") or "auto",
+        "tools": request.get("tools") or [],
+        "usage": _usage(usage),
+        **echoed,
+    }
+
+
+def _id(kind: str) -> str:
+    return f"{kind}_{uuid.uuid4().hex}"
+
+
+def _message(part: Body) -> Body:
+    return {"type": "message", "id": _id("msg"), "role": "assistant", "status": "completed", "content": [part]}
+
+
+def _call(call: Body, custom: set[str]) -> Body:
+    function = call["function"]
+    about = {"id": _id("fc"), "call_id": call["id"], "name": function["name"], "status": "completed"}
+    if function["name"] not in custom:
+        return {"type": "function_call", "arguments": function.get("arguments") or "{}"} | about
+    return {"type": "custom_tool_call", "input": _plain(function.get("arguments") or "")} | about
+
+
+def _plain(arguments: str) -> str:
+    """The text that a custom tool is given; arguments that are none of it stand for themselves."""
+    try:
+        text = json.loads(arguments)[INPUT]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return arguments
+    return text if isinstance(text, str) else arguments
+
+
+def _usage(usage: Body) -> Body:
+    prompt, said = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+    return {
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": cached},
+        "output_tokens": said,
+        "output_tokens_details": {"reasoning_tokens": thought},
+        "total_tokens": prompt + said,
+    }

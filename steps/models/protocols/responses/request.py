@@ -1,0 +1,153 @@
+"""A request of OpenAI's Responses as a chat completion's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from steps.models.protocols.carried import unpack
+from steps.models.protocols.roles import lead_by_one_system
+from steps.models.protocols.wire import Body
+
+Item = dict[str, Any]
+INPUT = "input"
+"""The one parameter of a custom tool, whose input is text, where it is offered as a function."""
+_SAME = ("temperature", "top_p", "parallel_tool_calls", "prompt_cache_key", "service_tier")
+
+
+def chat_request(request: Body) -> Body:
+    """The same as a chat completion's. What only OpenAI's own servers can do is left out: their tools, stored answers.
+
+    A custom tool, whose input is text, is offered as a function of one parameter.
+    """
+    if request.get("previous_response_id"):
+        raise ValueError("previous_response_id names an answer, and none is stored: send the conversation whole")
+    messages: list[Body] = []
+    if request.get("instructions"):
+        messages.append({"role": "system", "content": request["instructions"]})
+    given = request["input"]
+    items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
+    reading = _ItemReading(messages)
+    for item in items:
+        reading.add(item)
+    tools = [each for tool in request.get("tools") or [] for each in _tools(tool)]
+    chat: Body = {
+        "model": request.get("model"),
+        "messages": lead_by_one_system(reading.messages()),
+        "max_tokens": request.get("max_output_tokens"),
+        "reasoning_effort": (request.get("reasoning") or {}).get("effort"),
+        "response_format": _format((request.get("text") or {}).get("format")),
+        **{name: request.get(name) for name in _SAME},
+    }
+    if tools:
+        chat |= {"tools": tools, "tool_choice": _choice(request.get("tool_choice"))}
+    else:
+        chat["parallel_tool_calls"] = None
+    return {name: value for name, value in chat.items() if value is not None}
+
+
+class _ItemReading:
+    """Items in order; those that one answer gave, up to the next result or word of the user's, are one message."""
+
+    def __init__(self, messages: list[Body]) -> None:
+        self._messages = messages
+        self._said: Body | None = None
+        self._thought, self._packed = "", ""
+
+    def add(self, item: Item) -> None:
+        """Take an item. What no model says and no tool answers here (a search of OpenAI's) is left out."""
+        kind = item.get("type", "message")
+        if kind == "message" and item["role"] != "assistant":
+            self._end()
+            self._messages.append({"role": item["role"], "content": _content(item["content"])})
+        elif kind in ("function_call_output", "custom_tool_call_output", "local_shell_call_output"):
+            self._end()
+            self._result(item)
+        elif kind == "message":
+            said = self._begun()
+            said["content"] = (said["content"] or "") + _text(item["content"])
+        elif kind == "reasoning":
+            self._begun()
+            parts = item.get("content") or item.get("summary") or []
+            self._thought += "".join(part["text"] for part in parts)
+            self._packed = self._packed or item.get("encrypted_content") or ""
+        elif kind in ("function_call", "custom_tool_call"):
+            arguments = item["arguments"] if kind == "function_call" else json.dumps({INPUT: item["input"]})
+            function = {"name": item["name"], "arguments": arguments}
+            call = {"id": item["call_id"], "type": "function", "function": function}
+            self._begun().setdefault("tool_calls", []).append(call)
+
+    def messages(self) -> list[Body]:
+        """All, at the end."""
+        self._end()
+        return self._messages
+
+    def _begun(self) -> Body:
+        if self._said is None:
+            self._said = {"role": "assistant", "content": None}
+        return self._said
+
+    def _end(self) -> None:
+        if self._said is not None:
+            if not self._said.get("tool_calls"):
+                self._said["content"] = self._said["content"] or ""
+            unpack(self._packed, self._thought, self._said)
+            self._messages.append(self._said)
+        self._said, self._thought, self._packed = None, "", ""
+
+    def _result(self, item: Item) -> None:
+        """Images have no place in a result: the user shows them, behind it."""
+        content = _content(item["output"])
+        images = [part for part in content if part["type"] == "image_url"] if isinstance(content, list) else []
+        self._messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": _text(item["output"])})
+        if images:
+            self._messages.append({"role": "user", "content": images})
+
+
+def _text(content: object) -> str:
+    if isinstance(content, list):
+        return "".join(part.get("text") or part.get("refusal") or "" for part in content)
+    return content if isinstance(content, str) else json.dumps(content)
+
+
+def _content(content: object) -> Any:
+    """Text where there is nothing else, else parts."""
+    if not isinstance(content, list) or not any(part.get("type") == "input_image" for part in content):
+        return _text(content)
+    parts: list[Body] = []
+    for part in content:
+        if part["type"] == "input_image":
+            parts.append({"type": "image_url", "image_url": {"url": part["image_url"]}})
+        elif part.get("text"):
+            parts.append({"type": "text", "text": part["text"]})
+    return parts
+
+
+def _tools(tool: Item) -> list[Body]:
+    if tool.get("type") == "namespace":  # of tools, as Codex has it: their names are told apart without it
+        return [each for inner in tool.get("tools") or [] for each in _tools(inner)]
+    if tool.get("type") == "function":
+        names = ("name", "description", "parameters", "strict")
+        return [{"type": "function", "function": {name: tool[name] for name in names if tool.get(name) is not None}}]
+    if tool.get("type") == "custom":
+        form = tool.get("format") or {}
+        told = f" Its form ({form.get('syntax')}):\n{form['definition']}" if form.get("definition") else ""
+        text = {"type": "string", "description": f"The input, as plain text.{told}"}
+        parameters = {"type": "object", "properties": {INPUT: text}, "required": [INPUT], "additionalProperties": False}
+        about = {"name": tool["name"], "description": tool.get("description", ""), "parameters": parameters}
+        return [{"type": "function", "function": about}]
+    return []
+
+
+def _choice(chosen: object) -> Any:
+    if isinstance(chosen, dict) and chosen.get("name"):
+        return {"type": "function", "function": {"name": chosen["name"]}}
+    return chosen if isinstance(chosen, str) else "auto"
+
+
+def _format(wished: Body | None) -> Body | None:
+    if not wished or wished.get("type") == "text":
+        return None
+    if wished["type"] != "json_schema":
+        return {"type": wished["type"]}
+    return {"type": "json_schema", "json_schema": {name: each for name, each in wished.items() if name != "type"}}

@@ -1,0 +1,98 @@
+"""Responses as a stream, and a stream put together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from steps.models.protocols.wire import Body, event
+
+ENDS = ("response.completed", "response.incomplete", "response.failed")
+"""Events that hold the whole response."""
+
+
+def events(answer: Body, request: Body) -> bytes:  # noqa: ARG001 - what every protocol's takes
+    """The same as a stream: each text in one delta."""
+    numbered = (each | {"sequence_number": number} for number, each in enumerate(_events(answer)))
+    return b"".join(event(each, each["type"]) for each in numbered)
+
+
+def failed(code: str, told: str) -> bytes:
+    """A stream that ends with an error: some agents read its code there alone."""
+    response = {"id": "resp_none", "object": "response", "created_at": 0, "status": "failed", "output": []}
+    error = {"code": code, "message": told}
+    return event({"type": ENDS[2], "sequence_number": 0, "response": response | {"error": error}}, ENDS[2])
+
+
+def _events(answer: Body) -> Iterator[Body]:
+    begun = answer | {"status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    for place, item in enumerate(answer["output"]):
+        at = {"output_index": place}
+        yield {"type": "response.output_item.added", "item": _empty(item), **at}
+        yield from (each | at | {"item_id": item.get("id")} for each in _inner(item))
+        yield {"type": "response.output_item.done", "item": item, **at}
+    yield {"type": f"response.{answer.get('status') or 'completed'}", "response": answer}
+
+
+def _empty(item: Body) -> Body:
+    """An item as it begins."""
+    texts: Body = {name: "" for name in ("arguments", "input") if name in item}
+    lists: Body = {name: [] for name in ("content", "summary") if item.get(name)}
+    return item | texts | lists | ({"status": "in_progress"} if "status" in item else {})
+
+
+def _inner(item: Body) -> Iterator[Body]:
+    if item["type"] == "function_call":
+        yield from _said("function_call_arguments", "arguments", item["arguments"], {"name": item["name"]})
+    if item["type"] == "custom_tool_call":
+        yield from _said("custom_tool_call_input", "input", item["input"], {})
+    for index, part in enumerate(item.get("summary") or []):
+        at = {"summary_index": index}
+        yield {"type": "response.reasoning_summary_part.added", "part": part | {"text": ""}, **at}
+        yield from _said("reasoning_summary_text", "text", part["text"], at)
+        yield {"type": "response.reasoning_summary_part.done", "part": part, **at}
+    for index, part in enumerate(item.get("content") or []):
+        name = "refusal" if part["type"] == "refusal" else "text"
+        logprobs = {"logprobs": part.get("logprobs") or []} if part["type"] == "output_text" else {}
+        at = {"content_index": index}
+        yield {"type": "response.content_part.added", "part": part | {name: ""}, **at}
+        yield from _said(part["type"], name, part[name], at | logprobs)
+        yield {"type": "response.content_part.done", "part": part, **at}
+
+
+def _said(kind: str, name: str, text: str, about: Body) -> Iterator[Body]:
+    yield {"type": f"response.{kind}.delta", "delta": text, **about}
+    yield {"type": f"response.{kind}.done", name: text, **about}
+
+
+class ResponseAssembly:
+    """The events of one streamed answer so far: the last of them holds it whole."""
+
+    def __init__(self) -> None:
+        self._response: Body = {}
+        self._items: list[Body] = []
+        self.begun = False
+        self.done = False
+
+    def add(self, data: str) -> Body | None:
+        """Take an event; an error that it tells of is handed back. Raises ValueError where it is no JSON object."""
+        if data.strip() == "[DONE]":
+            return None
+        told: Any = json.loads(data)
+        kind = told.get("type") or ""
+        if kind == "error" or (told.get("error") and not kind):
+            return {"error": told.get("error") or told}
+        if kind in ENDS:
+            self._response, self.done = dict(told["response"]), True
+            return {"error": self._response["error"]} if self._response.get("error") else None
+        if kind == "response.output_item.done":
+            self._items.append(told["item"])
+        self.begun = self.begun or kind.endswith(".delta")
+        return None
+
+    def whole(self) -> Body:
+        """The response; some servers leave its items out at the end, for they were all told before."""
+        return self._response | {"output": self._response.get("output") or self._items}

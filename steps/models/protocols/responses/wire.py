@@ -1,0 +1,34 @@
+"""The protocol as a value."""
+
+from __future__ import annotations
+
+from steps.contracts.wire_protocol import WireProtocol
+from steps.models.protocols.chat import CODES, openai_error
+from steps.models.protocols.responses.answer import answer_of, completion
+from steps.models.protocols.responses.request import chat_request
+from steps.models.protocols.responses.stream import ResponseAssembly, events, failed
+from steps.models.protocols.wire import Body, Trouble, Wire
+
+
+def _error(trouble: Trouble, told: str) -> Body:
+    return {"error": openai_error(trouble, told)}
+
+
+def _error_stream(trouble: Trouble, told: str) -> bytes | None:
+    """Codex knows that a conversation is to be shortened by this event alone."""
+    return failed(CODES[trouble], told) if trouble is Trouble.TOO_LONG else None
+
+
+RESPONSES = Wire(
+    WireProtocol.RESPONSES,
+    "/responses",
+    "response",
+    fields={"max_output_tokens": ("max_output_tokens",), "reasoning_effort": ("reasoning", "effort")},
+    assembly=ResponseAssembly,
+    chat_request=chat_request,
+    completion=completion,
+    answer_of=answer_of,
+    events=events,
+    error=_error,
+    error_stream=_error_stream,
+)

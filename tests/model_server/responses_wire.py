@@ -1,0 +1,153 @@
+"""An answer as OpenAI's Responses have it, and their requests in the words of chat completions, for scripts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tests.model_server.answers import Request
+from tests.model_server.wire import Said, parts
+
+CALLS = ("function_call", "custom_tool_call")
+
+
+def as_chat(request: Request) -> Request:
+    """What scripts and token counts look at: items that one answer gave are one assistant's message."""
+    messages: list[dict[str, Any]] = []
+    if request.get("instructions"):
+        messages.append({"role": "system", "content": request["instructions"]})
+    given = request["input"]
+    for item in [{"role": "user", "content": given}] if isinstance(given, str) else given:
+        kind = item.get("type", "message")
+        if kind in ("function_call_output", "custom_tool_call_output"):
+            messages.append({"role": "tool", "content": _text(item["output"])})
+        elif kind == "message" and item["role"] != "assistant":
+            messages.append({"role": item["role"], "content": _text(item["content"])})
+        else:
+            _add(messages, item, kind)
+    names = ("model", "tools", "stream")
+    return {name: request[name] for name in names if name in request} | {
+        "messages": messages, "max_tokens": request.get("max_output_tokens")
+    }  # fmt: skip
+
+
+def _add(messages: list[dict[str, Any]], item: dict[str, Any], kind: str) -> None:
+    if not messages or messages[-1]["role"] != "assistant":
+        messages.append({"role": "assistant", "content": ""})
+    if kind == "message":
+        messages[-1]["content"] += _text(item["content"])
+    if kind in CALLS:
+        function = {"name": item["name"], "arguments": item.get("arguments", item.get("input"))}
+        messages[-1].setdefault("tool_calls", []).append({"id": item["call_id"], "function": function})
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+def _items(said: Said) -> list[dict[str, Any]]:
+    answer = said.answer
+    items: list[dict[str, Any]] = []
+    if answer.reasoning:
+        items.append({"type": "reasoning", "id": f"rs_{said.id}", "encrypted_content": f"sealed-{said.id}",
+                      "summary": [{"type": "summary_text", "text": answer.reasoning}]})  # fmt: skip
+    if text := answer.text:
+        items.append(_message(said, {"type": "output_text", "text": text, "annotations": [], "logprobs": []}))
+    if answer.refusal:
+        items.append(_message(said, {"type": "refusal", "refusal": answer.refusal}))
+    custom = [tool["name"] for tool in said.request.get("tools") or [] if tool.get("type") == "custom"]
+    for place, call in enumerate(answer.calls):
+        about: dict[str, Any] = {
+            "id": f"fc_{said.id}_{place}",
+            "call_id": call.id,
+            "name": call.name,
+            "status": "completed",
+        }
+        if call.name in custom:
+            items.append({"type": "custom_tool_call", "input": call.text} | about)
+        else:
+            items.append({"type": "function_call", "arguments": call.text} | about)
+    return items
+
+
+def _message(said: Said, part: dict[str, Any]) -> dict[str, Any]:
+    about = {"type": "message", "id": f"msg_{said.id}", "role": "assistant", "status": "completed"}
+    return about | {"content": [part]}
+
+
+def response(said: Said) -> dict[str, Any]:
+    """The body of an answer that is not streamed."""
+    cut = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(said.finish_reason)
+    return {
+        "id": f"resp_{said.id}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "incomplete" if cut else "completed",
+        "error": None,
+        "incomplete_details": {"reason": cut} if cut else None,
+        "instructions": None,
+        "metadata": {},
+        "model": said.request["model"],
+        "output": _items(said),
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "usage": {
+            "input_tokens": said.prompt_tokens,
+            "input_tokens_details": {"cached_tokens": said.answer.cached_tokens},
+            "output_tokens": said.completion_tokens,
+            "output_tokens_details": {"reasoning_tokens": said.reasoning_tokens},
+            "total_tokens": said.prompt_tokens + said.completion_tokens,
+        },
+    }
+
+
+def response_events(said: Said) -> Iterator[dict[str, Any]]:
+    """The events of an answer that is streamed, numbered."""
+    for number, event in enumerate(_events(said)):
+        yield event | {"sequence_number": number}
+
+
+def _events(said: Said) -> Iterator[dict[str, Any]]:
+    whole = response(said)
+    begun = whole | {"status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    for place, item in enumerate(whole["output"]):
+        at = {"output_index": place, "item_id": item["id"]}
+        empty = item | {"status": "in_progress"} | {key: "" for key in ("arguments", "input") if key in item}
+        yield {"type": "response.output_item.added", "output_index": place,
+               "item": empty | {key: [] for key in ("content", "summary") if key in item}}  # fmt: skip
+        for name, key, text, inner in _spoken(item):
+            index = {"content_index": inner["content_index"]} if "content_index" in inner else {}
+            if index:
+                part = {"type": name, key: "", "annotations": [], "logprobs": []}
+                yield {"type": "response.content_part.added", "part": part, **at, **index}
+            for piece in parts(text):
+                yield {"type": f"response.{name}.delta", "delta": piece, **at, **inner}
+            yield {"type": f"response.{name}.done", key: text, **at, **inner}
+            if index:
+                yield {"type": "response.content_part.done", "part": item["content"][0], **at, **index}
+        yield {"type": "response.output_item.done", "output_index": place, "item": item}
+    yield {"type": f"response.{whole['status']}", "response": whole}
+
+
+def _spoken(item: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    if item["type"] == "function_call":
+        yield "function_call_arguments", "arguments", item["arguments"], {"name": item["name"]}
+    if item["type"] == "custom_tool_call":
+        yield "custom_tool_call_input", "input", item["input"], {}
+    for index, part in enumerate(item.get("content") or []):
+        key = "text" if part["type"] == "output_text" else "refusal"
+        yield part["type"], key, part[key], {"content_index": index, "logprobs": []}
+
+
+def error_event(body: Any) -> dict[str, Any]:
+    """An error in the midst of a stream."""
+    told = body["error"]
+    failed = {"id": "resp_0", "object": "response", "status": "failed", "output": [],
+              "error": {"code": told.get("type") or "server_error", "message": told["message"]}}  # fmt: skip
+    return {"type": "response.failed", "response": failed}

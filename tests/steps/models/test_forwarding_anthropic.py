@@ -1,0 +1,199 @@
+"""An agent program's calls in Anthropic's messages: passed through, and translated to chat completions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from steps.contracts.trajectory import StopReason
+from steps.contracts.wire_protocol import WireProtocol
+from tests.model_server import Answer, Call, flaky, model_server, play, rate_limited
+from tests.model_server.answers import BAD_ARGUMENTS, CONTEXT_VLLM, REFUSAL, STREAM_ERROR, TRUNCATED
+from tests.steps.models.agent_side import forwarding
+
+anthropic = pytest.importorskip("anthropic", reason="Anthropic's client is not installed: pip install anthropic")
+
+SPEAKS = pytest.mark.parametrize(
+    "speaks", [(WireProtocol.ANTHROPIC, WireProtocol.CHAT), (WireProtocol.CHAT,)], ids=["passed", "translated"]
+)
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+TOOLS = [{"name": "ls", "description": "", "input_schema": {"type": "object"}}]
+SYSTEM = [{"type": "text", "text": "You are.", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "Be."}]
+ASKED: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "There is a bug."}]}]
+ANSWER = Answer(
+    "I look.",
+    calls=(Call("ls", {"path": "é"}, id="c1"), Call("ls", {}, id="c2")),
+    reasoning="Where?",
+    prompt_tokens=120,
+    cached_tokens=64,
+    completion_tokens=17,
+)
+
+
+def _client(at: str) -> Any:
+    return anthropic.Anthropic(base_url=at, api_key="none", max_retries=3, timeout=30)
+
+
+def _ask(agent: Any, stream: bool, messages: list[Any], **more: Any) -> Any:
+    asked = {"model": "claude", "max_tokens": 1000, "system": SYSTEM, "tools": TOOLS, "messages": messages} | more
+    if not stream:
+        return agent.messages.create(**asked)
+    with agent.messages.stream(**asked) as events:
+        return events.get_final_message()
+
+
+@SPEAKS
+@BOTH
+@pytest.mark.parametrize("endpoint_streams", [False, True])
+def test_anthropics_client_gets_what_the_endpoint_said(
+    speaks: tuple[WireProtocol, ...], stream: bool, endpoint_streams: bool
+) -> None:
+    with (
+        model_server(play(ANSWER, Answer("Done."))) as server,
+        forwarding(server.url, *speaks, stream=endpoint_streams) as (at, forwarder, answers),
+        _client(at) as agent,
+    ):
+        said = _ask(agent, stream, ASKED)
+        content = [block.model_dump(exclude_none=True) for block in said.content]
+        results = [
+            {"type": "tool_result", "tool_use_id": "c1", "content": "a.py"},
+            {"type": "tool_result", "tool_use_id": "c2", "content": [{"type": "text", "text": "b"}], "is_error": True},
+            {"type": "text", "text": "Go on."},
+        ]
+        later = [*ASKED, {"role": "assistant", "content": content}, {"role": "user", "content": results}]
+        last = _ask(agent, stream, later)
+    assert [block.type for block in said.content] == ["thinking", "text", "tool_use", "tool_use"]
+    assert (said.content[0].thinking, said.content[1].text, last.content[0].text) == ("Where?", "I look.", "Done.")
+    assert [(block.id, block.input) for block in said.content[2:]] == [("c1", {"path": "é"}), ("c2", {})]
+    assert (said.stop_reason, last.stop_reason) == ("tool_use", "end_turn")
+    assert (said.usage.input_tokens, said.usage.cache_read_input_tokens, said.usage.output_tokens) == (56, 64, 17)
+    first, second = (done.call for done in answers)
+    assert first is not None
+    assert second is not None
+    assert first.reply is not None
+    assert (first.system, first.messages) == ("You are.\n\nBe.", [{"role": "user", "content": "There is a bug."}])
+    assert [tool["function"]["name"] for tool in first.tools] == ["ls"]
+    assert [each.id for each in first.reply.calls] == ["c1", "c2"]
+    assert (first.metrics.prompt_tokens, first.metrics.cached_tokens) == (120, 64)
+    assert [message["role"] for message in second.messages] == ["user", "assistant", "tool", "tool", "user"]
+    assert second.messages[1]["reasoning_content"] == "Where?"
+    assert second.messages[3] == {"role": "tool", "tool_call_id": "c2", "content": "b"}
+    assert forwarder.usage.calls == server.counts.calls == 2
+    assert {seen.protocol for seen in server.calls} == {speaks[0]}
+    if speaks[0] is WireProtocol.ANTHROPIC:
+        body = server.calls[1].body
+        assert (body["system"], body["messages"], body["tools"]) == (SYSTEM, later, TOOLS)
+        assert server.calls[1].headers["anthropic-version"].startswith("20")
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_thoughts_go_back_in_the_field_that_they_came_in(field: Any) -> None:
+    with (
+        model_server(play(Answer("I look.", reasoning="Where?", reasoning_field=field), Answer("Done."))) as server,
+        forwarding(server.url) as (at, _, _),
+        _client(at) as agent,
+    ):
+        content = [block.model_dump() for block in _ask(agent, True, ASKED).content]
+        _ask(agent, True, [*ASKED, {"role": "assistant", "content": content}, *ASKED])
+    assert server.calls[1].body["messages"][2] == {"role": "assistant", "content": "I look.", field: "Where?"}
+
+
+def test_what_the_spec_says_is_said_in_anthropics_words() -> None:
+    with (
+        model_server(play(Answer("x"))) as server,
+        forwarding(server.url, WireProtocol.ANTHROPIC, temperature=0.3, max_output_tokens=50) as (at, _, _),
+        _client(at) as agent,
+    ):
+        _ask(
+            agent,
+            False,
+            ASKED,
+            extra_body={"temperature": 1.0},
+            extra_headers={"anthropic-beta": "b-1", "anthropic-version": "v-1"},
+        )
+    body = server.calls[0].body
+    assert (body["temperature"], body["max_tokens"], body["model"]) == (0.3, 50, "m")
+    assert [server.calls[0].headers[f"anthropic-{name}"] for name in ("beta", "version")] == ["b-1", "v-1"]
+
+
+def test_a_key_is_shown_as_anthropics_servers_and_as_others_want_it(environment: pytest.MonkeyPatch) -> None:
+    from steps.settings import settings
+
+    environment.setenv("LLM_API_KEY", "sk-of-the-endpoint")
+    settings.cache_clear()
+    with (
+        model_server(play(Answer("x")), key="sk-of-the-endpoint") as server,
+        forwarding(server.url, WireProtocol.ANTHROPIC) as (at, _, _),
+        _client(at) as agent,
+    ):
+        assert _ask(agent, False, ASKED).content[0].text == "x"
+    assert server.calls[0].headers["x-api-key"] == "sk-of-the-endpoint"
+
+
+@SPEAKS
+@BOTH
+def test_a_conversation_that_is_too_long_is_told_in_anthropics_words_once(
+    speaks: tuple[WireProtocol, ...], stream: bool
+) -> None:
+    with (
+        model_server(play(CONTEXT_VLLM)) as server,
+        forwarding(server.url, *speaks) as (at, _, answers),
+        _client(at) as agent,
+        pytest.raises(anthropic.BadRequestError, match="prompt is too long") as told,
+    ):
+        _ask(agent, stream, ASKED)
+    assert told.value.body["error"]["type"] == "invalid_request_error"
+    assert server.counts.requests == 1
+    assert [done.call.ended for done in answers if done.call] == [StopReason.CONTEXT_OVERFLOW]
+
+
+@SPEAKS
+def test_failures_that_pass_are_never_seen_by_the_agent(speaks: tuple[WireProtocol, ...]) -> None:
+    with (
+        model_server(flaky(play(Answer("one two")), rate_limited(), STREAM_ERROR, TRUNCATED)) as server,
+        forwarding(server.url, *speaks, stream=True) as (at, _, answers),
+        _client(at) as agent,
+    ):
+        assert _ask(agent, True, ASKED).content[0].text == "one two"
+    assert [done.status for done in answers] == [200]
+    assert server.counts.requests == 4
+
+
+@SPEAKS
+def test_a_refusal_is_handed_on_and_recorded_as_such(speaks: tuple[WireProtocol, ...]) -> None:
+    with (
+        model_server(play(REFUSAL)) as server,
+        forwarding(server.url, *speaks) as (at, _, answers),
+        _client(at) as agent,
+    ):
+        assert _ask(agent, True, ASKED).stop_reason == "refusal"
+    assert [done.call.ended for done in answers if done.call] == [StopReason.REFUSAL]
+
+
+def test_arguments_that_are_no_json_reach_the_agent_as_something_to_complain_about() -> None:
+    with (
+        model_server(play(BAD_ARGUMENTS)) as server,
+        forwarding(server.url) as (at, _, _),
+        _client(at) as agent,
+    ):
+        (block,) = _ask(agent, True, ASKED).content
+    assert block.input == {"unreadable": '{"command": "ls'}
+
+
+@SPEAKS
+def test_tokens_are_counted_and_other_paths_are_refused_in_anthropics_words(speaks: tuple[WireProtocol, ...]) -> None:
+    with (
+        model_server(play(Answer("x"))) as server,
+        forwarding(server.url, *speaks) as (at, _, answers),
+        _client(at) as agent,
+    ):
+        counted = agent.messages.count_tokens(model="m", system=SYSTEM, messages=ASKED, tools=TOOLS)
+        assert [model.id for model in agent.models.list()] == ["m"]
+        with pytest.raises(anthropic.NotFoundError, match="nothing but a model here"):
+            agent.messages.batches.list()
+    assert 10 < counted.input_tokens < 100
+    assert json.loads(answers[-1].body)["type"] == "error"
+    assert server.counts.requests == 0
+    assert all(done.call is None for done in answers)

@@ -1,0 +1,182 @@
+"""An agent program's calls in OpenAI's Responses: passed through, and translated to chat completions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import openai
+import pytest
+
+from steps.contracts.trajectory import StopReason
+from steps.contracts.wire_protocol import WireProtocol
+from tests.model_server import Answer, Call, model_server, play
+from tests.model_server.answers import CONTEXT_OPENAI, STREAM_ERROR
+from tests.model_server.wire import prompt_ids
+from tests.steps.models.agent_side import forwarding
+
+SPEAKS = pytest.mark.parametrize(
+    "speaks", [(WireProtocol.RESPONSES, WireProtocol.CHAT), (WireProtocol.CHAT,)], ids=["passed", "translated"]
+)
+TOOLS = [
+    {"type": "function", "name": "ls", "description": "", "strict": False, "parameters": {"type": "object"}},
+    {
+        "type": "custom",
+        "name": "apply_patch",
+        "format": {"type": "grammar", "syntax": "lark", "definition": "start: x"},
+    },
+    {"type": "web_search"},
+]
+ANSWER = Answer(
+    "I look.",
+    calls=(Call("ls", {"path": "é"}, id="c1"), Call("apply_patch", {"input": "*** Begin\n"}, id="c2")),
+    reasoning="Where?",
+    prompt_tokens=120,
+    cached_tokens=64,
+    completion_tokens=17,
+    reasoning_tokens=5,
+)
+ASKED: list[Any] = [
+    {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "There is a bug."}]},
+]
+
+
+def _client(at: str) -> Any:
+    return openai.OpenAI(base_url=f"{at}/v1", api_key="none", max_retries=3, timeout=30)
+
+
+def _ask(agent: Any, stream: bool, given: list[Any], **more: Any) -> Any:
+    asked = {"model": "m", "instructions": "You are.", "input": given, "tools": TOOLS, "store": False} | more
+    if not stream:
+        return agent.responses.create(**asked)
+    with agent.responses.stream(**asked) as events:
+        for _ in events:
+            pass
+        return events.get_final_response()
+
+
+@SPEAKS
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("endpoint_streams", [False, True])
+def test_the_openai_client_gets_what_the_endpoint_said(
+    speaks: tuple[WireProtocol, ...], stream: bool, endpoint_streams: bool
+) -> None:
+    with (
+        model_server(play(ANSWER, Answer("Done."))) as server,
+        forwarding(server.url, *speaks, stream=endpoint_streams) as (at, forwarder, answers),
+        _client(at) as agent,
+    ):
+        said = _ask(agent, stream, ASKED)
+        output = [item.model_dump(exclude_none=True) for item in said.output]
+        results = [
+            {"type": "function_call_output", "call_id": "c1", "output": "a.py"},
+            {"type": "custom_tool_call_output", "call_id": "c2", "output": "ok"},
+        ]
+        last = _ask(agent, stream, [*ASKED, *output, *results])
+    kinds = [item["type"] for item in output]
+    assert kinds[:3] == ["reasoning", "message", "function_call"]
+    assert (said.output_text, last.output_text) == ("I look.", "Done.")
+    assert [item.call_id for item in said.output if hasattr(item, "call_id")] == ["c1", "c2"]
+    assert json.loads(said.output[2].arguments) == {"path": "é"}
+    assert said.output[3].type == "custom_tool_call"
+    assert (said.usage.input_tokens, said.usage.output_tokens) == (120, 17)
+    assert said.usage.input_tokens_details.cached_tokens == 64
+    first, second = (done.call for done in answers)
+    assert first is not None
+    assert second is not None
+    assert first.reply is not None
+    assert (first.system, first.messages) == ("You are.\n\nBe brief.", [{"role": "user", "content": "There is a bug."}])
+    assert [tool["function"]["name"] for tool in first.tools] == ["ls", "apply_patch"]
+    assert [each.id for each in first.reply.calls] == ["c1", "c2"]
+    assert first.reply.reasoning == "Where?"
+    assert (first.metrics.cached_tokens, first.metrics.prompt_tokens) == (64, 120)
+    assert [message["role"] for message in second.messages] == ["user", "assistant", "tool", "tool"]
+    assert second.messages[1]["reasoning_content"] == "Where?"
+    assert [call["id"] for call in second.messages[1]["tool_calls"]] == ["c1", "c2"]
+    assert second.messages[3] == {"role": "tool", "tool_call_id": "c2", "content": "ok"}
+    assert forwarder.usage.calls == server.counts.calls == 2
+    assert {seen.protocol for seen in server.calls} == {speaks[0]}
+
+
+def test_a_translated_conversation_goes_on_with_the_very_words_that_the_endpoint_said() -> None:
+    call = Call("ls", '{"path":  "a"}', id="c1")
+    with (
+        model_server(play(Answer("I look.", calls=(call,)), Answer("Done."))) as server,
+        forwarding(server.url, WireProtocol.CHAT) as (at, _, answers),
+        _client(at) as agent,
+    ):
+        output = [item.model_dump(exclude_none=True) for item in _ask(agent, True, ASKED).output]
+        _ask(agent, True, [*ASKED, *output, {"type": "function_call_output", "call_id": "c1", "output": "a"}])
+    first, second = (seen.body for seen in server.calls)
+    assert answers[0].call is not None
+    length = len(prompt_ids(first)) + (answers[0].call.metrics.completion_tokens or 0)
+    assert len(prompt_ids(second)) > length
+    assert prompt_ids(second)[: len(prompt_ids(first))] == prompt_ids(first)
+    assert second["messages"][2]["tool_calls"][0]["function"]["arguments"] == '{"path":  "a"}'
+
+
+def test_what_the_spec_says_is_said_in_the_words_of_responses() -> None:
+    chosen: dict[str, Any] = {"temperature": 0.3, "max_output_tokens": 50, "reasoning_effort": "low"}
+    with (
+        model_server(play(Answer("x"))) as server,
+        forwarding(server.url, WireProtocol.RESPONSES, **chosen) as (at, _, _),
+        _client(at) as agent,
+    ):
+        _ask(agent, False, ASKED, reasoning={"effort": "high", "summary": "auto"}, max_output_tokens=900)
+    body = server.calls[0].body
+    assert (body["temperature"], body["max_output_tokens"]) == (0.3, 50)
+    assert body["reasoning"] == {"effort": "low", "summary": "auto"}
+    assert body["tools"] == TOOLS
+
+
+def test_where_token_ids_are_recorded_calls_are_made_in_chat_completions() -> None:
+    with (
+        model_server(play(Answer("x"))) as server,
+        forwarding(server.url, WireProtocol.RESPONSES, WireProtocol.CHAT, logprobs=True) as (at, _, answers),
+        _client(at) as agent,
+    ):
+        _ask(agent, False, ASKED)
+    assert [seen.protocol for seen in server.calls] == ["chat"]
+    assert [bool(done.call.metrics.prompt_token_ids) for done in answers if done.call] == [True]
+
+
+@SPEAKS
+def test_a_conversation_that_is_too_long_is_told_as_codex_reads_it(speaks: tuple[WireProtocol, ...]) -> None:
+    with (
+        model_server(play(CONTEXT_OPENAI)) as server,
+        forwarding(server.url, *speaks) as (at, _, answers),
+        _client(at) as agent,
+    ):
+        failed = list(agent.responses.create(model="m", input=ASKED, stream=True))[-1]
+        with pytest.raises(openai.BadRequestError) as told:
+            _ask(agent, False, ASKED)
+    assert (failed.type, failed.response.error.code) == ("response.failed", "context_length_exceeded")
+    assert told.value.code == "context_length_exceeded"
+    assert [done.call.ended for done in answers if done.call] == [StopReason.CONTEXT_OVERFLOW] * 2
+
+
+def test_an_error_in_the_midst_of_a_stream_is_asked_again() -> None:
+    with (
+        model_server(play([STREAM_ERROR, Answer("x y")])) as server,
+        forwarding(server.url, WireProtocol.RESPONSES, stream=True) as (at, _, answers),
+        _client(at) as agent,
+    ):
+        assert _ask(agent, True, ASKED).output_text == "x y"
+    assert [done.status for done in answers] == [200]
+    assert server.counts.requests == 2
+
+
+def test_an_answer_cut_at_its_limit_and_one_of_text_alone_say_so() -> None:
+    for speaks in ((WireProtocol.RESPONSES,), (WireProtocol.CHAT,)):
+        with (
+            model_server(play(Answer("one two three four"))) as server,
+            forwarding(server.url, *speaks) as (at, _, _),
+            _client(at) as agent,
+        ):
+            cut = agent.responses.create(model="m", input="hi", max_output_tokens=2)
+            whole = agent.responses.create(model="m", input="hi")
+            with pytest.raises(openai.BadRequestError, match="send the conversation whole"):
+                agent.responses.create(model="m", input="hi", previous_response_id="resp_1")
+        assert (cut.status, cut.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+        assert (whole.status, whole.output_text) == ("completed", "one two three four")
