@@ -56,14 +56,19 @@ def test_a_step_knows_its_pod_and_its_try_and_none_outlives_its_main_container(m
                 yield f"{name}: a sandbox is named after its try"
             if not any("retries" in text and "lastRetry.exitCode" in text for text in texts(args)):
                 yield f"{name}: a sandbox that ran out gets no more"
+        store = "--store=s3://{{workflow.parameters.bucket}}/{{workflow.parameters.prefix}}"
+        if not {store, "--kept-as=$(POD_NAME)"} <= {*made.template("solve")["container"]["args"]}:
+            yield "solve: its answers are lost with its pod, or are not found where its failure lies"
 
     holds(
         made,
         faults,
         lambda m: m.template("grade").update(daemon=True),
         lambda m: m.template("solve")["container"]["env"].pop(1),
-        lambda m: m.template("solve")["container"]["args"].__setitem__(-1, "--resource-factor=1.0"),
+        lambda m: m.template("grade")["container"]["args"].__setitem__(-1, "--resource-factor=1.0"),
         lambda m: m.template("grade")["container"]["args"].__setitem__(3, "--try=0"),
+        lambda m: m.template("solve")["container"]["args"].pop(-1),
+        lambda m: m.template("solve")["container"]["args"].__setitem__(-2, "--store=elsewhere"),
     )
 
 
