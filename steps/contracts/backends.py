@@ -25,6 +25,9 @@ class SandboxBackend:
     """Of a provider's backend: the variables of the environment that hold the account's keys. Its sandboxes are at the
     provider, and whoever has these can make them, from this machine or from a pod."""
     mini_images: MiniImages | None = None
+    mounts_bundles: bool = False
+    """Whether it mounts the files of an agent program (SandboxRequest.bundle); else they are brought into each sandbox
+    by the sandbox's own means."""
     snapshots: bool = False
     """Whether it makes sandboxes from the state of another (steps.sandbox.protocol.Snapshots)."""
 
@@ -35,9 +38,9 @@ class SandboxBackend:
 
 
 _TABLE = (
-    SandboxBackend("local", "steps.sandbox.local", mini_images="folders"),
-    SandboxBackend("docker", "steps.sandbox.docker", mini_images="containers"),
-    SandboxBackend("kubernetes", "steps.sandbox.kubernetes", on_cluster=True),
+    SandboxBackend("local", "steps.sandbox.local", mini_images="folders", mounts_bundles=True),
+    SandboxBackend("docker", "steps.sandbox.docker", mini_images="containers", mounts_bundles=True),
+    SandboxBackend("kubernetes", "steps.sandbox.kubernetes", on_cluster=True, mounts_bundles=True),
     SandboxBackend("e2b", "steps.sandbox.e2b", keys=("E2B_API_KEY",), snapshots=True),
     SandboxBackend(
         "ags", "steps.sandbox.ags", keys=("TENCENTCLOUD_SECRET_ID", "TENCENTCLOUD_SECRET_KEY"), snapshots=True

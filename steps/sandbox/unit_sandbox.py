@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from steps.contracts.backends import backend_named
 from steps.contracts.data import Instance, RunFile, TaskMachine
 from steps.contracts.ids import store_id
 from steps.contracts.run_spec import MAX_RESOURCE_FACTOR
 from steps.contracts.unit_progress import SILENT, ProgressWriter
 from steps.errors import ConfigError, StepError
 from steps.sandbox import open_backend
+from steps.sandbox.bundle_upload import upload_bundle
 from steps.sandbox.command_log import with_command_log
 from steps.sandbox.groups import GroupMember
 from steps.sandbox.protocol import Backend, BundleMount, Sandbox, SandboxRequest
@@ -60,34 +62,33 @@ def open_sandbox(
     spec, needs = run.spec.sandbox, instance.machine or TaskMachine()
     context.progress.begin(run.run_id, instance.instance_id, context.attempt, step)
     backend = open_backend(spec)
-    box = _create(
-        backend,
-        member or GroupMember(),
-        SandboxRequest(
-            name=_machine_name(run.run_id, instance.instance_id, context, step, number),
-            image=instance.image,
-            deadline_s=deadline_s,
-            network=network,
-            labels={
-                "run": run.run_id,
-                "instance": instance.instance_id,
-                "attempt": str(context.attempt),
-                "role": step,
-            },
-            cpus=spec.cpus or needs.cpus,
-            memory_mb=spec.memory_mb or needs.memory_mb,
-            disk_mb=spec.disk_mb or needs.disk_mb,
-            platform=spec.platform,
-            registry=spec.registry,
-            isolated=isolated and not spec.allow_host,
-            browsers=browsers,
-            resource_factor=_factor(instance.resource_factor, context.resource_factor),
-            workdir=instance.workdir,
-            bundle=bundle,
-            store_id=store_id(run.spec.store),
-        ),
+    request = SandboxRequest(
+        name=_machine_name(run.run_id, instance.instance_id, context, step, number),
+        image=instance.image,
+        deadline_s=deadline_s,
+        network=network,
+        labels={
+            "run": run.run_id,
+            "instance": instance.instance_id,
+            "attempt": str(context.attempt),
+            "role": step,
+        },
+        cpus=spec.cpus or needs.cpus,
+        memory_mb=spec.memory_mb or needs.memory_mb,
+        disk_mb=spec.disk_mb or needs.disk_mb,
+        platform=spec.platform,
+        registry=spec.registry,
+        isolated=isolated and not spec.allow_host,
+        browsers=browsers,
+        resource_factor=_factor(instance.resource_factor, context.resource_factor),
+        workdir=instance.workdir,
+        bundle=bundle,
+        store_id=store_id(run.spec.store),
     )
+    box = _create(backend, member or GroupMember(), request)
     try:
+        if not backend_named(spec.backend).mounts_bundles:
+            upload_bundle(box, request)
         yield with_variables(with_command_log(at_folder(box, instance.workdir)), needs.variables)
     finally:
         # A machine that cannot be removed has a deadline of its own, and swe-argo clean finds it. It takes back neither

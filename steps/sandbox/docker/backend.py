@@ -15,6 +15,8 @@ from steps.contracts.images import through_registry
 from steps.contracts.run_spec import SandboxSpec
 from steps.errors import ConfigError, InfraError, StepError
 from steps.host.folders import process_owner
+from steps.sandbox.bundle_mounts import folder_of
+from steps.sandbox.docker.bundles import holder_of
 from steps.sandbox.docker.container import DEADLINE_EXIT, DockerContainer, DockerSandbox
 from steps.sandbox.docker.engine import EngineRetries, call_engine, connect_engine, engine_failure, explanation
 from steps.sandbox.docker.images import PULL_PATIENCE, digest, ensure_image, fits
@@ -72,8 +74,9 @@ class DockerBackend:
                 FailureClass.SANDBOX_CREATE,
                 doing,
             )
+            holder = self._holder(request)
             machine = self._machine(request, image, digest(inspected))
-            options = self._options(request, machine, image, inspected)
+            options = self._options(request, machine, image, inspected, holder)
             container = self._make(request, options, doing)
         except APIError as error:
             raise _refused(error, doing) from error
@@ -97,6 +100,18 @@ class DockerBackend:
         assert isinstance(sandbox, JobSandbox)
         remove(self._api, sandbox.transport.container, self._patience)
 
+    def _holder(self, request: SandboxRequest) -> str | None:
+        """The container whose volume has the agent's files, where the request has any."""
+        bundle, folder = request.bundle, folder_of(request)
+        if bundle is None or folder is None:
+            return None
+        return call_engine(
+            lambda: holder_of(self._api, bundle.digest, folder, self._patience),
+            self._patience,
+            FailureClass.SANDBOX_CREATE,
+            "putting the agent's files into the Docker engine",
+        )
+
     def _machine(self, request: SandboxRequest, image: str, image_digest: str) -> Machine:
         factor = request.resource_factor
         cpus = request.cpus and request.cpus * factor
@@ -117,7 +132,7 @@ class DockerBackend:
         )
 
     def _options(
-        self, request: SandboxRequest, machine: Machine, image: str, inspected: dict[str, Any]
+        self, request: SandboxRequest, machine: Machine, image: str, inspected: dict[str, Any], holder: str | None
     ) -> dict[str, Any]:
         limits: dict[str, Any] = {}
         if machine.memory_mb:
@@ -126,6 +141,8 @@ class DockerBackend:
             limits |= {"nano_cpus": int(machine.cpus * 1e9)}
         if not request.network:
             limits |= {"network_mode": "none"}
+        if holder:
+            limits |= {"volumes_from": [f"{holder}:ro"]}
         if request.browsers:
             limits |= {"cap_add": ["SYS_ADMIN"]}
         host = self._api.create_host_config(pids_limit=PIDS, **limits)

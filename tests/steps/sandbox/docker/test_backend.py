@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from steps.sandbox.docker.container import DockerSandbox
 from steps.sandbox.docker.engine import EngineRetries, connect_engine
 from steps.sandbox.docker.orphans import clean, find_orphans
 from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
 from tests.base_image import testbed_image as make_testbed_image
 from tests.paths import ROOT
 from tests.steps.sandbox.conformance import Conformance, run, says
+from tests.steps.sandbox.mounted_bundles import assert_mounted, make_bundle
 
 needs_engine = pytest.mark.docker
 
@@ -216,3 +218,31 @@ def test_without_an_engine_one_line_says_what_was_tried_and_what_to_do(
 
 def _empty_tar() -> bytes:
     return bytes(10240)
+
+
+@needs_engine
+class TestAgentsFiles:
+    def test_they_are_mounted_read_only_from_one_volume_of_the_engine(self, lab: DockerLab, tmp_path: Path) -> None:
+        bundle = make_bundle(tmp_path / "bundle")
+        holder = f"swe-argo-agent-{bundle.digest.removeprefix('sha256:')[:32]}"
+        try:
+            with ThreadPoolExecutor(2) as pool:
+                boxes = list(pool.map(lambda _: lab.make(bundle=bundle), range(2)))
+            for box in boxes:
+                assert_mounted(box)
+            volumes = {lab.inspect(box)["Mounts"][0]["Name"] for box in boxes}
+            for box in boxes:
+                lab.destroy(box)
+            assert_mounted(lab.make(bundle=bundle))
+            held = lab.client.api.inspect_container(holder)
+            assert volumes == {held["Mounts"][0]["Name"]}
+            there = lab.client.api.containers(all=True, filters={"label": "swe-argo=agent"})
+            assert [name for each in there for name in each["Names"] if holder in name] == [f"/{holder}"]
+        finally:
+            for box in lab.made:
+                lab.destroy(box)
+            lab.client.api.remove_container(holder, v=True, force=True)
+
+    def test_those_that_are_not_on_this_machine_are_named_with_the_way_out(self, lab: DockerLab) -> None:
+        with pytest.raises(ConfigError, match="no agent files sha256:0: swe-argo agents build"):
+            lab.make(bundle=BundleMount("sha256:0", None, None))

@@ -15,12 +15,13 @@ import pytest
 from steps.bundles.tree import digest_tree
 from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError
+from steps.sandbox.bundle_upload import upload_bundle
 from steps.sandbox.local import bubblewrap
 from steps.sandbox.local.backend import LocalBackend
 from steps.sandbox.local.sandbox import LocalSandbox
 from steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
 from tests.steps.sandbox.conformance import Conformance
-from tests.steps.sandbox.mounted_bundles import assert_mounted, make_bundle
+from tests.steps.sandbox.mounted_bundles import PLACE, assert_mounted, make_bundle
 
 needs_bubblewrap = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
 
@@ -204,3 +205,18 @@ def test_an_agents_files_are_not_mounted_without_namespaces(translated: LocalLab
 def test_an_agents_files_that_are_not_on_this_machine_are_named_with_the_way_out(namespaces: LocalLab) -> None:
     with pytest.raises(ConfigError, match="no agent files sha256:0: swe-argo agents build"):
         namespaces.create(bundle=BundleMount("sha256:0", None, None))
+
+
+@needs_bubblewrap
+def test_where_nothing_is_mounted_an_agents_files_are_brought_by_the_sandboxs_own_means(
+    namespaces: LocalLab, tmp_path: Path
+) -> None:
+    bundle = make_bundle(tmp_path / "bundle")
+    request = SandboxRequest("n", "test/image:1", 20, network=False, bundle=bundle)
+    box = namespaces.create()
+    upload_bundle(box, request)
+    ran = box.exec(f"{PLACE}/go link | cmp - {PLACE}/lib/data && ls -A {PLACE} /opt/swe-argo", timeout_s=20)
+    assert ran.stdout.decode().split() == ["/opt/swe-argo:", ".digest", "agent", f"{PLACE}:", "go", "lib", "link"]
+    box.exec(f"rm {PLACE}/link", timeout_s=20)
+    upload_bundle(box, request)
+    assert box.exec(f"test -e {PLACE}/link", timeout_s=20).exit_code == 1, "what is there is not brought again"

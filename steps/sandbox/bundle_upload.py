@@ -1,0 +1,62 @@
+"""The files of an agent program, brought into a sandbox by its own exec and write: where a backend mounts nothing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import shlex
+import tempfile
+from typing import IO, cast
+
+from steps.bundles.tree import write_tar
+from steps.contracts.failure import FailureClass
+from steps.contracts.recipe import BUNDLE_PLACE
+from steps.errors import InfraError
+from steps.sandbox.bundle_mounts import folder_of
+from steps.sandbox.protocol import Sandbox, SandboxRequest
+
+_PARTS = "/opt/swe-argo/.parts"
+_MARK = "/opt/swe-argo/.digest"
+PIECE_BYTES = 16 << 20
+"""What is held in memory, and sent, at a time."""
+_UNPACK_S = 600.0
+
+
+def upload_bundle(box: Sandbox, request: SandboxRequest) -> None:
+    """Unpack the files at their place, once: a machine that begins from another's snapshot has them already.
+
+    Raises ConfigError where they are not on this machine, InfraError, ResourceError.
+    """
+    folder = folder_of(request)
+    if request.bundle is None or folder is None or _has(box, request.bundle.digest):
+        return
+    with tempfile.TemporaryFile() as packed:
+        with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=3, mtime=0) as zipped:
+            write_tar(folder, cast("IO[bytes]", zipped))
+        _send(box, packed)
+    place, parts, mark = map(shlex.quote, (BUNDLE_PLACE, _PARTS, _MARK))
+    done = box.exec(
+        f"set -e -o pipefail; rm -rf {place}; mkdir -p {place}; cat {parts}/* | tar -xzf - -C {place}; "
+        f"rm -rf {parts}; chmod -R a-w {place}; printf %s {shlex.quote(request.bundle.digest)} >{mark}",
+        timeout_s=_UNPACK_S,
+        cwd="/",
+        merge=True,
+    )
+    if done.exit_code != 0:
+        said = done.stdout[-300:].decode(errors="replace").strip()
+        raise InfraError(FailureClass.SANDBOX_CREATE, f"could not unpack the agent's files in the sandbox: {said}")
+
+
+def _send(box: Sandbox, packed: IO[bytes]) -> None:
+    packed.seek(0, io.SEEK_SET)
+    number = 0
+    while piece := packed.read(PIECE_BYTES):
+        box.write(f"{_PARTS}/{number:06d}", piece)
+        number += 1
+
+
+def _has(box: Sandbox, digest: str) -> bool:
+    try:
+        return box.read(_MARK, max_bytes=1 << 10) == digest.encode()
+    except OSError:
+        return False
