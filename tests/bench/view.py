@@ -67,7 +67,7 @@ def _write(store: Store) -> None:
     Synthetic("night", 30, log_lines=5).write(store)
     for run, names in (("growing", ["whole"]), ("night", [f"night-{n:03}" for n in range(RUNS - 3)])):
         stored, place = GrowingRun(store, run).read(), key(Summary, run)
-        made = {
+        files = {
             key(RunFile, run): stored.run.to_bytes(),
             place: summarise(stored).to_bytes(),
             place.replace(Summary.file, UNITS_FILE): units_file(stored),
@@ -76,7 +76,7 @@ def _write(store: Store) -> None:
             store.put_many(
                 {
                     where.replace(run, name): data.replace(f'"{run}"'.encode(), f'"{name}"'.encode())
-                    for where, data in made.items()
+                    for where, data in files.items()
                 }
             )
 

@@ -178,7 +178,7 @@ def test_the_volume_of_the_recipe_is_the_charts(job: Rendered) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sets", "said"),
+    ("sets", "reason"),
     [
         (["verl.existingClaim=c"], "verl.image.repository is empty"),
         (["image.repository=a"], "verl.existingClaim is empty: name a PersistentVolumeClaim"),
@@ -186,11 +186,11 @@ def test_the_volume_of_the_recipe_is_the_charts(job: Rendered) -> None:
         ([*ON[1:], "sandbox.pods=false"], "sandbox.pods is false"),
     ],
 )
-def test_a_training_that_could_not_begin_is_refused_in_one_line(sets: list[str], said: str) -> None:
+def test_a_training_that_could_not_begin_is_refused_in_one_line(sets: list[str], reason: str) -> None:
     done = try_render("--set=verl.enabled=true", *(f"--set={each}" for each in sets))
     assert done.returncode != 0
     assert len([line for line in done.stderr.splitlines() if line and "--debug" not in line]) == 1
-    assert said in done.stderr
+    assert reason in done.stderr
 
 
 def test_the_defaults_name_the_taint_of_gpu_nodes() -> None:

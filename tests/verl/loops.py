@@ -71,9 +71,9 @@ class Loops:
     @classmethod
     def like(cls, loops: Loops, *overrides: str) -> Loops:
         """The same with another configuration."""
-        made = cls.__new__(cls)
-        made.tokenizer, made.tools, made.config = loops.tokenizer, loops.tools, composed(*overrides)
-        return made
+        other = cls.__new__(cls)
+        other.tokenizer, other.tools, other.config = loops.tokenizer, loops.tools, composed(*overrides)
+        return other
 
     def make(self, server: ScriptedServer | None, **options: Any) -> Any:
         """One loop, for one trajectory of the running event loop. ``options``: keys of agent_loops.yaml."""

@@ -50,11 +50,11 @@ def containers(docker_client: DockerClient) -> Callable[[], list[str]]:
 def test_the_verdicts_are_those_of_folders(loops: Loops, store: str, containers: Callable[[], list[str]]) -> None:
     there: list[int] = []
     for patch, reward in ((GOLD, 1.0), ("", 0.0), (INVALID, 0.0)):
-        said = play(call("bash", command="ls"), call("submit_solution", patch=patch))
+        script = play(call("bash", command="ls"), call("submit_solution", patch=patch))
 
         def answers(prompt: str, turn: int) -> str:
             there.append(len(containers()))
-            return str(said(prompt, turn))  # noqa: B023 - of this round
+            return str(script(prompt, turn))  # noqa: B023 - of this round
 
         assert loops.play(store, INSTANCE, answers).reward_score == reward
         assert not containers()

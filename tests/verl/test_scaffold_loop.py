@@ -77,8 +77,8 @@ class Rollout:
 
     async def run(self) -> AgentLoopOutput | list[AgentLoopOutput]:
         row = {**self.row, "raw_prompt": self.row["prompt"], "tools_kwargs": self.row["extra_info"]["tools_kwargs"]}
-        made = self.loops.make(self.server, name=row["agent_name"], _target_="swe_argo.verl.ScaffoldAgentLoop")
-        output: AgentLoopOutput = await made.run({"logprobs": True}, **row, session_id=0, global_steps=10)
+        loop = self.loops.make(self.server, name=row["agent_name"], _target_="swe_argo.verl.ScaffoldAgentLoop")
+        output: AgentLoopOutput = await loop.run({"logprobs": True}, **row, session_id=0, global_steps=10)
         return output
 
     @property
@@ -120,11 +120,11 @@ def test_the_response_is_each_call_of_the_scaffold_token_by_token(
     style: str, calls: str, loops: Loops, tmp_path: Path, sandboxes: Sandboxes
 ) -> None:
     fn_calling = calls != "in text"
-    said = texts(style, fn_calling=fn_calling)
-    rollout = Rollout(loops, tmp_path / "out", style, play(*said), use_fn_calling=str(fn_calling).lower())
+    answers = texts(style, fn_calling=fn_calling)
+    rollout = Rollout(loops, tmp_path / "out", style, play(*answers), use_fn_calling=str(fn_calling).lower())
     output = rollout.output
     assert output.reward_score == 1.0
-    assert len(rollout.server.calls) == len(said)
+    assert len(rollout.server.calls) == len(answers)
     assert_is_what_was_sampled(output, rollout.server.calls)
     first = loops.tokenizer.decode(rollout.server.calls[0][0])
     assert all(message["content"].strip() in first for message in rollout.row["prompt"])

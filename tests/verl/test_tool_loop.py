@@ -51,10 +51,10 @@ asyncio.run(make())
 
 def test_the_keys_of_an_entry_hold_for_every_rollout_of_a_process(tmp_path: Path) -> None:
     words = [sys.executable, "-c", LOOK_UP, str(tmp_path)]
-    told = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True, timeout=1200).stdout
-    made = [line for line in told.splitlines() if line.startswith("swe_argo")]
+    printed = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True, timeout=1200).stdout
+    lines = [line for line in printed.splitlines() if line.startswith("swe_argo")]
     entries = OmegaConf.load(ROOT / "templates" / "verl" / "agent_loops.yaml")
-    assert made == [f"{entry.name} 0.5" for entry in entries] * 2
+    assert lines == [f"{entry.name} 0.5" for entry in entries] * 2
 
 
 def test_the_verified_patch_through_the_tool_gives_reward_1(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:
@@ -203,13 +203,13 @@ def test_a_model_that_breaks_its_sandbox_is_graded(loops: Loops, rows: str, sand
 
 def test_calls_of_one_answer_come_one_after_another(loops: Loops, rows: str) -> None:
     both = Loops.like(loops, "actor_rollout_ref.rollout.multi_turn.max_parallel_calls=2")
-    said = call("bash", command="sleep 1; echo one >> /tmp/order").removesuffix("<|im_end|>")
-    said += "\n" + call("bash", command="echo two >> /tmp/order")
+    two_calls = call("bash", command="sleep 1; echo one >> /tmp/order").removesuffix("<|im_end|>")
+    two_calls += "\n" + call("bash", command="echo two >> /tmp/order")
     prompts: list[str] = []
 
     def answers(prompt: str, turn: int) -> str:
         prompts.append(prompt)
-        return [said, call("bash", command="echo $(cat /tmp/order)"), "Done."][turn]
+        return [two_calls, call("bash", command="echo $(cat /tmp/order)"), "Done."][turn]
 
     both.play(rows, INSTANCE, answers)
     assert "one two" in prompts[2]
@@ -298,8 +298,8 @@ def test_a_worker_grades_its_share_of_the_machine(loops: Loops, rows: str, monke
     monkeypatch.setattr("os.cpu_count", lambda: 32)
 
     async def grade() -> object:
-        made = loops.make(ScriptedServer(loops.tokenizer, play()))
-        await made.run({"logprobs": True}, **row(rows, INSTANCE), global_steps=1)
-        return made.options.graders
+        loop = loops.make(ScriptedServer(loops.tokenizer, play()))
+        await loop.run({"logprobs": True}, **row(rows, INSTANCE), global_steps=1)
+        return loop.options.graders
 
     assert asyncio.run(grade()) == 3  # 24 of this machine, by the 8 workers of grpo.yaml

@@ -10,17 +10,17 @@ from tests.http_server import Handler, serve
 
 
 def test_it_returns_when_the_weights_are_served_and_not_before() -> None:
-    said = ["base", None, "000001"]
+    to_tell = ["base", None, "000001"]
 
     class Proxy(Handler):
         def respond(self) -> None:
             assert self.path == "/health"
-            weights = said.pop(0)
+            weights = to_tell.pop(0)
             self.answer(200, {"weights": weights}) if weights else self.answer(503)
 
     with serve(Proxy) as url:
         await_weights(f"{url}/v1", "one", "000001")
-    assert said == []
+    assert to_tell == []
 
 
 def test_a_proxy_of_other_weights_is_told() -> None:
@@ -49,11 +49,11 @@ def test_a_proxy_that_follows_another_training_is_not_waited_for(pointer: str | 
 
 
 def test_one_that_follows_the_training_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
-    said = ["base", "000001"]
+    to_tell = ["base", "000001"]
 
     class Proxy(Handler):
         def respond(self) -> None:
-            self.answer(200, {"weights": said.pop(0), "pointer": "trainings/one/weights.json"})
+            self.answer(200, {"weights": to_tell.pop(0), "pointer": "trainings/one/weights.json"})
 
     with serve(Proxy) as url:
         await_weights(f"{url}/v1", "one", "000001")

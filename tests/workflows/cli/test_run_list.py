@@ -66,9 +66,9 @@ def test_files_of_another_version_cost_their_own_line_only(tmp_path: Path) -> No
     Synthetic(run_id="old", instances=2).write(store)
     store.put(key(Summary, LONG), b'{"format": "another"}')
     store.put(key(RunFile, "old"), b"{}")
-    said = listed(store)
-    assert "unreadable" in next(line for line in said.splitlines() if LONG in line)
-    assert "run.json cannot be read" in next(line for line in said.splitlines() if " old " in line)
+    listing = listed(store)
+    assert "unreadable" in next(line for line in listing.splitlines() if LONG in line)
+    assert "run.json cannot be read" in next(line for line in listing.splitlines() if " old " in line)
 
 
 def test_a_name_that_was_mistyped_is_guessed_and_the_commands_find_the_same_store(tmp_path: Path) -> None:

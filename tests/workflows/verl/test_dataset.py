@@ -153,9 +153,9 @@ def secrets_of(row: Row) -> Iterator[str]:
 
 def leaks(row: Row, issue: str, secrets: set[str]) -> set[str]:
     """Those that a row of ours says beside the issue itself, which may say anything."""
-    said = "\n".join(message["content"] for message in row["prompt"]).replace(issue, "")
-    said += json.dumps({name: value for name, value in row.items() if name != "prompt"})
-    return {secret for secret in secrets if secret in said}
+    shown_to_the_agent = "\n".join(message["content"] for message in row["prompt"]).replace(issue, "")
+    shown_to_the_agent += json.dumps({name: value for name, value in row.items() if name != "prompt"})
+    return {secret for secret in secrets if secret in shown_to_the_agent}
 
 
 @needs_data

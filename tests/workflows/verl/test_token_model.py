@@ -36,8 +36,8 @@ class Letters:
     silent: bool = False
 
     async def render(self, messages: list[Message], tools: object) -> list[int]:
-        said = [f"[{message['content']}{message.get('tool_calls') or ''}]" for message in messages]
-        return [ord(letter) for letter in "".join(said)]
+        texts = [f"[{message['content']}{message.get('tool_calls') or ''}]" for message in messages]
+        return [ord(letter) for letter in "".join(texts)]
 
     async def extend(self, tokens: list[int], messages: list[Message], known: int, tools: object) -> list[int]:
         return tokens + await self.render(messages[known:], tools)

@@ -21,7 +21,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """Three nights of one spec, a run of another agent with three attempts and hostile texts, and one half done."""
     folder: Path = tmp_path_factory.mktemp("view") / "results"
     store = open_store(str(folder), create=True)
-    made = [
+    runs = [
         *(Synthetic(name, 6, seed=n, created_at=f"2026-11-{14 + n}T22:00:00Z") for n, name in enumerate(NIGHTS)),
         Synthetic(
             "other",
@@ -35,7 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
             workers=3,
         ),
     ]
-    for one in made:
+    for one in runs:
         one.write(store)
         write_report(store, one.run_id)
     Synthetic("half-done", 8, mix={"resolved": 0.4, "not_run": 0.5, "failed": 0.1}, seed=4, workers=2).write(store)

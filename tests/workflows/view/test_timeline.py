@@ -22,10 +22,10 @@ from workflows.view.unit_lines import UnitLine, lines_of
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def lines(folder: Path, made: Synthetic) -> list[UnitLine]:
+def lines(folder: Path, run: Synthetic) -> list[UnitLine]:
     store = open_store(str(folder), create=True)
-    made.write(store)
-    return lines_of(units_table(GrowingRun(store, made.run_id).read()))
+    run.write(store)
+    return lines_of(units_table(GrowingRun(store, run.run_id).read()))
 
 
 def drawn(of: list[UnitLine], *, query: str = "", working: tuple[UnitProgress, ...] = ()) -> Timeline:
