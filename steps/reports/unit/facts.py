@@ -1,0 +1,102 @@
+"""What is known of a unit beside its verdict, as names and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from steps.contracts.data import Continued, Machine
+from steps.contracts.trajectory import Usage
+from steps.contracts.verdict import GradeRecord
+from steps.reports.figures import confirmations
+from steps.reports.labels import STAGES, STOPS, in_order
+from steps.reports.stored_run import StoredUnit
+from steps.reports.text.formatting import count, duration, money, tokens
+from steps.reports.text.visible import cut_line, make_visible
+from steps.reports.unit.conversation import Conversation
+from steps.reports.unit.earlier import describe_earlier
+
+VALUE_WIDTH = 300
+REASON_WIDTH = 600
+
+
+def unit_facts(unit: StoredUnit, conversation: Conversation | None, *, endpoint: bool) -> Iterable[tuple[str, str]]:
+    """(name, value): how it ended, how much it took, where it ran; texts as they are, to be made visible.
+
+    ``conversation``: None where none can be read. ``endpoint``: whether the model's is among them.
+    """
+    solve, grade = unit.solve, unit.grade
+    if solve is not None:
+        stop = STOPS[solve.stop_reason]
+        yield "Agent ended", f"{stop.name}: {stop.meaning}"
+    if conversation is not None:
+        if conversation.agent:
+            yield "Agent", cut_line(", ".join(conversation.agent), VALUE_WIDTH)
+        yield "Turns", f"{conversation.answers:,} of the agent, {count(conversation.calls, 'call')} of tools"
+        if conversation.endpoint and endpoint:
+            yield "Endpoint", cut_line(conversation.endpoint, VALUE_WIDTH)
+    if solve is not None and solve.continued is not None:
+        yield from _continued_facts(solve.continued)
+    for earlier in unit.redone:
+        yield "Earlier verdict", describe_earlier(earlier)
+    yield from usage_facts(unit.usage)
+    wasted = unit.wasted
+    if wasted.requests + wasted.calls:
+        token_count = tokens(wasted.prompt_tokens + wasted.completion_tokens)
+        price = "" if wasted.cost_usd is None else f", {money(wasted.cost_usd)}"
+        yield "Of that in failed tries", f"{count(wasted.calls, 'call')}, {token_count} tokens{price}"
+    if grade is not None:
+        yield from _grade_facts(grade)
+    if seconds := unit.seconds:
+        stages = [
+            f"{STAGES.get(name, name)} {duration(seconds[name])}" for name in in_order(seconds) if seconds[name] >= 0.5
+        ]
+        whole = f"{duration(sum(seconds.values()))} in all"
+        yield "Time", f"{whole}: {' · '.join(stages)}" if stages else whole
+    if solve is not None:
+        yield "Sandbox", _describe_machine(solve.machine)
+        if solve.history is not None:
+            yield "History", "nothing newer than HEAD" if solve.history.verified else "NOT proven to be hidden"
+    if grade is not None and grade.machine is not None:
+        yield "Graded in", _describe_machine(grade.machine)
+        yield "Image", cut_line(grade.machine.image, VALUE_WIDTH)
+
+
+def _continued_facts(continued: Continued) -> Iterable[tuple[str, str]]:
+    if continued.calls:
+        tries = f"{len(continued.tries)} earlier {'try' if len(continued.tries) == 1 else 'tries'}"
+        yield "Went on", f"{count(continued.calls, 'answer')} of {tries} taken over, not asked again"
+    if continued.started_over:
+        yield "Started over", cut_line(make_visible(continued.started_over), REASON_WIDTH)
+
+
+def _grade_facts(grade: GradeRecord) -> Iterable[tuple[str, str]]:
+    for name, counts in (("Fail to pass", grade.fail_to_pass), ("Pass to pass", grade.pass_to_pass)):
+        if counts:
+            yield name, f"{counts.passed:,} of {counts.total:,} pass"
+    if grade.expected_tests is not None:
+        yield "Expected tests", f"{grade.expected_tests.passed:,} of {grade.expected_tests.total:,} as expected"
+    if grade.reward not in (0.0, 1.0):
+        yield "Reward", f"{grade.reward:g}"
+    if grade.counter_proof is not None:
+        yield "Counter-proof", confirmations.WORDS[grade.counter_proof.outcome]
+
+
+def _describe_machine(machine: Machine) -> str:
+    resources = "" if machine.resource_factor == 1 else f", {machine.resource_factor:g} times the usual resources"
+    return f"{machine.backend}, {machine.isolation}, network {'open' if machine.network else 'none'}{resources}"
+
+
+def usage_facts(usage: Usage) -> Iterable[tuple[str, str]]:
+    """What a model took; nothing where none was asked."""
+    if not usage.calls and not usage.requests:
+        return
+    repeated = usage.requests - usage.calls
+    failed = f", {count(repeated, 'further request')} failed" if repeated > 0 else ""
+    cached = f", {usage.cached_tokens:,} cached" if usage.cached_tokens else ""
+    reasoning = f", {usage.reasoning_tokens:,} of reasoning" if usage.reasoning_tokens else ""
+    yield "Calls of the model", f"{usage.calls:,} answered{failed}"
+    yield "Tokens in", f"{usage.prompt_tokens:,}{cached}"
+    yield "Tokens out", f"{usage.completion_tokens:,}{reasoning}"
+    yield "Cost", "no price is known" if usage.cost_usd is None else money(usage.cost_usd)
+    if usage.seconds:
+        yield "Waiting for answers", duration(usage.seconds)
