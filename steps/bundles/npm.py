@@ -26,7 +26,8 @@ def install_npm(chosen: ChosenRecipe, architecture: Architecture, files: Path, s
     _write_package(chosen, scratch)
     if chosen.lock is not None:
         (scratch / "package-lock.json").write_bytes(chosen.lock)
-    words = [*npm(), "ci" if chosen.lock is not None else "install", *_options(architecture, chosen.recipe.libc)]
+    # Not ci, which refuses a lock without every machine's packages, and a mirror need not have all of those.
+    words = [*npm(), "install", *_options(architecture, chosen.recipe.libc)]
     run_tool(words, what, cwd=scratch)
     modules = scratch / _MODULES
     packages = _installed(modules)
