@@ -16,6 +16,7 @@ from steps.contracts.recipe import BUNDLE_PLACE, Architecture, PypiSource
 from steps.errors import InfraError, one_line
 
 _MACHINE = {"amd64": "x86_64", "arm64": "aarch64"}
+_WHEELS = "wheels"
 _NEWEST_GLIBC = 28
 """Wheels that need glibc 2.28 run on Debian 10, Ubuntu 20.04 and all that is newer."""
 
@@ -33,9 +34,15 @@ def install_pypi(chosen: ChosenRecipe, architecture: Architecture, files: Path, 
     else:
         (scratch / "lock").write_bytes(chosen.lock)
         wanted = ["--require-hashes", "--no-deps", "--requirement", str(scratch / "lock")]
+    _make_wheels(source, scratch)
     report = _pip(chosen, architecture, scratch, ["--target", str(site), *wanted])
+    packages = {name: version for name, version, _ in _reported(report)}
+    if chosen.lock is not None and source.sources:
+        made = ["--no-index", "--no-deps", *(line.split()[0] for line in source.sources)]
+        report = _pip(chosen, architecture, scratch, ["--target", str(site), *made])
+        packages |= {name: version for name, version, _ in _reported(report)}
     _compile(files, interpreter_here(source.python, scratch))
-    return {"python": version, **{name: version for name, version, _ in _reported(report)}}
+    return {"python": version, **packages}
 
 
 def lock_pypi(chosen: ChosenRecipe, scratch: Path) -> bytes:
@@ -44,6 +51,7 @@ def lock_pypi(chosen: ChosenRecipe, scratch: Path) -> bytes:
     Raises ConfigError, InfraError.
     """
     hashes: dict[tuple[str, str], set[str]] = {}
+    _make_wheels(_source(chosen), scratch)
     for architecture in get_args(Architecture):
         if architecture in chosen.recipe.architectures:
             for name, version, sha256 in _reported(
@@ -54,12 +62,22 @@ def lock_pypi(chosen: ChosenRecipe, scratch: Path) -> bytes:
                     ["--dry-run", "--target", str(scratch / "none"), _requirement(chosen)],
                 )
             ):
-                hashes.setdefault((name, version), set()).add(sha256)
+                if sha256:
+                    hashes.setdefault((name, version), set()).add(sha256)
     lines = [
         f"{name}=={version} " + " ".join(f"--hash=sha256:{each}" for each in sorted(found))
         for (name, version), found in sorted(hashes.items())
     ]
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _make_wheels(source: PypiSource, scratch: Path) -> None:
+    """Make what there are no wheels of; the build sees no machine but this one, so it has to be pure Python."""
+    if source.sources:
+        (scratch / "sources").write_text("\n".join(source.sources), "utf-8")
+        words = [*pip(), "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary=:all:"]
+        words += ["--require-hashes", "--wheel-dir", str(scratch / _WHEELS), "--requirement", str(scratch / "sources")]
+        run_tool(words, f"{', '.join(line.split()[0] for line in source.sources)} of {source.package}", cwd=scratch)
 
 
 def _source(chosen: ChosenRecipe) -> PypiSource:
@@ -82,6 +100,7 @@ def _pip(chosen: ChosenRecipe, architecture: Architecture, scratch: Path, wanted
         *("--implementation", "cp", "--python-version", source.python, "--report", str(report)),
         *(word for name in platforms for word in ("--platform", name)),
         *(["--ignore-requires-python"] if source.any_python else []),
+        *(["--find-links", str(scratch / _WHEELS)] if source.sources else []),
         *wanted,
     ]
     run_tool(
@@ -92,10 +111,13 @@ def _pip(chosen: ChosenRecipe, architecture: Architecture, scratch: Path, wanted
 
 
 def _reported(report: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
-    """Name, version and sha256 of each wheel."""
+    """Name, version and sha256 of each wheel; of those made here "", for no two makings are the same bytes."""
     for each in report["install"]:
         metadata = each["metadata"]
-        yield metadata["name"].lower(), metadata["version"], each["download_info"]["archive_info"]["hashes"]["sha256"]
+        download = each["download_info"]
+        made_here = download["url"].startswith("file:")
+        sha256 = "" if made_here else download["archive_info"]["hashes"]["sha256"]
+        yield metadata["name"].lower(), metadata["version"], sha256
 
 
 def _compile(files: Path, interpreter: Path) -> None:

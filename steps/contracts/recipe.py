@@ -72,6 +72,8 @@ class PypiSource(Part):
     python: Literal["3.11", "3.14"] = "3.14"
     any_python: bool = False
     """Take the package although it says that it is for another Python."""
+    sources: list[str] = []
+    """What of it there are no wheels of, and which is pure Python: lines of requirements with hashes."""
 
 
 class Source(Part):
