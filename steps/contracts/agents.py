@@ -64,7 +64,7 @@ DAY_OF_WORK_S = 28_800.0
 
 PROGRAM = "program"
 """An agent that is a program of its own: it runs in the sandbox, and its calls of the model are carried out of it."""
-PROGRAMS: tuple[str, ...] = ()
+PROGRAMS: tuple[str, ...] = ("aider", "claude-code", "codex", "opencode", "openhands-cli", "qwen-code")
 """Those that this project has recipes for (steps/bundles/recipes)."""
 
 
