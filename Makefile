@@ -36,7 +36,7 @@ view: $(VENV)/.ready ## Look at the runs of results/ (or ARGS="s3://bucket/prefi
 
 .PHONY: test
 test: $(VENV)/.ready ## Run all tests that this machine can; the others say what they lack
-	@$(BIN)/pytest -n 4 --dist loadgroup -m "not cluster and not images and not argo and not long and not live and not training" $(ARGS)
+	@$(BIN)/pytest -n 4 --dist loadgroup -m "not cluster and not images and not argo and not long and not live and not training and not agents" $(ARGS)
 
 QUICK = contracts datasets reports/figures reports/text grading/patches host argo
 .PHONY: test-quick
@@ -58,6 +58,12 @@ test-verl: $(VENV)/.ready ## Run verl's own loop, trainer parts and configuratio
 	@python=$$($(BIN)/python -m tests.verl.home) && \
 	PYTHONPATH=$(CURDIR):$(CURDIR)/workflows/python HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= \
 	$$python -m pytest -W ignore -o filterwarnings= --timeout 1800 tests/verl $(ARGS)
+
+AGENTS = claude-code codex opencode qwen-code openhands-cli aider
+.PHONY: test-agents
+test-agents: $(VENV)/.ready ## Run the real agent programs on mini (built once, in the user's cache: 2 GB)
+	@for name in $(AGENTS); do $(BIN)/swe-argo agents build $$name || exit; done
+	@$(BIN)/pytest -m agents tests/agents $(ARGS)
 
 .PHONY: test-e2b
 test-e2b: $(VENV)/.ready ## Run the sandboxes' conformance suite on the E2B account of E2B_API_KEY (some dozen small sandboxes)

@@ -1,0 +1,70 @@
+"""The real agent programs, unchanged and without a network: they fix mini instances by the official verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steps.bundles.build import architecture_here
+from steps.bundles.recipes import find_shipped, read_recipe, shipped_names
+from steps.bundles.stored import stored_bundles
+from steps.contracts.trajectory import StopReason
+from tests.agents.conversations import answers, solving
+from tests.base_image import base_image
+from tests.model_server import model_server
+from tests.workflows.command import summary
+from tests.workflows.models.run import KEY, evaluate, files_with, trajectory
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+pytestmark = [pytest.mark.agents, pytest.mark.timeout(900)]
+
+INSTANCES = {
+    "claude-code": ("mini__ledgerlet-1", "mini__slugkit-2"),
+    "codex": ("mini__plainconf-1", "mini__slotbook-2"),
+}
+
+
+@pytest.fixture
+def containers(docker_client: DockerClient, docker_host: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine, and a base for the images of mini that needs no registry."""
+    monkeypatch.setenv("SWE_ARGO_MINI_BASE", base_image(docker_client))
+
+
+@pytest.mark.parametrize("agent", shipped_names())
+def test_it_fixes_issues_in_a_folder(agent: str, tmp_path: Path) -> None:
+    fixed(agent, tmp_path, "local")
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("containers")
+@pytest.mark.parametrize("agent", sorted(INSTANCES))
+def test_it_fixes_issues_in_a_container(agent: str, tmp_path: Path) -> None:
+    fixed(agent, tmp_path, "docker")
+
+
+def fixed(agent: str, store: Path, backend: str) -> None:
+    """Run it, and hold the report against what the server counted."""
+    recipe = read_recipe(find_shipped(agent))
+    made = {(each.name, each.version) for each in stored_bundles() if each.facts.architecture == architecture_here()}
+    if (agent, recipe.version) not in made:
+        pytest.skip(f"{agent} {recipe.version} is not built here (make test-agents)")
+    instances = INSTANCES.get(agent, ("mini__slugkit-1",))
+    with model_server(solving(agent, *instances), key=KEY) as server:
+        done = evaluate(server, store, agent, "--backend", backend, instances=[*instances])
+        counts = server.counts
+    assert done.returncode == 0, done.stdout + done.stderr
+    for instance in instances:
+        report = json.loads((store / "runs" / "run" / "units" / instance / "1" / "report.json").read_text())
+        did = trajectory(store, instance)
+        assert did.extra.stop_reason is StopReason.FINISHED, did.extra
+        assert report[instance]["resolved"] is True
+        assert did.extra.usage.calls >= len(answers(agent, instance))
+    told = summary(str(store), "run").cost.usage
+    mine = (told.calls, told.requests, told.prompt_tokens, told.completion_tokens)
+    assert mine == (counts.calls, counts.requests, counts.prompt_tokens, counts.completion_tokens)
+    assert files_with(store, KEY) == []
