@@ -25,6 +25,8 @@ env comm ls rmdir ln touch chmod chown echo printf seq yes true false id tr cut 
 dirname realpath mktemp truncate sha256sum md5sum expr test pwd whoami uname nproc kill grep egrep sed awk mawk find
 xargs diff cmp patch tar gzip git ps pkill
 """
+_USUAL = "libdl.so.2 libm.so.6 libpthread.so.0 librt.so.1 libutil.so.1 libgcc_s.so.1 libstdc++.so.6"
+"""Libraries that images have for programs of others, though no program of this one needs them."""
 SETTINGS = ["ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "ENV LANG=C.UTF-8", "ENV HOME=/root", "WORKDIR /"]
 PYTHON_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
 SKIPPED = {
@@ -116,7 +118,9 @@ def _everything() -> Iterator[tuple[str, Path]]:
     for module in (*modules, *git):
         yield str(module), module
     yield str(python), python
-    for library in _libraries([python, *found, *git, *(m for m in modules if m.suffix == ".so")]):
+    libraries = _libraries([python, *found, *git, *(m for m in modules if m.suffix == ".so")])
+    libraries |= {path for each in libraries if each.name == "libc.so.6" for path in _beside(each, _USUAL)}
+    for library in libraries:
         yield str(library), library
     for name in PYTHON_PACKAGES:
         spec = importlib.util.find_spec(name)
@@ -130,6 +134,10 @@ def _everything() -> Iterator[tuple[str, Path]]:
             yield f"{stdlib}/{name}/{path.relative_to(root)}", path
         for path in root.parent.glob(f"{name}-*.dist-info/METADATA"):  # their versions are asked for at run time
             yield f"{stdlib}/{path.parent.name}/METADATA", path
+
+
+def _beside(file: Path, names: str) -> list[Path]:
+    return [file.parent / name for name in names.split() if (file.parent / name).exists()]
 
 
 def _walk(root: Path) -> Iterator[Path]:

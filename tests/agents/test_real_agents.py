@@ -42,7 +42,7 @@ def test_it_fixes_issues_in_a_folder(agent: str, tmp_path: Path) -> None:
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("containers")
-@pytest.mark.parametrize("agent", sorted(INSTANCES))
+@pytest.mark.parametrize("agent", shipped_names())
 def test_it_fixes_issues_in_a_container(agent: str, tmp_path: Path) -> None:
     fixed(agent, tmp_path, "docker")
 
