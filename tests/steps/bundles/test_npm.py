@@ -41,7 +41,7 @@ node = "24.9.0"
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NpmRegistry]:
     with npm_registry.serve() as registry:
-        natives = {}
+        natives = {"@me/mine-darwin-arm64": "1.2.0"}  # of another machine, and this registry has it not
         for cpu in ("x64", "arm64"):
             files = {"bin/mine": f"#!/bin/sh\necho {cpu}\n", "doc/unused": "x"}
             registry.add(f"@me/mine-linux-{cpu}", "1.2.0", files, os=["linux"], cpu=[cpu])
