@@ -30,7 +30,8 @@ launch_kube_apiserver() {
     --requestheader-username-headers X-Remote-User --requestheader-group-headers X-Remote-Group \
     --requestheader-extra-headers-prefix X-Remote-Extra- \
     --proxy-client-cert-file "$PKI/front-proxy.crt" --proxy-client-key-file "$PKI/front-proxy.key" \
-    --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged=true
+    --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged=true \
+    --feature-gates ImageVolume=true
   wait_for 60 "the API server" kc get --raw /readyz
 }
 

@@ -61,7 +61,8 @@ JSON
 }
 
 # imageGC: what came from an archive cannot be pulled again. failCgroupV1 false:
-# cgroup v1 still works, and is what some machines have.
+# cgroup v1 still works, and is what some machines have. ImageVolume: as from
+# Kubernetes 1.35 on.
 write_kubelet() {
   write "$ETC/kubelet.yaml" <<YAML
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -93,6 +94,7 @@ imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 evictionHard: {memory.available: 200Mi, nodefs.available: 1%, nodefs.inodesFree: 1%, imagefs.available: 1%}
 evictionPressureTransitionPeriod: 10s
+featureGates: {ImageVolume: true}
 YAML
 }
 
