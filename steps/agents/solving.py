@@ -16,7 +16,7 @@ from steps.agents.handing_on import HandedOn, WorkStart, describe_start, prepare
 from steps.agents.iterative import Attempt
 from steps.agents.journal import Journal
 from steps.agents.runner import act
-from steps.agents.task import NoModel, Task
+from steps.agents.task import Forwards, NoModel, Task
 from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.chain import SOLVE
@@ -252,7 +252,7 @@ class Solving:
         self, box: Sandbox, spec: AgentSpec, journal: Journal, temperature: float | None, calls: AttemptCalls
     ) -> AgentEnd:
         """Let the agent work. What an agent needs is imported when it is that agent."""
-        with self._model(calls) as model:
+        with self._model(calls) as model, self._forwarder(temperature) as forwarder:
             task = Task(
                 instance=self.instance,
                 spec=spec,
@@ -264,6 +264,8 @@ class Solving:
                 fn_calling=bool(self.run.fn_calling),
                 temperature=temperature,
                 recording=self.recording,
+                program=self.run.program,
+                forwarder=forwarder,
                 clock=calls.clock,
             )
             if not self.agent.asks_model:
@@ -272,13 +274,25 @@ class Solving:
 
     @contextmanager
     def _model(self, calls: AttemptCalls) -> Iterator[Model]:
-        if not self.agent.asks_model:
+        if not self.agent.asks_model or self.agent.is_program:
             yield NoModel()
             return
         from steps.models.client import open_model
 
         with open_model(self.run.spec) as client:
             yield ContinuedModel(client, calls)
+
+    @contextmanager
+    def _forwarder(self, temperature: float | None) -> Iterator[Forwards | None]:
+        """What answers an agent program, whose requests have the temperature of this attempt."""
+        if not self.agent.is_program:
+            yield None
+            return
+        from steps.models.forwarding import open_forwarder
+
+        llm = self.run.spec.llm.model_copy(update={"temperature": temperature})
+        with open_forwarder(self.run.spec.model_copy(update={"llm": llm}), self.run.speaks) as forwarder:
+            yield forwarder
 
     @contextmanager
     def _stage(self, name: Phase) -> Iterator[None]:

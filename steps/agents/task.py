@@ -3,17 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from steps.agents.journal import Journal
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.data import Instance
+from steps.contracts.recipe import AgentProgram
 from steps.contracts.trajectory import Recording, Usage
 from steps.errors import ConfigError
 from steps.models.reply import Model
 from steps.sandbox.protocol import Sandbox
+
+if TYPE_CHECKING:
+    from steps.models.forwarding import Forwarded
+
+
+class Forwards(Protocol):
+    """What answers an agent program's requests: ``steps.models.forwarding.Forwarder``, which says what each does."""
+
+    @property
+    def model(self) -> str: ...  # noqa: D102
+
+    @property
+    def usage(self) -> Usage: ...  # noqa: D102
+
+    @property
+    def lost_s(self) -> float: ...  # noqa: D102
+
+    def answer(  # noqa: D102
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float | None = None
+    ) -> Forwarded: ...
+
+    def refuse(self, path: str, why: str) -> Forwarded: ...  # noqa: D102
 
 
 class NoModel:
@@ -51,6 +74,9 @@ class Task:
     """What is to be performed again, for what replays."""
     patch: bytes | None = None
     """What an agent answered, where a patch is its answer: graded as it is, instead of what changed in ``box``."""
+    program: AgentProgram | None = None
+    """The agent program that is to run, and what answers its requests; ``model`` is NoModel then."""
+    forwarder: Forwards | None = None
 
     clock: Callable[[], float] = time.monotonic
     """Seconds by which its time is counted."""

@@ -121,6 +121,7 @@ _ANY_PROGRAM = Agent(
     runs=_PROGRAM,
     asks_model=True,
     runs_commands=True,
+    prompt="program",
     defaults=Defaults(steps=500, max_token_limit=None, timeout_s=DAY_OF_WORK_S, temperature=None),
 )
 _TABLE = (

@@ -14,6 +14,7 @@ from steps.contracts.record import Part, Place, Raw, Record
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.timed import Timed
 from steps.contracts.trajectory import Replayed, StopReason, Usage
+from steps.contracts.wire_protocol import WireProtocol
 
 WORKDIR = "/testbed"
 """Where images have the repository, unless their family says otherwise."""
@@ -65,6 +66,8 @@ class RunFile(Record):
     """Text of the file with the scaffold's words; empty where they are its own."""
     program: AgentProgram | None = None
     """Of a run whose agent is a program of its own."""
+    speaks: list[WireProtocol] = []
+    """The protocols of such an agent's endpoint."""
     fn_calling: bool | None = None
     """Whether tools are called by the endpoint's function calling, or in text; None where no tool is called."""
     validation: UsedValidation | None = None

@@ -200,6 +200,12 @@ def open_forwarder(spec: RunSpec, speaks: Collection[WireProtocol], *, first_wai
     return Forwarder(spec, open_model(spec, first_wait_s=first_wait_s), speaks)
 
 
+def asks_model(method: str, path: str) -> bool:
+    """Whether a request is one for an answer of the model, by whatever protocol."""
+    place = urlsplit(path).path.rstrip("/").removeprefix("/v1")
+    return method == "POST" and any(place == wire.path for wire in WIRES.values())
+
+
 def refused(wire: Wire, trouble: Trouble, told: str, call: ModelCall | None = None) -> Forwarded:
     """An error in the protocol's own words, after which no agent asks the same again."""
     status = STATUS.get(trouble, 400)

@@ -67,7 +67,7 @@ def template_source(spec: AgentSpec) -> str:
     chosen, agent = spec.instruction_template, agent_of(spec)
     if chosen is None:
         return (prompts_folder() / f"{agent.prompt}{_SUFFIX}").read_text("utf-8") if agent.prompt else ""
-    if not agent.calls_tools:
+    if not (agent.calls_tools or agent.is_program):
         raise ConfigError(f"agent {spec.name!r} is not instructed by a template", field=FIELD)
     path = prompts_folder() / f"{_stem(chosen)}{_SUFFIX}" if is_own(chosen) else Path(chosen).expanduser()
     try:

@@ -22,12 +22,12 @@ def one_word(text: str, *, in_sight: bool) -> str:
 # What SWE-bench images activate their conda environment in; a plain `bash -c` would miss it. Not by BASH_ENV: a .bashrc
 # that runs a script of bash, as pyenv's does, would be read by that one too, and so on for ever. A shell that goes on
 # from its last command has the variables already.
-_ACTIVATE = '[ -n "$BASH_ENV" ] || [ ! -f "$HOME/.bashrc" ] || . "$HOME/.bashrc"; '
+ACTIVATE = '[ -n "$BASH_ENV" ] || [ ! -f "$HOME/.bashrc" ] || . "$HOME/.bashrc"; '
 # One line each: line numbers in messages are the command's.
 # What is readonly cannot be declared again, which is no fault of the command: hence no messages, and no errexit.
 # A state is written beside the last one: there is a whole one whenever a command is killed, and no program is needed.
 _GO_ON = (
-    f'[ -f "$__home/slot" ] || {{ {_ACTIVATE}}}; '
+    f'[ -f "$__home/slot" ] || {{ {ACTIVATE}}}; '
     r"""unset BASH_ENV; cd '@workdir@'; shopt -s expand_aliases; """
     r"""__slot=0; [ ! -f "$__home/slot" ] || read -r __slot <"$__home/slot"; """
     r"""[ ! -f "$__home/state.$__slot" ] || . "$__home/state.$__slot" 2>/dev/null || :; """
@@ -41,7 +41,7 @@ _GO_ON = (
 
 def alone(command: str) -> str:
     """A script that runs a command by itself, in a new bash: it is one word (see ``one_word``)."""
-    return f"{_ACTIVATE}unset BASH_ENV; eval {command}"
+    return f"{ACTIVATE}unset BASH_ENV; eval {command}"
 
 
 def going_on(command: str, home: str, workdir: str, note: str = "", number: int = 0) -> str:

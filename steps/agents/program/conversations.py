@@ -1,0 +1,179 @@
+"""An agent program's calls, in the order in which they were answered -> conversations in the journal, each apart.
+
+A program tells nobody which call belongs to which of its conversations: it follows from what a call repeats. One that
+repeats a conversation with its last answer goes on with it; one that begins with other words and other tools is a
+conversation of a sub-agent or of a helper.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from steps.agents.journal import Journal
+from steps.contracts.trajectory import Metrics, Result, ToolCall
+from steps.models.forwarding import ModelCall
+from steps.models.images import text_of
+from steps.models.reply import Message, Reply
+from steps.models.token_ids import SharedIds
+
+Key = tuple[str, str, tuple[str, ...], str]
+"""What of a message stays the same when it is sent again: role, text, ids of its calls, id of the call it answers."""
+
+
+@dataclass
+class _Conversation:
+    journal: Journal
+    system: str
+    tools: tuple[str, ...]
+    rank: tuple[bool, bool]
+    """By which the main one is known: it has tools, and was told the instruction."""
+    known: list[Key] = field(default_factory=list)
+    """Of all messages so far, the last answer included."""
+    pending: set[str] = field(default_factory=set)
+    """Ids of the calls of the last answer."""
+    answered: Key | None = None
+    """The last answer."""
+    ids: SharedIds = field(default_factory=SharedIds)
+
+    def new_from(self, keys: list[Key], system: str) -> int | None:
+        """The first message that this conversation has not had, where the messages go on with it; else None."""
+        if keys[: len(self.known)] == self.known:
+            return len(self.known)
+        if self.answered is None or (system != self.system and not self.answered[2]):
+            return None
+        # Agents change what lies further back: they shorten results, take reminders out.
+        places = [place for place, key in enumerate(keys) if _same_answer(key, self.answered)]
+        return places[-1] + 1 if places else None
+
+
+class Conversations:
+    """Of one attempt. The journal's own is the first of those that rank highest; the others stand beside it."""
+
+    def __init__(self, journal: Journal, instruction: str, model: str) -> None:
+        """``model``: the one of the run, as the endpoint knows it."""
+        self._journal, self._model, self._name = journal, model, journal.agent.model_name
+        self._told = _mark_of(instruction)
+        self._all: list[_Conversation] = []
+        """The one of the newest call is the last."""
+        self._main: _Conversation | None = None
+
+    def add(self, call: ModelCall) -> list[Message]:
+        """Record a call; the messages that were new in it."""
+        keys = [_key(message) for message in call.messages]
+        conversation, start = self._find(call, keys)
+        new = call.messages[start:]
+        self._hear(conversation, new)
+        metrics = conversation.ids.add_token_ids(call.metrics, call.messages)
+        conversation.known, conversation.pending, conversation.answered = keys, set(), None
+        if call.reply is None:
+            if call.metrics != Metrics():
+                conversation.journal.add_agent_turn("", [], metrics=metrics, ended=call.ended)
+        else:
+            self._say(conversation, call.reply, metrics)
+        self._all.remove(conversation)
+        self._all.append(conversation)
+        return new
+
+    def _find(self, call: ModelCall, keys: list[Key]) -> tuple[_Conversation, int]:
+        """The conversation, and from where on its messages are new."""
+        found = [(start, each) for each in self._all if (start := each.new_from(keys, call.system)) is not None]
+        if found:
+            start, conversation = max(found, key=lambda pair: (pair[0], self._all.index(pair[1])))
+            return conversation, start
+        main = self._main
+        if (
+            main
+            and all(main.rank)
+            and not main.pending
+            and (main.system, main.tools) == (call.system, _names(call.tools))
+        ):
+            known = set(main.known)  # it was shortened by the agent itself, and begins with a summary
+            return main, next((place for place, key in enumerate(keys) if key not in known), len(keys))
+        return self._begin(call), 0
+
+    def _begin(self, call: ModelCall) -> _Conversation:
+        tools = _names(call.tools)
+        said = (text_of(each.get("content")) for each in call.messages if each["role"] == "user")
+        rank = (bool(tools), any(self._told in text for text in said))
+        if self._main is not None and rank > self._main.rank:
+            self._journal.set_aside()
+            self._main.journal, self._main = self._journal.beside[-1], None
+        agent = self._journal.agent.model_copy(update={"tool_definitions": call.tools or None})
+        agent = agent.model_copy(update={"model_name": self._name if call.model == self._model else call.model})
+        journal = self._journal
+        if self._main is None:
+            journal.agent = agent
+        else:
+            journal = self._journal.open_beside(agent)
+        conversation = _Conversation(journal, call.system, tools, rank)
+        self._all.append(conversation)
+        self._main = self._main or conversation
+        if call.system:
+            journal.add_message("system", call.system)
+        return conversation
+
+    def _hear(self, conversation: _Conversation, messages: list[Message]) -> None:
+        """Results of the last answer's calls complete its turn; what else is new follows it."""
+        journal = conversation.journal
+        results: list[Result] = []
+        said: list[Message] = []
+        for message in messages:
+            answers = str(message.get("tool_call_id") or "")
+            if message["role"] == "tool" and answers in conversation.pending and not said:
+                results.append(Result(source_call_id=answers, content=text_of(message.get("content"))))
+            else:
+                said.append(message)
+        if results:
+            journal.add_observations(results)
+        for message in said:
+            text = text_of(message.get("content"))
+            if message["role"] == "assistant":
+                calls = [each for each in message.get("tool_calls") or [] if "function" in each]
+                journal.add_agent_turn(text, [_tool_call(str(each.get("id")), each["function"]) for each in calls])
+            else:
+                journal.add_message("system" if message["role"] in ("system", "developer") else "user", text)
+
+    def _say(self, conversation: _Conversation, reply: Reply, metrics: Metrics) -> None:
+        calls = [
+            _tool_call(call.id or f"call-{place}", {"name": call.name, "arguments": call.arguments})
+            for place, call in enumerate(reply.calls, 1)
+        ]
+        conversation.journal.add_agent_turn(reply.text, calls, reasoning=reply.reasoning, metrics=metrics)
+        conversation.answered = _key(reply.message)
+        conversation.known.append(conversation.answered)
+        conversation.pending = {call.tool_call_id for call in calls}
+
+
+def _mark_of(instruction: str) -> str:
+    """By what an instruction is known, whatever stands around it: its longest line, of those that name no place in the
+    sandbox, which has other names on a host that it shares."""
+    return (
+        max((line.strip() for line in instruction.splitlines() if "/" not in line), key=len, default="") or instruction
+    )
+
+
+def _same_answer(key: Key, answer: Key) -> bool:
+    return key[0] == "assistant" and (key[2] == answer[2] if answer[2] else key == answer)
+
+
+def _key(message: Message) -> Key:
+    calls = tuple(str(call.get("id")) for call in message.get("tool_calls") or [])
+    return message["role"], text_of(message.get("content")).strip(), calls, str(message.get("tool_call_id") or "")
+
+
+def _names(tools: list[dict[str, Any]]) -> tuple[str, ...]:
+    return tuple(sorted(str((tool.get("function") or tool).get("name", "")) for tool in tools))
+
+
+def _tool_call(call_id: str, function: dict[str, Any]) -> ToolCall:
+    """A call as it is recorded; arguments that are no JSON object stand beside, as they were written."""
+    written, extra = function.get("arguments") or "{}", None
+    try:
+        arguments = json.loads(written)
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        arguments, extra = {}, {"arguments": written}
+    return ToolCall(tool_call_id=call_id, function_name=str(function.get("name")), arguments=arguments, extra=extra)

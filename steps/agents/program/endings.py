@@ -1,0 +1,63 @@
+"""How an agent program ended -> the reason that is recorded, or the failure that it was."""
+
+from __future__ import annotations
+
+from steps.agents.gate.events import Ended
+from steps.agents.program.exchange import Exchange
+from steps.agents.task import Task
+from steps.contracts.failure import FailureClass
+from steps.contracts.recipe import Recipe
+from steps.contracts.trajectory import StopReason
+from steps.errors import ConfigError, InfraError, one_line
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+"""By which a shell says that what it was to run is not there, is for another machine, or lacks its C library."""
+SIGNALS = 128
+
+
+def reason_of(ended: Ended, exchange: Exchange, recipe: Recipe, task: Task) -> StopReason:
+    """The reason; what there is to say about it becomes the journal's note.
+
+    Raises InfraError where the gate did not start, ConfigError where the agent's files cannot run in this image.
+    """
+    reason, note = _reason(ended, exchange, recipe, task)
+    if note:
+        task.journal.note = "; ".join(filter(None, (task.journal.note, note)))
+    return reason
+
+
+def _reason(ended: Ended, exchange: Exchange, recipe: Recipe, task: Task) -> tuple[StopReason, str]:
+    if exchange.reason is not None:
+        return exchange.reason, ""
+    if ended.failure:
+        raise InfraError(FailureClass.EXEC, f"the gate for {recipe.name} did not start: {ended.failure}")
+    if ended.exit_code is None:
+        return _without_exit_code(ended)
+    code = ended.exit_code
+    if code in (NOT_EXECUTABLE, NOT_FOUND) and not exchange.asked and code not in recipe.exits:
+        raise _unrunnable(recipe, task, code)
+    return _meaning(code, exchange, recipe), f"exit code {code}" if code else ""
+
+
+def _without_exit_code(ended: Ended) -> tuple[StopReason, str]:
+    if ended.flooded:
+        return StopReason.OUTPUT_FLOOD, ""
+    if ended.forged:
+        return StopReason.SANDBOX_BROKEN, f"something else than the gate has told {ended.forged}"
+    return StopReason.AGENT_KILLED, "its gate was killed"
+
+
+def _meaning(code: int, exchange: Exchange, recipe: Recipe) -> StopReason:
+    if code in recipe.exits:
+        return recipe.exits[code]
+    if not exchange.asked:
+        return StopReason.NO_CALLS
+    if code == 0:
+        return StopReason.FINISHED
+    return StopReason.AGENT_KILLED if code > SIGNALS else exchange.last_ended or StopReason.AGENT_CRASHED
+
+
+def _unrunnable(recipe: Recipe, task: Task, code: int) -> ConfigError:
+    said = one_line(task.journal.printed[-600:], 300) or f"exit code {code}"
+    needs = "" if recipe.libc == "any" else f" (its files need {recipe.libc})"
+    return ConfigError(f"{recipe.name} cannot run in {task.instance.image}{needs}: {said}", field="agent.name")

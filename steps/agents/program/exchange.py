@@ -1,0 +1,156 @@
+"""An agent program's requests, answered in threads: recorded, counted against the limits, and refused beyond them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from steps.agents.gate.channel import Gate
+from steps.agents.gate.events import GateAnswer, GateRequest
+from steps.agents.limits import Limits
+from steps.agents.program.conversations import Conversations
+from steps.agents.task import Forwards, Task
+from steps.contracts.trajectory import StopReason
+from steps.models.forwarding import Forwarded, asks_model
+
+AT_A_TIME = 16
+FAILURES = 10
+"""Calls in a row without an answer after which an agent is taken to ask for ever."""
+GRACE_S = 10.0
+"""What an agent that has reached a limit has left to end by itself, as it is refused every further call."""
+
+
+class Exchange:
+    """Of one attempt. ``reason`` is why it is over, where a limit of ours ends it."""
+
+    def __init__(self, task: Task, forwarder: Forwards, instruction: str) -> None:
+        self._task, self._forwarder = task, forwarder
+        self._limits = Limits(task.spec, task.clock)
+        self._conversations = Conversations(task.journal, instruction, forwarder.model)
+        self._pool = ThreadPoolExecutor(AT_A_TIME, "model call")
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self._failed_calls = 0
+        self._refused = 0
+        self._kill_at: float | None = None
+        self._failure: BaseException | None = None
+        self._left = False
+        self.asked = False
+        """Whether it has asked the model anything."""
+        self.reason: StopReason | None = None
+        self.last_ended: StopReason | None = None
+        """Why the newest call was answered with an error, where it was."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._left = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until it is to be looked at again, whatever the agent does."""
+        with self._lock:
+            left = self._limits.left_s
+            return left if self._kill_at is None else min(left, max(0.0, self._kill_at - time.monotonic()))
+
+    def take(self, request: GateRequest, gate: Gate) -> None:
+        """Have a request answered."""
+        self._pool.submit(self._answer, request, gate)
+
+    def count_refused(self) -> None:
+        """The gate has refused a request. Only of an agent that never asked a model is that a loop."""
+        with self._lock:
+            self._refused += 1
+            if not self.asked and self._refused >= FAILURES:
+                self._stop(StopReason.ERROR_LOOP)
+
+    def stop(self, reason: StopReason) -> None:
+        """End it at once, for a reason that was found outside of its calls."""
+        with self._lock:
+            self._stop(reason)
+
+    def is_over(self) -> bool:
+        """Whether the agent is to be ended now. Raises InfraError where only the endpoint used up its time."""
+        with self._lock:
+            self._limits.lost(self._forwarder.lost_s)
+            if self._failure is None and self.reason is None and self._limits.out_of_time:
+                self._stop(StopReason.TIMEOUT)
+            over = self._kill_at is not None and time.monotonic() >= self._kill_at
+            return over or self._failure is not None
+
+    def finish(self) -> None:
+        """Wait for the calls that are under way: they are paid for. Raises what one of them raised."""
+        self._pool.shutdown()
+        self._task.journal.set_usage(self._forwarder.usage)
+        if self._failure is not None:
+            raise self._failure
+
+    def _answer(self, request: GateRequest, gate: Gate) -> None:
+        try:
+            answer = self._answered(request)
+            gate.answer(request.number, GateAnswer(answer.status, answer.headers, answer.body))
+        except BaseException as error:  # noqa: BLE001 - raised by finish, in the thread that waits
+            with self._lock:
+                if not self._left:
+                    self._failure = self._failure or error
+                    self._task.journal.set_usage(self._forwarder.usage)
+            gate.kill()
+
+    def _answered(self, request: GateRequest) -> Forwarded:
+        if not asks_model(request.method, request.path):
+            return self._forwarder.answer(request.method, request.path, request.headers, request.body)
+        with self._lock:
+            self.asked = True
+            if (refusal := self._refuse(request.path)) is not None:
+                return refusal
+            self._under_way += 1
+            left_s = self._limits.left_s
+        try:
+            answer = self._forwarder.answer(request.method, request.path, request.headers, request.body, left_s)
+        finally:
+            with self._lock:
+                self._under_way -= 1
+        with self._lock:
+            self._record(answer)
+        return answer
+
+    def _refuse(self, path: str) -> Forwarded | None:
+        limits = self._limits
+        limits.lost(self._forwarder.lost_s)
+        if self.reason is None:
+            reached = limits.reached(self._forwarder.usage)
+            if reached is None and limits.steps + self._under_way >= self._task.spec.ended_after:
+                reached = StopReason.ABSOLUTE_STEPS
+            if reached is not None:
+                self._stop(reached, GRACE_S)
+        if self.reason is None:
+            return None
+        return self._forwarder.refuse(path, f"the run's limit is reached: {self.reason.value.replace('_', ' ')}")
+
+    def _record(self, answer: Forwarded) -> None:
+        if self._left:
+            return
+        journal, call = self._task.journal, answer.call
+        journal.usage = self._forwarder.usage
+        if call is not None:
+            for message in self._conversations.add(call):
+                self._limits.count_message(message)
+            if call.reply is not None:
+                self._limits.answered(call.reply.message, call.reply.metrics)
+            self.last_ended = call.ended
+        self._limits.lost(self._forwarder.lost_s)
+        self._failed_calls = 0 if call is not None and call.reply is not None else self._failed_calls + 1
+        if self._failed_calls >= FAILURES:
+            self._stop(StopReason.ERROR_LOOP)
+
+    def _stop(self, reason: StopReason, grace_s: float = 0.0) -> None:
+        if self.reason is None:
+            self.reason, self._kill_at = reason, time.monotonic() + grace_s

@@ -1,0 +1,67 @@
+"""An agent program's task: a real gate in a real sandbox, a real forwarder, a model server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import SecretStr
+
+from steps.agents.prompts.templates import prompts_folder
+from steps.agents.task import NoModel, Task
+from steps.contracts.recipe import AgentProgram, Recipe
+from steps.contracts.run_spec import LlmSpec, RunSpec
+from steps.contracts.wire_protocol import WireProtocol
+from steps.models.client import Client
+from steps.models.endpoint import Endpoint
+from steps.models.forwarding import Forwarder
+from steps.models.rate_limits import open_gate
+from steps.sandbox.protocol import Sandbox
+from tests import small_agent
+from tests.model_server import ModelServer, Script
+from tests.steps.agents.tasks import asked
+
+PROGRAM = "/var/tmp/small-agent"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A task, and the server that its model is."""
+
+    task: Task
+    server: ModelServer
+
+    def agrees(self) -> None:
+        """The journal, the forwarder and the server have counted the same."""
+        usage, counts = self.task.journal.usage, self.server.counts
+        turns = [*self.task.journal.turns, *(turn for side in self.task.journal.beside for turn in side.turns)]
+        metrics = [turn.metrics for turn in turns if turn.metrics is not None]
+        assert (usage.calls, usage.requests) == (counts.calls, counts.requests)
+        assert (usage.prompt_tokens, usage.completion_tokens) == (counts.prompt_tokens, counts.completion_tokens)
+        assert sum(each.prompt_tokens or 0 for each in metrics) == usage.prompt_tokens
+        assert len(metrics) == usage.calls
+
+
+@contextmanager
+def running(
+    script: Script,
+    box: Sandbox,
+    recipe: Recipe | None = None,
+    *,
+    speaks: tuple[WireProtocol, ...] = tuple(WireProtocol),
+    llm: dict[str, Any] | None = None,
+    **spec: Any,
+) -> Iterator[Running]:
+    """By default the small agent, in chat completions."""
+    box.write(PROGRAM, (small_agent.FOLDER / "small-agent").read_bytes())
+    chosen = recipe or small_agent.recipe(PROGRAM)
+    instruction = (prompts_folder() / "program.j2").read_text("utf-8")
+    with asked(script, box, "program", instruction=instruction, llm=llm, **spec) as (task, server):
+        llm_spec = LlmSpec(base_url=server.url, **{"num_retries": 0, **(llm or {})})
+        run = RunSpec(agent=task.spec, llm=llm_spec)
+        where = Endpoint(server.url, "tester", SecretStr("sk-of-the-tests"))
+        with Forwarder(run, Client(run, where, open_gate(llm_spec), 0.01), speaks) as forwarder:
+            program = AgentProgram(recipe=chosen)
+            yield Running(replace(task, program=program, forwarder=forwarder, model=NoModel()), server)

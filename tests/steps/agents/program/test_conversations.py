@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from typing import Any
+
+from steps.agents.journal import Journal
+from steps.agents.program.conversations import Conversations
+from steps.contracts.trajectory import AgentInfo, Metrics, MetricsExtra
+from steps.contracts.wire_protocol import WireProtocol
+from steps.models.forwarding import ModelCall
+from steps.models.reply import Message, Reply, RequestedCall
+
+TASK = "Fix what is wrong.\nAll of it."
+TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {}}}]
+
+
+class Agent:
+    """What an agent sends, and what it is answered."""
+
+    def __init__(self) -> None:
+        self.journal = Journal(AgentInfo(name="program", version="1", model_name="openai/m"), "run", "a__b-1", 1)
+        self.conversations = Conversations(self.journal, TASK, "m")
+
+    def ask(
+        self,
+        messages: list[Message],
+        text: str = "",
+        *calls: tuple[str, str],
+        tools: list[dict[str, Any]] = TOOLS,
+        ids: tuple[list[int], list[int]] | None = None,
+        system: str = "You are an agent.",
+    ) -> Message:
+        """The assistant's message; ``calls`` are ids and arguments, ``ids`` the tokens of prompt and answer."""
+        made = [{"id": name, "type": "function", "function": {"name": "bash", "arguments": a}} for name, a in calls]
+        message: Message = {"role": "assistant", "content": text} | ({"tool_calls": made} if made else {})
+        prompt, output = ids or (None, None)
+        metrics = Metrics(prompt_tokens=1, prompt_token_ids=prompt, completion_token_ids=output, extra=MetricsExtra())
+        reply = Reply(text, metrics, message, calls=tuple(RequestedCall(name, "bash", a) for name, a in calls))
+        self.conversations.add(ModelCall(WireProtocol.CHAT, "m", system, messages, tools, reply, metrics))
+        return message
+
+    @property
+    def told(self) -> list[str]:
+        return [f"{turn.source}: {turn.message}" for turn in self.journal.turns]
+
+
+def user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def tool(name: str, text: str) -> Message:
+    return {"role": "tool", "tool_call_id": name, "content": text}
+
+
+def test_a_conversation_goes_on_though_its_agent_shortens_what_lies_back() -> None:
+    agent, task = Agent(), user(TASK)
+    first = agent.ask([task], "a", ("1", "{}"))
+    second = agent.ask([task, first, tool("1", "long " * 100)], "b", ("2", "{}"))
+    agent.ask([task, first, tool("1", "[cut]"), second, tool("2", "x"), user("Go on.")], "c")
+    assert agent.told[-4:] == ["agent: a", "agent: b", "user: Go on.", "agent: c"]
+    assert [turn.observation and turn.observation.results[0].content for turn in agent.journal.turns[2:4]] == [
+        "long " * 100,
+        "x",
+    ]
+    assert not agent.journal.beside
+
+
+def test_a_conversation_that_its_agent_summed_up_goes_on() -> None:
+    agent, task = Agent(), user(TASK)
+    first = agent.ask([task], "a", ("1", "{}"))
+    agent.ask([task, first, tool("1", "x"), user("Sum it up.")], "the sum")
+    agent.ask([user("So far: the sum. Go on.")], "b")
+    assert agent.told[-4:] == ["user: Sum it up.", "agent: the sum", "user: So far: the sum. Go on.", "agent: b"]
+    assert not agent.journal.beside
+
+
+def test_the_work_is_the_conversation_with_the_instruction_and_tools_whenever_it_begins() -> None:
+    agent = Agent()
+    agent.ask([user("Look around.")], "seen")
+    agent.ask([user(f"A title for: {TASK}")], "A title", tools=[])
+    agent.ask([user(f"<task>\n{TASK}\n</task>")], "done")
+    assert agent.told[-1] == "agent: done"
+    assert {side.turns[-1].message for side in agent.journal.beside} == {"seen", "A title"}
+
+
+def test_a_sub_agent_of_the_same_words_is_no_part_of_the_work_that_waits_for_it() -> None:
+    agent, task = Agent(), user(TASK)
+    first = agent.ask([task], "ask another", ("1", "{}"))
+    agent.ask([user("Look into a.")], "It is b.")
+    agent.ask([task, first, tool("1", "It is b.")], "done")
+    assert agent.told[-2:] == ["agent: ask another", "agent: done"]
+    assert [side.turns[-1].message for side in agent.journal.beside] == ["It is b."]
+
+
+def test_arguments_that_are_no_object_are_kept_as_they_were_written() -> None:
+    agent = Agent()
+    agent.ask([user(TASK)], "", ("1", "*** patch"), ("2", '["a"]'), ("3", '{"a": 1}'))
+    calls = agent.journal.turns[-1].tool_calls or []
+    assert [(call.arguments, call.extra) for call in calls] == [
+        ({}, {"arguments": "*** patch"}),
+        ({}, {"arguments": '["a"]'}),
+        ({"a": 1}, None),
+    ]
+
+
+def test_tokens_that_a_prompt_shares_with_the_call_before_are_recorded_once() -> None:
+    agent, task = Agent(), user(TASK)
+    first = agent.ask([task], "a", ("1", "{}"), ids=([1, 2], [3]))
+    agent.ask([user("Elsewhere.")], "z", ids=([9, 9], [9]), system="Another.")
+    agent.ask([task, first, tool("1", "x")], "b", ids=([1, 2, 3, 4], [5]))
+    last = agent.journal.turns[-1].metrics
+    assert last
+    assert last.extra
+    assert (last.prompt_token_ids, last.extra.shared_prompt_ids) == ([4], 3)
