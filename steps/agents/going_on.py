@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from steps.agents.observation_diff import is_same_observation
 from steps.contracts.data import WORKDIR
@@ -69,10 +69,12 @@ class SolveCalls:
         self.started_over = why
         self.earlier = [call for call in self.earlier if call.attempt < attempt]
 
-    def of_attempt(self, number: int, clock: AgentClock, workdir: str = WORKDIR) -> AttemptCalls:
+    def of_attempt(
+        self, number: int, clock: AgentClock, workdir: str = WORKDIR, kind: type[AttemptCalls] | None = None
+    ) -> AttemptCalls:
         """Those of one attempt. ``workdir``: where the repository is."""
         known = [call for call in self.earlier if call.attempt == number]
-        return AttemptCalls(self, number, known, clock, workdir)
+        return (kind or AttemptCalls)(self, number, known, clock, workdir)
 
 
 class AttemptCalls:
@@ -82,7 +84,8 @@ class AttemptCalls:
         self.solve, self.known, self.clock = solve, known, clock
         self.taken: list[KeptCall] = []
         """Of those that are known, the ones that were asked again."""
-        self._number, self._workdir = number, workdir
+        self.workdir = workdir
+        self._number = number
         self._shown: list[str | None] = []
         self._starts_over = bool(solve.started_over) and not known
 
@@ -103,7 +106,7 @@ class AttemptCalls:
             if len(then) < len(results):
                 raise DivergedError(f"after answer {number} it saw less")
             for before, now in zip(then, results, strict=True):
-                if not is_same_observation(before or "", now.content or "", self._workdir):
+                if not is_same_observation(before or "", now.content or "", self.workdir):
                     raise DivergedError(f"after answer {number} it saw something else")
             results = [now.model_copy(update={"content": before}) for before, now in zip(then, results, strict=True)]
         self._shown += [result.content for result in results]
@@ -122,22 +125,25 @@ class AttemptCalls:
 
     def add(self, request: str, answer: Reply | NoReplyError, model: ContinuedModel) -> None:
         """Keep an answer that has come."""
-        usage = model.usage
+        shown, self._shown = self._shown, []
+        own = model.usage - self.inherited
+        self.keep(request, own, model.lost_s, shown=shown, metrics=answer.metrics, **describe_answer(answer))
+
+    def keep(self, request: str, own: Usage, lost_s: float, **said: Any) -> None:
+        """Keep what was said, by the names of ``KeptCall``. ``own``: what this try took for the attempt so far."""
+        starts_over, self._starts_over = self._starts_over, False
         call = KeptCall(
             try_name=self.solve.try_name,
             attempt=self._number,
-            starts_over=self._starts_over,
+            starts_over=starts_over,
             request=request,
-            shown=self._shown,
-            **_described(answer),
-            metrics=answer.metrics,
-            usage=usage,
-            spent=self.solve.spent + (usage - self.inherited),
-            lost_s=model.lost_s,
+            usage=self.inherited + own,
+            spent=self.solve.spent + own,
+            lost_s=lost_s,
             seconds=round(self.clock(), 3),
             at=datetime.now(UTC),
+            **said,
         )
-        self._shown, self._starts_over = [], False
         self.solve.keep([call])
 
 
@@ -172,7 +178,7 @@ class ContinuedModel:
         request = _digest(self.name, messages, tools, temperature, stop)
         if (known := self._calls.take(request)) is not None:
             self._before_s = known.lost_s
-            answer = _answer_of(known)
+            answer = answer_of(known)
             if isinstance(answer, NoReplyError):
                 raise answer
             self._client.recall(answer.metrics)
@@ -190,14 +196,16 @@ def _digest(*asked: object) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _described(answer: Reply | NoReplyError) -> dict[str, object]:
+def describe_answer(answer: Reply | NoReplyError) -> dict[str, Any]:
+    """What was said, by the names of ``KeptCall``."""
     if isinstance(answer, NoReplyError):
         return {"ended": answer.reason, "detail": answer.detail}
     calls = [KeptToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in answer.calls]
     return {"text": answer.text, "reasoning": answer.reasoning, "calls": calls, "message": answer.message}
 
 
-def _answer_of(call: KeptCall) -> Reply | NoReplyError:
+def answer_of(call: KeptCall) -> Reply | NoReplyError:
+    """What was said. Raises DivergedError where that is not whole."""
     if call.ended is not None:
         return NoReplyError(call.ended, call.detail, call.metrics)
     if call.metrics is None:

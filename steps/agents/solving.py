@@ -165,7 +165,7 @@ class Solving:
             if spec is None:
                 return False
             temperature = iterative.attempt_temperature(self.run.spec.llm.temperature, number)
-            calls = self.calls.of_attempt(number, self._clock, box.machine.workdir)
+            calls = self.calls.of_attempt(number, self._clock, box.machine.workdir, self._kind_of_calls())
             self.journal = self._journal(temperature, calls, self._clock)
             began_s = self._clock()
             with self._stage("agent"):
@@ -271,6 +271,13 @@ class Solving:
             if not self.agent.asks_model:
                 journal.add_message("user", self.instance.problem_statement)
             return AgentEnd(act(self.agent, task), task.patch)
+
+    def _kind_of_calls(self) -> type[AttemptCalls]:
+        if not self.agent.is_program:
+            return AttemptCalls
+        from steps.agents.program.continued import ProgramCalls
+
+        return ProgramCalls
 
     @contextmanager
     def _model(self, calls: AttemptCalls) -> Iterator[Model]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer, PlainValidator
 
 from steps.contracts.record import AnyText, Part
 from steps.contracts.trajectory import Metrics, StopReason, Usage
@@ -13,6 +17,25 @@ from steps.contracts.trajectory import Metrics, StopReason, Usage
 FOLDER = "answered_calls"
 """In the folder of a try: files of lines, one for each call, named by the process that wrote them and in their order.
 """
+
+
+def _unpack(value: object) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("must be a string")  # noqa: TRY004 - pydantic turns ValueError into its own error
+    try:
+        return zlib.decompress(base64.b64decode(value, validate=True))
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+
+
+def _pack(value: bytes) -> str:
+    return base64.b64encode(zlib.compress(value, 6)).decode()
+
+
+Packed = Annotated[bytes, PlainValidator(_unpack), PlainSerializer(_pack, return_type=str)]
+"""Bytes; in JSON compressed (zlib) and in base64."""
 
 
 class KeptToolCall(Part):
@@ -23,8 +46,23 @@ class KeptToolCall(Part):
     arguments: AnyText
 
 
+class KeptForwarded(Part):
+    """What an agent program was answered, byte for byte."""
+
+    status: int
+    headers: dict[str, str]
+    body: Packed
+    tokens: Packed = b""
+    """JSON: the metrics' prompt_token_ids, completion_token_ids and logprobs, which stand here alone; empty where the
+    endpoint told none. Every prompt is told whole."""
+
+
 class KeptCall(Part):
-    """One call, and what the agent was shown between the one before and this."""
+    """One call, and what the agent was shown between the one before and this.
+
+    Those of our own agents are in the order in which they were asked. Those of agent programs (``forwarded``) are in
+    the order of their answers, several at a time, and what is shown is in the next request alone.
+    """
 
     try_name: str
     """Of the process that asked."""
@@ -33,8 +71,9 @@ class KeptCall(Part):
     starts_over: bool = False
     """What stands before it of this attempt and of later ones is of no use: the actions came out otherwise."""
     request: str
-    """sha256 of what was asked: model, messages, tools, temperature, stop words."""
-    shown: list[AnyText | None]
+    """sha256 of what was asked: model, messages, tools, temperature, stop words; of a program's request of all that
+    matters to its answer, without what varies from one run to the next."""
+    shown: list[AnyText | None] = []
     """What came of the actions since the call before, as the agent saw it."""
     text: AnyText = ""
     reasoning: AnyText = ""
@@ -44,6 +83,8 @@ class KeptCall(Part):
     ended: StopReason | None = None
     """Where the endpoint answered that it does not go on: a refusal, a conversation that is too long."""
     detail: AnyText = ""
+    forwarded: KeptForwarded | None = None
+    """Of an agent program's calls."""
     usage: Usage
     """Of the attempt so far."""
     spent: Usage
@@ -75,8 +116,12 @@ def calls_that_count(calls: Iterable[KeptCall]) -> list[KeptCall]:
 
 
 def spent_by(name: str, calls: Iterable[KeptCall]) -> Usage:
-    """What the process of that name had spent when it kept its last call; those that it took over are others'."""
-    return next((call.spent for call in reversed(list(calls)) if call.try_name == name), Usage())
+    """What the process of that name had spent when it kept its last call; those that it took over are others'.
+
+    Answers that come at once may be kept in another order than they were counted in.
+    """
+    own = (call.spent for call in calls if call.try_name == name)
+    return max(own, key=lambda spent: spent.requests, default=Usage())
 
 
 def calls_place(folder: str, writer: str) -> str:

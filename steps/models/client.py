@@ -117,15 +117,15 @@ class Client:
         *,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
+        goes_on: bool = False,
     ) -> Answered:
         """An agent program's own request, answered as ``ask`` answers ours; the prompt's token ids are all told.
 
-        ``wording`` has been learnt from earlier requests of its kind. Raises what ``ask`` raises; an answer that is a
-        refusal is handed back.
+        ``wording`` has been learnt from earlier requests of its kind; ``goes_on``: the endpoint took some before.
+        Raises what ``ask`` raises; an answer that is a refusal is handed back.
         """
-        return self._answer(
-            Call(lambda: wording.rewrite(request), wording, self.usage.calls > 0, _end(timeout_s), headers or {})
-        )
+        taken = goes_on or self.usage.calls > 0
+        return self._answer(Call(lambda: wording.rewrite(request), wording, taken, _end(timeout_s), headers or {}))
 
     def _answer(self, call: Call) -> Answered:
         began = time.monotonic()

@@ -75,6 +75,8 @@ class Forwarder:
     def __init__(self, spec: RunSpec, client: Client, speaks: Collection[WireProtocol]) -> None:
         self._spec, self._client, self._speaks = spec, client, speaks
         self._wordings: dict[tuple[WireProtocol, str], RequestDialect] = {}
+        self.goes_on = False
+        """Whether the endpoint took requests of this agent before, in an earlier try."""
 
     @property
     def usage(self) -> Usage:
@@ -120,8 +122,7 @@ class Forwarder:
         ConfigError for a dead key, a used-up quota, a request that the endpoint refuses at once.
         """
         where = urlsplit(path)
-        place = where.path.rstrip("/").removeprefix("/v1")
-        asked = next((wire for wire in WIRES.values() if place == wire.path), None)
+        place, asked = _place(path), _asked_at(path)
         if method == "POST" and asked:
             read = _read(headers, body, asked)
             return self._ask(read, asked, _passed(headers), timeout_s) if isinstance(read, _Request) else read
@@ -136,9 +137,15 @@ class Forwarder:
         spoken = anthropic if "anthropic-version" in headers else WIRES[WireProtocol.CHAT]
         return refused(spoken, Trouble.NO_PAGE, f"there is nothing but a model here: no {method} {where.path[:200]}")
 
+    def read_call(self, path: str, body: bytes) -> ModelCall | None:
+        """The call that a request makes, as it is recorded until it is answered; None where it makes none."""
+        asked = _asked_at(path)
+        read = asked and _read({}, body, asked)
+        return _unanswered(asked, self._model_of(read.body), read) if asked and isinstance(read, _Request) else None
+
     def refuse(self, path: str, why: str) -> Forwarded:
         """The answer to a request that is not to be made any more, as a limit of the run is reached."""
-        place = urlsplit(path).path.rstrip("/").removeprefix("/v1")
+        place = _place(path)
         asked = next((wire for wire in WIRES.values() if place.startswith(wire.path)), WIRES[WireProtocol.CHAT])
         return refused(asked, Trouble.ENDED, why)
 
@@ -150,7 +157,7 @@ class Forwarder:
         shown = headers if wire is asked and wire.protocol is WireProtocol.ANTHROPIC else {}
         call = _unanswered(asked, model, request)
         try:
-            answered = self._client.forward(sent, wording, headers=shown, timeout_s=timeout_s)
+            answered = self._client.forward(sent, wording, headers=shown, timeout_s=timeout_s, goes_on=self.goes_on)
         except NoReplyError as error:
             return _told(asked, request, error, replace(call, metrics=error.metrics or Metrics()))
         outcome, call = answered.outcome, replace(call, metrics=answered.metrics)
@@ -210,6 +217,14 @@ def refused(wire: Wire, trouble: Trouble, told: str, call: ModelCall | None = No
     """An error in the protocol's own words, after which no agent asks the same again."""
     status = STATUS.get(trouble, 400)
     return Forwarded(status, JSON | FINAL, dump(wire.error(trouble, one_line(told, 1000))), call)
+
+
+def _place(path: str) -> str:
+    return urlsplit(path).path.rstrip("/").removeprefix("/v1")
+
+
+def _asked_at(path: str) -> Wire | None:
+    return next((wire for wire in WIRES.values() if _place(path) == wire.path), None)
 
 
 def _passed(headers: Mapping[str, str]) -> dict[str, str]:

@@ -116,21 +116,25 @@ class CallKeeper:
         self._changed = threading.Condition()
         self._refused = 0
         """So many of those that wait the store did not take."""
+        self._taken = 0
+        """So many it took."""
+        self._late = False
+        """Whether somebody waited in vain: nobody does again until it takes them."""
         self._closed = False
         self._thread: threading.Thread | None = None
 
     def keep(self, calls: Iterable[KeptCall]) -> None:
-        """Keep some more. Returns when they are kept, or after WAIT_S."""
+        """Keep some more. Returns when they are kept, or after WAIT_S. Several threads may keep at a time."""
         lines = [call.to_line() for call in calls]
         with self._changed:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, daemon=True)
                 self._thread.start()
-            behind = bool(self._waiting)
             self._waiting += lines
+            until = self._taken + len(self._waiting)
             self._changed.notify_all()
-            if not behind:
-                self._changed.wait_for(lambda: not self._waiting, WAIT_S)
+            if not self._late and not self._changed.wait_for(lambda: self._taken >= until, WAIT_S):
+                self._late = True
 
     def close(self) -> None:
         """Keep no more; what waits is offered for the last time."""
@@ -156,6 +160,7 @@ class CallKeeper:
                 self._refused = len(lines)
                 continue
             with self._changed:
-                self._parts, self._refused = self._parts + 1, 0
+                self._parts, self._refused, self._late = self._parts + 1, 0, False
+                self._taken += len(lines)
                 del self._waiting[: len(lines)]
                 self._changed.notify_all()

@@ -1,0 +1,214 @@
+"""Going on with an agent program: what an earlier try was answered is answered again, without asking the model.
+
+The program works as ever, in a fresh machine, and really sees what comes of its actions there. A request that is the
+one of then in all that matters to its answer gets the answer of then, byte for byte; any other is asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from steps.agents.going_on import AgentClock, AttemptCalls, SolveCalls, answer_of, describe_answer
+from steps.agents.observation_diff import without_volatile_parts
+from steps.contracts.kept_calls import KeptCall, KeptForwarded
+from steps.contracts.trajectory import Metrics, Result, Usage
+from steps.models.forwarding import Forwarded, Forwarder, ModelCall
+from steps.models.reply import NoReplyError
+
+NO_MATTER = frozenset(
+    {"metadata", "client_metadata", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
+)
+"""Fields of a request by which an endpoint knows who asks, or what it may have cached: names of sessions and the like,
+another one in every run of a program."""
+_TOKENS = ("prompt_token_ids", "completion_token_ids", "logprobs")
+
+
+class ProgramCalls(AttemptCalls):
+    """The calls of an attempt of a program: each is taken over by whichever request is the same, in any order.
+
+    What the program sees is its own affair, so there is nothing that comes out otherwise. Several threads may use it.
+    """
+
+    def __init__(self, solve: SolveCalls, number: int, known: list[KeptCall], clock: AgentClock, workdir: str) -> None:
+        super().__init__(solve, number, known, clock, workdir)
+        self._taking, self._starts_over = threading.Lock(), False
+        self._inherited, self._lost_s = Usage(), 0.0
+        self._untaken: dict[str, list[KeptCall]] = {}
+        for call in known:
+            if call.forwarded is not None:
+                self._untaken.setdefault(call.request, []).append(call)
+
+    @property
+    def inherited(self) -> Usage:
+        """What the calls that are taken over had cost, each by itself."""
+        return self._inherited
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds that the endpoint had wasted until the last of these was answered."""
+        return self._lost_s
+
+    def show(self, results: list[Result]) -> list[Result]:
+        """What comes of its actions now."""
+        return results
+
+    def take(self, request: str) -> KeptCall | None:
+        """The oldest known answer to such a request that was not taken yet; None where there is none."""
+        with self._taking:
+            same = self._untaken.get(request)
+            if not same:
+                return None
+            known = same.pop(0)
+            self.taken.append(known)
+            self._inherited += _usage_of(known.metrics)
+            self._lost_s = max(self._lost_s, known.lost_s)
+            self.clock.set(max(self.clock(), known.seconds))
+        return known
+
+
+class ContinuedForwarder:
+    """A forwarder some of whose answers are known already. Several threads may use it at a time."""
+
+    def __init__(self, forwarder: Forwarder, calls: ProgramCalls) -> None:
+        self._forwarder, self._calls = forwarder, calls
+        self._digests: dict[bytes, str] = {}
+
+    @property
+    def usage(self) -> Usage:
+        """Of all calls of the attempt, what was taken over included."""
+        return self._calls.inherited + self._forwarder.usage
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds that the endpoint wasted."""
+        return self._calls.lost_s + self._forwarder.lost_s
+
+    @property
+    def taken(self) -> int:
+        """Answers that were not asked for again, so far."""
+        return len(self._calls.taken)
+
+    @property
+    def endpoint(self) -> str:
+        """As ``Forwarder.endpoint``."""
+        return self._forwarder.endpoint
+
+    @property
+    def model(self) -> str:
+        """As ``Forwarder.model``."""
+        return self._forwarder.model
+
+    @property
+    def helper_model(self) -> str:
+        """As ``Forwarder.helper_model``."""
+        return self._forwarder.helper_model
+
+    def __enter__(self) -> ContinuedForwarder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._forwarder.close()
+
+    def answer(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float | None = None
+    ) -> Forwarded:
+        """The known answer, else the forwarder's, which is kept where a model gave it. Raises as ``Forwarder``."""
+        request = self._digest(method, path, body)
+        if request is None:
+            return self._forwarder.answer(method, path, headers, body, timeout_s)
+        if (known := self._calls.take(request)) is not None and known.forwarded is not None:
+            then, self._forwarder.goes_on = known.forwarded, True
+            return Forwarded(then.status, dict(then.headers), then.body, _call_then(self._forwarder, path, body, known))
+        done = self._forwarder.answer(method, path, headers, body, timeout_s)
+        if done.call is not None:
+            self._calls.keep(request, self._forwarder.usage, self.lost_s, **_described(done, done.call))
+        return done
+
+    def refuse(self, path: str, why: str) -> Forwarded:
+        """As ``Forwarder.refuse``."""
+        return self._forwarder.refuse(path, why)
+
+    def _digest(self, method: str, path: str, body: bytes) -> str | None:
+        """Of all that matters to the answer; None where the body is none of a request to a model."""
+        try:
+            asked = json.loads(body)
+            if method != "POST" or not isinstance(asked, dict):
+                return None
+            matters = {name: self._steady(value) for name, value in asked.items() if name not in NO_MATTER}
+            return hashlib.sha256(_dump([path, matters])).hexdigest()
+        except (ValueError, RecursionError):
+            return None
+
+    def _steady(self, value: Any) -> Any:
+        """The value without what varies from one run of a program to the next, in the texts within."""
+        if isinstance(value, str):
+            return self._steady_text(value)
+        if isinstance(value, list):
+            return [self._steady(each) for each in value]
+        if isinstance(value, dict):
+            return {name: self._steady(each) for name, each in value.items()}
+        return value
+
+    def _steady_text(self, text: str) -> str:
+        """The text's digest where it is long: every request brings back those before it."""
+        if len(text) < 200:
+            return without_volatile_parts(text, self._calls.workdir)
+        name = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+        if (known := self._digests.get(name)) is None:
+            steady = without_volatile_parts(text, self._calls.workdir).encode(errors="surrogatepass")
+            known = self._digests[name] = hashlib.sha256(steady).hexdigest()
+        return known
+
+
+def _dump(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _described(done: Forwarded, call: ModelCall) -> dict[str, Any]:
+    answer = NoReplyError(call.ended) if call.ended else call.reply
+    said = describe_answer(answer) if answer else {}
+    tokens = [getattr(call.metrics, name) for name in _TOKENS]
+    told = _dump(tokens) if any(tokens) else b""
+    metrics = call.metrics.model_copy(update=dict.fromkeys(_TOKENS))
+    forwarded = KeptForwarded(status=done.status, headers=done.headers, body=done.body, tokens=told)
+    return {**said, "metrics": metrics, "forwarded": forwarded}
+
+
+def _call_then(forwarder: Forwarder, path: str, body: bytes, known: KeptCall) -> ModelCall | None:
+    """The call as it is recorded: what is asked now, and what was said then."""
+    if (call := forwarder.read_call(path, body)) is None or known.forwarded is None:
+        return None
+    metrics = known.metrics or Metrics()
+    if known.forwarded.tokens:
+        ids = dict(zip(_TOKENS, json.loads(known.forwarded.tokens), strict=True))
+        metrics = metrics.model_copy(update=ids)
+    said = answer_of(known.model_copy(update={"metrics": metrics}))
+    if isinstance(said, NoReplyError):
+        return replace(call, ended=said.reason, metrics=metrics)
+    return replace(call, reply=said, metrics=metrics)
+
+
+def _usage_of(metrics: Metrics | None) -> Usage:
+    """What one call took; a request that was refused is no call."""
+    if metrics is None or metrics.extra is None:
+        return Usage(requests=1)
+    return Usage(
+        calls=1,
+        requests=metrics.extra.requests,
+        prompt_tokens=metrics.prompt_tokens or 0,
+        cached_tokens=metrics.cached_tokens or 0,
+        completion_tokens=metrics.completion_tokens or 0,
+        reasoning_tokens=metrics.extra.reasoning_tokens or 0,
+        cost_usd=metrics.cost_usd,
+        seconds=metrics.extra.seconds,
+    )

@@ -1,0 +1,196 @@
+"""What an agent program was answered in an earlier try answers the same requests in the next one."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from steps.agents.going_on import AgentClock, SolveCalls
+from steps.agents.program.continued import ContinuedForwarder, ProgramCalls
+from steps.contracts.kept_calls import KeptCall, read_lines, spent_by
+from steps.contracts.trajectory import StopReason
+from steps.contracts.wire_protocol import WireProtocol
+from steps.errors import InfraError
+from steps.models.forwarding import Forwarded, open_forwarder
+from tests.model_server import Answer, Call, Fault, ModelServer, model_server, play
+from tests.model_server.answers import FILTERED, SERVER_ERROR, Request
+from tests.steps.models.model_specs import spec
+
+PATHS = {
+    WireProtocol.CHAT: "/v1/chat/completions",
+    WireProtocol.RESPONSES: "/v1/responses",
+    WireProtocol.ANTHROPIC: "/v1/messages?beta=true",
+}
+ANSWER = Answer("I look.", calls=(Call("ls", {"path": "é"}),), reasoning="Where?", cost_usd=0.25)
+ISSUE = "There is a bug. Today is {date}, the session {session}.\n" + "It goes on for long. " * 20
+
+
+class Record:
+    """What the tries of a solve keep, through the lines in which it lies in a store."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self._lock = threading.Lock()
+
+    def keep(self, calls: Iterable[KeptCall]) -> None:
+        with self._lock:
+            self.lines += [call.to_line() for call in calls]
+
+    @property
+    def calls(self) -> list[KeptCall]:
+        return read_lines(b"".join(self.lines))
+
+
+@contextmanager
+def a_try(
+    server: ModelServer, record: Record, name: str, *speaks: WireProtocol, clock: AgentClock | None = None, **llm: Any
+) -> Iterator[tuple[ContinuedForwarder, ProgramCalls]]:
+    """What answers a program in a try of this name."""
+    solve = SolveCalls(name, record.calls, record.keep)
+    calls = solve.of_attempt(1, clock or AgentClock(), kind=ProgramCalls)
+    assert isinstance(calls, ProgramCalls)
+    chosen = spec(server.url, **{"temperature": None, "num_retries": 0, **llm})
+    speaking = speaks or tuple(WireProtocol)
+    with ContinuedForwarder(open_forwarder(chosen, speaking, first_wait_s=0.01), calls) as forwarder:
+        yield forwarder, calls
+
+
+def request(protocol: WireProtocol, *said: str, **more: Any) -> bytes:
+    """A request in a protocol, its texts in turn the user's and the model's."""
+    messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
+    fields: dict[str, Any] = {"model": "m"}
+    fields |= {"input": messages} if protocol is WireProtocol.RESPONSES else {"messages": messages}
+    if protocol is WireProtocol.ANTHROPIC:
+        fields |= {"max_tokens": 1000, "metadata": {"user_id": more.pop("session", "")}}
+    return json.dumps(fields | {"prompt_cache_key": more.pop("session", "")} | more).encode()
+
+
+def ask(forwarder: ContinuedForwarder, protocol: WireProtocol, body: bytes) -> Forwarded:
+    return forwarder.answer("POST", PATHS[protocol], {"content-type": "application/json"}, body, 60)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("speaks", [tuple(WireProtocol), (WireProtocol.CHAT,)], ids=["passed", "translated"])
+@pytest.mark.parametrize("protocol", list(WireProtocol))
+def test_the_answer_of_then_is_given_again_and_only_what_is_new_is_asked(
+    protocol: WireProtocol, speaks: tuple[WireProtocol, ...], stream: bool
+) -> None:
+    record = Record()
+
+    def asked(forwarder: ContinuedForwarder, date: str, session: str, turns: int) -> list[Forwarded]:
+        issue = ISSUE.format(date=date, session=f"0b1c{session}-1111-2222-3333-444455556666")
+        said = [issue, *["I look.", f"{session[0]}.25 seconds, at {date}"] * turns]
+        bodies = [request(protocol, *said[: 2 * turn + 1], session=session, stream=stream) for turn in range(turns)]
+        return [ask(forwarder, protocol, body) for body in bodies]
+
+    tokens = {"extra_body": {"return_token_ids": True, "logprobs": True}}
+    more: dict[str, Any] = tokens if protocol is WireProtocol.CHAT else {}
+    with model_server(play(*[ANSWER] * 4)) as server:
+        with a_try(server, record, "a", *speaks, **more) as (forwarder, _):
+            then = asked(forwarder, "2026-11-23", "1234", 3)
+            usage = forwarder.usage
+        with a_try(server, record, "b", *speaks, **more) as (forwarder, calls):
+            now = asked(forwarder, "2026-11-24", "5678", 4)
+            assert forwarder.taken == 3
+            assert calls.inherited == usage
+            assert (forwarder.usage.calls, forwarder.usage.requests) == (4, 4)
+        assert server.counts.requests == 4
+    assert [(each.status, each.headers, each.body) for each in now[:3]] == [
+        (each.status, each.headers, each.body) for each in then
+    ]
+    for before, again in zip(then, now, strict=False):
+        assert before.call is not None
+        assert again.call is not None
+        assert again.call.reply == before.call.reply
+        assert again.call.metrics == before.call.metrics
+        assert again.call.tools == before.call.tools
+        assert "2026-11-24" in str(again.call.messages)
+    assert spent_by("a", record.calls) == usage
+    assert spent_by("b", record.calls).calls == 1
+    assert record.calls[-1].usage.calls == 4
+
+
+def test_calls_at_a_time_are_taken_over_in_any_order_each_once() -> None:
+    """Two are the same: the third that is, is asked."""
+    record = Record()
+    bodies = [request(WireProtocol.CHAT, f"helper {number}") for number in (1, 2, 3, 3, 4)]
+
+    def numbered(asked: Request) -> Answer:
+        return Answer(f"to {asked['messages'][0]['content']}", delay_s=0.05)
+
+    with model_server(numbered) as server, ThreadPoolExecutor(8) as several:
+        with a_try(server, record, "a") as (forwarder, _):
+            list(several.map(lambda body: ask(forwarder, WireProtocol.CHAT, body), bodies))
+        with a_try(server, record, "b") as (forwarder, calls):
+            done = list(several.map(lambda body: ask(forwarder, WireProtocol.CHAT, body), [*bodies[::-1], bodies[2]]))
+            assert forwarder.taken == len(bodies)
+            assert len({call.at for call in calls.taken}) == len(bodies)
+        assert server.counts.requests == len(bodies) + 1
+    said = [done_.call.reply.text for done_ in done if done_.call and done_.call.reply]
+    assert said == [f"to helper {number}" for number in (4, 3, 3, 2, 1, 3)]
+    assert spent_by("a", record.calls).calls == len(bodies)
+
+
+def test_what_is_asked_otherwise_is_asked_and_the_rest_can_still_be_taken_over() -> None:
+    """By a third try, too, that takes over the calls of both."""
+    record, chat = Record(), WireProtocol.CHAT
+    with model_server(play(*[ANSWER] * 9)) as server:
+        with a_try(server, record, "a") as (forwarder, _):
+            for text in ("one", "two", "three"):
+                ask(forwarder, chat, request(chat, text))
+        with a_try(server, record, "b") as (forwarder, _):
+            for text in ("one", "two, and more", "three"):
+                ask(forwarder, chat, request(chat, text))
+            for name, other in (("temperature", 0.5), ("tools", []), ("max_tokens", 5), ("stream", True)):
+                ask(forwarder, chat, request(chat, "one", **{name: other}))
+            assert forwarder.taken == 2
+        assert server.counts.requests == 3 + 1 + 4
+        with a_try(server, record, "c") as (forwarder, calls):
+            for text in ("three", "two", "two, and more", "one"):
+                ask(forwarder, chat, request(chat, text))
+            assert forwarder.taken == 4
+            assert {call.try_name for call in calls.taken} == {"a", "b"}
+        assert server.counts.requests == 3 + 1 + 4
+
+
+def test_a_refusal_is_kept_and_a_failure_is_not() -> None:
+    record, chat = Record(), WireProtocol.CHAT
+    items: dict[str, Answer | Fault] = {"filtered": FILTERED, "broken": SERVER_ERROR}
+    with model_server(lambda asked: items[asked["messages"][0]["content"]]) as server:
+        with a_try(server, record, "a") as (forwarder, _):
+            then = ask(forwarder, chat, request(chat, "filtered"))
+            usage = forwarder.usage
+            with pytest.raises(InfraError):
+                ask(forwarder, chat, request(chat, "broken"))
+            assert ask(forwarder, chat, b"no JSON").call is None
+            assert forwarder.answer("GET", "/v1/models", {}, b"").status == 200
+        with a_try(server, record, "b") as (forwarder, calls):
+            now = ask(forwarder, chat, request(chat, "filtered"))
+            assert forwarder.usage == usage
+            items["broken"] = ANSWER
+            ask(forwarder, chat, request(chat, "broken"))
+            assert forwarder.usage.requests == usage.requests + 1
+            assert len(calls.taken) == 1
+        assert server.counts.requests == 3
+    assert (now.status, now.body, now.headers) == (then.status, then.body, then.headers)
+    assert now.call is not None
+    assert now.call.ended is StopReason.CONTENT_FILTER
+    assert [call.ended for call in record.calls] == [StopReason.CONTENT_FILTER, None]
+
+
+def test_an_agent_has_no_more_time_for_being_answered_at_once() -> None:
+    record, chat = Record(), WireProtocol.CHAT
+    before, after = AgentClock(), AgentClock()
+    before.set(500.0)
+    with model_server(play(ANSWER)) as server:
+        with a_try(server, record, "a", clock=before) as (forwarder, _):
+            ask(forwarder, chat, request(chat, "one"))
+        with a_try(server, record, "b", clock=after) as (forwarder, _):
+            ask(forwarder, chat, request(chat, "one"))
+    assert after() >= 500.0
