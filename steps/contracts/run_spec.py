@@ -11,6 +11,7 @@ from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.backends import BACKENDS, is_own_backend
 from steps.contracts.ids import RUN_ID_RULE, TAG_RULE, is_run_id, is_tag
 from steps.contracts.spec_table import File, Flag, How, Table, unknown_choice
+from steps.contracts.wire_protocol import WireProtocol
 
 OFFICIAL_TIMEOUT_S = 1800
 """Seconds that the SWE-bench harness gives the tests of an instance."""
@@ -87,6 +88,8 @@ class LlmSpec(Table):
     """Ask for token ids and log probabilities, and record them."""
     stream: Annotated[bool, Flag("--stream/--no-stream"), How()] = False
     """Take answers as a stream: some proxies drop connections that are silent for long."""
+    speaks: Annotated[list[WireProtocol], Flag("--endpoint-speaks"), How()] = []
+    """Protocols of the endpoint, chat, responses or anthropic, for an agent program; by default plan asks it."""
     extra_body: dict[str, Any] = {}
     """Further fields of each request, e.g. top_k or chat_template_kwargs of vLLM."""
 

@@ -14,3 +14,11 @@ class WireProtocol(StrEnum):
     """OpenAI's Responses."""
     ANTHROPIC = "anthropic"
     """Anthropic's messages."""
+
+
+NAMES = {
+    WireProtocol.CHAT: "chat completions",
+    WireProtocol.RESPONSES: "OpenAI Responses",
+    WireProtocol.ANTHROPIC: "Anthropic messages",
+}
+"""For people."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.data import RunFile
+from steps.contracts.recipe import AgentProgram
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import Metrics, StopReason, Usage
+from steps.contracts.wire_protocol import NAMES, WireProtocol
 from steps.errors import ConfigError, InfraError, one_line
 from steps.models.client import Client, open_model
 from steps.models.connection import UNREACHED
 from steps.models.images import PIXEL, with_images
+from steps.models.protocols.table import WIRES
 from steps.models.rate_limits import Unlimited
 from steps.models.reply import Message, NoReplyError, Reply, ToolDefinition
+from steps.models.request_body import RequestDialect
 
 TOOL: ToolDefinition = {
     "type": "function",
@@ -44,25 +49,42 @@ class EndpointFacts:
 
     fn_calling: bool | None
     """None where the agent calls no tools."""
+    speaks: list[WireProtocol] = field(default_factory=list)
+    """Of an agent program's endpoint: the protocols, as far as it has to be asked for them."""
     notices: list[str] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     """What the asking took, and that of earlier plans."""
 
 
-def probe_for_run(spec: RunSpec, *, solves: bool, before: RunFile | None) -> EndpointFacts:
+def probe_for_run(
+    spec: RunSpec, *, solves: bool, before: RunFile | None, program: AgentProgram | None = None
+) -> EndpointFacts:
     """What a run has to know of its model. Nothing is asked where no model is, or where nothing is left to be solved.
 
-    ``before``: the run as an earlier plan left it; how its tools are called stays. Raises what ``probe`` raises.
+    ``before``: the run as an earlier plan left it; how its tools are called stays, and what is spoken. Raises what
+    ``probe`` raises.
     """
-    fn_calling, agent = before.fn_calling if before else None, agent_of(spec.agent)
+    agent = agent_of(spec.agent)
+    fn_calling, speaks = (before.fn_calling, before.speaks) if before else (None, [])
     if not solves or not agent.asks_model:
-        return EndpointFacts(fn_calling, usage=before.planning if before else Usage())
-    facts = probe(spec, tools=agent.calls_tools, fn_calling=fn_calling)
+        return EndpointFacts(fn_calling, speaks, usage=before.planning if before else Usage())
+    asks_in = WireProtocol(program.recipe.protocol) if program else None
+    facts = probe(spec, tools=agent.calls_tools, fn_calling=fn_calling, asks_in=asks_in, speaks=speaks)
     return replace(facts, usage=facts.usage + before.planning) if before else facts
 
 
-def probe(spec: RunSpec, *, tools: bool, fn_calling: bool | None = None) -> EndpointFacts:
+def probe(
+    spec: RunSpec,
+    *,
+    tools: bool,
+    fn_calling: bool | None = None,
+    asks_in: WireProtocol | None = None,
+    speaks: Sequence[WireProtocol] = (),
+) -> EndpointFacts:
     """Ask once. ``tools``: whether the agent calls any; ``fn_calling``: how it calls them, where that is settled.
+
+    ``asks_in``: the protocol of an agent program; ``speaks``: those of the endpoint, where that is settled. One that
+    does not speak the agent's is asked once more, in chat completions.
 
     Raises ConfigError in one line with the way out, for whatever would stop every unit: a key, a model, a parameter, an
     address, tools that the endpoint does not take, a limit in money without a price. InfraError: it does not answer.
@@ -78,13 +100,19 @@ def probe(spec: RunSpec, *, tools: bool, fn_calling: bool | None = None) -> Endp
         asking = _Probe(spec, model)
         with_calls = _wants_fn_calling(spec, fn_calling) if tools else False
         works = None if with_calls is False else asking.with_tool(with_calls)
-        if works is None:
+        spoken = list(speaks or llm.speaks)
+        if asks_in is not None:
+            spoken = asking.find_spoken(asks_in, spoken)
+        elif works is None:
             asking.without_tools()
         if spec.agent.issue_images:
             asking.with_image()
         asking.price()
         return EndpointFacts(
-            bool(works) if tools else None, [*asking.notices, *asking.describe_findings()], model.usage
+            bool(works) if tools else None,
+            spoken if asks_in else [],
+            [*asking.notices, *asking.describe_findings()],
+            model.usage,
         )
 
 
@@ -123,6 +151,57 @@ class _Probe:
     def without_tools(self) -> None:
         """Whether it answers at all."""
         self._ask(WITHOUT, None)
+
+    def find_spoken(self, asks_in: WireProtocol, said: list[WireProtocol]) -> list[WireProtocol]:
+        """Which protocols serve an agent that asks in ``asks_in``; ``said``: those that are known. Chat completions are
+        asked for where the agent's is not spoken, and where token ids are to be recorded: no other protocol tells them.
+        """
+        chat = WireProtocol.CHAT
+        if said and asks_in not in said and chat not in said:
+            raise ConfigError(self._neither(asks_in), field="llm.speaks")
+        spoken = []
+        if asks_in is not chat and (asks_in in said or not said) and self._answers_in(asks_in, surely=bool(said)):
+            if not self._spec.llm.logprobs:
+                return [asks_in]
+            spoken = [asks_in]
+        try:
+            self.without_tools()
+        except ConfigError as error:
+            if spoken:
+                return spoken
+            if asks_in is not chat and error.field == "llm.base_url":
+                raise ConfigError(self._neither(asks_in), field=error.field, detail=error.detail) from None
+            raise
+        if not spoken and asks_in is not chat:
+            self.notices.append(
+                f"{self._model.endpoint} does not speak {NAMES[asks_in]}, in which {self._agent} asks: its calls are "
+                "translated to chat completions"
+            )
+        return [*spoken, chat]
+
+    def _neither(self, asks_in: WireProtocol) -> str:
+        wanted = f"{NAMES[asks_in]}, in which {self._agent} asks"
+        if asks_in is WireProtocol.CHAT:
+            return f"{self._model.endpoint} does not speak {wanted}"
+        return (
+            f"{self._model.endpoint} speaks neither {wanted}, nor chat completions, to which that could be translated: "
+            "see that --base-url is its address, it mostly ends in /v1"
+        )
+
+    def _answers_in(self, protocol: WireProtocol, *, surely: bool) -> bool:
+        """Whether a harmless question in this protocol is answered. Where it ``surely`` is spoken, what is wrong is
+        raised; else it shows in chat completions."""
+        wording = RequestDialect(self._model.where.model, self._model.wording.llm, wire=WIRES[protocol])
+        question = WITHOUT[0]["content"]
+        body = {"input": question} if protocol is WireProtocol.RESPONSES else {"messages": WITHOUT}
+        try:
+            answered = self._model.forward(body, wording)
+        except (ConfigError, InfraError, NoReplyError) as error:
+            if surely and not isinstance(error, NoReplyError):
+                raise
+            return False
+        self._metrics = answered.metrics
+        return True
 
     def with_image(self) -> None:
         """Refuse issues' images where the endpoint takes none."""

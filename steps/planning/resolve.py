@@ -78,7 +78,7 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
         doing(f"asking {spec.agent.model} a harmless question")
     to_do = sum(unit.begins is not Stage.NONE for unit in units)
     canary = plan_canary(spec, dataset.rows, to_do, store, _doubtful(spec, store, dataset))
-    model = probe.probe_for_run(spec, solves=solves, before=before)
+    model = probe.probe_for_run(spec, solves=solves, before=before, program=program)
     absent = sum(name.endswith(f"/{GradeRecord.file}") for name in given.files)
     notices = [
         *redo.notices,
@@ -107,6 +107,7 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
         words=words,
         program=program,
         fn_calling=model.fn_calling,
+        speaks=model.speaks,
         planning=model.usage,
         validation=dataset.validation,
         not_gradeable=dataset.not_gradeable,
