@@ -1,6 +1,7 @@
 // Gate runs an agent's command in a sandbox without a network and hands its model requests out, one JSON object a line.
 //
 //	gate CONFIG_FILE
+//	gate copy FOLDER TO     brings an agent's files out of their image (copy.go)
 //
 // It listens on 127.0.0.1, prints what it has to tell on stdout (tell.go) and reads answers on stdin (answers.go). It
 // ends with the command, and all that the command started ends with it; so it does when stdin ends, and on SIGTERM.
@@ -38,6 +39,13 @@ func main() {
 	// A request is a few hundred kilobytes: what is collected late is many times that.
 	debug.SetGCPercent(30)
 	debug.SetMemoryLimit(10 << 20)
+	if len(os.Args) == 4 && os.Args[1] == "copy" {
+		if err := copyFiles(os.Args[2], os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) != 2 {
 		fail(fmt.Errorf("usage: gate CONFIG_FILE"))
 	}
