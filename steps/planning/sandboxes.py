@@ -9,17 +9,23 @@ from typing import Any
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.progress_lines import counted, doing
+from steps.contracts.recipe import AgentProgram
 from steps.contracts.run_spec import RunSpec
 from steps.datasets import mini, names, task_images
 from steps.families.rows import machines_of
 from steps.planning.selection_words import selection_words
 from steps.sandbox import mini_images, readiness
+from steps.sandbox.bundle_mounts import mount_of
 from steps.sandbox.group_folders import group_notices
 from steps.settings import settings
 
 
 def prepare_sandboxes(
-    spec: RunSpec, dataset: str, selected: list[dict[str, Any]], environments: Mapping[str, Path]
+    spec: RunSpec,
+    dataset: str,
+    selected: list[dict[str, Any]],
+    environments: Mapping[str, Path],
+    program: AgentProgram | None,
 ) -> readiness.ReadinessResult:
     """Make the images that come with this project, then ask the backend whether the run can have its sandboxes.
 
@@ -48,6 +54,7 @@ def prepare_sandboxes(
         grading_network=spec.grading.network,
         timeout_s=max(spec.grading.timeout_s, spec.agent.timeout_s if agent.takes_time else 0.0),
         machines=machines_of(selected),
+        bundle=mount_of(program),
         selection=selection_words(spec),
     )
     result = readiness.ready(spec.sandbox, sandbox_needs)

@@ -9,6 +9,7 @@ from typing import cast
 from steps.contracts.data import TaskMachine
 from steps.contracts.run_spec import SandboxSpec
 from steps.sandbox import load_part
+from steps.sandbox.protocol import BundleMount
 from steps.settings import settings
 
 
@@ -26,6 +27,8 @@ class SandboxNeeds:
     """The longest that agent, where one solves, or tests may take."""
     machines: Mapping[str, TaskMachine] = field(default_factory=dict)
     """Image -> what its task says of the machine, where it says anything."""
+    bundle: BundleMount | None = None
+    """The files of the agent program, where one solves that has some."""
     selection: str = ""
     """Words of a command line that choose these images, for a command that is proposed."""
 

@@ -59,13 +59,18 @@
   reason: Forbidden
   message: "a sandbox without network drops the capability NET_RAW"
 - expression: >-
-    variables.pod.?volumes.orValue([]).all(volume, has(volume.emptyDir.sizeLimit)
-    && dyn(volume.emptyDir).all(key, key == 'sizeLimit'))
+    variables.pod.?volumes.orValue([]).all(volume, has(volume.image)
+    || (has(volume.emptyDir.sizeLimit) && dyn(volume.emptyDir).all(key, key == 'sizeLimit')))
   reason: Forbidden
   message: "a sandbox's volumes lie on disk and have an end: each has a sizeLimit, and no medium"
-- expression: "variables.box.?volumeMounts.orValue([]).all(mount, dyn(mount).all(key, key in ['name', 'mountPath']))"
+- expression: >-
+    variables.box.?volumeMounts.orValue([]).all(mount, dyn(mount).all(key, key in ['name', 'mountPath', 'readOnly']))
   reason: Forbidden
   message: "a sandbox mounts its volumes whole: a name and a mountPath, and nothing else"
+- expression: >-
+    variables.box.?volumeMounts.orValue([]).all(mount, mount.name != 'agent-files' || mount.?readOnly.orValue(false))
+  reason: Forbidden
+  message: "a sandbox does not write into an agent's files: their mount is readOnly"
 {{- $limits := list }}
 {{- range $name, $amount := $box.resources.limits }}{{ if $amount }}{{ $limits = append $limits $name }}{{ end }}{{ end }}
 - expression: {{ toJson $limits | printf "%s.all(name, name in variables.box.?resources.?limits.orValue({}))" | toJson }}
@@ -83,7 +88,7 @@
 {{ include "swe-argo.only" (list "variables.box" (list "name" "image" "imagePullPolicy" "command" "args" "workingDir" "resources"
   "securityContext" "volumeMounts" "terminationMessagePath" "terminationMessagePolicy" "resizePolicy")
   "a sandbox's container has fields that the project does not set") }}
-{{ include "swe-argo.only" (list "variables.pod" (list "containers" "volumes" "restartPolicy" "activeDeadlineSeconds"
+{{ include "swe-argo.only" (list "variables.pod" (list "containers" "initContainers" "volumes" "restartPolicy" "activeDeadlineSeconds"
   "terminationGracePeriodSeconds" "serviceAccountName" "automountServiceAccountToken" "enableServiceLinks" "securityContext"
   "nodeSelector" "tolerations" "priorityClassName" "runtimeClassName" "imagePullSecrets" "dnsPolicy" "dnsConfig"
   "serviceAccount" "schedulerName" "priority" "preemptionPolicy" "overhead" "nodeName")

@@ -3,9 +3,10 @@
 - expression: size(variables.pod.containers) == 1
   reason: Forbidden
   message: "a sandbox has one container"
-- expression: size(variables.pod.?initContainers.orValue([])) + size(variables.pod.?ephemeralContainers.orValue([])) == 0
+- expression: size(variables.pod.?ephemeralContainers.orValue([])) == 0
   reason: Forbidden
-  message: "a sandbox has neither init nor ephemeral containers"
+  message: "a sandbox has no ephemeral containers"
+{{ include "swe-argo.copier" . }}
 - expression: variables.pod.?serviceAccountName.orValue('') == 'swe-argo-sandbox'
   reason: Forbidden
   message: "a sandbox runs as the service account swe-argo-sandbox"
@@ -20,9 +21,11 @@
 - expression: variables.box.?ports.orValue([]).all(port, port.?hostPort.orValue(0) == 0 && port.?hostIP.orValue('') == '')
   reason: Forbidden
   message: "a sandbox has no port of its node: no hostPort, hostIP"
-- expression: variables.pod.?volumes.orValue([]).all(volume, has(volume.emptyDir))
+- expression: >-
+    variables.pod.?volumes.orValue([]).all(volume, has(volume.emptyDir)
+    || (volume.name == 'agent-files' && has(volume.image)))
   reason: Forbidden
-  message: "a sandbox's volumes are of type emptyDir"
+  message: "a sandbox's volumes are of type emptyDir, but for the image of an agent's files"
 - expression: >-
     size(variables.box.?envFrom.orValue([])) == 0
     && variables.box.?env.orValue([]).all(each, !has(each.valueFrom) || has(each.valueFrom.fieldRef))
@@ -76,8 +79,10 @@
   reason: Forbidden
   message: "a sandbox has {{ with .Values.sandbox.runtimeClassName }}the runtime class {{ . }}{{ else }}no runtime class{{ end }} (chart value sandbox.runtimeClassName)"
 {{- with .Values.sandbox.imagePrefixes }}
-- expression: {{ toJson . | printf "%s.exists(prefix, variables.box.image.startsWith(prefix))" | squote }}
+{{- $allowed := printf "%s.exists(prefix, image.startsWith(prefix))" (toJson .) }}
+{{- $message := join ", " . | printf "image %%s begins with none of %s (chart value sandbox.imagePrefixes)" | toJson }}
+- expression: {{ printf "variables.images.all(image, %s)" $allowed | squote }}
   reason: Forbidden
-  messageExpression: {{ join ", " . | printf "image %%s begins with none of %s (chart value sandbox.imagePrefixes)" | toJson | printf "%s.format([variables.box.image])" | squote }}
+  messageExpression: {{ printf "%s.format([variables.images.filter(image, !%s)[0]])" $message $allowed | squote }}
 {{- end }}
 {{- end }}

@@ -17,6 +17,7 @@ from steps.errors import ConfigError, InfraError, StepError
 from steps.kube.client import OUTAGE, Cluster, RetryPolicy
 from steps.kube.kubeconfig import ACCOUNT, find
 from steps.sandbox.job_sandbox import JobSandbox
+from steps.sandbox.kubernetes.agent_files import Way, add_agent_files, has_agent_files, ways
 from steps.sandbox.kubernetes.confinement import prove_confined
 from steps.sandbox.kubernetes.exec import Exec
 from steps.sandbox.kubernetes.namespace import NamespaceSettings, read
@@ -26,7 +27,7 @@ from steps.sandbox.kubernetes.pod_status import image_digest
 from steps.sandbox.kubernetes.pod_wait import started
 from steps.sandbox.kubernetes.pods import Pods
 from steps.sandbox.kubernetes.requests import refused
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
 
 REQUEST = f"{LABEL}/request"
 """Annotation: which call of ``create`` made the pod."""
@@ -66,11 +67,13 @@ class KubernetesBackend:
         self._patience = patience or RetryPolicy()
         self._owner = owner
         self._pods = Pods(cluster, patience or OUTAGE)
+        self._way: Way | None = None
+        """How the API server takes an agent's files, once it was asked."""
 
     def create(self, request: SandboxRequest) -> KubernetesSandbox:
         """A running pod under the request's name; one of ours that has it already is replaced.
 
-        A pod that does not start, or is not to be used, is removed. Raises ConfigError (the image does not exist, the
+        A pod that does not start, or is not to be used, is removed. Raises ConfigError (an image does not exist, the
         namespace refuses the pod, an agent could reach the cluster), InfraError (UNSCHEDULABLE, IMAGE_PULL, ADMISSION,
         EVICTED, PREEMPTED, NODE_LOST, SANDBOX_CREATE), ResourceError.
         """
@@ -83,7 +86,7 @@ class KubernetesBackend:
         body = manifest(request, self._namespace, self._spec, self._owner)
         token = body["metadata"]["annotations"][REQUEST] = uuid.uuid4().hex
         try:
-            created = self._make(body)
+            created = self._make(self._with_agent_files(body, request.bundle))
             pod = started(self._pods, created, self._namespace.pending_seconds)
             transport = KubernetesPod(self._pods, Exec(self._cluster, request.name), pod, self._patience)
             if request.isolated and not request.network:
@@ -99,13 +102,26 @@ class KubernetesBackend:
         sandbox.transport.removed = True
         self._pods.remove(sandbox.transport.name, sandbox.transport.uid)
 
-    def _make(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _with_agent_files(self, body: dict[str, Any], bundle: BundleMount | None) -> dict[str, Any]:
+        if bundle is None:
+            return body
+        *tried, last = ways(self._namespace)
+        for way in tried if self._way is None else ():
+            # Refused, by a policy that knows no such volumes: the other way shows whether that is all.
+            with suppress(ConfigError):
+                if has_agent_files(self._make(add_agent_files(body, bundle, self._namespace, way), dry_run=True)):
+                    self._way = way
+                    break
+        self._way = self._way or last
+        return add_agent_files(body, bundle, self._namespace, self._way)
+
+    def _make(self, body: dict[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
         """The pod as the API server took it. Waits for quota as for a node: pods that end give it back."""
         doing = f"making pod {body['metadata']['name']}"
         until = time.monotonic() + self._namespace.pending_seconds
         while True:
             try:
-                return self._pods.make(body)
+                return self._pods.make(body, dry_run=dry_run)
             except ApiException as error:
                 if error.status == 409:
                     if mine := self._find_own_pod(body):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -72,6 +72,11 @@ class NamespaceSettings(ManifestPart):
     """Resolvers of sandboxes with network; the cluster's own by default."""
     jobs_size_limit: Quantity = "2Gi"
     """Room for commands and their output outside the repository."""
+    agent_files: Literal["auto", "image-volume", "copy"] = "auto"
+    """How sandboxes have the files of an agent program: as a volume of their image; copied from it by an init container;
+    auto: the first where the API server knows such volumes."""
+    agent_files_size_limit: Quantity = "4Gi"
+    """Room for them where they are copied."""
     pending_seconds: int = Field(900, ge=1)
     """How long a sandbox may wait for a node and its image."""
     grading_network: bool = True

@@ -7,13 +7,17 @@ from typing import Any
 
 from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError, ResourceError, StepError, one_line
+from steps.sandbox.kubernetes.agent_files import agent_image
+from steps.sandbox.kubernetes.copy_failure import copy_failure
 from steps.sandbox.kubernetes.pod_status import (
     condition,
     container,
     describe_pod,
     failure,
     format_reason,
+    init_container,
     node,
+    own_image,
     pod_label,
 )
 
@@ -42,7 +46,10 @@ def start_failure(pod: dict[str, Any], pending_s: float, waited_s: float) -> Ste
     ConfigError (IMAGE_MISSING: no such image, or not for us, or without a shell), InfraError (UNSCHEDULABLE,
     IMAGE_PULL, SANDBOX_CREATE, or what ``failure`` says), ResourceError.
     """
+    if error := copy_failure(pod):
+        return error
     terminated, waiting = container(pod).get("terminated") or {}, container(pod).get("waiting") or {}
+    waiting = init_container(pod).get("waiting") or waiting
     if terminated.get("reason") in STARTING:
         return _not_started(pod, format_reason(terminated))
     if error := failure(pod):
@@ -66,7 +73,7 @@ def _ended_early(pod: dict[str, Any], error: StepError) -> InfraError:
 def _no_image(pod: dict[str, Any], waiting: dict[str, Any]) -> ConfigError | None:
     """The image is missing, or not for us, and its registry said so. Registries say "denied" for missing ones, too."""
     reason, words = waiting.get("reason"), str(waiting.get("message") or "")
-    image = pod["spec"]["containers"][0]["image"]
+    image = _image_in(pod, words)
     if reason in NO_IMAGE:
         why = "is not on the node, and is not to be pulled" if reason == "ErrImageNeverPull" else "is no image name"
     elif reason not in PULLING or _LATER.search(words):
@@ -81,8 +88,14 @@ def _no_image(pod: dict[str, Any], waiting: dict[str, Any]) -> ConfigError | Non
     return ConfigError(reason, failure_class=FailureClass.IMAGE_MISSING, detail=describe_pod(pod))
 
 
+def _image_in(pod: dict[str, Any], words: str) -> str:
+    """The image that the kubelet's words are of: it pulls the sandbox's own, and an agent's files."""
+    agent = agent_image(pod)
+    return agent if agent and (agent in words or "waiting" in init_container(pod)) else own_image(pod)
+
+
 def _not_started(pod: dict[str, Any], words: str) -> StepError:
-    image = pod["spec"]["containers"][0]["image"]
+    image = own_image(pod)
     if "oom-killed" in words.lower() or "oom killed" in words.lower():
         reason = f"{pod_label(pod)} ran out of memory before it began: {_line(words)}"
         return ResourceError(FailureClass.OUT_OF_MEMORY, reason, detail=describe_pod(pod))
@@ -95,7 +108,7 @@ def _not_started(pod: dict[str, Any], words: str) -> StepError:
 def _overdue(pod: dict[str, Any], waiting: dict[str, Any], pending_s: float) -> InfraError:
     """What a pod was waiting for when patience ended."""
     if waiting.get("reason") in PULLING:
-        reason = f"pulling {pod['spec']['containers'][0]['image']} fails: {_line(format_reason(waiting))}"
+        reason = f"pulling {_image_in(pod, str(waiting.get('message')))} fails: {_line(format_reason(waiting))}"
         return InfraError(FailureClass.IMAGE_PULL, reason, detail=describe_pod(pod))
     if condition(pod, "PodScheduled"):
         words = _line(format_reason(waiting)) or "nothing is said of it"

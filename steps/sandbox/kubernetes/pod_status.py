@@ -157,9 +157,10 @@ def describe_pod(pod: dict[str, Any]) -> str:
     for each in status.get("conditions") or []:
         if each.get("message") or each.get("status") != "True" or each.get("type") == "DisruptionTarget":
             lines.append(f"{each.get('type')} {each.get('status')}: {format_reason(each)}".rstrip(": "))
-    for kind, state in container(pod).items():
-        code = f" {state['exitCode']}" if "exitCode" in state else ""
-        lines.append(f"container {kind}{code}: {format_reason(state)}".rstrip(": "))
+    for what, states in (("init container", init_container(pod)), ("container", container(pod))):
+        for kind, state in states.items():
+            code = f" {state['exitCode']}" if "exitCode" in state else ""
+            lines.append(f"{what} {kind}{code}: {format_reason(state)}".rstrip(": "))
     return "\n".join(line for line in lines if line)
 
 
@@ -183,8 +184,8 @@ def condition(pod: dict[str, Any], kind: str, status: str | None = "True") -> di
     return None
 
 
-def _status(pod: dict[str, Any]) -> dict[str, Any]:
-    states = (pod.get("status") or {}).get("containerStatuses") or [{}]
+def _status(pod: dict[str, Any], of: str = "containerStatuses") -> dict[str, Any]:
+    states = (pod.get("status") or {}).get(of) or [{}]
     return dict(states[0])
 
 
@@ -193,9 +194,19 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
     return dict(_status(pod).get("state") or {})
 
 
+def init_container(pod: dict[str, Any]) -> dict[str, Any]:
+    """The same of the init container that copies an agent's files, where the pod has one."""
+    return dict(_status(pod, "initContainerStatuses").get("state") or {})
+
+
 def pod_label(pod: dict[str, Any]) -> str:
     """The pod in words."""
     return f"pod {pod['metadata']['name']}"
+
+
+def own_image(pod: dict[str, Any]) -> str:
+    """The image that the sandbox is made from."""
+    return str(pod["spec"]["containers"][0]["image"])
 
 
 def node(pod: dict[str, Any]) -> str:

@@ -24,10 +24,12 @@ class Pods:
         self._client = cluster.client()
         self._patience = patience
 
-    def make(self, manifest: Plain) -> Plain:
-        """The pod that was made. An answer that was lost shows as ApiException (409); raises as ``call``."""
+    def make(self, manifest: Plain, *, dry_run: bool = False) -> Plain:
+        """The pod that was made, or would be. An answer that was lost shows as ApiException (409); raises as ``call``."""
         doing = f"making pod {manifest['metadata']['name']}"
-        return call(lambda: request_object(self._client, "POST", self._path(), manifest), doing, self._patience)
+        query = {"dryRun": "All"} if dry_run else {}
+        ask = partial(request_object, self._client, "POST", self._path(), manifest, query=query)
+        return call(ask, doing, self._patience)
 
     def find(self, name: str, patience: RetryPolicy | None = None) -> Plain | None:
         """The pod of that name, None where there is none. Raises ConfigError, InfraError."""

@@ -9,7 +9,7 @@ from steps.errors import ConfigError
 from steps.kube.client import Cluster
 from steps.kube.kubeconfig import find
 from steps.kube.requests import Plain, path
-from steps.sandbox.kubernetes.checks.admission import pods_of, try_admission
+from steps.sandbox.kubernetes.checks.admission import pods_of, try_ways
 from steps.sandbox.kubernetes.checks.nodes import check_nodes
 from steps.sandbox.kubernetes.checks.policies import check_network
 from steps.sandbox.kubernetes.checks.quotas import too_small
@@ -44,7 +44,7 @@ def look(cluster: Cluster, spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> Re
         notices += check_network(cluster, client, spec, sandbox_needs, settings, charted=charted)
         pods = pods_of(spec, sandbox_needs, settings)
         _check_quotas(cluster, client, pods[0])
-        admitted, notes = try_admission(cluster, client, pods)
+        admitted, notes = try_ways(cluster, client, spec, sandbox_needs, settings)
         return ReadinessResult(notices=[*notices, *notes, *check_nodes(cluster, client, spec, (admitted or pods)[0])])
 
 

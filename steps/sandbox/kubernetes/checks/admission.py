@@ -7,6 +7,7 @@ import secrets
 import uuid
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kubernetes.client import ApiClient, ApiException
@@ -17,6 +18,7 @@ from steps.contracts.run_spec import SandboxSpec
 from steps.errors import ConfigError, StepError
 from steps.kube.client import Cluster, error_message
 from steps.kube.requests import Plain, path, request_object
+from steps.sandbox.kubernetes.agent_files import Way, add_agent_files, has_agent_files, ways
 from steps.sandbox.kubernetes.checks.amounts import amounts
 from steps.sandbox.kubernetes.checks.rights import PATIENCE
 from steps.sandbox.kubernetes.namespace import NamespaceSettings
@@ -40,8 +42,13 @@ class AdmissionTrial:
     notice: str = ""
 
 
-def pods_of(spec: SandboxSpec, sandbox_needs: SandboxNeeds, namespace: NamespaceSettings) -> list[Plain]:
-    """One pod of each role, and one more for each further sort of image. Raises ConfigError for a bad node selector."""
+def pods_of(
+    spec: SandboxSpec, sandbox_needs: SandboxNeeds, namespace: NamespaceSettings, way: Way = "image-volume"
+) -> list[Plain]:
+    """One pod of each role, and one more for each further sort of image. ``way``: of an agent's files into the first.
+
+    Raises ConfigError for a bad node selector, and for files without an image.
+    """
     images = example_images(sandbox_needs.images, spec.registry or namespace.registry)
     roles = {"solve": spec.solve_network} if sandbox_needs.solves else {}
     roles |= {"grade": sandbox_needs.grading_network}
@@ -52,7 +59,7 @@ def pods_of(spec: SandboxSpec, sandbox_needs: SandboxNeeds, namespace: Namespace
         "name": "swe-argo-plan",
         "uid": str(uuid.uuid4()),
     }
-    return [
+    pods = [
         manifest(
             SandboxRequest(
                 name=f"sb-plan-{role}-{secrets.token_hex(4)}",
@@ -73,6 +80,22 @@ def pods_of(spec: SandboxSpec, sandbox_needs: SandboxNeeds, namespace: Namespace
         )
         for role, image in asked_for
     ]
+    if sandbox_needs.bundle and sandbox_needs.solves:
+        pods[:1] = [add_agent_files(pods[0], sandbox_needs.bundle, namespace, way)]
+    return pods
+
+
+def try_ways(
+    cluster: Cluster, client: ApiClient, spec: SandboxSpec, sandbox_needs: SandboxNeeds, namespace: NamespaceSettings
+) -> tuple[list[Plain], list[str]]:
+    """``try_admission`` of the run's pods, an agent's files in them in the first way that the cluster takes."""
+    *tried, last = ways(namespace) if sandbox_needs.bundle else ("copy",)
+    for way in tried:
+        with suppress(ConfigError):
+            pods, notes = try_admission(cluster, client, pods_of(spec, sandbox_needs, namespace, way))
+            if not pods or has_agent_files(pods[0]):
+                return pods, notes
+    return try_admission(cluster, client, pods_of(spec, sandbox_needs, namespace, last))
 
 
 def example_images(images: Iterable[str], registry: str | None) -> list[str]:

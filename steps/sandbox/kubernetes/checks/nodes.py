@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 
 from kubernetes.client import ApiClient, ApiException
@@ -19,6 +20,8 @@ _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Taints of a state that a node is in for a while, and of one that is cordoned."""
 _BRINGERS = {"karpenter.sh": "Karpenter", "eks.amazonaws.com": "EKS Auto Mode"}
 """API groups of what makes nodes when pods wait for them."""
+_MOUNTS_IMAGES = {"containerd": (2, 1), "cri-o": (1, 31)}
+"""The first versions that make volumes of images (kubernetes.io: Use an Image Volume With a Pod)."""
 _OF_WISH = {"cpu": "cpus", "memory": "memory_mb", "ephemeral-storage": "disk_mb"}
 
 
@@ -28,6 +31,7 @@ def check_nodes(cluster: Cluster, client: ApiClient, spec: SandboxSpec, pod: Pla
     nodes = allowed_list(client, path("nodes"), doing)
     if nodes is None:
         return [f"no right to list nodes: whether one takes {in_words(pod)} shows when sandboxes are made"]
+    check_image_mounts(nodes, pod)
     try:
         check_fit(nodes, pod, spec)
     except ConfigError as unfit:
@@ -36,6 +40,25 @@ def check_nodes(cluster: Cluster, client: ApiClient, spec: SandboxSpec, pod: Pla
             raise
         return [f"{unfit.reason}; {bringer} may bring such a node"]
     return []
+
+
+def check_image_mounts(nodes: list[Plain], pod: Plain) -> None:
+    """Raises ConfigError where a pod wants a volume of an image, and a node that it may go to is known to make none."""
+    selector = pod["spec"].get("nodeSelector") or {}
+    if not any("image" in volume for volume in pod["spec"].get("volumes") or []):
+        return
+    for node in nodes:
+        runtime = str(((node.get("status") or {}).get("nodeInfo") or {}).get("containerRuntimeVersion") or "")
+        name, _, version = runtime.partition("://")
+        numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+        least = _MOUNTS_IMAGES.get(name)
+        if least and numbers < least and selector.items() <= node_labels(node).items():
+            raise ConfigError(
+                f"node {node['metadata']['name']} has {name} {version}, which mounts no images ({name} "
+                f"{'.'.join(map(str, least))} does), and an agent's files are one: helm upgrade ... "
+                "--set sandbox.agentFiles=copy",
+                field=f"{CONFIG_MAP}: agentFiles",
+            )
 
 
 def check_fit(nodes: list[Plain], pod: Plain, spec: SandboxSpec) -> None:

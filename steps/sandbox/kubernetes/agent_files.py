@@ -1,0 +1,79 @@
+"""An agent program's files in a pod: a volume of their image, or an init container of that image that copies them.
+
+The API server keeps volumes of images from Kubernetes 1.35 on, and from 1.31 where the feature ImageVolume is on; one that
+does not know them drops them from what it takes, as a dry run shows. Both have the files read-only at ``BUNDLE_PLACE``.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Literal
+
+from steps.bundles.image import COPIER
+from steps.contracts.recipe import BUNDLE_PLACE
+from steps.errors import ConfigError
+from steps.sandbox.kubernetes.namespace import NamespaceSettings
+from steps.sandbox.protocol import BundleMount
+
+Way = Literal["image-volume", "copy"]
+"""How the files come into a pod."""
+VOLUME = "agent-files"
+"""Name of the volume, and of the init container that fills it."""
+_COPIER = f"/{COPIER}"
+_FILES = "/.swe-argo/files"
+"""Where that one has the volume: in the folder of the image that it leaves out."""
+
+
+def ways(namespace: NamespaceSettings) -> tuple[Way, ...]:
+    """What is to be tried, the best first."""
+    return ("image-volume", "copy") if namespace.agent_files == "auto" else (namespace.agent_files,)
+
+
+def image_of(bundle: BundleMount) -> str:
+    """The image with the files, by its digest. Raises ConfigError where there is none."""
+    if bundle.image is None:
+        raise ConfigError(
+            "pods have an agent's files from an image: swe-argo agents push NAME IMAGE makes it, --agent-image names it",
+            field="agent.image",
+        )
+    return bundle.image
+
+
+def add_agent_files(pod: dict[str, Any], bundle: BundleMount, namespace: NamespaceSettings, way: Way) -> dict[str, Any]:
+    """The pod with the files mounted in its container. Raises ConfigError where they have no image."""
+    image = image_of(bundle)
+    pod = copy.deepcopy(pod)
+    spec = pod["spec"]
+    box = spec["containers"][0]
+    box["volumeMounts"].append({"name": VOLUME, "mountPath": BUNDLE_PLACE, "readOnly": True})
+    if way == "image-volume":
+        spec["volumes"].append({"name": VOLUME, "image": {"reference": image, "pullPolicy": "IfNotPresent"}})
+        return pod
+    spec["volumes"].append({"name": VOLUME, "emptyDir": {"sizeLimit": namespace.agent_files_size_limit}})
+    spec["initContainers"] = [
+        {
+            "name": VOLUME,
+            "image": image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": [_COPIER, "copy", "/", _FILES],
+            "resources": box["resources"],  # it is gone when the other begins: together they ask for no more
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "volumeMounts": [{"name": VOLUME, "mountPath": _FILES}],
+        }
+    ]
+    return pod
+
+
+def has_agent_files(pod: dict[str, Any]) -> bool:
+    """Whether the API server kept the volume with its source: an older one leaves out what it does not know."""
+    volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or []}
+    return "image" in volumes.get(VOLUME, {}) or bool(pod["spec"].get("initContainers"))
+
+
+def agent_image(pod: dict[str, Any]) -> str | None:
+    """The image with the agent's files, of a pod that has them."""
+    for volume in pod["spec"].get("volumes") or []:
+        if volume["name"] == VOLUME and "image" in volume:
+            return str(volume["image"]["reference"])
+    return next((str(each["image"]) for each in pod["spec"].get("initContainers") or [] if each["name"] == VOLUME), None)
