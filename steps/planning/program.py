@@ -8,6 +8,7 @@ from steps.bundles.build import architecture_here, keep_folder, made_of
 from steps.bundles.recipes import ChosenRecipe, choose_recipe
 from steps.bundles.stored import find_made
 from steps.contracts.agent_spec import AgentSpec, agent_of
+from steps.contracts.backends import backend_named
 from steps.contracts.data import RunFile
 from steps.contracts.progress_lines import doing
 from steps.contracts.recipe import AgentProgram, Architecture, BundleFacts
@@ -33,7 +34,7 @@ def resolve_program(spec: RunSpec, here: RunSpec, before: RunFile | None) -> Age
         reason = f"{chosen.recipe.name} runs on {there}, and the sandboxes are {architecture}"
         raise ConfigError(reason, field="sandbox.platform")
     _refuse_libc(spec.sandbox, chosen)
-    program = AgentProgram(recipe=chosen.recipe, bundle=_bundle(spec.agent, chosen, architecture))
+    program = AgentProgram(recipe=chosen.recipe, bundle=_bundle(spec, chosen, architecture))
     if before is not None and before.program != program:
         raise ConfigError(
             f"run {before.run_id!r} began with another recipe or other files of {chosen.recipe.name}; "
@@ -50,7 +51,8 @@ def architecture_of(spec: SandboxSpec) -> Architecture:
     return "arm64" if spec.platform.endswith("/arm64") else "amd64"
 
 
-def _bundle(spec: AgentSpec, chosen: ChosenRecipe, architecture: Architecture) -> BundleFacts | None:
+def _bundle(run: RunSpec, chosen: ChosenRecipe, architecture: Architecture) -> BundleFacts | None:
+    spec = run.agent
     recipe = chosen.recipe
     image = spec.image or recipe.source.image
     if image is not None:
@@ -59,6 +61,8 @@ def _bundle(spec: AgentSpec, chosen: ChosenRecipe, architecture: Architecture) -
             reason = f"{image} is no fixed image: {name}@sha256:..., as swe-argo agents push prints it"
             raise ConfigError(reason, field="agent.image")
         return BundleFacts(digest=digest, architecture=architecture, libc=recipe.libc, image=image)
+    if backend_named(run.sandbox.backend).on_cluster and (recipe.source.folder is not None or recipe.is_package):
+        raise ConfigError(_image_command(spec, chosen, architecture), field="agent.image")
     if recipe.source.folder is not None:
         doing(f"keeping the files of {recipe.source.folder}")
         return keep_folder(recipe, architecture).facts
@@ -68,15 +72,26 @@ def _bundle(spec: AgentSpec, chosen: ChosenRecipe, architecture: Architecture) -
     if stored is None:
         raise ConfigError(
             f"the files of {recipe.name} {recipe.version} for {architecture} are not built: "
-            f"{_build_command(spec, chosen, architecture)}",
+            f"{_command('build', spec, chosen, architecture)}",
             field="agent.name",
         )
     return stored.facts
 
 
-def _build_command(spec: AgentSpec, chosen: ChosenRecipe, architecture: Architecture) -> str:
+def _image_command(spec: AgentSpec, chosen: ChosenRecipe, architecture: Architecture) -> str:
+    name = chosen.recipe.name
+    if spec.file is None and not chosen.recipe.is_package:
+        return (
+            f"pods have the files of {name} from an image: describe it in a file with its folder as source, then "
+            "swe-argo agents push FILE.toml IMAGE prints what --agent-image takes"
+        )
+    command = _command("push", spec, chosen, architecture, "IMAGE")
+    return f"pods have the files of {name} from an image: {command} prints what --agent-image takes"
+
+
+def _command(verb: str, spec: AgentSpec, chosen: ChosenRecipe, architecture: Architecture, *more: str) -> str:
     which = spec.file or chosen.recipe.name
-    words = ["swe-argo agents build", f"{which}@{spec.version}" if spec.version else which]
+    words = [f"swe-argo agents {verb}", f"{which}@{spec.version}" if spec.version else which, *more]
     return " ".join([*words, *(["--architecture", architecture] if architecture != architecture_here() else [])])
 
 

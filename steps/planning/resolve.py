@@ -68,7 +68,7 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
     instruction, instruction_notices = run_prompts.read_instruction(here.agent, dataset.rows, before)
     words, words_notices = run_prompts.read_scaffold_words(here.agent)
     factors = resource_factors.read(here.sandbox.resource_factors, dataset.known_ids)
-    sandboxes = prepare_sandboxes(spec, dataset.name, dataset.rows, dataset.environments)
+    sandboxes = prepare_sandboxes(spec, dataset.name, dataset.rows, dataset.environments, program)
     stored_keys = set(store.keys(f"runs/{run_id}/units/")) if before else set()
     redo = plan_redo(spec, dataset.rows, store, stored_keys)
     stored_keys -= redo.removed

@@ -25,7 +25,7 @@ def prepare_sandboxes(
     dataset: str,
     selected: list[dict[str, Any]],
     environments: Mapping[str, Path],
-    program: AgentProgram | None,
+    program: AgentProgram | None = None,
 ) -> readiness.ReadinessResult:
     """Make the images that come with this project, then ask the backend whether the run can have its sandboxes.
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from steps.sandbox.kubernetes.agent_files import add_agent_files
+from steps.sandbox.kubernetes.namespace import NamespaceSettings
+from steps.sandbox.protocol import BundleMount
 from tests.cluster.release import Manifest
 
 Change = Callable[[Manifest], object]
@@ -50,6 +53,45 @@ def tolerate(**toleration: str) -> Change:
     return lambda pod: pod["spec"].setdefault("tolerations", []).append(toleration)
 
 
+PINNED = f"localhost/agent@sha256:{'a' * 64}"
+
+
+def copier(**wrong: object) -> Change:
+    """An agent's files by an init container, of which something is wrong."""
+
+    def change(pod: Manifest) -> None:
+        changed = add_agent_files(pod, BundleMount("", None, PINNED), NamespaceSettings(), "copy")
+        changed["spec"]["initContainers"][0].update(wrong)
+        pod.update(changed)
+
+    return change
+
+
+def agent_volume(**wrong: object) -> Change:
+    """The same by a volume of their image."""
+
+    def change(pod: Manifest) -> None:
+        pod.update(add_agent_files(pod, BundleMount("", None, PINNED), NamespaceSettings(), "image-volume"))
+        pod["spec"]["volumes"][-1]["image"].update(wrong)
+
+    return change
+
+
+COPIERS: dict[str, tuple[dict[str, object], str]] = {
+    "another command": ({"command": ["/bin/sh"]}, "copies an agent's files into their volume, and nothing else"),
+    "another mount": (
+        {"volumeMounts": [{"name": "jobs", "mountPath": "/.swe-argo/files"}]},
+        "copies an agent's files into their volume, and nothing else",
+    ),
+    "arguments": ({"args": ["x"]}, "init container of a sandbox has fields that the project does not set"),
+    "a restart": ({"restartPolicy": "Always"}, "init container of a sandbox has fields that the project does not set"),
+    "capabilities": (
+        {"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"add": ["SYS_ADMIN"]}}},
+        "init container of a sandbox has no capabilities",
+    ),
+    "more memory": ({"resources": {"limits": {"memory": "1Ti"}}}, "asks for what the sandbox asks for"),
+    "a tag": ({"image": "localhost/agent:1"}, "an image that is named by its digest"),
+}
 ANOTHER = {"name": "another", "image": "localhost/another:1"}
 PROBE = {"httpGet": {"host": "169.254.169.254", "port": 80, "path": "/"}}
 SECRET = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "API_KEY"}}}
@@ -188,7 +230,21 @@ CHANGES: dict[str, tuple[Change, str]] = {
         for name, value in {"fsGroup": 1, "supplementalGroups": [0], "runAsNonRoot": False}.items()
     },
     "two containers": (lambda pod: pod["spec"]["containers"].append(ANOTHER), "one container"),
-    "init container": (put("spec", "initContainers", to=[ANOTHER]), "neither init nor ephemeral containers"),
+    "init container": (put("spec", "initContainers", to=[ANOTHER]), "no init container but agent-files"),
+    **{f"copier with {what}": (copier(**wrong), reason) for what, (wrong, reason) in COPIERS.items()},
+    "two copiers": (
+        lambda pod: (copier()(pod), pod["spec"]["initContainers"].append(dict(pod["spec"]["initContainers"][0]))),
+        "no init container but agent-files",
+    ),
+    "volume of an image by its tag": (agent_volume(reference="localhost/agent:1"), "named by its digest"),
+    "volume of an image with another name": (
+        volume(image={"reference": PINNED}),
+        "volumes are of type emptyDir",
+    ),
+    "agent's files to write": (
+        lambda pod: (agent_volume()(pod), box(pod)["volumeMounts"][-1].update(readOnly=False)),
+        "their mount is readOnly",
+    ),
     "account": (put("spec", "serviceAccountName", to="swe-argo-runner"), "the service account swe-argo-sandbox"),
     "token": (put("spec", "automountServiceAccountToken", to=True), "automountServiceAccountToken is false"),
     "token by default": (put("spec", "automountServiceAccountToken", to=None), "automountServiceAccountToken is false"),

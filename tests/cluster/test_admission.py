@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.real_cluster import Cluster
-from tests.cluster.refused_pods import ANOTHER, CHANGES, box, inside, put, volume
+from tests.cluster.refused_pods import ANOTHER, CHANGES, PINNED, Change, agent_volume, box, copier, inside, put, volume
 from tests.cluster.release import Account, Manifest, Release, installed, plain_pod
 from tests.workflows.command import wait_for
 
@@ -54,6 +54,13 @@ def offer(account: Account, pod: Manifest) -> str:
 @pytest.mark.parametrize(("role", "network"), [("solve", False), ("grade", False), ("grade", True)])
 def test_what_the_backend_makes_is_let_in(release: Release, runner: Account, role: str, network: bool) -> None:
     assert offer(runner, release.sandbox("swebench/any:latest", role=role, network=network)) == ""
+
+
+@pytest.mark.parametrize("change", [copier(), agent_volume()])
+def test_an_agents_files_are_let_in_either_way(release: Release, runner: Account, change: Change) -> None:
+    pod = release.sandbox("localhost/one:1")
+    change(pod)
+    assert offer(runner, pod) == ""
 
 
 @pytest.mark.parametrize("what", CHANGES)
@@ -110,7 +117,7 @@ def test_a_sandbox_stays_a_sandbox(release: Release, sandbox_image: str) -> None
     assert "label swe-argo/role" in admin.refused("label", "pod", name, "swe-argo/role-")
     debug = {"spec": {"ephemeralContainers": [{**ANOTHER, "securityContext": {"privileged": True}}]}}
     patch = ["patch", "pod", name, "--subresource=ephemeralcontainers", "-p", json.dumps(debug)]
-    assert "neither init nor ephemeral containers" in admin.refused(*patch)
+    assert "no ephemeral containers" in admin.refused(*patch)
     assert "labels that the project does not set: swe-argo/step" in admin.refused(
         "label", "pod", name, "swe-argo/step=a"
     )
@@ -129,6 +136,9 @@ def test_a_namespace_that_allows_less_says_which_value_does(strict: Release) -> 
     assert "image ghcr.io/mine-not/one:1 begins with none of localhost/, ghcr.io/mine/" in said
     assert "chart value sandbox.imagePrefixes" in said
     assert "chart value grading.network" in offer(runner, strict.sandbox("localhost/one:1", role="grade", network=True))
+    for change in (copier(image=f"evil/{PINNED}"), agent_volume(reference=f"evil/{PINNED}")):
+        change(pod := strict.sandbox("localhost/one:1"))
+        assert f"image evil/{PINNED} begins with none of" in offer(runner, pod)
     pod = strict.sandbox("localhost/one:1")
     pod["spec"]["activeDeadlineSeconds"] = 1001
     assert "at most 1000" in offer(runner, pod)

@@ -76,11 +76,16 @@ def push(
 ) -> None:
     """Push an agent's files as an OCI image, for sandboxes of a cluster; prints what --agent-image takes."""
     from steps.agents.gate.binary import find_gate
-    from steps.bundles.build import build_bundle
+    from steps.bundles.build import build_bundle, keep_folder
     from steps.bundles.image import push_image
+    from steps.bundles.recipes import find_recipe, read_chosen
 
     chosen_for = _architecture(architecture)
-    made = build_bundle(_chosen(which), chosen_for)
+    chosen = read_chosen(*find_recipe(which))
+    if chosen.recipe.source.folder:
+        made = keep_folder(chosen.recipe, chosen_for)
+    else:
+        made = build_bundle(_chosen(which), chosen_for)
     console.print(push_image(made, to, find_gate(chosen_for)), soft_wrap=True, highlight=False)
 
 

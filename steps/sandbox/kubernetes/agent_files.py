@@ -1,7 +1,7 @@
 """An agent program's files in a pod: a volume of their image, or an init container of that image that copies them.
 
-The API server keeps volumes of images from Kubernetes 1.35 on, and from 1.31 where the feature ImageVolume is on; one that
-does not know them drops them from what it takes, as a dry run shows. Both have the files read-only at ``BUNDLE_PLACE``.
+The API server keeps volumes of images from Kubernetes 1.35 on, and from 1.31 where the feature ImageVolume is on;
+else it drops them from what it takes, as a dry run shows. Both have the files read-only at ``BUNDLE_PLACE``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def image_of(bundle: BundleMount) -> str:
     """The image with the files, by its digest. Raises ConfigError where there is none."""
     if bundle.image is None:
         raise ConfigError(
-            "pods have an agent's files from an image: swe-argo agents push NAME IMAGE makes it, --agent-image names it",
+            "pods have an agent's files from an image: swe-argo agents push NAME IMAGE makes one for --agent-image",
             field="agent.image",
         )
     return bundle.image
@@ -76,4 +76,6 @@ def agent_image(pod: dict[str, Any]) -> str | None:
     for volume in pod["spec"].get("volumes") or []:
         if volume["name"] == VOLUME and "image" in volume:
             return str(volume["image"]["reference"])
-    return next((str(each["image"]) for each in pod["spec"].get("initContainers") or [] if each["name"] == VOLUME), None)
+    return next(
+        (str(each["image"]) for each in pod["spec"].get("initContainers") or [] if each["name"] == VOLUME), None
+    )

@@ -22,6 +22,10 @@ def copy_failure(pod: dict[str, Any]) -> StepError | None:
     error = failure(pod)
     if error is not None and error.failure_class is not FailureClass.SANDBOX_LOST:
         return error
+    return _copy_failure(pod, terminated)
+
+
+def _copy_failure(pod: dict[str, Any], terminated: dict[str, Any]) -> StepError:
     words, detail = one_line(format_reason(terminated), 400), describe_pod(pod)
     if terminated.get("reason") == "OOMKilled":
         reason = f"{pod_label(pod)} ran out of memory while an agent's files were copied"

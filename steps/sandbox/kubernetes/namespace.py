@@ -73,7 +73,7 @@ class NamespaceSettings(ManifestPart):
     jobs_size_limit: Quantity = "2Gi"
     """Room for commands and their output outside the repository."""
     agent_files: Literal["auto", "image-volume", "copy"] = "auto"
-    """How sandboxes have the files of an agent program: as a volume of their image; copied from it by an init container;
+    """How sandboxes have the files of an agent program: as a volume of their image; copied from it when the pod begins;
     auto: the first where the API server knows such volumes."""
     agent_files_size_limit: Quantity = "4Gi"
     """Room for them where they are copied."""

@@ -25,7 +25,7 @@ class Pods:
         self._patience = patience
 
     def make(self, manifest: Plain, *, dry_run: bool = False) -> Plain:
-        """The pod that was made, or would be. An answer that was lost shows as ApiException (409); raises as ``call``."""
+        """The pod that was made, or would be. A lost answer shows as ApiException (409); raises as ``call``."""
         doing = f"making pod {manifest['metadata']['name']}"
         query = {"dryRun": "All"} if dry_run else {}
         ask = partial(request_object, self._client, "POST", self._path(), manifest, query=query)

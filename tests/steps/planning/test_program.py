@@ -105,3 +105,22 @@ def test_files_that_cannot_run_in_the_sandboxes_are_refused(recipe: Path) -> Non
 def test_the_architecture_is_that_of_the_sandboxes() -> None:
     spec = RunSpec.model_validate({"sandbox": {"backend": "docker", "platform": "linux/arm64"}})
     assert architecture_of(spec.sandbox) == "arm64"
+
+
+def test_pods_have_files_from_an_image_and_the_command_that_makes_it_is_told(recipe: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder.toml").write_text('name = "own"\ncommand = ["{bundle}/go"]\n[source]\nfolder = "."\n')
+    for agent, told in (
+        ({"file": str(recipe), "version": "2"}, rf"agents push {recipe}@2 IMAGE prints what --agent-image takes"),
+        ({"file": str(tmp_path / "folder.toml")}, r"agents push \S+folder.toml IMAGE prints"),
+        ({"command": "./go", "folder": str(tmp_path)}, r"agents push FILE.toml IMAGE prints"),
+    ):
+        spec = checked({"agent": agent, "sandbox": {"backend": "kubernetes"}}, "test")
+        with pytest.raises(ConfigError, match=told) as caught:
+            resolve(spec)
+        assert caught.value.field == "agent.image"
+    image = f"registry.example.com/mine@sha256:{'a' * 64}"
+    spec = checked({"agent": {"file": str(recipe), "image": image}, "sandbox": {"backend": "kubernetes"}}, "test")
+    program = resolve(spec)
+    assert program is not None
+    assert program.bundle is not None
+    assert program.bundle.image == image

@@ -130,3 +130,75 @@ def test_what_ends_a_pod_while_it_starts_keeps_its_reason() -> None:
     late = start_failure(pod("Failed", reason="DeadlineExceeded", message="Pod was active"), 900, 61)
     assert late is not None
     assert (late.failure_class, "deadline of 60 s" in late.reason) == (FailureClass.SANDBOX_CREATE, True)
+
+
+AGENT = f"registry.example.com/codex@sha256:{'a' * 64}"
+
+
+def with_agent(found: Any, state: Any = None, *, volume: bool = False) -> Any:
+    """The pod with an agent's files: of a volume, or of an init container that is in some state."""
+    if volume:
+        found["spec"]["volumes"] = [{"name": "agent-files", "image": {"reference": AGENT}}]
+        return found
+    found["spec"]["initContainers"] = [{"name": "agent-files", "image": AGENT}]
+    found["status"]["initContainerStatuses"] = [{"name": "agent-files", **state}]
+    return found
+
+
+def test_of_two_images_the_one_that_cannot_be_pulled_is_named() -> None:
+    words = f'failed to pull and unpack image "{AGENT}": failed to resolve reference "{AGENT}": not found'
+    initializing = waiting("PodInitializing")
+    for found in (
+        with_agent(pod("Pending", initializing), waiting("ErrImagePull", words)),
+        with_agent(pod("Pending", waiting("ErrImagePull", words)), volume=True),
+    ):
+        error = start_failure(found, 900, 0)
+        assert isinstance(error, ConfigError)
+        assert error.reason.startswith(f"image {AGENT} does not exist")
+        assert error.failure_class is FailureClass.IMAGE_MISSING
+    own = start_failure(with_agent(pod("Pending", waiting("ErrImagePull", NOT_FOUND)), volume=True), 900, 0)
+    assert own is not None
+    assert own.reason.startswith("image hub.example/x:1 does not exist")
+    away = with_agent(pod("Pending", initializing, condition("PodScheduled")), waiting("ErrImagePull", "EOF"))
+    assert start_failure(away, 900, 0) is None
+    late = start_failure(away, 900, 900)
+    assert isinstance(late, InfraError)
+    assert (late.failure_class, AGENT in late.reason) == (FailureClass.IMAGE_PULL, True)
+
+
+COPIES = [
+    ("StartError", "exec /.swe-argo/copy: exec format error", ConfigError, "is for another processor"),
+    (
+        "StartError",
+        'exec: "/.swe-argo/copy": stat /.swe-argo/copy: no such file or directory',
+        ConfigError,
+        "has no program that copies its files",
+    ),
+    ("Error", "exec /.swe-argo/copy: exec format error", ConfigError, "is for another processor"),
+    ("Error", "write /.swe-argo/files/a: no space left on device", ResourceError, "ran out of disk"),
+    ("OOMKilled", "", ResourceError, "ran out of memory"),
+    ("Error", "open /a: input/output error", InfraError, "were not copied: Error: open /a: input/output error"),
+]
+
+
+@pytest.mark.parametrize(("reason", "message", "kind", "told"), COPIES)
+def test_files_that_were_not_copied_say_why(reason: str, message: str, kind: type[Exception], told: str) -> None:
+    state = ended({"exitCode": 1, "reason": reason, "message": message})
+    error = start_failure(with_agent(pod("Failed", waiting("PodInitializing")), state), 900, 0)
+    assert isinstance(error, kind)
+    assert told in error.reason
+    assert message in error.detail
+
+
+def test_files_that_are_copied_or_being_copied_are_waited_for() -> None:
+    states: list[Any] = [ended({"exitCode": 0, "reason": "Completed"}), {"state": {"running": {}}}]
+    for state in states:
+        assert start_failure(with_agent(pod("Pending", waiting("PodInitializing")), state), 900, 0) is None
+
+
+def test_a_pod_that_is_evicted_while_files_are_copied_was_evicted() -> None:
+    state = ended({"exitCode": 137, "reason": "Error"})
+    found = with_agent(pod("Failed", None, reason="Evicted", message="The node was low on resource: memory"), state)
+    error = start_failure(found, 900, 0)
+    assert error is not None
+    assert error.failure_class is FailureClass.EVICTED
