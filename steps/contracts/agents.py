@@ -216,6 +216,7 @@ def is_own(name: object) -> TypeGuard[str]:
 
 
 def is_model_agent(name: str | None) -> bool:
-    """Whether it is the name of one of ours that asks a model: for names in files, which may be anybody's."""
+    """Whether it is the name of one of ours that asks a model, with tools that are ours: agent programs have their own.
+    For names in files, which may be anybody's."""
     agent = AGENTS.get(name or "")
-    return agent is not None and agent.asks_model
+    return agent is not None and agent.asks_model and not agent.is_program

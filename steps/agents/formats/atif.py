@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
@@ -20,7 +21,27 @@ def is_row(row: Row) -> bool:
 
 def read(row: Row) -> Recorded:
     """ATIF, whoever wrote it. Answers that were malformed, and their corrections, hold nothing to do again."""
-    actions = []
+    timed = [*_actions(row)]
+    for other in map(as_dict, as_list(row.get("subagent_trajectories"))):
+        if as_dict(other.get("extra")).get("beside"):
+            timed += _actions(other)
+            timed.sort(key=lambda pair: pair[0])
+    actions = [action for _, action in timed]
+    extra, agent = as_dict(row.get("extra")), as_dict(row.get("agent"))
+    reason = as_reason(extra.get("stop_reason"))
+    return Recorded(
+        NAME,
+        str(extra.get("instance_id") or ""),
+        as_name(agent.get("model_name")),
+        good=reason is not StopReason.INTERRUPTED,
+        actions=actions,
+        scaffold=_scaffold(agent, ours=reason is not None and "usage" in extra),
+        stop_reason=reason,
+    )
+
+
+def _actions(row: Row) -> Iterator[tuple[str, Action]]:
+    """The calls of a conversation, each with the time of its turn."""
     for step in map(as_dict, as_list(row.get("steps"))):
         if as_dict(step.get("extra")).get("malformed"):
             continue
@@ -33,18 +54,8 @@ def read(row: Row) -> Recorded:
             name, call_id = as_name(call.get("function_name")), call.get("tool_call_id")
             if name:
                 observation = seen.get(call_id) if isinstance(call_id, str) else None
-                actions.append(Action(tool=name, arguments=as_dict(call.get("arguments")), observation=observation))
-    extra, agent = as_dict(row.get("extra")), as_dict(row.get("agent"))
-    reason = as_reason(extra.get("stop_reason"))
-    return Recorded(
-        NAME,
-        str(extra.get("instance_id") or ""),
-        as_name(agent.get("model_name")),
-        good=reason is not StopReason.INTERRUPTED,
-        actions=actions,
-        scaffold=_scaffold(agent, ours=reason is not None and "usage" in extra),
-        stop_reason=reason,
-    )
+                action = Action(tool=name, arguments=as_dict(call.get("arguments")), observation=observation)
+                yield str(step.get("timestamp") or ""), action
 
 
 def _scaffold(agent: Row, *, ours: bool) -> str | None:

@@ -128,7 +128,7 @@ def write(done: SolvedUnit) -> bytes:
     """The file. Calls of other tools than bash stand in an action's ``tool`` and ``arguments``."""
     trajectory, spec = done.trajectory, done.run.spec
     usage, reason = trajectory.extra.usage, trajectory.extra.stop_reason
-    status = _STATUS[reason]
+    status = _STATUS.get(reason, "RuntimeError")  # what only agent programs stop for
     ending = {"exit_status": status, "submission": done.patch}
     row = {
         "info": {

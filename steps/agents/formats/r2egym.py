@@ -41,7 +41,8 @@ _EXITS = {
     StopReason.SANDBOX_BROKEN: "agent_exception",
     StopReason.INTERRUPTED: "env_exception",
 }
-"""max_steps is told by how many actions came after the limit: max_step_limit or agent_max_step_limit."""
+"""max_steps is told by how many actions came after the limit: max_step_limit or agent_max_step_limit. What only agent
+programs stop for is agent_exception."""
 _REASONS = {
     "agent": StopReason.FINISHED,
     "max_step_limit": StopReason.MAX_STEPS,
@@ -150,7 +151,7 @@ def exit_reason(done: SolvedUnit, steps: int) -> str:
     reason = done.trajectory.extra.stop_reason
     if reason is StopReason.MAX_STEPS:
         return "max_step_limit" if steps <= done.run.spec.agent.told_after + 1 else "agent_max_step_limit"
-    return _EXITS[reason]
+    return _EXITS.get(reason, "agent_exception")
 
 
 def _limits(agent: AgentSpec, taken: int) -> tuple[int, int]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from steps.agents.formats import Recorded, openhands, preds, read_row
-from steps.agents.tools import KINDS
+from steps.agents.tools import APPLY, KINDS, Kind
 from steps.contracts.data import WORKDIR, Patch
-from steps.contracts.trajectory import Recording
+from steps.contracts.trajectory import Action, Recording
 from steps.datasets.names import list_first
 from steps.errors import ConfigError
 
@@ -58,20 +58,17 @@ def read(path: str, instances: Mapping[str, str] | Collection[str], known: Colle
             f"{len(missing)} of {len(pile.wanted)} instances have no recording in {path}: {list_first(missing)}",
             field=FIELD,
         )
-    pile.patch_alone = sum(recorded.patch_alone for _, recorded in pile.found.values())
     by_id = {}
     for name, instance_id in pile.wanted.items():
         place, recorded = pile.found[name]
-        _check_tools(place, recorded)
+        recorded = _with_known_tools(place, recorded)
+        pile.patch_alone += recorded.patch_alone
         by_id[instance_id] = _recording(place, openhands.move_repository(recorded, workdirs[instance_id]))
     return Recordings(next(iter(pile.models), None), by_id, list(pile.notices(path)))
 
 
 def _recording(place: str, recorded: Recorded) -> Recording:
-    """ATIF has no place for the patch: it lies beside the trajectory, here and in what is exported."""
-    patch, patch_file = recorded.patch, Path(place).with_name(Patch.file)
-    if patch is None and recorded.format == "ATIF" and patch_file.is_file():
-        patch = Patch(patch_file.read_bytes()).text
+    patch = _patch_of(place, recorded)
     recording = Recording(
         source=f"{recorded.format} {place}",
         scaffold=recorded.scaffold,
@@ -178,10 +175,30 @@ def _read(row: object, place: str, fallback: str = "") -> Recorded:
     return recorded if recorded.instance_id else replace(recorded, instance_id=fallback)
 
 
-def _check_tools(place: str, recorded: Recorded) -> None:
-    unknown = dict.fromkeys(action.tool for action in recorded.actions if action.tool not in KINDS)
-    if unknown:
+def _patch_of(place: str, recorded: Recorded) -> str | None:
+    """ATIF has no place for the patch: it lies beside the trajectory, here and in what is exported."""
+    patch_file = Path(place).with_name(Patch.file)
+    if recorded.patch is None and recorded.format == "ATIF" and patch_file.is_file():
+        return Patch(patch_file.read_bytes()).text
+    return recorded.patch
+
+
+def _with_known_tools(place: str, recorded: Recorded) -> Recorded:
+    """The recording; its patch alone where it used tools that are not here. Raises ConfigError where it has none."""
+    anybodys = recorded.format == "ATIF" and recorded.scaffold is None  # `edit` is the name of several tools
+    unknown = dict.fromkeys(
+        action.tool
+        for action in recorded.actions
+        if (kind := KINDS.get(action.tool)) is None
+        or (anybodys and kind is Kind.EDIT and "command" not in action.arguments)
+    )
+    if not unknown:
+        return recorded
+    patch = _patch_of(place, recorded)
+    if patch is None or not anybodys:
         raise ConfigError(
             f"{place} uses tools that cannot be performed again: {list_first(unknown)}; known are {', '.join(KINDS)}",
             field=FIELD,
         )
+    actions = [Action(tool=APPLY, arguments={"patch": patch})] if patch else []
+    return replace(recorded, actions=actions, patch_alone=True)

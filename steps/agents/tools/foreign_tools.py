@@ -31,14 +31,22 @@ KINDS: dict[str, Kind] = {
         ("bash", "execute_bash", "execute_command", "run_command", "run_shell_command", "shell", "run", "cmd"),
         Kind.SHELL,
     ),
+    **dict.fromkeys(("Bash", "exec_command"), Kind.SHELL),
     **dict.fromkeys(("bash_session", "terminal"), Kind.SESSION),
     **dict.fromkeys(("str_replace_editor", "str_replace_based_edit_tool", "file_editor", "edit"), Kind.EDIT),
     **dict.fromkeys(("search", "search_dir"), Kind.SEARCH),
     APPLY: Kind.PATCH,
     **dict.fromkeys(("think", "task_tracker"), Kind.NOTHING),
+    **dict.fromkeys(
+        ("Read", "Glob", "Grep", "TodoWrite", "Agent", "Task"), Kind.NOTHING
+    ),  # a sub-agent's calls are there
+    **dict.fromkeys(("update_plan", "view_image"), Kind.NOTHING),
+    **dict.fromkeys(("read", "glob", "grep", "list", "todowrite", "todoread", "task"), Kind.NOTHING),
+    **dict.fromkeys(("read_file", "list_directory", "grep_search", "todo_write"), Kind.NOTHING),
     **dict.fromkeys(("finish", "submit"), Kind.END),
 }
-"""Of R2E-Gym's scaffolds, OpenHands' CodeAct agent and SDK, mini-swe-agent, our oneshot; the usual names of others."""
+"""Of R2E-Gym's scaffolds, OpenHands' CodeAct agent and SDK, mini-swe-agent, our oneshot; the usual names of others; of
+Claude Code, Codex, opencode and Qwen Code those that run commands or change nothing."""
 
 
 def shell_command(arguments: dict[str, object]) -> str:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from steps.agents.formats import Recorded, atif, mini_swe_agent, openhands_writer, r2egym, read_row, sweagent
 from steps.agents.formats.solved_unit import SolvedUnit, agent_actions
-from steps.contracts.agents import AGENTS
+from steps.contracts.agents import AGENTS, is_model_agent
 from steps.contracts.data import RunFile
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import (
@@ -108,7 +108,7 @@ def test_why_an_agent_stopped_survives_every_format(form: str, reason: StopReaso
 
 
 @pytest.mark.parametrize("form", WRITERS)
-@pytest.mark.parametrize("agent", [agent.name for agent in AGENTS.values() if agent.asks_model])
+@pytest.mark.parametrize("agent", [name for name in AGENTS if is_model_agent(name)])
 def test_whose_tools_they_were_survives_every_format(form: str, agent: str) -> None:
     assert read(WRITERS[form](done([LOOK], agent=agent))).scaffold == agent
 

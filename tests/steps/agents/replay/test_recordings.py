@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,44 @@ def test_tools_that_cannot_be_performed_are_named_with_file_and_row(tmp_path: Pa
         ConfigError, match=r"output\.jsonl:2 uses .*: browse, run_ipython, edit \(by line range\); known"
     ):
         read(str(file), [ID])
+
+
+def program(tmp_path: Path, *calls: tuple[str, dict[str, Any]], beside: str = "") -> list[Action]:
+    """What is done again of an agent program's calls; ``beside``: a command of its sub-agent, between them."""
+    journal = Journal(AgentInfo(name="claude-code", version="1", model_name="m/own"), "one", ID, 1)
+    journal.add_message("user", "an issue")
+    for place, (tool, arguments) in enumerate(calls):
+        journal.add_agent_turn("", [ToolCall(tool_call_id=str(place), function_name=tool, arguments=arguments)])
+        if beside and place == 0:
+            time.sleep(0.002)  # turns are told apart by milliseconds
+            side = journal.open_beside(journal.agent)
+            call = ToolCall(tool_call_id="b", function_name="Bash", arguments={"command": beside})
+            side.add_agent_turn("", [call])
+            time.sleep(0.002)
+    (tmp_path / "trajectory.json").write_bytes(journal.trajectory(StopReason.FINISHED).to_bytes())
+    (tmp_path / "patch.diff").write_text("diff --git a/a b/a\n")
+    read_back = read(str(tmp_path), [ID])
+    assert read_back.by_id[ID].scaffold is None
+    assert [line for line in read_back.notices if "their patches are applied" in line] == [
+        f"{number} recordings in {tmp_path} used tools that are not here: their patches are applied"
+        for number in [1] * (read_back.by_id[ID].actions[-1].tool == "apply_diff")
+    ]
+    return read_back.by_id[ID].actions
+
+
+def test_commands_of_an_agent_program_and_its_sub_agents_are_done_again_in_their_order(tmp_path: Path) -> None:
+    actions = program(tmp_path, ("Bash", {"command": "a"}), ("Read", {"file_path": "x"}), beside="b")
+    assert [(action.tool, action.arguments.get("command")) for action in actions] == [
+        ("Bash", "a"),
+        ("Bash", "b"),
+        ("Read", None),
+    ]
+
+
+@pytest.mark.parametrize("edit", ["Edit", "apply_patch", "edit"])
+def test_of_an_agent_program_with_tools_that_are_not_here_the_patch_is_applied(tmp_path: Path, edit: str) -> None:
+    (action,) = program(tmp_path, ("Bash", {"command": "a"}), (edit, {"file_path": "x"}))
+    assert (action.tool, action.arguments) == ("apply_diff", {"patch": "diff --git a/a b/a\n"})
 
 
 @pytest.mark.parametrize(
