@@ -24,6 +24,10 @@ class PassingError(Exception):
         super().__init__(what)
 
 
+class NotSpokenError(Exception):
+    """Nothing at the endpoint speaks the protocol of a request; the message quotes what was said instead."""
+
+
 @dataclass(frozen=True)
 class Answered:
     """An answer of the endpoint, counted: with something to go on with, or with the reason why there is nothing."""
@@ -45,6 +49,8 @@ class Call:
     until: float = math.inf
     """Monotonic time at which it must be over."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    probes: bool = False
+    """Whether it is made to find out if the endpoint speaks this protocol at all."""
     requests: int = 0
     failures: int = 0
     """That may pass."""

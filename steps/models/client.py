@@ -17,10 +17,10 @@ from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, Usage
 from steps.models.backoff import wait_s
 from steps.models.body_reading import DroppedError, ResponseTimeoutError
-from steps.models.call import Answered, Call, PassingError
+from steps.models.call import Answered, Call, NotSpokenError, PassingError
 from steps.models.connection import Connection, ModelRefusedError
 from steps.models.endpoint import Endpoint, resolve_endpoint
-from steps.models.errors import ErrorMeaning, error_meaning, later_meaning
+from steps.models.errors import ErrorMeaning, error_meaning, is_unknown_page, later_meaning
 from steps.models.failures import exhausted_error, refusal_error
 from steps.models.rate_limits import RequestGate, open_gate
 from steps.models.reply import Message, NoReplyError, Reply, ToolDefinition
@@ -127,6 +127,11 @@ class Client:
         taken = goes_on or self.usage.calls > 0
         return self._answer(Call(lambda: wording.rewrite(request), wording, taken, _end(timeout_s), headers or {}))
 
+    def probe(self, request: dict[str, Any], wording: RequestDialect) -> Answered:
+        """A first request in the protocol of ``wording``, as ``forward``. Raises NotSpokenError where nobody is there
+        who speaks it."""
+        return self._answer(Call(lambda: wording.rewrite(request), wording, goes_on=False, probes=True))
+
     def _answer(self, call: Call) -> Answered:
         began = time.monotonic()
         retrying = Retrying(
@@ -176,6 +181,8 @@ class Client:
 
     def _put_otherwise(self, error: ModelRefusedError, body: dict[str, Any], call: Call) -> None:
         """Learn from a refusal how to ask. Raises what it comes to where there is nothing to learn."""
+        if call.probes and is_unknown_page(error.refusal):
+            raise NotSpokenError(str(error)) from None
         means = error_meaning(error.refusal)
         if means is ErrorMeaning.PARAMETER and call.wording.learn(error.refusal, body):
             return
@@ -183,7 +190,8 @@ class Client:
             means = later_meaning(means)
         if means is ErrorMeaning.PASSING:
             raise PassingError(str(error), error.requested_s) from None
-        outcome = refusal_error(error.refusal, means, self.where, call.wording.field_of(error.refusal, body))
+        asked = replace(self.where, model=call.wording.model)
+        outcome = refusal_error(error.refusal, means, asked, call.wording.field_of(error.refusal, body))
         if means is ErrorMeaning.UNANSWERABLE and not call.refused:
             call.refused = True
             raise PassingError(str(error), error.requested_s, outcome) from None

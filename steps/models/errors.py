@@ -134,12 +134,28 @@ _PARAMETER = _any(
     r"not permitted|unexpected (keyword|field|parameter)|does not support|cannot be used|deprecated|extra_forbidden",
     r"is not allowed|not compatible",
 )
+_NO_PAGE = _any(
+    # OpenAI, Groq, LM Studio (which says it with 200), Express.
+    r"(invalid|unknown request) url|unexpected endpoint or method|cannot post /",
+    r"(unknown|unsupported|no such|invalid) (path|endpoint|route)",
+)
 
 
 def error_meaning(refusal: Refusal) -> ErrorMeaning:
     """What an error answer means; a used-up quota is looked for first, it comes as 400, 403 and 429, too."""
     text = f"{refusal.code} {refusal.type} {refusal.message}"
     return next((means for applies, means in _RULES if applies(refusal, text)), ErrorMeaning.REFUSED)
+
+
+def is_unknown_page(refusal: Refusal) -> bool:
+    """Whether nothing is at the path of a request that was made to find that out.
+
+    Then a proxy's page is an answer, too: where requests are known to be taken, it is one that passes.
+    """
+    if refusal.status in (404, 405, 501) and (not refusal.structured or error_meaning(refusal) is ErrorMeaning.REFUSED):
+        return True
+    told = refusal.status not in (401, 403, 429) and _NO_PAGE.search(refusal.message) is not None
+    return told or error_meaning(refusal) is ErrorMeaning.NO_PAGE
 
 
 def later_meaning(means: ErrorMeaning) -> ErrorMeaning:

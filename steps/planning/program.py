@@ -111,3 +111,5 @@ def _refuse_fields(agent: AgentSpec) -> None:
     for name in _PROGRAM_FIELDS:
         if getattr(agent, name) is not None:
             raise ConfigError(f"{agent.name} is no agent program: leave --agent away", field=f"agent.{name}")
+    if agent.helper_model is not None:
+        raise ConfigError(f"{agent.name} has no helpers: only agent programs have", field="agent.helper_model")
