@@ -89,9 +89,17 @@ class LlmSpec(Table):
     stream: Annotated[bool, Flag("--stream/--no-stream"), How()] = False
     """Take answers as a stream: some proxies drop connections that are silent for long."""
     speaks: Annotated[list[WireProtocol], Flag("--endpoint-speaks"), How()] = []
-    """Protocols of the endpoint, chat, responses or anthropic, for an agent program; by default plan asks it."""
+    """Protocols of the endpoint, as chat,anthropic or responses, for an agent program; by default plan asks it."""
     extra_body: dict[str, Any] = {}
     """Further fields of each request, e.g. top_k or chat_template_kwargs of vLLM."""
+
+    @field_validator("speaks", mode="before")
+    @classmethod
+    def _split_at_commas(cls, value: object) -> object:
+        words = [value] if isinstance(value, str) else value
+        if not isinstance(words, list):
+            return words
+        return [part for word in words for part in (word.split(",") if isinstance(word, str) else [word])]
 
     @field_validator("base_url")
     @classmethod

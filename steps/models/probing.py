@@ -1,0 +1,151 @@
+"""A small call before a run: how it is made, and what its failures come to in one line with the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from steps.contracts.agent_spec import agent_of
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.trajectory import Metrics, StopReason, Usage
+from steps.contracts.wire_protocol import WireProtocol
+from steps.errors import ConfigError, InfraError, one_line
+from steps.models.client import Client, open_model
+from steps.models.connection import UNREACHED
+from steps.models.rate_limits import Unlimited
+from steps.models.reply import Message, NoReplyError, ToolDefinition
+
+TOOL: ToolDefinition = {
+    "type": "function",
+    "function": {
+        "name": "report_word",
+        "description": "Report a word.",
+        "parameters": {
+            "type": "object",
+            "properties": {"word": {"type": "string", "description": "The word to report."}},
+            "required": ["word"],
+        },
+    },
+}
+WITH_TOOL: list[Message] = [{"role": "user", "content": "Call the tool report_word with the word: ready"}]
+WITHOUT: list[Message] = [{"role": "user", "content": "Answer with one word: ready"}]
+TOKENS = 1024
+"""An answer may take: room for some reasoning. One that has not ended by then is asked for again without a limit."""
+RETRIES = 2
+"""An endpoint that is only busy answers by then; one that is not there is told soon."""
+TIMEOUT_S = 120.0
+CONNECT_S = 10.0
+"""A network policy that keeps the endpoint away answers nothing: it is told within the minute."""
+
+
+def open_for_probing(spec: RunSpec) -> Client:
+    """For few and small answers, soon."""
+    llm = spec.llm
+    gentle = {
+        "num_retries": min(llm.num_retries, RETRIES),
+        "timeout": min(llm.timeout, TIMEOUT_S),
+        "max_output_tokens": min(llm.max_output_tokens or TOKENS, TOKENS),
+    }
+    model = open_model(spec.model_copy(update={"llm": llm.model_copy(update=gentle)}), gate=Unlimited())
+    model.connection.connect_s = CONNECT_S
+    return model
+
+
+@dataclass(frozen=True)
+class EndpointFacts:
+    """What was found."""
+
+    fn_calling: bool | None
+    """None where the agent calls no tools."""
+    speaks: list[WireProtocol] = field(default_factory=list)
+    """Of an agent program's endpoint: the protocols, as far as it has to be asked for them."""
+    notices: list[str] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    """What the asking took, and that of earlier plans."""
+
+
+class Probing:
+    """What was asked of a run's endpoint so far, and found."""
+
+    def __init__(self, spec: RunSpec, model: Client) -> None:
+        self.spec, self.model = spec, model
+        self.notices: list[str] = []
+        self.metrics: Metrics | None = None
+        """Of the last answer."""
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+        return agent_of(self.spec.agent).name
+
+    def facts(self, *, fn_calling: bool | None = None, speaks: list[WireProtocol] | None = None) -> EndpointFacts:
+        """All that was found. Raises ConfigError where a limit in money could not be kept."""
+        self._price()
+        notices = [*self.notices, *self._describe_findings()]
+        return EndpointFacts(fn_calling, speaks or [], notices, self.model.usage)
+
+    def _price(self) -> None:
+        """Refuse a limit in money where nothing tells what a call costs; tell of half a price."""
+        llm = self.spec.llm
+        free = {"llm.input_cost_per_token": "completion", "llm.output_cost_per_token": "prompt"}
+        priced = [name for name in free if getattr(llm, name.removeprefix("llm.")) is not None]
+        agent = self.spec.agent
+        wished = agent.max_cost_usd if agent.max_cost_usd != agent_of(agent).defaults.max_cost_usd else None
+        limits = {"max_cost_usd": self.spec.max_cost_usd, "agent.max_cost_usd": wished}
+        limited = next((name for name, value in limits.items() if value is not None), None)
+        if limited and (self.metrics is None or self.metrics.cost_usd is None):
+            missing = "counts no tokens" if priced else "tells no cost"
+            mend = "leave it out" if priced else f"give the prices, {' and '.join(free)}"
+            raise ConfigError(
+                f"{self.model.endpoint} {missing}, so this limit could not be kept: {mend}", field=limited
+            )
+        if len(priced) == 1:
+            self.notices.append(f"only {priced[0]} is given: {free[priced[0]]} tokens count as free")
+
+    def _describe_findings(self) -> list[str]:
+        """What the endpoint did not take of the spec, and is done without."""
+        model = self.model
+        left_out = sorted(model.wording.without & {"temperature", "stop"})
+        lines = [f"{model.endpoint} does not take {name} for {model.name}: it is left out" for name in left_out]
+        if self.spec.llm.logprobs and self.metrics:
+            missing = {"logprobs": self.metrics.logprobs, "token ids": self.metrics.completion_token_ids}
+            lines += [
+                f"{model.endpoint} was asked for {name} and told none" for name in missing if missing[name] is None
+            ]
+        return lines
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Whatever is raised within would stop every unit: it is told as such."""
+        try:
+            yield
+        except NoReplyError as error:
+            if error.reason is StopReason.CONTEXT_OVERFLOW:
+                raise ConfigError(
+                    f"{self.model.endpoint} has no room for an answer: {one_line(error.detail, 200)}",
+                    field="llm.max_output_tokens",
+                ) from None
+            raise ConfigError(
+                f"{self.model.endpoint} did not answer a harmless question: {error}", field="agent.model"
+            ) from None
+        except InfraError as error:
+            line = f"{error.reason}: see that it runs, and that llm.base_url is its address"
+            if UNREACHED in error.detail:
+                line += "; on a cluster the chart's network.allow must let steps through to it"
+            raise InfraError(error.failure_class, line, detail=error.detail) from None
+        except ConfigError as error:
+            raise self._with_models(error) from None
+
+    def _with_models(self, error: ConfigError) -> ConfigError:
+        """An unknown model is told with those that there are."""
+        if error.field != "agent.model":
+            return error
+        names = self.model.connection.models(timeout_s=10.0)
+        if not names:
+            return error
+        name = self.model.name
+        near = f"; write openai/{name}" if name in names else ""
+        offered = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        reason = error.reason.removeprefix(f"{error.field}: ")
+        return ConfigError(f"{reason}{near}; it has: {offered}", field=error.field, detail=error.detail)

@@ -1,0 +1,149 @@
+"""In which protocols an agent program's requests are sent, found by one small call in each that comes into question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steps.contracts.failure import FailureClass
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.wire_protocol import NAMES, WireProtocol
+from steps.errors import ConfigError, one_line
+from steps.models.call import NotSpokenError
+from steps.models.endpoint import wire_name
+from steps.models.probing import TOOL, WITH_TOOL, EndpointFacts, Probing, open_for_probing
+from steps.models.protocols.table import WIRES
+from steps.models.protocols.wire import Body
+from steps.models.request_body import RequestDialect
+
+CHAT = WireProtocol.CHAT
+HELPER = "agent.helper_model"
+FUNCTION = TOOL["function"]
+REQUESTS: dict[WireProtocol, Body] = {
+    CHAT: {"messages": WITH_TOOL, "tools": [TOOL]},
+    WireProtocol.RESPONSES: {
+        "input": [{"type": "message"} | WITH_TOOL[0]],
+        "tools": [{"type": "function", "strict": False} | FUNCTION],
+        "store": False,
+    },
+    WireProtocol.ANTHROPIC: {
+        "messages": WITH_TOOL,
+        "tools": [
+            {"name": FUNCTION["name"], "description": FUNCTION["description"], "input_schema": FUNCTION["parameters"]}
+        ],
+    },
+}
+"""The same question in each. A tool is offered, for nearly all programs offer some."""
+
+
+def probe_for_program(spec: RunSpec, asks_in: WireProtocol, settled: Sequence[WireProtocol] = ()) -> EndpointFacts:
+    """What serves a program that asks in ``asks_in``: that, or chat completions, to which it is translated then. Those
+    are asked for as well where token ids are to be recorded: no other protocol tells them.
+
+    ``settled``: what an earlier plan found; what the spec says goes before it. Raises as ``probe`` does, and
+    ConfigError where the endpoint speaks neither.
+    """
+    with open_for_probing(spec) as model:
+        asking = _ProgramProbe(spec, model)
+        said = list(spec.llm.speaks or settled)
+        spoken = asking.keep(asks_in, said) if said else asking.find(asks_in)
+        if spec.agent.helper_model:
+            asking.helper(spec.agent.helper_model, asks_in if asks_in in spoken else CHAT)
+        return asking.facts(speaks=spoken)
+
+
+class _ProgramProbe(Probing):
+    def keep(self, asks_in: WireProtocol, said: list[WireProtocol]) -> list[WireProtocol]:
+        """Of what is said to be spoken, what serves; asked for once."""
+        serves = [protocol for protocol in (asks_in, CHAT) if protocol in said]
+        if not serves:
+            raise self._neither(asks_in, field="llm.speaks")
+        try:
+            self._ask(serves[0])
+        except NotSpokenError as error:
+            raise ConfigError(
+                f"{self.model.endpoint} does not speak {NAMES[serves[0]]}: {one_line(str(error), 200)}",
+                field="llm.speaks" if self.spec.llm.speaks else "llm.base_url",
+            ) from None
+        self._tell_translated(asks_in, serves)
+        return list(dict.fromkeys(serves))
+
+    def find(self, asks_in: WireProtocol) -> list[WireProtocol]:
+        """What serves, as the endpoint answers."""
+        spoken = [asks_in] if asks_in is not CHAT and self._serves(asks_in) else []
+        if not spoken or self.spec.llm.logprobs:
+            try:
+                self._ask(CHAT)
+                spoken.append(CHAT)
+            except NotSpokenError as error:
+                if not spoken:
+                    raise self._neither(asks_in, str(error)) from None
+            except ConfigError:
+                if not spoken:
+                    raise
+        self._tell_translated(asks_in, spoken)
+        return spoken
+
+    def helper(self, name: str, protocol: WireProtocol) -> None:
+        """See that the model of the helpers is there, too."""
+        try:
+            self._ask(protocol, wire_name(name))
+        except NotSpokenError as error:
+            raise ConfigError(f"{self.model.endpoint} does not answer for {name}: {error}", field=HELPER) from None
+        except ConfigError as error:
+            if error.field != "agent.model":
+                raise
+            reason = error.reason.removeprefix(f"{error.field}: ")
+            raise ConfigError(reason, field=HELPER, detail=error.detail) from None
+        self.notices.append(f"helpers of {self.agent} are answered by {name}")
+
+    def _serves(self, protocol: WireProtocol) -> bool:
+        """Whether a protocol that can be done without is spoken. A refusal that is neither of the key nor of the model
+        is told: some servers take the path and not the request."""
+        try:
+            self._ask(protocol)
+        except NotSpokenError:
+            return False
+        except ConfigError as error:
+            if error.failure_class is FailureClass.MODEL_ACCESS or error.field == "agent.model":
+                raise
+            self.notices.append(error.reason)
+            return False
+        return True
+
+    def _ask(self, protocol: WireProtocol, name: str | None = None) -> None:
+        """Ask in it; the model takes no tools: without. Raises NotSpokenError, and as ``probe``."""
+        wording = RequestDialect(name or self.model.where.model, self.model.wording.llm, wire=WIRES[protocol])
+        request = REQUESTS[protocol]
+        with self.told():
+            try:
+                answered = self.model.probe(request, wording)
+            except ConfigError as error:
+                if error.field != "agent.use_fn_calling":
+                    raise
+                answered = self.model.probe({name: request[name] for name in request if name != "tools"}, wording)
+                self.notices.append(
+                    f"{self.model.endpoint} takes no tools for {wording.model}, and {self.agent} may need them: start "
+                    f"its server with tool calls ({one_line(error.detail, 120)})"
+                )
+            if isinstance(answered.outcome, Exception):
+                raise answered.outcome
+        self.metrics = answered.metrics
+        self.model.wording.without |= wording.without
+
+    def _tell_translated(self, asks_in: WireProtocol, spoken: list[WireProtocol]) -> None:
+        if asks_in not in spoken:
+            self.notices.append(
+                f"{self.model.endpoint} does not speak {NAMES[asks_in]}, in which {self.agent} asks: its calls are "
+                f"translated to {NAMES[CHAT]}"
+            )
+
+    def _neither(self, asks_in: WireProtocol, said: str = "", field: str = "llm.base_url") -> ConfigError:
+        wanted = f"{NAMES[asks_in]}, in which {self.agent} asks"
+        lacks = (
+            f"does not speak {wanted}"
+            if asks_in is CHAT
+            else f"speaks neither {wanted}, nor {NAMES[CHAT]}, to which that could be translated"
+        )
+        words = f" ({one_line(said, 200)})" if said else ""
+        where = "" if field == "llm.speaks" else ": see that --base-url is its address, it mostly ends in /v1"
+        return ConfigError(f"{self.model.endpoint} {lacks}{words}{where}", field=field)
