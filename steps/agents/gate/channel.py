@@ -51,15 +51,24 @@ class Gate:
     """
 
     def __init__(
-        self, box: Sandbox, command: str, *, env: dict[str, str], cwd: str, limits: GateLimits, port: int | None = None
+        self,
+        box: Sandbox,
+        command: str,
+        *,
+        env: dict[str, str],
+        cwd: str,
+        limits: GateLimits,
+        port: int | None = None,
+        home: str = "",
     ) -> None:
+        """``home``: the folder that may take so much of the disk (``limits.home_bytes``); none is looked at where empty."""
         self._reader = FrameReader(limits)
         self._lock = threading.Lock()
         self._answers: list[bytes] = []
         self._polling = False
         self._ended: Ended | None = None
         self._kill_at: float | None = None
-        settings = {"command": command, "folder": cwd, "env": env, "port": port or choose_port(box)}
+        settings = {"command": command, "folder": cwd, "env": env, "home": home, "port": port or choose_port(box)}
         limited = asdict(limits)
         allowed = [{"method": method, "path": path} for method, path in limited.pop("allowed")]
         folder = f"/tmp/.swe-argo-gate-{secrets.token_hex(8)}"  # noqa: S108 - the sandbox's own

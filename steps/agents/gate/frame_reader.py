@@ -66,7 +66,8 @@ class FrameReader:
         if told.ended is not None:
             refused = {int(status): count for status, count in told.ended.refused.items() if status.isdigit()}
             code = None if told.ended.failure else told.ended.exit_code
-            return Ended(code, killed=told.ended.killed, failure=told.ended.failure[:300], refused=refused)
+            ended = told.ended
+            return Ended(code, ended.killed, ended.over, failure=ended.failure[:300], refused=refused)
         if told.withdrawn is not None:
             return Withdrawn(told.withdrawn)
         self.port = told.listening

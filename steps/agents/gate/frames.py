@@ -9,6 +9,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from steps.agents.gate.events import Over
+
 Pairs = list[tuple[str, str]]
 Count = Annotated[int, Field(ge=0)]
 
@@ -65,6 +67,7 @@ class EndedFrame(Frame):
 
     exit_code: int
     killed: bool = False
+    over: Over | None = None
     refused: dict[str, Count] = {}
     failure: str = ""
 

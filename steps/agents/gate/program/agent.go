@@ -4,8 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -14,7 +12,6 @@ import (
 const (
 	politeness  = time.Second // between the signal that can be refused and the one that cannot
 	settle      = 200 * time.Millisecond
-	killAll     = 5 * time.Second
 	setReaper   = 36 // PR_SET_CHILD_SUBREAPER
 	maxReadSize = 32 << 10
 )
@@ -27,6 +24,7 @@ type Agent struct {
 	status  syscall.WaitStatus
 	killing sync.Once
 	killed  bool
+	over    string // the bound that ended it; see watch.go
 }
 
 // startAgent runs the command in a process group of its own, in a session without a terminal, with nothing to read.
@@ -48,7 +46,11 @@ func startAgent(config *Config, out *Teller) (*Agent, error) {
 			return nil, err
 		}
 		files = append(files, write)
-		agent.output = append(agent.output, newOutput(stream, read, config.PrintedBytes, out))
+		agent.output = append(agent.output, newOutput(stream, read, config.PrintedBytes, out, func() {
+			if config.OutputBytes > 0 && agent.printed() > config.OutputBytes {
+				go agent.end(overOutput)
+			}
+		}))
 	}
 	command.Stdout, command.Stderr = files[0], files[1]
 	started := make(chan error)
@@ -106,13 +108,21 @@ func (agent *Agent) wait() Ended {
 	if agent.status.Signaled() {
 		code = 128 + int(agent.status.Signal())
 	}
-	return Ended{ExitCode: code, Killed: agent.killed}
+	return Ended{ExitCode: code, Killed: agent.killed, Over: agent.over}
 }
 
-// end asks the command to end, and sees to it.
-func (agent *Agent) end() {
+func (agent *Agent) printed() int64 {
+	count := int64(0)
+	for _, each := range agent.output {
+		count += each.count.Load()
+	}
+	return count
+}
+
+// end asks the command to end, and sees to it; over names the bound that it went beyond, if it did.
+func (agent *Agent) end(over string) {
 	agent.killing.Do(func() {
-		agent.killed = true
+		agent.killed, agent.over = over == "", over
 		syscall.Kill(-agent.pid, syscall.SIGTERM)
 		select {
 		case <-agent.ended:
@@ -120,49 +130,4 @@ func (agent *Agent) end() {
 			killDescendants()
 		}
 	})
-}
-
-// killDescendants ends everything below this process; what forks meanwhile is found in the next round.
-func killDescendants() {
-	until := time.Now().Add(killAll)
-	for time.Now().Before(until) {
-		found := descendants(os.Getpid())
-		if len(found) == 0 {
-			return
-		}
-		for _, pid := range found {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-func descendants(root int) []int {
-	children := map[int][]int{}
-	entries, _ := os.ReadDir("/proc")
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile("/proc/" + entry.Name() + "/stat")
-		if err != nil {
-			continue
-		}
-		// The name before it may hold anything.
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		if len(fields) < 2 || fields[0] == "Z" || fields[0] == "X" {
-			continue
-		}
-		if parent, err := strconv.Atoi(fields[1]); err == nil {
-			children[parent] = append(children[parent], pid)
-		}
-	}
-	found := []int{}
-	for next := children[root]; len(next) > 0; {
-		pid := next[0]
-		found = append(found, pid)
-		next = append(next[1:], children[pid]...)
-	}
-	return found
 }

@@ -21,6 +21,7 @@ import (
 type Config struct {
 	Command string            `json:"command"`
 	Folder  string            `json:"folder"`
+	Home    string            `json:"home"`
 	Env     map[string]string `json:"env"`
 	Port    int               `json:"port"`
 	Allowed []Allowed         `json:"allowed"`
@@ -31,6 +32,9 @@ type Config struct {
 	AtATime      int     `json:"at_a_time"`
 	ASecond      float64 `json:"a_second"`
 	PrintedBytes int     `json:"printed_bytes"`
+	OutputBytes  int64   `json:"output_bytes"` // 0 for any, as of the two below
+	HomeBytes    int64   `json:"home_bytes"`
+	IdleS        float64 `json:"idle_s"`
 }
 
 const bellVariable = "SWE_ARGO_BELL"
@@ -73,8 +77,9 @@ func main() {
 	}
 	go func() {
 		<-stop
-		agent.end()
+		agent.end("")
 	}()
+	go agent.watch(config, gate)
 	ended := agent.wait()
 	ended.Refused = gate.refusals()
 	out.tell(Told{Ended: &ended})

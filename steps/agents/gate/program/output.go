@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,11 +23,15 @@ type output struct {
 	pending []byte // not told yet
 	tail    []byte
 	skipped int
+	count   atomic.Int64
+	more    func() // called when something came
 	done    chan struct{}
 }
 
-func newOutput(stream string, read *os.File, most int, out *Teller) *output {
-	return &output{stream: stream, read: read, out: out, left: most / 2, each: most / 2, done: make(chan struct{})}
+func newOutput(stream string, read *os.File, most int, out *Teller, more func()) *output {
+	output := &output{stream: stream, read: read, out: out, left: most / 2, each: most / 2, more: more}
+	output.done = make(chan struct{})
+	return output
 }
 
 func (output *output) follow() {
@@ -47,6 +52,8 @@ func (output *output) follow() {
 	for {
 		count, err := output.read.Read(buffer)
 		output.take(buffer[:count])
+		output.count.Add(int64(count))
+		output.more()
 		if err != nil {
 			return
 		}

@@ -265,6 +265,20 @@ func (gate *Gate) refuse(conn *connection, request *httpRequest, why *httpError)
 	return conn.write(request, why.status, headers, len(text), bytes.NewReader(text))
 }
 
+// asked counts requests, the refused ones included, and says whether an answer is waited for.
+func (gate *Gate) asked() (count int, waits bool) {
+	gate.mutex.Lock()
+	defer gate.mutex.Unlock()
+	for _, each := range gate.waiting {
+		waits = waits || each.answer == nil
+	}
+	count = gate.last
+	for _, each := range gate.refused {
+		count += each
+	}
+	return count, waits
+}
+
 func (gate *Gate) refusals() map[string]int {
 	gate.mutex.Lock()
 	defer gate.mutex.Unlock()

@@ -44,6 +44,7 @@ type Refused struct {
 type Ended struct {
 	ExitCode int            `json:"exit_code"`
 	Killed   bool           `json:"killed,omitempty"` // it was asked to end
+	Over     string         `json:"over,omitempty"`   // the bound that ended it; see watch.go
 	Refused  map[string]int `json:"refused,omitempty"`
 	Failure  string         `json:"failure,omitempty"`
 }

@@ -31,10 +31,11 @@ ask() { # ask METHOD PATH BODY
 """
 
 
-def open_gate(box: Sandbox, command: str, limits: GateLimits = LIMITS) -> Gate:
+def open_gate(box: Sandbox, command: str, limits: GateLimits = LIMITS, home: str = "") -> Gate:
     """An agent that has ``ask``, in the repository."""
     port = choose_port(box)
-    return Gate(box, ASK + command, env={"PORT": str(port), "WORD": "it's"}, cwd="/testbed", limits=limits, port=port)
+    env = {"PORT": str(port), "WORD": "it's"}
+    return Gate(box, ASK + command, env=env, cwd="/testbed", limits=limits, port=port, home=home)
 
 
 def echo(request: GateRequest) -> GateAnswer:

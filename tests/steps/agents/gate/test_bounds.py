@@ -1,0 +1,84 @@
+"""What ends an agent beside its calls: what it prints, what it writes into HOME, that it does nothing, that it forks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from steps.agents.gate.events import Ended, GateAnswer, GateRequest, Printed
+from steps.sandbox.protocol import Sandbox
+from tests.steps.agents.gate.agents import LIMITS, drive, echo, open_gate, printed
+from tests.steps.agents.gate.toolchain import needs_go
+from tests.steps.agents.machine import Box
+
+pytestmark = [pytest.mark.slow, needs_go]
+
+
+@pytest.fixture
+def sandbox(any_box: Box) -> Sandbox:
+    return any_box.sandbox
+
+
+def test_who_prints_a_gigabyte_is_ended_and_both_ends_are_kept(sandbox: Sandbox) -> None:
+    command = "echo first; yes 0123456789abcde | head -c 1000000000; touch printed"
+    with open_gate(sandbox, command, replace(LIMITS, output_bytes=20_000_000)) as gate:
+        events = drive(gate)
+    assert isinstance(events[-1], Ended)
+    assert (events[-1].over, events[-1].killed) == ("output", False)
+    assert printed(events).startswith(b"first\n0123456789abcde\n")
+    assert sum(len(event.data) for event in events if isinstance(event, Printed)) <= LIMITS.printed_bytes
+    assert sandbox.exec("ls printed", timeout_s=20).exit_code != 0
+
+
+def test_who_writes_more_into_its_home_than_it_may_is_ended(sandbox: Sandbox) -> None:
+    limits = replace(LIMITS, home_bytes=50_000_000)
+    command = """
+    mkdir -p home/a/b
+    truncate -s 10G home/sparse; head -c 20000000 /dev/zero >home/a/one
+    for n in 1 2 3 4 5; do ln home/a/one home/a/b/two-$n; done; ln -s / home/root
+    sleep 3; ask POST /v1/x "has $(du -s home | cut -f 1)"; tr '\\0' x </dev/zero >home/a/b/three
+    """
+    with open_gate(sandbox, command, limits, home="/testbed/home") as gate:
+        events = drive(gate)
+    assert isinstance(events[-1], Ended)
+    assert events[-1].over == "home"
+    assert printed(events).startswith(b"200 <has ")
+
+
+def test_who_waits_for_a_person_is_ended_and_who_waits_for_an_answer_is_not(sandbox: Sandbox) -> None:
+    limits = replace(LIMITS, idle_s=2.0)
+    answered: list[GateRequest] = []
+
+    def answer(request: GateRequest) -> GateAnswer | None:
+        answered.append(request)
+        assert gate.poll(4.0) == []
+        return echo(request)
+
+    # Somebody who computes, or prints, is at work.
+    command = """
+    ask POST /v1/x hello; end=$((SECONDS + 4)); while [ $SECONDS -lt $end ]; do :; done
+    for n in 1 2 3 4; do sleep 1; echo $n; done
+    mkfifo terminal; read -r line <terminal
+    """
+    with open_gate(sandbox, command, limits) as gate:
+        events = drive(gate, answer)
+    assert printed(events) == b"200 <hello>\n1\n2\n3\n4\n"
+    assert len(answered) == 1
+    assert isinstance(events[-1], Ended)
+    assert (events[-1].over, events[-1].killed) == ("waiting", False)
+
+
+def test_what_forks_without_end_ends_with_its_agent(sandbox: Sandbox) -> None:
+    # Each has a session of its own, forks twice and ends: none is below the agent any more, and none stays long.
+    bomb = """bash -c 'echo "[ -e stop ] || { [ \\$(ls /proc | grep -c ^[0-9]) -gt 150 ] && sleep 0.2
+      setsid bash bomb & setsid bash bomb & }" >bomb'; setsid bash bomb & until [ $(ls /proc | grep -c ^[0-9]) -gt 60 ]
+      do sleep 0.05; done; echo enough"""
+    try:
+        with open_gate(sandbox, bomb) as gate:
+            events = drive(gate)
+        assert events[-1] == Ended(0)
+        count = "grep -lsaz '^bomb$' /proc/[0-9]*/cmdline | wc -l"
+        assert sandbox.exec(f"{count}; sleep 0.5; {count}", timeout_s=30).stdout.split() == [b"0", b"0"]
+    finally:
+        sandbox.write("/testbed/stop", b"")
