@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-
 Over = Literal["output", "home", "waiting"]
 
 
@@ -63,8 +62,8 @@ class Ended:
     ``exit_code`` is None where nobody knows it: the gate was killed (``lost``), wrote more than a job may print
     (``flooded``) or what no gate of ours writes (``forged`` says what), all of which only the agent can bring about; or
     did not start (``failure`` says why). ``killed``: it was asked to end. ``over``: the gate ended it, since it printed
-    more than output_bytes, its HOME took more than home_bytes, or it did nothing for idle_s (GateLimits). ``refused``: how many requests the gate
-    answered itself, by status.
+    more than output_bytes, its HOME took more than home_bytes, or it did nothing for idle_s (GateLimits).
+    ``refused``: how many requests the gate answered itself, by status.
     """
 
     exit_code: int | None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GateLimits:
-    """Kept by the gate, which answers what is beyond (404, 413, 429, 431), and once more by whoever reads its frames; the
-    last three by the gate alone (``Ended.over``).
+    """Kept by the gate, which answers what is beyond (404, 413, 429, 431), and once more by whoever reads its frames;
+    the last three by the gate alone (``Ended.over``).
 
     ``allowed`` are methods and paths without query; a path that ends in * stands for all that begin so.
     """
@@ -26,9 +26,9 @@ class GateLimits:
     output_bytes: int = 256 << 20
     """What it may print in all before it is ended; 0 for any, as of the two below."""
     home_bytes: int = 1_000_000_000
-    """What its HOME may take of the disk before it is ended, looked at once a second or less often where it is large."""
+    """What its HOME may take of the disk before it is ended; looked at once a second, where it is large less often."""
     idle_s: float = 600.0
-    """For so long it may do nothing before it is ended: no request, no output, of the processor less than a fiftieth."""
+    """How long it may do nothing before it is ended: no request, no output, of the processor less than a fiftieth."""
 
     def allows(self, method: str, path: str) -> bool:
         """Whether a request may pass; ``path`` with its query."""

@@ -42,7 +42,14 @@ def act(task: Task) -> StopReason:
     with (
         ProgramPlace(task.box, recipe, instruction, model=task.forwarder.model, port=port) as place,
         Exchange(task, task.forwarder, instruction) as exchange,
-        Gate(task.box, place.command, env=place.env, cwd=task.instance.workdir, limits=LIMITS, port=port) as gate,
+        Gate(
+            *(task.box, place.command),
+            env=place.env,
+            cwd=task.instance.workdir,
+            limits=LIMITS,
+            port=port,
+            home=place.home,
+        ) as gate,
     ):
         ended: Ended | None = None
         while ended is None:

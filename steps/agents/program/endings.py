@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.agents.gate.events import Ended
+from steps.agents.gate.events import Ended, Over
 from steps.agents.program.exchange import Exchange
 from steps.agents.task import Task
 from steps.contracts.failure import FailureClass
@@ -13,6 +13,11 @@ from steps.errors import ConfigError, InfraError, one_line
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """By which a shell says that what it was to run is not there, is for another machine, or lacks its C library."""
 SIGNALS = 128
+OVER: dict[Over, tuple[StopReason, str]] = {
+    "output": (StopReason.OUTPUT_FLOOD, "it printed more than it may"),
+    "home": (StopReason.HOME_FLOOD, "it wrote more into its HOME than it may"),
+    "waiting": (StopReason.WAITING, "it did nothing any more: it waits for a terminal or a person"),
+}
 
 
 def reason_of(ended: Ended, exchange: Exchange, recipe: Recipe, task: Task) -> StopReason:
@@ -31,6 +36,8 @@ def _reason(ended: Ended, exchange: Exchange, recipe: Recipe, task: Task) -> tup
         return exchange.reason, ""
     if ended.failure:
         raise InfraError(FailureClass.EXEC, f"the gate for {recipe.name} did not start: {ended.failure}")
+    if ended.over is not None:
+        return OVER[ended.over]
     if ended.exit_code is None:
         return _without_exit_code(ended)
     code = ended.exit_code

@@ -40,6 +40,7 @@ class ProgramPlace:
         workdir = box.machine.workdir
         # Where a sandbox has no root of its own, the folder around the repository is all that is its own.
         self.folder = FOLDER if box.machine.isolation != "none" else f"{workdir}/../.swe-argo-agent"
+        self.home = f"{self.folder}/home"
         self._box, self._recipe, self._instruction, self._workdir = box, recipe, instruction, workdir
         self._words = {
             "bundle": BUNDLE_PLACE,
@@ -47,7 +48,7 @@ class ProgramPlace:
             "instruction_file": f"{self.folder}/instruction.md",
             "model": model,
             "base_url": f"http://127.0.0.1:{port}",
-            "home": f"{self.folder}/home",
+            "home": self.home,
         }
         self.command = f"exec /bin/bash {shlex.quote(f'{self.folder}/run')}"
         self.env = {name: self._filled(value) for name, value in recipe.env.items()}

@@ -1,4 +1,4 @@
-"""What ends an agent beside its calls: what it prints, what it writes into HOME, that it does nothing, that it forks."""
+"""What ends an agent beside its calls: that it prints much, fills HOME, does nothing, forks without end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,6 +105,26 @@ def test_how_it_ends_is_told(box: Box, more: str, reason: StopReason, note: str)
     with running(MENDS, box.sandbox, small_agent.recipe(PROGRAM, "chat", "--and", more)) as run:
         assert program.act(run.task) is reason
     assert run.task.journal.note == note
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("yes", StopReason.OUTPUT_FLOOD),
+        ("tr '\\0' x </dev/zero >~/large", StopReason.HOME_FLOOD),
+        ("mkfifo ~/terminal; read -r line <~/terminal", StopReason.WAITING),
+        ("sleep 600 & sleep 600 & echo done", StopReason.NO_CALLS),
+    ],
+)
+def test_one_that_does_not_end_by_itself_is_ended_for_what_it_does(
+    box: Box, command: str, reason: StopReason, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = replace(program.LIMITS, output_bytes=10_000_000, home_bytes=20_000_000, idle_s=2.0)
+    monkeypatch.setattr(program, "LIMITS", small)
+    with running(MENDS, box.sandbox, bash(f"echo a = 3 >a.py; {command}")) as run:
+        assert program.act(run.task) is reason
+    assert (box.testbed / "a.py").read_text() == "a = 3\n"
+    assert bool(run.task.journal.note) is (reason is not StopReason.NO_CALLS)
 
 
 def test_one_that_asks_for_ever_what_is_refused_is_ended(box: Box) -> None:
