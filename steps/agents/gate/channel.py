@@ -61,7 +61,7 @@ class Gate:
         port: int | None = None,
         home: str = "",
     ) -> None:
-        """``home``: the folder that may take so much of the disk (``limits.home_bytes``); none is looked at where empty."""
+        """``home``: the folder that may take ``limits.home_bytes`` of the disk; none is looked at where empty."""
         self._reader = FrameReader(limits)
         self._lock = threading.Lock()
         self._answers: list[bytes] = []
