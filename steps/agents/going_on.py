@@ -95,6 +95,11 @@ class AttemptCalls:
         return self.taken[-1].usage if self.taken else Usage()
 
     @property
+    def lost_s(self) -> float:
+        """Seconds that the endpoint had wasted until the last of these was answered."""
+        return self.taken[-1].lost_s if self.taken else 0.0
+
+    @property
     def _next(self) -> KeptCall | None:
         return self.known[len(self.taken)] if len(self.taken) < len(self.known) else None
 
@@ -153,7 +158,6 @@ class ContinuedModel:
     def __init__(self, client: Client, calls: AttemptCalls) -> None:
         self.name = client.name
         self._client, self._calls = client, calls
-        self._before_s = 0.0
 
     @property
     def usage(self) -> Usage:
@@ -163,7 +167,7 @@ class ContinuedModel:
     @property
     def lost_s(self) -> float:
         """Seconds that the endpoint wasted."""
-        return self._before_s + self._client.lost_s
+        return self._calls.lost_s + self._client.lost_s
 
     def ask(
         self,
@@ -177,7 +181,6 @@ class ContinuedModel:
         """The known answer, else the client's, which is kept. Raises as Model, and DivergedError."""
         request = _digest(self.name, messages, tools, temperature, stop)
         if (known := self._calls.take(request)) is not None:
-            self._before_s = known.lost_s
             answer = answer_of(known)
             if isinstance(answer, NoReplyError):
                 raise answer

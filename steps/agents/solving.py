@@ -165,7 +165,7 @@ class Solving:
             if spec is None:
                 return False
             temperature = iterative.attempt_temperature(self.run.spec.llm.temperature, number)
-            calls = self.calls.of_attempt(number, self._clock, box.machine.workdir, self._kind_of_calls())
+            calls = self._calls_of(number, self._clock, box.machine.workdir)
             self.journal = self._journal(temperature, calls, self._clock)
             began_s = self._clock()
             with self._stage("agent"):
@@ -252,7 +252,7 @@ class Solving:
         self, box: Sandbox, spec: AgentSpec, journal: Journal, temperature: float | None, calls: AttemptCalls
     ) -> AgentEnd:
         """Let the agent work. What an agent needs is imported when it is that agent."""
-        with self._model(calls) as model, self._forwarder(temperature) as forwarder:
+        with self._model(calls) as model, self._forwarder(temperature, calls) as forwarder:
             task = Task(
                 instance=self.instance,
                 spec=spec,
@@ -272,12 +272,12 @@ class Solving:
                 journal.add_message("user", self.instance.problem_statement)
             return AgentEnd(act(self.agent, task), task.patch)
 
-    def _kind_of_calls(self) -> type[AttemptCalls]:
+    def _calls_of(self, number: int, clock: AgentClock, workdir: str) -> AttemptCalls:
         if not self.agent.is_program:
-            return AttemptCalls
+            return self.calls.of_attempt(number, clock, workdir)
         from steps.agents.program.continued import ProgramCalls
 
-        return ProgramCalls
+        return self.calls.of_attempt(number, clock, workdir, ProgramCalls)
 
     @contextmanager
     def _model(self, calls: AttemptCalls) -> Iterator[Model]:
@@ -290,16 +290,17 @@ class Solving:
             yield ContinuedModel(client, calls)
 
     @contextmanager
-    def _forwarder(self, temperature: float | None) -> Iterator[Forwards | None]:
+    def _forwarder(self, temperature: float | None, calls: AttemptCalls) -> Iterator[Forwards | None]:
         """What answers an agent program, whose requests have the temperature of this attempt."""
         if not self.agent.is_program:
             yield None
             return
+        from steps.agents.program.continued import ContinuedForwarder
         from steps.models.forwarding import open_forwarder
 
         llm = self.run.spec.llm.model_copy(update={"temperature": temperature})
         with open_forwarder(self.run.spec.model_copy(update={"llm": llm}), self.run.speaks) as forwarder:
-            yield forwarder
+            yield ContinuedForwarder(forwarder, calls)
 
     @contextmanager
     def _stage(self, name: Phase) -> Iterator[None]:

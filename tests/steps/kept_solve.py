@@ -13,8 +13,11 @@ from typing import Any
 from steps.agents.observation_diff import without_volatile_parts
 from steps.agents.prompts import templates
 from steps.contracts.agent_spec import AgentSpec
+from steps.contracts.agents import PROGRAM
 from steps.contracts.data import Patch, SolveRecord
+from steps.contracts.recipe import AgentProgram, Recipe
 from steps.contracts.trajectory import Trajectory
+from steps.contracts.wire_protocol import WireProtocol
 from tests.model_server import Answer, Call, ModelServer
 from tests.model_server.answers import Request
 from tests.steps.solve_process import SolveProcess
@@ -24,15 +27,23 @@ class KeptSolve(SolveProcess):
     """One unit's solve. Each ``begin`` is a further try, with folders of its own outputs but the same store."""
 
     def __init__(
-        self, root: Path, server: ModelServer, agent: str = "r2egym", spec: dict[str, Any] | None = None, **more: Any
+        self,
+        root: Path,
+        server: ModelServer,
+        agent: str = "r2egym",
+        spec: dict[str, Any] | None = None,
+        program: Recipe | None = None,
+        **more: Any,
     ) -> None:
-        chosen = {"name": agent, "model": "openai/m", "timeout_s": 300, **more}
+        """``program``: the agent, where it is one of its own."""
+        chosen = {"name": agent if program is None else PROGRAM, "model": "openai/m", "timeout_s": 300, **more}
         template = "" if agent == "mini-swe-agent" else templates.template_source(AgentSpec.model_validate(chosen))
+        run: dict[str, Any] = {"instruction": template, "fn_calling": True, "run_spec": spec or {}}
+        if program is not None:
+            run |= {"program": AgentProgram(recipe=program), "speaks": list(WireProtocol)}
         llm = {"base_url": server.url, "num_retries": 0}
         root.mkdir(exist_ok=True)
-        super().__init__(
-            root, chosen, {"allow_host": True}, llm=llm, instruction=template, fn_calling=True, run_spec=spec or {}
-        )
+        super().__init__(root, chosen, {"allow_host": True}, llm=llm, **run)
         self.root, self.store, self.tries = root, root / "store", 0
 
     def begin(self, **environment: str) -> subprocess.Popen[str]:
@@ -76,14 +87,26 @@ class KeptSolve(SolveProcess):
     @property
     def conversation(self) -> list[tuple[str, str]]:
         """Who said what, but for what varies from one run of a program to the next."""
+        return _said(self.get(Trajectory))
+
+    @property
+    def beside(self) -> list[list[tuple[str, str]]]:
+        """The same of its further conversations, which are in no order."""
         trajectory: Trajectory = self.get(Trajectory)
-        said = [(turn.source, turn.model_dump_json(include={"message", "tool_calls"})) for turn in trajectory.steps]
-        seen = [
-            ("seen", without_volatile_parts(result.content or ""))
-            for turn in trajectory.steps
-            for result in (turn.observation.results if turn.observation else [])
-        ]
-        return said + seen
+        return sorted(_said(each) for each in trajectory.subagent_trajectories or [])
+
+
+def _said(trajectory: Trajectory) -> list[tuple[str, str]]:
+    said = [
+        (turn.source, without_volatile_parts(turn.model_dump_json(include={"message", "tool_calls"})))
+        for turn in trajectory.steps
+    ]
+    seen = [
+        ("seen", without_volatile_parts(result.content or ""))
+        for turn in trajectory.steps
+        for result in (turn.observation.results if turn.observation else [])
+    ]
+    return said + seen
 
 
 def numbered(*answers: Answer) -> list[Answer]:
@@ -97,13 +120,17 @@ def numbered(*answers: Answer) -> list[Answer]:
 def asked_twice(server: ModelServer) -> list[int]:
     """How often each request was asked again that was asked before, but for what varies: what the agent saw last was
     not kept where it was killed before the answer came."""
-    times = Counter(json.dumps(_steady(seen.body), sort_keys=True) for seen in server.calls)
+    times = Counter(_steady(seen.body) for seen in server.calls)
     return [count - 1 for count in times.values() if count > 1]
 
 
-def _steady(body: Request) -> Request:
-    said = [without_volatile_parts(json.dumps(message)) for message in body["messages"]]
-    return {**body, "messages": said}
+def _steady(body: Any) -> str:
+    """A request without what varies."""
+    if isinstance(body, dict):
+        return json.dumps({name: _steady(value) for name, value in body.items()}, sort_keys=True)
+    if isinstance(body, list):
+        return json.dumps([_steady(each) for each in body])
+    return without_volatile_parts(body) if isinstance(body, str) else json.dumps(body)
 
 
 def turn_of(request: Request) -> int:

@@ -9,7 +9,8 @@ import pytest
 
 from steps.contracts.data import Continued
 from steps.contracts.trajectory import StopReason, Trajectory, spent_in
-from tests.model_server import Answer, call, model_server, play
+from tests import small_agent
+from tests.model_server import Answer, ModelServer, Script, by_text, call, model_server, play
 from tests.steps.kept_solve import KeptSolve, asked_twice, numbered
 from tests.steps.solve_process import observations
 
@@ -35,17 +36,27 @@ def r2egym(turns: int) -> list[Answer]:
 
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff"
-AGENTS = {
+SCAFFOLDS = {
     "r2egym": r2egym(15),
     "openhands": look_and_edit("execute_bash", "command", 15, call("finish", message="done")),
     "sweagent": [*look_and_edit("bash", "command", 14, call("submit")), *numbered(*[call("submit")] * 20)[14:15]],
     "mini-swe-agent": look_and_edit("bash", "command", 15, call("bash", command=SUBMIT)),
 }
+PROGRAMS = {
+    "chat": ("chat",),
+    "anthropic": ("anthropic", "--stream"),
+    "responses": ("responses", "--stream", "--and", "sub-agents"),
+}
+"""The words of a program of this project's own, by the protocol that it speaks."""
+WORKS = look_and_edit("bash", "command", 15, Answer("It is done."))
+HELPS = [*numbered(call("bash", command="ls")), Answer("Nothing there.")]
+AGENTS = [*SCAFFOLDS, *PROGRAMS]
 
 
-@pytest.mark.parametrize("agent", ["r2egym", "mini-swe-agent"])
+@pytest.mark.parametrize("agent", ["r2egym", "mini-swe-agent", "chat", "responses"])
 def test_a_killed_solve_ends_as_one_that_nobody_disturbed(tmp_path: Path, agent: str) -> None:
-    killed_at_random_points(tmp_path, agent, points=1 if agent != "r2egym" else 3, chance=random.Random(agent))
+    points = 3 if agent in ("r2egym", "chat") else 1
+    killed_at_random_points(tmp_path, agent, points=points, chance=random.Random(agent))
 
 
 @pytest.mark.long
@@ -60,25 +71,22 @@ def killed_at_random_points(root: Path, agent: str, *, points: int, chance: rand
     root.mkdir(exist_ok=True)
     if agent == "mini-swe-agent":
         pytest.importorskip("minisweagent")
-    with model_server(play(*AGENTS[agent]), latency_s=0.02) as server:
-        calm = KeptSolve(root / "calm", server, agent)
+    with model_server(script(agent), latency_s=0.02) as server:
+        calm = kept_solve(root / "calm", server, agent)
         calm.finish()
         turns = server.counts.requests
-        expected = [seen.body for seen in server.calls]
-    with model_server(play(*AGENTS[agent]), latency_s=0.02) as server:
-        made = KeptSolve(root / "killed", server, agent)
+    with model_server(script(agent), latency_s=0.02) as server:
+        made = kept_solve(root / "killed", server, agent)
         for place in sorted(chance.sample(range(2, turns), points)):
-            made.kill(server, place + len(asked_twice(server)), chance.uniform(0.0, 0.15))
+            made.kill(server, place + sum(asked_twice(server)), chance.uniform(0.0, 0.15))
         said = made.finish()
         again = asked_twice(server)
-        assert len(again) <= points, "more than the calls in flight were asked again"
-        assert set(again) <= {1, *([2] if points > 1 else [])}
+        assert sum(again) <= points * in_flight(agent), "more than the calls in flight were asked again"
         assert server.counts.requests == turns + sum(again)
         answered = server.counts.calls
-        asked = [seen.body for seen in server.calls]
     assert made.patch == calm.patch
     assert made.conversation == calm.conversation
-    assert {len(body["messages"]) for body in asked} == {len(body["messages"]) for body in expected}
+    assert made.beside == calm.beside
     record, continued = made.solved, made.solved.continued
     assert "going on from an earlier try" in said
     assert continued is not None
@@ -86,7 +94,28 @@ def killed_at_random_points(root: Path, agent: str, *, points: int, chance: rand
     assert record.usage.calls == turns == calm.solved.usage.calls
     assert record.usage.prompt_tokens == calm.solved.usage.prompt_tokens
     assert record.spent.calls == turns - continued.calls
-    assert answered <= turns + points
+    assert answered <= turns + points * in_flight(agent)
+
+
+def script(agent: str) -> Script:
+    """What the model says to an agent."""
+    if agent in SCAFFOLDS:
+        return play(*SCAFFOLDS[agent])
+    return by_text({f"Look into part {number}.": play(*HELPS) for number in (1, 2, 3)}, otherwise=play(*WORKS))
+
+
+def kept_solve(root: Path, server: ModelServer, agent: str) -> KeptSolve:
+    """A solve by an agent."""
+    if agent in SCAFFOLDS:
+        return KeptSolve(root, server, agent)
+    return KeptSolve(
+        root, server, program=small_agent.recipe(str(small_agent.FOLDER / "small-agent"), *PROGRAMS[agent])
+    )
+
+
+def in_flight(agent: str) -> int:
+    """The most calls that an agent makes at a time."""
+    return 3 if "sub-agents" in PROGRAMS.get(agent, ()) else 1
 
 
 def test_what_comes_out_otherwise_is_started_over_and_said(tmp_path: Path) -> None:

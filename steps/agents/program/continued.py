@@ -51,7 +51,7 @@ class ProgramCalls(AttemptCalls):
 
     @property
     def lost_s(self) -> float:
-        """Seconds that the endpoint had wasted until the last of these was answered."""
+        """As of the one that had come to most: they are in no order."""
         return self._lost_s
 
     def show(self, results: list[Result]) -> list[Result]:
@@ -75,7 +75,8 @@ class ProgramCalls(AttemptCalls):
 class ContinuedForwarder:
     """A forwarder some of whose answers are known already. Several threads may use it at a time."""
 
-    def __init__(self, forwarder: Forwarder, calls: ProgramCalls) -> None:
+    def __init__(self, forwarder: Forwarder, calls: AttemptCalls) -> None:
+        """``calls``: ProgramCalls."""
         self._forwarder, self._calls = forwarder, calls
         self._digests: dict[bytes, str] = {}
 

@@ -35,6 +35,7 @@ OTHER = "diff --git a/b b/b\nnew file mode 100644\nindex 000..34cd\n--- /dev/nul
             "/tmp/tmpz/a /tmp/tmp.q /tmp/pytest-of-root/pytest-14/a",
         ),
         ("/var/tmp/x/sb-1/testbed/a.py:1", "/testbed/a.py:1"),
+        ("/tmp/swe-argo-40-12-5-a_b1c2d3/tmp/tmp.Xy12", "/var/x/swe-argo-40-9-6-b_b1c2d3/tmp/tmp.q"),
         ("out\nSteps Remaining: 12", "out\nSteps Remaining: 3"),
         ("out\nSteps Remaining: 12", "out"),
         ("out\n\nAll of your 3 steps are used up. Call finish now.", "out"),
