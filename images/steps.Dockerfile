@@ -1,6 +1,7 @@
 # The steps of an evaluation (`python -m steps.grade ...`), and neither what runs them nor what built them.
 #
-# Context: the checkout. Build arguments:
+# Context: the checkout, with the gate for agent programs as `python -m steps.agents.gate.binary` builds it (images/build
+# does). Build arguments:
 #   BASE       an image with Python 3.11 or newer, its venv module and sh; pin it as NAME@sha256:...
 #   PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_TRUSTED_HOST
 #              where packages come from; credentials in them stay in the first stage, which is not part of the image.
@@ -54,7 +55,8 @@ COPY steps steps
 COPY templates templates
 COPY pyproject.toml /tmp/pyproject.toml
 # The compiled mini repositories would be other repositories. plan asks for the version of the installed project.
-RUN python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/mini/data/' steps \
+RUN { [ -s steps/agents/gate/built/source ] || { echo "no gate: python -m steps.agents.gate.binary" >&2; exit 1; }; } \
+    && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/mini/data/' steps \
     && version="$(sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q;}' /tmp/pyproject.toml)" \
     && mkdir "swe_argo-$version.dist-info" \
     && printf 'Metadata-Version: 2.1\nName: swe-argo\nVersion: %s\n' "$version" >"swe_argo-$version.dist-info/METADATA" \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -11,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
+from tests.steps.agents.gate.toolchain import needs_go
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which the wheel was installed, its dependencies aside."""
+    if shutil.which("go"):
+        subprocess.run([sys.executable, "-m", "steps.agents.gate.binary"], cwd=ROOT, check=True)
     folder = tmp_path_factory.mktemp("wheel")
     command = ["pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
     subprocess.run([sys.executable, "-m", *command, "--wheel-dir", folder, ROOT], check=True)
@@ -43,6 +47,17 @@ def test_it_has_the_chart_and_says_where(installed: Path, tmp_path: Path) -> Non
     assert chart.is_relative_to(installed)
     assert (chart / "Chart.yaml").read_bytes() == (ROOT / "charts/swe-argo/Chart.yaml").read_bytes()
     assert (chart / "argo/swe-argo-evaluate.yaml").is_file()
+
+
+@needs_go
+def test_it_has_the_gate_for_agent_programs(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "from steps.agents.gate.binary import find_gate, is_shipped; assert is_shipped(); print(find_gate('arm64')[:4])"
+    )
+    environment = os.environ | {"PYTHONPATH": str(installed), "SWE_ARGO_HOME": "/none", "PATH": "/none"}
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "b'\\x7fELF'\n", done.stderr
 
 
 def test_it_is_typed(installed: Path) -> None:

