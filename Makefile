@@ -61,9 +61,9 @@ test-verl: $(VENV)/.ready ## Run verl's own loop, trainer parts and configuratio
 
 AGENTS = claude-code codex opencode qwen-code openhands-cli aider
 .PHONY: test-agents
-test-agents: $(VENV)/.ready ## Run the real agent programs on mini (built once, in the user's cache: 2 GB)
+test-agents: $(VENV)/.ready ## Run the real agent programs on mini (built once, in the user's cache: 2 GB), in pods too (SWE_ARGO_TEST_CLUSTER)
 	@for name in $(AGENTS); do $(BIN)/swe-argo agents build $$name || exit; done
-	@$(BIN)/pytest -m agents tests/agents $(ARGS)
+	@$(BIN)/pytest -m agents tests/agents tests/cluster/test_agent_programs.py tests/argo/test_agent_programs.py $(ARGS)
 
 .PHONY: test-e2b
 test-e2b: $(VENV)/.ready ## Run the sandboxes' conformance suite on the E2B account of E2B_API_KEY (some dozen small sandboxes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 import certifi
 
 from cluster.local.mkimage import Image, write_images
+from steps.agents.gate.binary import ship
 from tests.base_image import SETTINGS, _add_bytes, _as_root, _canonical, _everything, _libraries, _tar
 from tests.cluster.real_cluster import Cluster
 from tests.cluster.step_image import _needed
@@ -45,6 +47,8 @@ def load_pipeline_image(
     ``own``: what one more layer adds below ``OWN``, from where Python imports it: an image that is made FROM ours.
     ``more``: packages beside those of the steps.
     """
+    if shutil.which("go"):
+        ship()
     variables = [line.removeprefix("ENV ") for line in SETTINGS if line.startswith("ENV ")]
     python_path = f"{PYTHONPATH}:/{OWN}" if own else PYTHONPATH
     config: dict[str, object] = {

@@ -1,0 +1,114 @@
+"""Agent programs in pods: solved by the official verdict, behind the gate, with files of an image and with none."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steps.bundles.build import architecture_here
+from steps.bundles.recipes import find_shipped, read_recipe
+from steps.bundles.stored import stored_bundles
+from steps.bundles.tree import digest_tree
+from steps.contracts.data import SolveRecord
+from steps.contracts.record import key
+from steps.contracts.trajectory import StopReason
+from steps.store import open_store
+from tests import small_agent
+from tests.agents.conversations import solving as solving_by_tools
+from tests.cluster.agent_images import agent_registry, push
+from tests.cluster.installed_chart import InstalledChart, leftovers
+from tests.model_server import Script, model_server
+from tests.registry import Registry
+from tests.steps.agents.gate.toolchain import needs_go
+from tests.workflows.command import ids, summary, swe_argo
+from tests.workflows.models.run import KEY, environment, files_with
+from tests.workflows.models.test_agent_programs import solving
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, needs_go]
+
+SHIPPED = {"claude-code": "mini__ledgerlet-1", "codex": "mini__plainconf-1"}
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with agent_registry(tmp_path_factory.mktemp("registry")) as registry:
+        yield registry
+
+
+def test_a_command_whose_program_the_image_has_needs_no_files(tmp_path: Path, installed: InstalledChart) -> None:
+    program = base64.b64encode((small_agent.FOLDER / "small-agent").read_bytes()).decode()
+    run_it = f"import base64; exec(compile(base64.b64decode('{program}'), 'agent', 'exec'))"
+    command = shlex.join(["python3", "-c", run_it, *small_agent.words("chat")])
+    fixed(installed, tmp_path, solving(), "mini__slugkit-1", "--agent-command", command)
+
+
+def test_a_program_has_its_files_from_an_image(tmp_path: Path, installed: InstalledChart, registry: Registry) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "small-agent").write_bytes((small_agent.FOLDER / "small-agent").read_bytes())
+    (files / "small-agent").chmod(0o755)
+    image = push(registry, "small-agent", files, digest_tree(files))
+    command = shlex.join(["./small-agent", *small_agent.words("anthropic", "--stream")])
+    flags = ["--agent-command", command, "--agent-protocol", "anthropic", "--agent-image", image]
+    fixed(installed, tmp_path, solving(), "mini__plainconf-1", *flags)
+
+
+def test_a_run_without_the_image_is_refused_with_the_command_that_makes_it(
+    tmp_path: Path, installed: InstalledChart
+) -> None:
+    done = swe_argo(*words(tmp_path, "mini__slugkit-1"), "--agent", "codex", env=installed.environment)
+    assert done.returncode == 64
+    assert "swe-argo agents push codex IMAGE prints what --agent-image takes" in done.stderr
+    assert leftovers(installed) == []
+
+
+@pytest.mark.agents
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("agent", SHIPPED)
+def test_a_real_agent_fixes_an_issue_in_a_pod(
+    agent: str, tmp_path: Path, installed: InstalledChart, registry: Registry
+) -> None:
+    image = pushed(agent, registry)
+    fixed(installed, tmp_path, solving_by_tools(agent, SHIPPED[agent]), SHIPPED[agent], "--agent", agent, image=image)
+
+
+def pushed(agent: str, registry: Registry) -> str:
+    """The image of a shipped agent's files. Skips where they are not built."""
+    version = read_recipe(find_shipped(agent)).version
+    for each in stored_bundles():
+        if (each.name, each.version, each.facts.architecture) == (agent, version, architecture_here()):
+            return push(registry, agent, each.files, each.facts.digest)
+    pytest.skip(f"{agent} {version} is not built here (make test-agents)")
+
+
+def words(store: Path, instance: str) -> list[str]:
+    words = ["run", "--store", str(store / "store"), "--run-id", "r", "--backend", "kubernetes", *ids(instance)]
+    return [*words, "--model", "openai/scripted"]
+
+
+def fixed(
+    installed: InstalledChart, folder: Path, script: Script, instance: str, *flags: str, image: str | None = None
+) -> None:
+    """Run it, and hold what is recorded against what the server counted."""
+    more = ["--agent-image", image] if image else []
+    with model_server(script, key=KEY) as server:
+        done = swe_argo(*words(folder, instance), *flags, *more, env=environment(server) | installed.environment)
+        counts = server.counts
+    assert done.returncode == 0, done.stdout + done.stderr
+    store = folder / "store"
+    report = json.loads((store / "runs" / "r" / "units" / instance / "1" / "report.json").read_text())
+    assert report[instance]["resolved"] is True
+    told = summary(str(store), "r").cost.usage
+    mine = (told.calls, told.requests, told.prompt_tokens, told.completion_tokens)
+    assert mine == (counts.calls, counts.requests, counts.prompt_tokens, counts.completion_tokens)
+    solved = SolveRecord.from_bytes(open_store(str(store)).get(key(SolveRecord, "r", instance, 1)))
+    assert solved.stop_reason is StopReason.FINISHED
+    assert (solved.machine.backend, solved.machine.network) == ("kubernetes", False)
+    assert files_with(store, KEY) == []
+    assert KEY not in installed.kubectl("get", "pods,leases,configmaps,events", "-o", "yaml")
+    assert leftovers(installed) == []
