@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from steps.agents.gate.events import Ended, Over
 from steps.agents.program.exchange import Exchange
+from steps.agents.program.unrunnable import explain_unrunnable
 from steps.agents.task import Task
 from steps.contracts.failure import FailureClass
 from steps.contracts.recipe import Recipe
 from steps.contracts.trajectory import StopReason
 from steps.errors import ConfigError, InfraError, one_line
 
-NOT_EXECUTABLE, NOT_FOUND = 126, 127
-"""By which a shell says that what it was to run is not there, is for another machine, or lacks its C library."""
 SIGNALS = 128
 OVER: dict[Over, tuple[StopReason, str]] = {
     "output": (StopReason.OUTPUT_FLOOD, "it printed more than it may"),
@@ -41,8 +40,12 @@ def _reason(ended: Ended, exchange: Exchange, recipe: Recipe, task: Task) -> tup
     if ended.exit_code is None:
         return _without_exit_code(ended)
     code = ended.exit_code
-    if code in (NOT_EXECUTABLE, NOT_FOUND) and not exchange.asked and code not in recipe.exits:
-        raise _unrunnable(recipe, task, code)
+    if (
+        not exchange.asked
+        and code not in recipe.exits
+        and (why := explain_unrunnable(code, task.journal.printed[-2000:]))
+    ):
+        raise _unrunnable(recipe, task, code, why)
     return _meaning(code, exchange, recipe), f"exit code {code}" if code else ""
 
 
@@ -64,7 +67,7 @@ def _meaning(code: int, exchange: Exchange, recipe: Recipe) -> StopReason:
     return StopReason.AGENT_KILLED if code > SIGNALS else exchange.last_ended or StopReason.AGENT_CRASHED
 
 
-def _unrunnable(recipe: Recipe, task: Task, code: int) -> ConfigError:
+def _unrunnable(recipe: Recipe, task: Task, code: int, why: str) -> ConfigError:
     said = one_line(task.journal.printed[-600:], 300) or f"exit code {code}"
     needs = "" if recipe.libc == "any" else f" (its files need {recipe.libc})"
-    return ConfigError(f"{recipe.name} cannot run in {task.instance.image}{needs}: {said}", field="agent.name")
+    return ConfigError(f"{recipe.name} cannot run in {task.instance.image}{needs}: {why}: {said}", field="agent.name")
