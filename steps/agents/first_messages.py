@@ -24,6 +24,8 @@ STYLES: Final = (TOOLS, *LAYOUTS, *SCAFFOLDS, MINI)
 """tools: the issue, and what bash and submit_solution do. style-2, style-3: SWE-bench's published layouts with the
 issue alone in them, for the files that its retrieval shows are of another file's making. The others: a scaffold's own
 two messages."""
+PROGRAM: Final = "program"
+"""Of a run whose agent is a program, and of no other: the instruction, around which the program puts its own words."""
 FIELD: Final = "--prompt-style"
 
 
@@ -52,6 +54,8 @@ def first_messages(
     if style in SCAFFOLDS:
         opening = open_scaffold(spec, instance, instruction, words, fn_calling=fn_calling)
         return _pair(opening.system, opening.instruction)
+    if style == PROGRAM:
+        return [{"role": "user", "content": templates.render(instruction, instance)}]
     if style == MINI:
         return _of_mini_swe_agent(spec, instance, instruction, fn_calling=fn_calling)
     if style in LAYOUTS:

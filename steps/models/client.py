@@ -67,6 +67,11 @@ class Client:
         """The address, without what may be secret in it."""
         return self.where.display_url
 
+    @property
+    def wire_model(self) -> str:
+        """The model by the name that the endpoint has for it."""
+        return self.where.model
+
     def __enter__(self) -> Client:
         return self
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from types import TracebackType
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from steps.contracts.run_spec import RunSpec
@@ -14,7 +15,7 @@ from steps.contracts.trajectory import Metrics, StopReason, Usage
 from steps.contracts.wire_protocol import WireProtocol
 from steps.errors import one_line
 from steps.models.call import Answered
-from steps.models.client import Client, open_model
+from steps.models.client import open_model
 from steps.models.endpoint import wire_name
 from steps.models.images import text_of
 from steps.models.protocols.table import WIRES, endpoint_wire
@@ -69,10 +70,38 @@ class Forwarded:
     """None where no model was asked."""
 
 
+class RequestSender(Protocol):
+    """What answers requests: ``Client``, or a model that has no endpoint (``ModelSender``). Any threads may ask it."""
+
+    @property
+    def usage(self) -> Usage: ...  # noqa: D102
+
+    @property
+    def lost_s(self) -> float: ...  # noqa: D102
+
+    @property
+    def endpoint(self) -> str: ...  # noqa: D102
+
+    @property
+    def wire_model(self) -> str: ...  # noqa: D102
+
+    def close(self) -> None: ...  # noqa: D102
+
+    def forward(  # noqa: D102
+        self,
+        request: Body,
+        wording: RequestDialect,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        goes_on: bool = False,
+    ) -> Answered: ...
+
+
 class Forwarder:
     """One unit's line to the endpoint for an agent program. Several threads may use it at a time."""
 
-    def __init__(self, spec: RunSpec, client: Client, speaks: Collection[WireProtocol]) -> None:
+    def __init__(self, spec: RunSpec, client: RequestSender, speaks: Collection[WireProtocol]) -> None:
         self._spec, self._client, self._speaks = spec, client, speaks
         self._wordings: dict[tuple[WireProtocol, str], RequestDialect] = {}
         self.goes_on = False
@@ -96,7 +125,7 @@ class Forwarder:
     @property
     def model(self) -> str:
         """The name by which an agent asks for the run's model; one that it does not know is a helper's."""
-        return self._client.where.model
+        return self._client.wire_model
 
     @property
     def helper_model(self) -> str:

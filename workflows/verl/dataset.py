@@ -28,7 +28,7 @@ from steps.store import Store, open_store
 from steps.store.runs import record_of
 from steps.training.verl_rows import TOOL_AGENT
 from workflows.verl.kept_runs import FILES
-from workflows.verl.prompt_files import VerlOptions, describe_empty_files, write_prompt_files
+from workflows.verl.prompt_files import VerlOptions, describe_empty_files, own_style, write_prompt_files
 
 DATASET: Final = "MariusHobbhahn/swe-bench-verified-mini"
 SAMPLE: Final = 12
@@ -95,12 +95,14 @@ def export_run(store: Store, run_id: str, options: VerlOptions) -> VerlFiles:
     Raises ConfigError: no such run, ``options.out`` taken or not writable; InfraError when the store fails.
     """
     run, plan = record_of(store, RunFile, run_id), record_of(store, Plan, run_id)
-    own = run.spec.agent.name
-    style = first_messages.style_named(
-        options.style or (own if first_messages.is_scaffold_style(own) else first_messages.TOOLS)
+    own = own_style(run.spec.agent)
+    style = (
+        own
+        if own and options.style in (None, own)
+        else first_messages.style_named(options.style or first_messages.TOOLS)
     )
     target = (options.out or Path("exports") / run_id / "verl").expanduser().absolute()
-    if own != _name_of(style):
+    if style != own and run.spec.agent.name != _name_of(style):
         run = _worded(run, _agent(style, AgentSpec()), style)
     agent = run.spec.agent.model_copy(update={"hints": False, "iterative": False})
     spec = run.spec.model_copy(update={"agent": agent, "attempts": 1, "store": str(target / STORE)})
@@ -148,7 +150,8 @@ def _worded(run: RunFile, agent: AgentSpec, style: str) -> RunFile:
         words, _ = run_prompts.read_scaffold_words(agent)
     spec = run.spec.model_copy(update={"agent": agent})
     calls = agent.use_fn_calling == "true"
-    named = {"model": agent_of(agent).name, "fn_calling": calls, "instruction": instruction, "words": words}
+    named: dict[str, object] = {"program": None, "speaks": []}
+    named |= {"model": agent_of(agent).name, "fn_calling": calls, "instruction": instruction, "words": words}
     return run.model_copy(update={"spec": spec, **named})
 
 

@@ -10,6 +10,7 @@ from steps.agents.solving import AROUND_S
 from steps.agents.tools.result import ToolResult
 from steps.agents.tools.shell import Shell
 from steps.contracts.chain import SOLVE
+from steps.sandbox.bundle_mounts import mount_of
 from steps.sandbox.protocol import ExecResult, Sandbox
 from steps.sandbox.unit_sandbox import Context, open_sandbox
 from steps.sandbox.untrusted import as_untrusted
@@ -55,6 +56,7 @@ class RolloutMachine:
                     network=run.spec.sandbox.solve_network,
                     deadline_s=run.spec.agent.timeout_s + AROUND_S,
                     isolated=True,
+                    bundle=mount_of(run.program),
                 )
             )
             self._start = prepare(box, instance)

@@ -46,6 +46,11 @@ class ScaffoldAgentLoop(SweAgentLoop):
         agent = agent_of(task.run.spec.agent)
         if not agent.asks_model or task.run.spec.agent.name == TOOL_AGENT:
             raise ConfigError(f"{agent.name}, of the run in {task.store}, is no scaffold's agent", field="agent_name")
+        if agent.is_program and self._tool_format is None:
+            raise ConfigError(
+                f"{agent.name} calls its tools by the chat template, and calls of {self.tool_parser_name} are not read",
+                field="multi_turn.format",
+            )
         if task.run.fn_calling and self._tool_format is None:
             raise ConfigError(
                 f"{agent.name} calls its tools by the chat template, and calls of {self.tool_parser_name} are not "

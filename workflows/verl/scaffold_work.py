@@ -1,13 +1,16 @@
-"""One of our agents at work in a rollout's sandbox, its model asked by whoever makes the rollout."""
+"""An agent at work in a rollout's sandbox, its model asked by whoever makes the rollout."""
 
 from __future__ import annotations
 
 from steps.agents.journal import Journal
 from steps.agents.runner import act
 from steps.agents.solving import AgentEnd
-from steps.agents.task import Task
+from steps.agents.task import NoModel, Task
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.trajectory import AgentExtra, AgentInfo, StopReason
+from steps.contracts.wire_protocol import WireProtocol
+from steps.models.forwarding import Forwarder
+from steps.models.model_sender import ModelSender
 from steps.models.reply import Model
 from steps.sandbox.protocol import Sandbox
 from steps.sandbox.untrusted import SandboxBroken
@@ -33,15 +36,18 @@ def work(task: RolloutTask, box: Sandbox, model: Model, journal: Journal) -> Age
     """
     run = task.run
     agent = agent_of(run.spec.agent)
+    is_program = agent.is_program
     given = Task(
         instance=task.instance,
         spec=run.spec.agent,
         box=box,
         journal=journal,
-        model=model,
+        model=NoModel() if is_program else model,
         instruction=run.instruction,
         words=run.words,
         fn_calling=bool(run.fn_calling),
+        program=run.program,
+        forwarder=Forwarder(run.spec, ModelSender(model), [WireProtocol.CHAT]) if is_program else None,
     )
     try:
         return AgentEnd(act(agent, given), given.patch)

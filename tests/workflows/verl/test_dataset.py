@@ -15,11 +15,13 @@ from steps.agents.first_messages import STYLES
 from steps.agents.prompts.templates import template_source
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.data import Answer, Instance, Plan, RunFile, Stage, Unit
+from steps.contracts.recipe import AgentProgram, Recipe
 from steps.contracts.record import key
 from steps.contracts.run_spec import RunSpec
 from steps.datasets import load
 from steps.errors import ConfigError
 from steps.store import Store, open_store
+from steps.store.runs import record_of
 from steps.training.verl_rows import SCHEMA
 from tests.paths import DATA, ROOT, needs_data
 from tests.steps.agents.solved_units import instance, run_file
@@ -136,6 +138,28 @@ def test_the_instances_of_a_run_come_without_the_hints_that_it_showed(store: Sto
     assert all(HINT.encode() not in copied.get(name) for name in copied.keys("runs/"))
     plan = Plan.from_bytes(copied.get(key(Plan, "night")))
     assert [(unit.attempt, unit.begins) for unit in plan.units] == [(1, Stage.SOLVE)] * 3
+
+
+def test_a_run_of_an_agent_program_is_exported_for_that_program_or_for_others(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "from"), create=True)
+    program = AgentProgram(recipe=Recipe(name="mine", command=["mine", "{instruction}"]))
+    run = run_file("program").model_copy(
+        update={"program": program, "instruction": "Fix this: {{ problem_statement }}"}
+    )
+    store.put(key(RunFile, "night"), run.to_bytes())
+    one = "a__b-1"
+    units = [Unit(instance_id=one, attempt=1, begins=Stage.NONE, repo="a/b", image="i")]
+    store.put(key(Plan, "night"), Plan(run_id="night", units=units).to_bytes())
+    store.put(key(Instance, "night", one), instance(one).to_bytes())
+    store.put(key(Answer, "night", one), Answer(instance_id=one).to_bytes())
+    files = export_run(store, "night", VerlOptions(val_ratio=0, out=tmp_path / "own"))
+    (row,) = rows_of(files)
+    assert row["agent_name"] == "swe_argo_program"
+    assert row["prompt"] == [{"role": "user", "content": "Fix this: It does not work."}]
+    assert record_of(open_store(str(tmp_path / "own" / STORE)), RunFile, "night").program == program
+    files = export_run(store, "night", VerlOptions(style="tools", val_ratio=0, out=tmp_path / "tools"))
+    assert rows_of(files)[0]["agent_name"] == "swe_argo"
+    assert record_of(open_store(str(tmp_path / "tools" / STORE)), RunFile, "night").program is None
 
 
 def secrets_of(row: Row) -> Iterator[str]:

@@ -1,0 +1,75 @@
+"""A model that is asked by messages, in the place of an endpoint: what samples for a training has no address."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from steps.contracts.trajectory import StopReason, Usage
+from steps.models.call import Answered
+from steps.models.reply import Model, NoReplyError
+from steps.models.request_body import RequestDialect
+from steps.models.response_body import ModelResponse
+
+
+class ModelSender:
+    """See ``RequestSender``. Of several requests one is answered at a time, for a model has one conversation."""
+
+    endpoint = ""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._lock = threading.Lock()
+
+    @property
+    def wire_model(self) -> str:
+        """The name by which it is asked for."""
+        return self._model.name or "model"
+
+    @property
+    def usage(self) -> Usage:
+        """Of all calls so far."""
+        return self._model.usage
+
+    @property
+    def lost_s(self) -> float:
+        """As ``Model.lost_s``."""
+        return self._model.lost_s
+
+    def close(self) -> None:
+        """The model is closed by whoever made it."""
+
+    def forward(
+        self,
+        request: dict[str, Any],
+        wording: RequestDialect,  # noqa: ARG002 - whoever trains says how it samples
+        *,
+        headers: Mapping[str, str] | None = None,  # noqa: ARG002
+        timeout_s: float | None = None,
+        goes_on: bool = False,  # noqa: ARG002
+    ) -> Answered:
+        """The answer to a chat completion's request. Raises what ``Model.ask`` raises."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        if not self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            raise NoReplyError(StopReason.CALL_TIMEOUT, "the agent's time was over before its turn")
+        try:
+            left_s = None if until is None else max(0.001, until - time.monotonic())
+            reply = self._model.ask(request["messages"], tools=request.get("tools"), timeout_s=left_s)
+        finally:
+            self._lock.release()
+        extra = reply.metrics.extra
+        message = {"content": None} | reply.message
+        ends = "tool_calls" if reply.calls else (extra and extra.finish_reason) or "stop"
+        prompt, completion = reply.metrics.prompt_tokens or 0, reply.metrics.completion_tokens or 0
+        body = {
+            "id": f"chatcmpl-{uuid.uuid4().hex}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": self.wire_model,
+            "choices": [{"index": 0, "message": message, "finish_reason": ends}],
+            "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion},
+        }
+        return Answered(ModelResponse(body, {}, extra.seconds if extra else 0.0), reply.metrics, reply)

@@ -1,0 +1,78 @@
+"""An agent program in a rollout of verl's: its requests are answered by what samples, each token kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from steps.agents.prompts.templates import prompts_folder
+from steps.contracts.data import Answer
+from steps.contracts.recipe import AgentProgram
+from steps.contracts.trajectory import StopReason
+from steps.contracts.wire_protocol import WireProtocol
+from tests import small_agent
+from tests.steps.agents.gate.toolchain import needs_go
+from tests.steps.agents.machine import Box
+from tests.steps.agents.program.running import PROGRAM
+from tests.steps.agents.solved_units import run_file
+from tests.steps.agents.tasks import instance
+from tests.workflows.verl.test_token_model import END, Letters
+from workflows.verl.rollout_task import RolloutTask
+from workflows.verl.scaffold_work import open_journal, work
+from workflows.verl.token_model import Room, TokenModel
+
+pytestmark = needs_go
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield loop
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def called(command: str) -> str:
+    call = json.dumps({"name": "bash", "arguments": {"command": command}})
+    return f"I act.\n<tool_call>\n{call}\n</tool_call>$"
+
+
+@pytest.mark.parametrize("protocol", list(WireProtocol))
+def test_its_work_is_one_sequence_of_what_was_sampled(
+    box: Box, loop: asyncio.AbstractEventLoop, protocol: WireProtocol
+) -> None:
+    box.sandbox.write(PROGRAM, (small_agent.FOLDER / "small-agent").read_bytes())
+    answers = [called("echo a = 3 >a.py"), called("cat a.py"), "Mended.$"]
+    letters = Letters(answers)
+    model = TokenModel(
+        letters,
+        loop,
+        name="qwen",
+        decode=lambda ids: "".join(map(chr, ids)).replace("$", ""),
+        end=END,
+        room=Room(100_000, 100_000),
+        tool_format="hermes",
+    )
+    run = run_file("program").model_copy(
+        update={
+            "program": AgentProgram(recipe=small_agent.recipe(PROGRAM, protocol)),
+            "instruction": (prompts_folder() / "program.j2").read_text("utf-8"),
+        }
+    )
+    task = RolloutTask("", run, instance(), Answer(instance_id="a__b-1"))
+    journal = open_journal(task, "run", 1, "qwen")
+    ended = work(task, box.sandbox, model, journal)
+    assert ended.reason is StopReason.FINISHED
+    assert (box.testbed / "a.py").read_text() == "a = 3\n"
+    (stretch,) = model.take_stretches()
+    sampled = "".join(chr(token) for token, mine in zip(stretch.tokens, stretch.sampled, strict=True) if mine)
+    assert sampled == "".join(answers)
+    assert [turn.message for turn in journal.turns if turn.source == "agent"] == ["I act.", "I act.", "Mended."]
+    assert (journal.usage.calls, journal.usage) == (3, model.usage)
