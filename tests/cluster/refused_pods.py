@@ -233,7 +233,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "init container": (put("spec", "initContainers", to=[ANOTHER]), "no init container but agent-files"),
     **{f"copier with {what}": (copier(**wrong), reason) for what, (wrong, reason) in COPIERS.items()},
     "two copiers": (
-        lambda pod: (copier()(pod), pod["spec"]["initContainers"].append(dict(pod["spec"]["initContainers"][0]))),
+        lambda pod: (copier()(pod), pod["spec"]["initContainers"].append(ANOTHER)),
         "no init container but agent-files",
     ),
     "volume of an image by its tag": (agent_volume(reference="localhost/agent:1"), "named by its digest"),

@@ -178,7 +178,7 @@ def test_what_the_chart_gives_is_let_in_and_nothing_beside_it(cluster: Cluster, 
 
 def test_an_image_is_no_volume_of_a_sandbox(release: Release, runner: Account) -> None:
     pod = release.sandbox("localhost/one:1")
-    volume(image={"reference": "localhost/other:1"})(pod)
+    volume(image={"reference": PINNED})(pod)
     done = runner.tries("create", "--dry-run=server", "--validate=false", "-o", "json", "-f", "-", input=pod)
     if done.returncode:
         assert "volumes are of type emptyDir" in done.stderr
