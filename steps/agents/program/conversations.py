@@ -22,10 +22,14 @@ Key = tuple[str, str, tuple[str, ...], str]
 """What of a message stays the same when it is sent again: role, text, ids of its calls, id of the call it answers."""
 
 
+_BILLING = "x-anthropic-billing-header:"
+
+
 @dataclass
 class _Conversation:
     journal: Journal
     system: str
+    """What of it lasts."""
     tools: tuple[str, ...]
     rank: tuple[bool, bool]
     """By which the main one is known: it has tools, and was told the instruction."""
@@ -41,7 +45,7 @@ class _Conversation:
         """The first message that this conversation has not had, where the messages go on with it; else None."""
         if keys[: len(self.known)] == self.known:
             return len(self.known)
-        if self.answered is None or (system != self.system and not self.answered[2]):
+        if self.answered is None or (_lasting(system) != self.system and not self.answered[2]):
             return None
         # Agents change what lies further back: they shorten results, take reminders out.
         places = [place for place, key in enumerate(keys) if _same_answer(key, self.answered)]
@@ -87,7 +91,7 @@ class Conversations:
             main
             and all(main.rank)
             and not main.pending
-            and (main.system, main.tools) == (call.system, _names(call.tools))
+            and (main.system, main.tools) == (_lasting(call.system), _names(call.tools))
         ):
             known = set(main.known)  # it was shortened by the agent itself, and begins with a summary
             return main, next((place for place, key in enumerate(keys) if key not in known), len(keys))
@@ -107,7 +111,7 @@ class Conversations:
             journal.agent = agent
         else:
             journal = self._journal.open_beside(agent)
-        conversation = _Conversation(journal, call.system, tools, rank)
+        conversation = _Conversation(journal, _lasting(call.system), tools, rank)
         self._all.append(conversation)
         self._main = self._main or conversation
         if call.system:
@@ -115,25 +119,33 @@ class Conversations:
         return conversation
 
     def _hear(self, conversation: _Conversation, messages: list[Message]) -> None:
-        """Results of the last answer's calls complete its turn; what else is new follows it."""
-        journal = conversation.journal
+        """Results complete the turn whose calls they answer; what else is new follows it."""
         results: list[Result] = []
         said: list[Message] = []
         for message in messages:
             answers = str(message.get("tool_call_id") or "")
-            if message["role"] == "tool" and answers in conversation.pending and not said:
+            if message["role"] == "tool" and answers in conversation.pending:
                 results.append(Result(source_call_id=answers, content=text_of(message.get("content"))))
-            else:
-                said.append(message)
+                continue
+            if message["role"] == "assistant":  # a turn of which the model was not asked here: of before a fork
+                self._write_down(conversation, results, said)
+                results, said = [], []
+                conversation.pending = {str(call.get("id")) for call in _functions(message)}
+            said.append(message)
+        self._write_down(conversation, results, said)
+
+    def _write_down(self, conversation: _Conversation, results: list[Result], said: list[Message]) -> None:
+        """``said`` begins with the assistant's turn that the results complete, or they complete the last one."""
+        journal = conversation.journal
+        if said and said[0]["role"] == "assistant":
+            calls = [_tool_call(str(each.get("id")), each["function"]) for each in _functions(said[0])]
+            journal.add_agent_turn(text_of(said[0].get("content")), calls)
+            said = said[1:]
         if results:
             journal.add_observations(results)
         for message in said:
             text = text_of(message.get("content"))
-            if message["role"] == "assistant":
-                calls = [each for each in message.get("tool_calls") or [] if "function" in each]
-                journal.add_agent_turn(text, [_tool_call(str(each.get("id")), each["function"]) for each in calls])
-            else:
-                journal.add_message("system" if message["role"] in ("system", "developer") else "user", text)
+            journal.add_message("system" if message["role"] in ("system", "developer") else "user", text)
 
     def _say(self, conversation: _Conversation, reply: Reply, metrics: Metrics) -> None:
         calls = [
@@ -152,6 +164,20 @@ def _mark_of(instruction: str) -> str:
     return (
         max((line.strip() for line in instruction.splitlines() if "/" not in line), key=len, default="") or instruction
     )
+
+
+def _lasting(system: str) -> str:
+    """The system's words by which a conversation is known: Claude Code's begin with a line that has a hash of the first
+    message, another one as soon as it has summed up what was before."""
+    return (
+        "\n".join(line for line in system.splitlines() if not line.startswith(_BILLING))
+        if _BILLING in system
+        else system
+    )
+
+
+def _functions(message: Message) -> list[dict[str, Any]]:
+    return [call for call in message.get("tool_calls") or [] if "function" in call]
 
 
 def _same_answer(key: Key, answer: Key) -> bool:

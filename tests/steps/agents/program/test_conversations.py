@@ -73,6 +73,35 @@ def test_a_conversation_that_its_agent_summed_up_goes_on() -> None:
     assert not agent.journal.beside
 
 
+def test_a_conversation_that_was_summed_up_goes_on_though_its_first_line_tells_a_hash_of_it() -> None:
+    agent, task, system = Agent(), user(TASK), "x-anthropic-billing-header: cc_version=2.1.330.{}; entry;\n\nYou work."
+    first = agent.ask([task], "a", ("1", "{}"), system=system.format("8e2"))
+    agent.ask([task, first, tool("1", "x"), user("Sum it up.")], "the sum", system=system.format("8e2"))
+    agent.ask([user("So far: the sum. Go on.")], "b", system=system.format("232"))
+    assert agent.told[0] == f"system: {system.format('8e2')}"
+    assert agent.told[-2:] == ["user: So far: the sum. Go on.", "agent: b"]
+    assert not agent.journal.beside
+
+
+def test_turns_that_a_fork_repeats_have_their_results() -> None:
+    agent, task = Agent(), user(TASK)
+    first = agent.ask([task], "a", ("1", "{}"), ("2", "{}"))
+    second = agent.ask([task, first, tool("1", "x"), tool("2", "y")], "b", ("3", "{}"))
+    agent.ask([task, first, tool("1", "x"), user("Mind."), tool("2", "y"), user("Sum up.")], "the sum")
+    agent.ask([task, first, tool("1", "x"), tool("2", "y"), second, tool("3", "z")], "c")
+    (fork,) = agent.journal.beside
+    assert [f"{turn.source}: {turn.message}" for turn in fork.turns[2:]] == [
+        "agent: a",
+        "user: Mind.",
+        "user: Sum up.",
+        "agent: the sum",
+    ]
+    seen = fork.turns[2].observation
+    assert seen
+    assert [(each.source_call_id, each.content) for each in seen.results] == [("1", "x"), ("2", "y")]
+    assert agent.told[-2:] == ["agent: b", "agent: c"]
+
+
 def test_the_work_is_the_conversation_with_the_instruction_and_tools_whenever_it_begins() -> None:
     agent = Agent()
     agent.ask([user("Look around.")], "seen")
