@@ -59,6 +59,9 @@ def test_a_step_knows_its_pod_and_its_try_and_none_outlives_its_main_container(m
         store = "--store=s3://{{workflow.parameters.bucket}}/{{workflow.parameters.prefix}}"
         if not {store, "--kept-as=$(POD_NAME)"} <= {*made.template("solve")["container"]["args"]}:
             yield "solve: its answers are lost with its pod, or are not found where its failure lies"
+        secrets = [each.get("secretRef", {}).get("name") for each in made.template("solve")["container"]["envFrom"]]
+        if "{{workflow.parameters.s3-secret}}" not in secrets:
+            yield "solve: it cannot keep its answers where the bucket has keys"
 
     holds(
         made,
@@ -68,6 +71,7 @@ def test_a_step_knows_its_pod_and_its_try_and_none_outlives_its_main_container(m
         lambda m: m.template("grade")["container"]["args"].__setitem__(-1, "--resource-factor=1.0"),
         lambda m: m.template("grade")["container"]["args"].__setitem__(3, "--try=0"),
         lambda m: m.template("solve")["container"]["args"].pop(-1),
+        lambda m: m.template("solve")["container"]["envFrom"].pop(0),
         lambda m: m.template("solve")["container"]["args"].__setitem__(-2, "--store=elsewhere"),
     )
 

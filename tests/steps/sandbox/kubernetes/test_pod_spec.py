@@ -70,6 +70,9 @@ def test_a_pod_has_no_power_over_the_cluster_or_its_node() -> None:
     assert box["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["NET_RAW"]}}
     assert spec["volumes"] == [{"name": "jobs", "emptyDir": {"sizeLimit": "2048Mi"}}]
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+    assert not {"initContainers", "ephemeralContainers"} & set(spec)
+    assert "envFrom" not in box
+    assert not any("valueFrom" in each for each in box.get("env", []))
 
 
 def test_only_browsers_get_a_capability() -> None:
