@@ -185,7 +185,7 @@ def test_every_field_is_documented_and_has_one_flag() -> None:
 def test_how_a_run_is_done_is_not_what_it_is() -> None:
     how = {name for name, info in RunSpec.model_fields.items() if any(isinstance(mark, How) for mark in info.metadata)}
     kept = {"fail_fast", "give_up_after", "save_error_logs", "save_checkpoints", "max_cost_usd"}
-    kept |= {"canary", "stop_on_canary", "redo", "tags"}
+    kept |= {"canary", "stop_on_canary", "redo", "tags", "continue_solves"}
     assert how == {"workers", "retries", "store"} | kept
 
 
