@@ -21,6 +21,8 @@ _VARIES = tuple(
         # Before numbers, which are in them.
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
         (r"\b0x[0-9a-fA-F]{5,}\b", "<address>"),
+        # By which Codex's shell names what a command printed.
+        (r"(?m)^Chunk ID: [0-9a-f]+$", "<chunk>"),
         # The root of a sandbox that shares its host's (steps.host.folders).
         (r"(?:/[\w.+@~-]+)*/swe-argo-(?:\d+-){3}\w{8}\b", ""),
         (r"(?<=/tmp/)(?:tmp[\w.-]+|pytest-of-\w+/pytest-\d+|\.shell-[0-9a-f]+|pip-[\w-]+)", "<temporary>"),

@@ -145,7 +145,8 @@ class ContinuedForwarder:
             asked = json.loads(body)
             if method != "POST" or not isinstance(asked, dict):
                 return None
-            matters = {name: self._steady(value) for name, value in asked.items() if name not in NO_MATTER}
+            asked = {name: value for name, value in asked.items() if name not in NO_MATTER}
+            matters = {name: self._steady(_without_names(name, value)) for name, value in asked.items()}
             return hashlib.sha256(_dump([path, matters])).hexdigest()
         except (ValueError, RecursionError):
             return None
@@ -169,6 +170,19 @@ class ContinuedForwarder:
             steady = without_volatile_parts(text, self._calls.workdir).encode(errors="surrogatepass")
             known = self._digests[name] = hashlib.sha256(steady).hexdigest()
         return known
+
+
+def _without_names(field: str, value: Any) -> Any:
+    """The items of a request in Responses without their ids: Codex names those anew that it makes itself. A call and
+    its result are known by another, and an item that stands for an earlier one has nothing but its id."""
+    if field != "input" or not isinstance(value, list):
+        return value
+    return [
+        {name: part for name, part in item.items() if name != "id"}
+        if isinstance(item, dict) and item.get("type") != "item_reference"
+        else item
+        for item in value
+    ]
 
 
 def _dump(value: object) -> bytes:

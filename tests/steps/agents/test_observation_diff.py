@@ -27,6 +27,7 @@ OTHER = "diff --git a/b b/b\nnew file mode 100644\nindex 000..34cd\n--- /dev/nul
         ("-rw-r--r-- 1 root root 9 Nov 22  2025 a.py", "-rw-r--r-- 1 root root 9 Dec  2 16:05 a.py"),
         ("Sun Nov 22 06:05:43 UTC 2026", "Mon Nov 23 16:05:43 UTC 2026"),
         ("[1] 12345", "[1] 999"),
+        ("Chunk ID: b143e6\nWall time: 0.0 seconds", "Chunk ID: 9a5b5b\nWall time: 1.25 seconds"),
         ("pid=12, process 13, PID: 14", "pid=22, process 23, PID: 24"),
         ("bash: line 1: 4242 Killed  sleep 9", "bash: line 1: 77 Killed  sleep 9"),
         ("<object at 0x7f1234567890>", "<object at 0x7fabcdef0123>"),
