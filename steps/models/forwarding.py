@@ -31,6 +31,8 @@ PASSED = ("anthropic-version", "anthropic-beta")
 """Headers of an agent that the endpoint is shown."""
 TOKEN = 4
 """Characters that a token is taken for where the endpoint does not count (OpenAI's rule of thumb for English)."""
+IMAGE = 1500
+"""Tokens that an image is taken for: about what one of 1.15 megapixels takes of Anthropic's models."""
 _SHAPE = (AttributeError, KeyError, TypeError, ValueError, IndexError, RecursionError)
 _TROUBLES = {
     StopReason.CONTEXT_OVERFLOW: Trouble.TOO_LONG,
@@ -204,8 +206,9 @@ class Forwarder:
 
     def _count(self, request: _Request) -> Forwarded:
         """An estimate: no endpoint but Anthropic's own counts, and agents only ask how full their window is."""
-        text = json.dumps([request.chat.get("messages"), request.chat.get("tools")], ensure_ascii=False)
-        return Forwarded(200, JSON, dump({"input_tokens": max(1, len(text) // TOKEN)}))
+        messages, images = _without_images(request.chat["messages"])
+        text = json.dumps([messages, request.chat.get("tools")], ensure_ascii=False)
+        return Forwarded(200, JSON, dump({"input_tokens": max(1, len(text) // TOKEN + images * IMAGE)}))
 
     def _models(self, name: str) -> Forwarded:
         names = [name] if name else list(dict.fromkeys((self.model, self.helper_model)))
@@ -254,6 +257,19 @@ def _place(path: str) -> str:
 
 def _asked_at(path: str) -> Wire | None:
     return next((wire for wire in WIRES.values() if _place(path) == wire.path), None)
+
+
+def _without_images(messages: list[Message]) -> tuple[list[Message], int]:
+    """The messages' other parts, and how many images they had."""
+    kept, images = [], 0
+    for message in messages:
+        parts = message.get("content")
+        if isinstance(parts, list):
+            rest = [part for part in parts if part.get("type") != "image_url"]
+            images += len(parts) - len(rest)
+            message = message | {"content": rest}  # noqa: PLW2901 - the same message, lighter
+        kept.append(message)
+    return kept, images
 
 
 def _passed(headers: Mapping[str, str]) -> dict[str, str]:

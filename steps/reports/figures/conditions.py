@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.agents import AgentKind
-from steps.contracts.data import Machine
+from steps.contracts.data import Machine, RunFile
 from steps.contracts.run_spec import LlmSpec, SelectSpec
+from steps.contracts.wire_protocol import NAMES, WireProtocol
 from steps.reports.figures.summary import Conditions
 from steps.reports.stored_run import StoredRun
 from steps.reports.text.formatting import count, listing
@@ -49,6 +50,8 @@ def run_conditions(run: StoredRun) -> Conditions:
             "unfit_kept": used is not None and used.kept,
             "not_gradeable": run.run.not_gradeable,
             "model": (agent.model or run.run.model) if asks else None,
+            "helper_model": agent.helper_model if asks else None,
+            "translated": _translated(run.run),
             "endpoint": _endpoint(run) if asks else None,
             "format": run.run.call_format if asks else None,
             "sampling": _sampling(llm) if asks else {},
@@ -89,6 +92,10 @@ def describe_conditions(conditions: Conditions) -> list[str]:
         style = f" in prompt style {conditions.prompt_style}" if conditions.prompt_style else ""
         sampled = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in conditions.sampling.items())
         sentences.append(f"{conditions.agent} asked {conditions.model}{where}{way}{style}, {sampled}.")
+    if conditions.helper_model:
+        sentences.append(f"Its helpers asked {conditions.helper_model}.")
+    if conditions.translated:
+        sentences.append(f"Its calls in {conditions.translated} were translated to {NAMES[WireProtocol.CHAT]}.")
     if conditions.instruction_template:
         sentences.append(f"Instructed by the template {conditions.instruction_template}, not the agent's own.")
     if conditions.scaffold_words:
@@ -136,6 +143,15 @@ def _limits(agent: AgentSpec, llm: LlmSpec) -> dict[str, str]:
         if value is not None and value != usual:
             limits[name] = f"{value:,g}" + (f" (by default {usual:,g})" if usual is not None else "")
     return limits | ({"max_output_tokens": f"{llm.max_output_tokens:,}"} if llm.max_output_tokens else {})
+
+
+def _translated(run: RunFile) -> str | None:
+    """What an agent program asked in, where its endpoint was asked in chat completions instead."""
+    if run.program is None or not run.speaks:
+        return None
+    asked = WireProtocol(run.program.recipe.protocol)
+    translated = asked not in run.speaks or (run.spec.llm.logprobs and WireProtocol.CHAT in run.speaks)
+    return NAMES[asked] if translated and asked is not WireProtocol.CHAT else None
 
 
 def _endpoint(run: StoredRun) -> str | None:

@@ -187,6 +187,10 @@ class Conditions(Part):
     """Selected instance that cannot be graded -> why; the denominator is without it."""
     model: str | None = None
     """What was asked; None, and so the following, where no model was."""
+    helper_model: str | None = None
+    """What the helpers of an agent program asked, where it is another."""
+    translated: str | None = None
+    """The protocol of an agent program, in words, where its calls were translated to chat completions."""
     endpoint: str | None = None
     """Its address; None for the provider's own, or where the endpoint's address is not part of the spec."""
     format: Literal["function_calling", "text"] | None = None

@@ -6,6 +6,7 @@ import json
 import uuid
 from typing import Any
 
+from steps.models.protocols.anthropic.request import arguments_of
 from steps.models.protocols.carried import pack, reasoning_of
 from steps.models.protocols.wire import Body, event
 
@@ -28,7 +29,7 @@ def completion(answer: Body) -> Body:
     usage, said = answer.get("usage") or {}, answer["content"]
     calls = [
         {"id": block["id"], "type": "function",
-         "function": {"name": block["name"], "arguments": json.dumps(block["input"], ensure_ascii=False)}}
+         "function": {"name": block["name"], "arguments": arguments_of(block)}}
         for block in said if block["type"] == "tool_use"
     ]  # fmt: skip
     message: Body = {"role": "assistant", "content": _joined(said, "text")}
@@ -72,7 +73,7 @@ def answer_of(chat: Body, request: Body) -> Body:
     """A chat completion as an answer to this request."""
     choice = (chat.get("choices") or [{}])[0]
     message, usage = choice.get("message") or {}, chat.get("usage") or {}
-    content, packed = [], pack(message)
+    content, packed = [], pack(message, _again)
     if thought := reasoning_of(message):
         content.append({"type": "thinking", "thinking": thought, "signature": packed})
     elif packed:
@@ -100,6 +101,10 @@ def answer_of(chat: Body, request: Body) -> Body:
             "output_tokens_details": {"thinking_tokens": thought_tokens},
         },
     }
+
+
+def _again(call: Body) -> str:
+    return arguments_of(_tool_use(call))
 
 
 def _tool_use(call: Body) -> Body:

@@ -36,6 +36,11 @@ def chat_request(request: Body) -> Body:
     return {name: value for name, value in chat.items() if value is not None}
 
 
+def arguments_of(block: Block) -> str:
+    """What a tool is given, as text."""
+    return json.dumps(block["input"], ensure_ascii=False)
+
+
 def _text(content: str | list[Block] | None) -> str:
     if isinstance(content, list):
         return "\n\n".join(block["text"] for block in content if block.get("text"))
@@ -56,7 +61,7 @@ def _assistants(message: Body) -> list[Body]:
         elif block["type"] == "redacted_thinking":
             packed = packed or block["data"]
         elif block["type"] == "tool_use":
-            function = {"name": block["name"], "arguments": json.dumps(block["input"], ensure_ascii=False)}
+            function = {"name": block["name"], "arguments": arguments_of(block)}
             calls.append({"id": block["id"], "type": "function", "function": function})
     said: Body = {"role": "assistant", "content": text if text or not calls else None}
     if calls:

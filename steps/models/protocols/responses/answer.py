@@ -7,7 +7,7 @@ import time
 import uuid
 
 from steps.models.protocols.carried import pack, reasoning_of
-from steps.models.protocols.responses.request import INPUT
+from steps.models.protocols.responses.request import CALLS, INPUT, LOCAL_SHELL, call_of
 from steps.models.protocols.wire import Body
 
 FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -30,10 +30,8 @@ def completion(answer: Body) -> Body:
         elif kind == "reasoning":
             thought = "".join(part["text"] for part in item.get("content") or item.get("summary") or [])
             message["reasoning_content"] = message.get("reasoning_content", "") + thought
-        elif kind in ("function_call", "custom_tool_call"):
-            arguments = item["arguments"] if kind == "function_call" else json.dumps({INPUT: item["input"]})
-            function = {"name": item["name"], "arguments": arguments}
-            calls.append({"id": item["call_id"], "type": "function", "function": function})
+        elif kind in CALLS:
+            calls.append(call_of(item))
     if calls:
         message["tool_calls"] = calls
     cut = (answer.get("incomplete_details") or {}).get("reason")
@@ -64,7 +62,8 @@ def answer_of(chat: Body, request: Body) -> Body:
     """A chat completion as an answer to this request."""
     choice = (chat.get("choices") or [{}])[0]
     message, usage = choice.get("message") or {}, chat.get("usage") or {}
-    output, packed, thought = [], pack(message), reasoning_of(message)
+    offered = _offered(request.get("tools") or [])
+    output, packed, thought = [], pack(message, lambda call: _again(call, offered)), reasoning_of(message)
     if thought or packed:
         summary = [{"type": "summary_text", "text": thought}] if thought else []
         output.append({"type": "reasoning", "id": _id("rs"), "summary": summary, "encrypted_content": packed})
@@ -72,8 +71,7 @@ def answer_of(chat: Body, request: Body) -> Body:
         output.append(_message({"type": "output_text", "text": text, "annotations": [], "logprobs": []}))
     if refusal := message.get("refusal"):
         output.append(_message({"type": "refusal", "refusal": refusal}))
-    custom = {tool["name"] for tool in request.get("tools") or [] if tool.get("type") == "custom"}
-    output += [_call(call, custom) for call in message.get("tool_calls") or []]
+    output += [_call(call, offered) for call in message.get("tool_calls") or []]
     words = {finish: cut for cut, finish in FINISH.items()}
     cut = words.get(str(choice.get("finish_reason")))
     echoed: Body = {
@@ -104,12 +102,47 @@ def _message(part: Body) -> Body:
     return {"type": "message", "id": _id("msg"), "role": "assistant", "status": "completed", "content": [part]}
 
 
-def _call(call: Body, custom: set[str]) -> Body:
-    function = call["function"]
-    about = {"id": _id("fc"), "call_id": call["id"], "name": function["name"], "status": "completed"}
-    if function["name"] not in custom:
-        return {"type": "function_call", "arguments": function.get("arguments") or "{}"} | about
-    return {"type": "custom_tool_call", "input": _plain(function.get("arguments") or "")} | about
+def _offered(tools: list[Body], namespace: str | None = None) -> dict[str, Body]:
+    """Name of a tool by which it is called in chat completions -> its type, and the namespace that it is in."""
+    offered: dict[str, Body] = {}
+    for tool in tools:
+        kind = tool.get("type")
+        if kind == "namespace":
+            offered |= _offered(tool.get("tools") or [], tool.get("name"))
+        elif name := LOCAL_SHELL if kind == LOCAL_SHELL else tool.get("name"):
+            offered[name] = {"type": kind} | ({"namespace": namespace} if namespace else {})
+    return offered
+
+
+def _again(call: Body, offered: dict[str, Body]) -> str:
+    return str(call_of(_call(call, offered))["function"]["arguments"])
+
+
+def _call(call: Body, offered: dict[str, Body]) -> Body:
+    name, arguments = call["function"]["name"], call["function"].get("arguments") or ""
+    about = {"call_id": call["id"], "status": "completed"}
+    tool = offered.get(name, {})
+    kind = tool.get("type")
+    if kind == LOCAL_SHELL and (action := _action(arguments)):
+        return {"type": "local_shell_call", "id": _id("lsh"), "action": action} | about
+    inside = {"namespace": tool["namespace"]} if "namespace" in tool else {}
+    if kind == "custom":
+        return {"type": "custom_tool_call", "id": _id("ctc"), "name": name, "input": _plain(arguments)} | about | inside
+    return {"type": "function_call", "id": _id("fc"), "name": name, "arguments": arguments or "{}"} | about | inside
+
+
+def _action(arguments: str) -> Body | None:
+    """What the shell is to do; None where the arguments are none of it, which the agent refuses as a function's."""
+    try:
+        given = json.loads(arguments)
+        command = given["command"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    words = ["bash", "-lc", command] if isinstance(command, str) else command
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return None
+    action: Body = {"env": {}} | given | {"type": "exec", "command": words}
+    return action
 
 
 def _plain(arguments: str) -> str:

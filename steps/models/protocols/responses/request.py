@@ -12,6 +12,27 @@ from steps.models.protocols.wire import Body
 Item = dict[str, Any]
 INPUT = "input"
 """The one parameter of a custom tool, whose input is text, where it is offered as a function."""
+LOCAL_SHELL = "local_shell"
+"""The type of a tool that the agent runs and OpenAI's models know: it is offered as a function by that name."""
+CALLS = ("function_call", "custom_tool_call", "local_shell_call")
+"""Kinds of items by which a tool of the agent's is called."""
+_SHELL: Body = {
+    "name": LOCAL_SHELL,
+    "description": "Runs a command in the shell of this machine and returns its output.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "command": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": 'Its words, as ["bash", "-lc", "ls"].',
+            },
+            "working_directory": {"type": "string", "description": "Where it runs."},
+            "timeout_ms": {"type": "integer", "description": "Milliseconds that it may take."},
+        },
+        "required": ["command"],
+    },
+}
 _SAME = ("temperature", "top_p", "parallel_tool_calls", "prompt_cache_key", "service_tier")
 
 
@@ -20,8 +41,9 @@ def chat_request(request: Body) -> Body:
 
     A custom tool, whose input is text, is offered as a function of one parameter.
     """
-    if request.get("previous_response_id"):
-        raise ValueError("previous_response_id names an answer, and none is stored: send the conversation whole")
+    for name in ("previous_response_id", "conversation"):
+        if request.get(name):
+            raise ValueError(f"{name} names what is stored, and nothing is: send the conversation whole")
     messages: list[Body] = []
     if request.get("instructions"):
         messages.append({"role": "system", "content": request["instructions"]})
@@ -71,11 +93,10 @@ class _ItemReading:
             parts = item.get("content") or item.get("summary") or []
             self._thought += "".join(part["text"] for part in parts)
             self._packed = self._packed or item.get("encrypted_content") or ""
-        elif kind in ("function_call", "custom_tool_call"):
-            arguments = item["arguments"] if kind == "function_call" else json.dumps({INPUT: item["input"]})
-            function = {"name": item["name"], "arguments": arguments}
-            call = {"id": item["call_id"], "type": "function", "function": function}
-            self._begun().setdefault("tool_calls", []).append(call)
+        elif kind in CALLS:
+            self._begun().setdefault("tool_calls", []).append(call_of(item))
+        elif kind == "item_reference":
+            raise ValueError("item_reference names what is stored, and nothing is: send the conversation whole")
 
     def messages(self) -> list[Body]:
         """All, at the end."""
@@ -99,21 +120,35 @@ class _ItemReading:
         """Images have no place in a result: the user shows them, behind it."""
         content = _content(item["output"])
         images = [part for part in content if part["type"] == "image_url"] if isinstance(content, list) else []
-        self._messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": _text(item["output"])})
+        self._messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": _text(item["output"], "\n")})
         if images:
             self._messages.append({"role": "user", "content": images})
 
 
-def _text(content: object) -> str:
+def call_of(item: Item) -> Body:
+    """The call of an item as chat completions have it."""
+    name, kind = item.get("name"), item["type"]
+    if kind == "function_call":
+        arguments = item["arguments"]
+    elif kind == "custom_tool_call":
+        arguments = json.dumps({INPUT: item["input"]}, ensure_ascii=False)
+    else:
+        action = {name: each for name, each in item["action"].items() if name != "type" and each not in (None, {})}
+        name, arguments = LOCAL_SHELL, json.dumps(action, ensure_ascii=False)
+    return {"id": item["call_id"], "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _text(content: object, between: str = "") -> str:
     if isinstance(content, list):
-        return "".join(part.get("text") or part.get("refusal") or "" for part in content)
+        texts = [part.get("text") or part.get("refusal") or "" for part in content]
+        return between.join(text for text in texts if text)
     return content if isinstance(content, str) else json.dumps(content)
 
 
 def _content(content: object) -> Any:
     """Text where there is nothing else, else parts."""
     if not isinstance(content, list) or not any(part.get("type") == "input_image" for part in content):
-        return _text(content)
+        return _text(content, "\n\n")
     parts: list[Body] = []
     for part in content:
         if part["type"] == "input_image":
@@ -129,6 +164,8 @@ def _tools(tool: Item) -> list[Body]:
     if tool.get("type") == "function":
         names = ("name", "description", "parameters", "strict")
         return [{"type": "function", "function": {name: tool[name] for name in names if tool.get(name) is not None}}]
+    if tool.get("type") == LOCAL_SHELL:
+        return [{"type": "function", "function": _SHELL}]
     if tool.get("type") == "custom":
         form = tool.get("format") or {}
         told = f" Its form ({form.get('syntax')}):\n{form['definition']}" if form.get("definition") else ""

@@ -14,6 +14,8 @@ from steps.reports.messages.terminal import summary_lines
 from steps.reports.stored_run import FailedTry, StoredRun
 from tests.steps.reports.views import run_file, view
 
+PROGRAM = {"recipe": {"name": "mine", "protocol": "anthropic", "command": ["mine"]}}
+
 
 def asked(agent: dict[str, Any], llm: dict[str, Any] | None = None, **fields: Any) -> StoredRun:
     spec = {"agent": {"name": "r2egym", "model": "openai/m-1"} | agent, "llm": llm or {}}
@@ -69,6 +71,22 @@ def test_every_reason_to_stop_has_a_name_and_a_meaning() -> None:
                 "r2egym asked openai/m-1, temperature 0.",
                 "Instructed by the template mine.j2, not the agent's own.",
             ],
+        ),
+        (
+            {"name": "program", "helper_model": "openai/small"},
+            {},
+            {"program": PROGRAM, "speaks": ["chat"]},
+            [
+                "program asked openai/m-1, temperature the endpoint's own.",
+                "Its helpers asked openai/small.",
+                "Its calls in Anthropic messages were translated to chat completions.",
+            ],
+        ),
+        (
+            {"name": "program"},
+            {},
+            {"program": PROGRAM, "speaks": ["anthropic"]},
+            ["program asked openai/m-1, temperature the endpoint's own."],
         ),
         ({"name": "gold"}, {}, {}, []),
     ],
