@@ -13,10 +13,9 @@ from tests import small_agent
 from tests.agents.conversations import solving as solving_by_tools
 from tests.argo.models import KEY, counted, credentials, endpoint, telling, usage
 from tests.argo.pipeline import Pipeline
-from tests.cluster.agent_images import agent_registry, push
+from tests.cluster.agent_images import AgentRegistry, agent_registry, push
 from tests.cluster.test_agent_programs import SHIPPED, pushed
 from tests.model_server import Script
-from tests.registry import Registry
 from tests.steps.agents.gate.toolchain import needs_go
 from tests.workflows.command import summary
 from tests.workflows.models.test_agent_programs import solving
@@ -26,13 +25,13 @@ MODEL = "openai/scripted"
 
 
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentRegistry]:
     with agent_registry(tmp_path_factory.mktemp("registry")) as registry:
         yield registry
 
 
 def test_a_program_of_ones_own_resolves_what_its_model_knows(
-    tmp_path: Path, pipeline: Pipeline, registry: Registry
+    tmp_path: Path, pipeline: Pipeline, registry: AgentRegistry
 ) -> None:
     (tmp_path / "small-agent").write_bytes((small_agent.FOLDER / "small-agent").read_bytes())
     (tmp_path / "small-agent").chmod(0o755)
@@ -44,7 +43,7 @@ def test_a_program_of_ones_own_resolves_what_its_model_knows(
 
 @pytest.mark.agents
 @pytest.mark.parametrize("agent", SHIPPED)
-def test_a_real_agent_resolves_what_its_model_knows(agent: str, pipeline: Pipeline, registry: Registry) -> None:
+def test_a_real_agent_resolves_what_its_model_knows(agent: str, pipeline: Pipeline, registry: AgentRegistry) -> None:
     instance = SHIPPED[agent]
     spec = {"name": agent, "image": pushed(agent, registry)}
     resolved(pipeline, agent, solving_by_tools(agent, instance), instance, spec)

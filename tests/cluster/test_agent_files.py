@@ -14,10 +14,9 @@ from steps.bundles.build import architecture_here
 from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError
 from steps.sandbox.protocol import BundleMount
-from tests.cluster.agent_images import agent_registry, push
+from tests.cluster.agent_images import AgentRegistry, agent_registry, push
 from tests.cluster.lab import KubernetesLab, laboratory
 from tests.cluster.real_cluster import Cluster
-from tests.registry import Registry
 from tests.steps.agents.gate.agents import drive, open_gate, printed
 from tests.steps.agents.gate.toolchain import needs_go
 from tests.steps.sandbox.mounted_bundles import PLACE, assert_mounted, make_bundle
@@ -31,7 +30,7 @@ WAYS = ("image-volume", "copy")
 class Agent:
     """An agent's files, and their image."""
 
-    registry: Registry
+    registry: AgentRegistry
     files: BundleMount
 
     @property
@@ -116,7 +115,7 @@ def test_an_image_for_another_processor_is_told_as_such(lab: KubernetesLab, agen
 def test_an_image_that_was_made_elsewhere_says_what_makes_one_that_can_be_copied(
     lab: KubernetesLab, agent: Agent, tmp_path: Path
 ) -> None:
-    image = f"{agent.registry.address}/plain@{agent.registry.add('plain', _plain_layer(tmp_path))}"
+    image = f"{agent.registry.address}/plain@{agent.registry.registry.add('plain', _plain_layer(tmp_path))}"
     plain = BundleMount("sha256:2", None, image)
     with pytest.raises(ConfigError, match=r"has no program that copies its files.*swe-argo agents push"):
         lab.make(lab.backend(agentFiles="copy"), bundle=plain)

@@ -20,10 +20,9 @@ from steps.contracts.trajectory import StopReason
 from steps.store import open_store
 from tests import small_agent
 from tests.agents.conversations import solving as solving_by_tools
-from tests.cluster.agent_images import agent_registry, push
+from tests.cluster.agent_images import AgentRegistry, agent_registry, push
 from tests.cluster.installed_chart import InstalledChart, leftovers
 from tests.model_server import Script, model_server
-from tests.registry import Registry
 from tests.steps.agents.gate.toolchain import needs_go
 from tests.workflows.command import ids, summary, swe_argo
 from tests.workflows.models.run import KEY, environment, files_with
@@ -35,7 +34,7 @@ SHIPPED = {"claude-code": "mini__ledgerlet-1", "codex": "mini__plainconf-1"}
 
 
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentRegistry]:
     with agent_registry(tmp_path_factory.mktemp("registry")) as registry:
         yield registry
 
@@ -47,7 +46,9 @@ def test_a_command_whose_program_the_image_has_needs_no_files(tmp_path: Path, in
     fixed(installed, tmp_path, solving(), "mini__slugkit-1", "--agent-command", command)
 
 
-def test_a_program_has_its_files_from_an_image(tmp_path: Path, installed: InstalledChart, registry: Registry) -> None:
+def test_a_program_has_its_files_from_an_image(
+    tmp_path: Path, installed: InstalledChart, registry: AgentRegistry
+) -> None:
     files = tmp_path / "files"
     files.mkdir()
     (files / "small-agent").write_bytes((small_agent.FOLDER / "small-agent").read_bytes())
@@ -71,13 +72,13 @@ def test_a_run_without_the_image_is_refused_with_the_command_that_makes_it(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("agent", SHIPPED)
 def test_a_real_agent_fixes_an_issue_in_a_pod(
-    agent: str, tmp_path: Path, installed: InstalledChart, registry: Registry
+    agent: str, tmp_path: Path, installed: InstalledChart, registry: AgentRegistry
 ) -> None:
     image = pushed(agent, registry)
     fixed(installed, tmp_path, solving_by_tools(agent, SHIPPED[agent]), SHIPPED[agent], "--agent", agent, image=image)
 
 
-def pushed(agent: str, registry: Registry) -> str:
+def pushed(agent: str, registry: AgentRegistry) -> str:
     """The image of a shipped agent's files. Skips where they are not built."""
     version = read_recipe(find_shipped(agent)).version
     for each in stored_bundles():
