@@ -81,6 +81,8 @@ def test_one_of_our_agents_has_no_program_and_takes_no_version() -> None:
     assert resolve(spec_of(name="gold")) is None
     with pytest.raises(ConfigError, match=r"agent\.version: gold is no agent program"):
         resolve(spec_of(name="gold@2"))
+    with pytest.raises(ConfigError, match=r"agent\.helper_model: gold has no helpers"):
+        resolve(spec_of(name="gold", helper_model="small"))
 
 
 def test_a_package_that_was_not_built_is_refused_with_the_command_that_builds_it(recipe: Path) -> None:
