@@ -87,17 +87,18 @@ class KeptSolve(SolveProcess):
     @property
     def conversation(self) -> list[tuple[str, str]]:
         """Who said what, but for what varies from one run of a program to the next."""
-        return _said(self.get(Trajectory))
+        return said(self.get(Trajectory))
 
     @property
     def beside(self) -> list[list[tuple[str, str]]]:
         """The same of its further conversations, which are in no order."""
         trajectory: Trajectory = self.get(Trajectory)
-        return sorted(_said(each) for each in trajectory.subagent_trajectories or [])
+        return sorted(said(each) for each in trajectory.subagent_trajectories or [])
 
 
-def _said(trajectory: Trajectory) -> list[tuple[str, str]]:
-    said = [
+def said(trajectory: Trajectory) -> list[tuple[str, str]]:
+    """Who said what, and what was seen, but for what varies."""
+    spoken = [
         (turn.source, without_volatile_parts(turn.model_dump_json(include={"message", "tool_calls"})))
         for turn in trajectory.steps
     ]
@@ -106,7 +107,7 @@ def _said(trajectory: Trajectory) -> list[tuple[str, str]]:
         for turn in trajectory.steps
         for result in (turn.observation.results if turn.observation else [])
     ]
-    return said + seen
+    return spoken + seen
 
 
 def numbered(*answers: Answer) -> list[Answer]:
