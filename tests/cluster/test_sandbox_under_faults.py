@@ -10,6 +10,7 @@ from steps.sandbox.protocol import Sandbox
 from tests.cluster.faults import EXEC_RATES, POD_RATES, Faults, Kind, Proxy
 from tests.cluster.lab import KubernetesLab, laboratory
 from tests.cluster.real_cluster import Cluster
+from tests.steps.agents.gate.agents import assert_each_call_once
 from tests.steps.sandbox.conformance import Conformance, run
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -48,3 +49,6 @@ class TestUnderFaults(Conformance):
                 return
             run(box, "true")
         raise AssertionError(faults.told())
+
+    def test_no_model_call_of_an_agent_is_lost_and_none_is_asked_twice(self, box: Sandbox) -> None:
+        assert_each_call_once(box, 200)

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
-from steps.agents.gate.events import Ended, Withdrawn
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from steps.agents.gate.channel import Gate
+from steps.agents.gate.events import Ended, GateRequest, Withdrawn
+from steps.contracts.failure import FailureClass
+from steps.errors import InfraError
 from steps.sandbox.protocol import Sandbox
-from tests.steps.agents.gate.agents import drive, open_gate, printed, requests
+from tests.steps.agents.gate.agents import LIMITS, assert_each_call_once, drive, echo, open_gate, printed, requests
 from tests.steps.agents.gate.toolchain import needs_go
+
+
+class Host(Protocol):
+    """What of ``Lab`` is needed here."""
+
+    host: str | None
+    confines_network: bool
+
+    def create(self) -> Sandbox: ...
+
+    def destroy(self, sandbox: Sandbox) -> None: ...
+
+    def kill(self, sandbox: Sandbox) -> None: ...
 
 
 @needs_go
@@ -48,3 +71,58 @@ class GatedAgents:
                     assert left in ([], [Withdrawn(1)])  # whether its connection closes before the gate has ended
             before, after = box.exec(silence, timeout_s=20).stdout.split()
             assert 0 < int(before) == int(after)
+
+    def test_each_call_is_asked_once_and_gets_its_own_answer(self, box: Sandbox) -> None:
+        assert_each_call_once(box, 40)
+
+    def test_the_floods_of_an_agent_and_its_silence_are_told(self, box: Sandbox) -> None:
+        limits = replace(LIMITS, output_bytes=5_000_000, home_bytes=5_000_000, idle_s=1.0)
+        for command, over in {
+            "yes": "output",
+            "mkdir home; tr '\\0' x </dev/zero >home/large": "home",
+            "mkfifo terminal; read -r line <terminal": "waiting",
+        }.items():
+            with open_gate(box, command, limits, home="/testbed/home") as gate:
+                ended = drive(gate)[-1]
+            assert isinstance(ended, Ended)
+            assert (ended.over, ended.killed) == (over, False)
+            box.exec("rm -rf home terminal", timeout_s=20)
+
+    def test_from_inside_there_is_no_key_no_network_and_no_way_to_the_steps_files(
+        self, box: Sandbox, lab: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "a-real-key")
+        (tmp_path / "key").write_text("a-real-key")
+        command = f"""
+        cat {tmp_path}/key /proc/[0-9]*/root{tmp_path}/key
+        env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' '\\n'
+        grep -hi " [0-9A-F]*:$(printf %04X $PORT) [0-9:]* 0A " /proc/net/tcp /proc/net/tcp6 |
+          tr -s ' ' | cut -d ' ' -f 3
+        """
+        with open_gate(box, command) as gate:
+            said = printed(drive(gate)).decode()
+        if box.machine.isolation != "none":  # else it is a process of this host, as is said wherever one is asked for
+            assert "a-real-key" not in said
+        assert "\n0100007F:" in "\n" + said.splitlines()[-1]  # where the gate listens, and nowhere else
+        assert said.count(said.splitlines()[-1][-5:] + "\n") == 1
+        if lab.confines_network and lab.host is not None:
+            with socket.create_server((lab.host, 0)) as server:
+                reach = f"timeout 3 bash -c 'exec 3<>/dev/tcp/{lab.host}/{server.getsockname()[1]}' && echo reached"
+                with open_gate(box, reach) as gate:
+                    assert b"reached" not in printed(drive(gate))
+
+    def test_a_machine_killed_under_an_agent_is_an_infra_error(self, lab: Host) -> None:
+        box = lab.create()
+        gate = open_gate(box, "ask POST /v1/x hello; sleep 600")
+        (request,) = requests(gate.poll(60))
+        lab.kill(box)
+        with pytest.raises(InfraError) as caught:
+            _answer_and_wait(gate, request)
+        assert caught.value.failure_class is FailureClass.SANDBOX_LOST
+        lab.destroy(box)
+
+
+def _answer_and_wait(gate: Gate, request: GateRequest) -> None:
+    gate.answer(request.number, echo(request))
+    while True:
+        assert gate.poll(30) == []

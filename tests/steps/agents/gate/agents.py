@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from steps.agents.gate.channel import Gate, choose_port
 from steps.agents.gate.events import Ended, GateAnswer, GateEvent, GateRequest, Printed
@@ -63,3 +64,19 @@ def printed(events: list[GateEvent], stream: str = "stdout") -> bytes:
 def requests(events: list[GateEvent]) -> list[GateRequest]:
     """What it asked."""
     return [event for event in events if isinstance(event, GateRequest)]
+
+
+def assert_each_call_once(box: Sandbox, calls: int) -> None:
+    """So many calls, four of them at a time: each is asked once, and answered with its own answer."""
+    per = calls // 4
+    command = f"""
+    for who in 1 2 3 4; do
+      (for n in $(seq {per}); do ask POST /v1/x "call $who-$n"; done >out-$who) &
+    done; wait; cat out-[1-4]; rm out-[1-4]
+    """
+    with open_gate(box, command, replace(LIMITS, a_second=1000.0)) as gate:
+        events = drive(gate)
+    expected = [f"call {who}-{n}".encode() for who in range(1, 5) for n in range(1, per + 1)]
+    assert printed(events).splitlines() == [b"200 <" + each + b">" for each in expected]
+    assert sorted(request.body for request in requests(events)) == sorted(expected)
+    assert events[-1] == Ended(0)
