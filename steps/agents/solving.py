@@ -208,8 +208,10 @@ class Solving:
         extra = None
         if self.agent.asks_model:
             extra = AgentExtra(format=run.call_format, endpoint=self._endpoint, temperature=temperature)
-        version = run.versions.get("swe-argo", "")
-        info = AgentInfo(name=self.agent.name, version=version, model_name=run.model, extra=extra)
+        name, version = self.agent.name, run.versions.get("swe-argo", "")
+        if run.program is not None:
+            name, version = run.program.recipe.name, run.program.recipe.version
+        info = AgentInfo(name=name, version=version, model_name=run.model, extra=extra)
         file = self.context.leaves / Trajectory.file if self.context.leaves else None
         earlier = [
             iterative.with_attempt_number(done.trajectory, number) for number, done in enumerate(self.attempts, 1)

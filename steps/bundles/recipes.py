@@ -12,14 +12,14 @@ from pydantic import BaseModel, ValidationError
 
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.agents import PROGRAM
-from steps.contracts.recipe import Recipe, Source, legal_version
+from steps.contracts.recipe import Recipe, Source, legal_name, legal_version
 from steps.errors import ConfigError
 from steps.spec_parsing import explain
 
 SHIPPED = Path(__file__).parent / "recipes"
 """NAME.toml and NAME.lock each."""
 COMMAND_NAME = "command"
-"""What the recipe of ``--agent-command`` is called."""
+"""What the recipe of an ``--agent-command`` is called whose program has no name that could be one."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,17 @@ def of_command(spec: AgentSpec) -> Recipe:
             raise ConfigError(f"{words[0]} is to be in a folder or an image: --agent-folder", field="agent.command")
         words[0] = f"{{bundle}}/{words[0].removeprefix('./')}"
     try:
-        return Recipe(name=COMMAND_NAME, protocol=spec.protocol, command=words, source=source)
+        return Recipe(name=_name_of(words), protocol=spec.protocol, command=words, source=source)
     except ValidationError as error:
         raise ConfigError(explain(error, "--agent-command", []), field="agent.command") from None
+
+
+def _name_of(words: list[str]) -> str:
+    """What a command is called: its program, where that can be a name."""
+    try:
+        return legal_name(Path(words[0]).name.lower()) if words else COMMAND_NAME
+    except ValueError:
+        return COMMAND_NAME
 
 
 def _fields(model: type[BaseModel], above: str = "") -> Any:

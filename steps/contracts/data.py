@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import ConfigDict
 
+from steps.contracts.agent_spec import agent_of
 from steps.contracts.families import SWEBENCH
 from steps.contracts.layer import LayerSummary
 from steps.contracts.recipe import AgentProgram
@@ -76,6 +77,13 @@ class RunFile(Record):
     """Selected instance that was left out, for it cannot be graded -> why."""
     planning: Usage = Usage()
     """What plan's own small calls of the model took, each time that it planned."""
+
+    @property
+    def agent_title(self) -> str:
+        """Who works on the issues, for people: of an agent program the recipe, with its version where it has one."""
+        if self.program is None:
+            return agent_of(self.spec.agent).name
+        return f"{self.program.recipe.name} {self.program.recipe.version}".rstrip()
 
     @property
     def call_format(self) -> Literal["function_calling", "text"] | None:

@@ -23,7 +23,8 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,62}")
 
 
-def _legal_name(value: str) -> str:
+def legal_name(value: str) -> str:
+    """The name. Raises ValueError where it can be none."""
     if not _NAME.fullmatch(value):
         raise ValueError("a name is up to 64 lower-case letters, digits, '.', '_' and '-'")
     return value
@@ -96,7 +97,7 @@ class Source(Part):
 class Recipe(Part):
     """An agent program as a TOML file describes it (docs/agent-programs.md)."""
 
-    name: Annotated[str, AfterValidator(_legal_name)]
+    name: Annotated[str, AfterValidator(legal_name)]
     version: Annotated[str, AfterValidator(legal_version)] = ""
     """Of the package; needed for npm and pypi."""
     protocol: Protocol = "chat"

@@ -36,7 +36,7 @@ def run_conditions(run: StoredRun) -> Conditions:
     graded = [unit.grade.machine for unit in run.units if unit.grade is not None and unit.grade.machine is not None]
     return Conditions.model_validate(
         {
-            "agent": value.name,
+            "agent": run.run.agent_title,
             "kind": "regraded" if agent.earlier_run is not None else value.kind.value,
             "hints": saw_hints(agent),
             "solve_network": any(machine.network for machine in solved) if solved else None,

@@ -82,7 +82,7 @@ def fixed(protocol: str, instance: str, stream: bool, store: Path, backend: str)
         "I test.",
         "It is fixed.",
     ]
-    assert (did.extra.printed or "").endswith("It is fixed.\n")
+    assert (did.agent.name, did.extra.printed) == ("small-agent", "I look.\nI mend.\nI test.\nIt is fixed.\n")
     told = summary(str(store), "run").cost.usage
     mine = (told.calls, told.requests, told.prompt_tokens, told.completion_tokens)
     assert mine == (counts.calls, counts.requests, counts.prompt_tokens, counts.completion_tokens)

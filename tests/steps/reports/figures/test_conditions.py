@@ -77,7 +77,7 @@ def test_every_reason_to_stop_has_a_name_and_a_meaning() -> None:
             {},
             {"program": PROGRAM, "speaks": ["chat"]},
             [
-                "program asked openai/m-1, temperature the endpoint's own.",
+                "mine asked openai/m-1, temperature the endpoint's own.",
                 "Its helpers asked openai/small.",
                 "Its calls in Anthropic messages were translated to chat completions.",
             ],
@@ -86,7 +86,7 @@ def test_every_reason_to_stop_has_a_name_and_a_meaning() -> None:
             {"name": "program"},
             {},
             {"program": PROGRAM, "speaks": ["anthropic"]},
-            ["program asked openai/m-1, temperature the endpoint's own."],
+            ["mine asked openai/m-1, temperature the endpoint's own."],
         ),
         ({"name": "gold"}, {}, {}, []),
     ],
