@@ -43,6 +43,15 @@ func (request *httpRequest) header(name string) string {
 	return ""
 }
 
+// letters is how long all headers are.
+func (request *httpRequest) letters() int {
+	total := 0
+	for _, pair := range request.headers {
+		total += len(pair[0]) + len(pair[1])
+	}
+	return total
+}
+
 // httpError is answered with its status, and ends the connection.
 type httpError struct {
 	status int

@@ -125,6 +125,10 @@ func (gate *Gate) admit(conn *connection, request *httpRequest) error {
 	if count := len(request.headers); count > gate.config.Headers {
 		return &httpError{431, fmt.Sprintf("%d headers: at most %d", count, gate.config.Headers)}
 	}
+	// What lay in the connection's buffer before the head was begun was not counted there.
+	if request.letters() > gate.config.HeaderBytes {
+		return &httpError{431, "the headers are too long"}
+	}
 	if !gate.rate.take() {
 		return &httpError{429, fmt.Sprintf("more than %g requests a second", gate.config.ASecond)}
 	}
