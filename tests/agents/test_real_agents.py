@@ -63,6 +63,7 @@ def fixed(agent: str, store: Path, backend: str) -> None:
         did = trajectory(store, instance)
         assert did.extra.stop_reason is StopReason.FINISHED, did.extra
         assert report[instance]["resolved"] is True
+        assert did.agent.version == recipe.version
         assert did.extra.usage.calls >= len(answers(agent, instance))
     told = summary(str(store), "run").cost.usage
     mine = (told.calls, told.requests, told.prompt_tokens, told.completion_tokens)
