@@ -12,7 +12,8 @@ from tests.chromium import Scheme, Tab, needs_browser
 from tests.steps.reports.page_checks import check_contrast, check_quiet, check_served_by_argo, check_words
 from tests.steps.reports.synthetic import Synthetic
 
-pytestmark = [needs_browser, pytest.mark.browser, pytest.mark.xdist_group("page")]
+# The first test of a run has it written, which takes minutes for the large ones where much else goes on.
+pytestmark = [needs_browser, pytest.mark.browser, pytest.mark.xdist_group("page"), pytest.mark.timeout(1200)]
 
 RUNS = {
     "small": Synthetic(instances=30, mix={"resolved": 5, "unresolved": 4, "failed": 1, "empty_patch": 1}),
