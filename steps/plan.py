@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 
+from steps.agents.gate.binary import find_gate
 from steps.contracts.chain import CANARY_COUNT, ENGINE_FIELDS, PLAN, SHARD_COUNT
 from steps.contracts.data import Plan
+from steps.contracts.progress_lines import doing
 from steps.contracts.run_spec import RunSpec
 from steps.datasets.bucket_inputs import fetch_inputs
 from steps.entry import Flags, run_program
 from steps.errors import ConfigError
+from steps.planning.program import architecture_of
 from steps.planning.requested_spec import fit_to_limits, read_spec, refuse_fields
 from steps.planning.resolve import resolve
 from steps.planning.write import write, write_shards
@@ -30,6 +33,9 @@ def plan(spec: RunSpec) -> Plan:
     refuse_busy(store, spec.run_id, settings().hold)
     with fetch_inputs(spec) as here:
         resolution = resolve(spec, here, store)
+    if resolution.run.program is not None:
+        doing("making the gate for agent programs ready")  # here, or the first agents would lose their time to it
+        find_gate(architecture_of(spec.sandbox))
     write(store, resolution)
     return resolution.plan
 
