@@ -67,7 +67,7 @@ def test_a_folder_is_kept_with_the_digest_that_the_run_records(tmp_path: Path) -
     )
     assert resolve(spec, before) == program
     (tmp_path / "program" / "go").write_text("#!/bin/bash")
-    with pytest.raises(ConfigError, match="began with another recipe or other files of command; use another run id"):
+    with pytest.raises(ConfigError, match="began with another recipe or other files of go; use another run id"):
         resolve(spec, before)
 
 

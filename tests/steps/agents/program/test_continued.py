@@ -159,13 +159,12 @@ def test_what_is_asked_otherwise_is_asked_and_the_rest_can_still_be_taken_over()
         assert server.counts.requests == 3 + 1 + 4
 
 
-def test_items_that_codex_names_anew_are_the_same_and_those_that_stand_for_others_are_not() -> None:
+def test_items_that_codex_names_anew_are_the_same() -> None:
     record, ways = Record(), WireProtocol.RESPONSES
 
-    def body(made: str, output: str = "a.py", reference: str = "msg_1") -> bytes:
+    def body(made: str, output: str = "a.py") -> bytes:
         items = [
             {"type": "message", "role": "user", "id": f"msg_{made}", "content": "There is a bug."},
-            {"type": "item_reference", "id": reference},
             {"type": "function_call", "id": f"fc_{made}", "call_id": "c1", "name": "ls", "arguments": "{}"},
             {"type": "function_call_output", "id": f"fco_{made}", "call_id": "c1", "output": output},
         ]
@@ -177,10 +176,9 @@ def test_items_that_codex_names_anew_are_the_same_and_those_that_stand_for_other
         with a_try(server, record, "b") as (forwarder, _):
             ask(forwarder, ways, body("01a20d74-54e6-7f23-82ba-2b25176ed8e2"))
             assert forwarder.taken == 1
-            for other in (body("2", output="b.py"), body("3", reference="msg_2")):
-                ask(forwarder, ways, other)
+            ask(forwarder, ways, body("2", output="b.py"))
             assert forwarder.taken == 1
-        assert server.counts.requests == 3
+        assert server.counts.requests == 2
 
 
 def test_a_refusal_is_kept_and_a_failure_is_not() -> None:
