@@ -62,7 +62,7 @@ def test_a_killed_solve_ends_as_one_that_nobody_disturbed(tmp_path: Path, agent:
 @pytest.mark.long
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_solve_may_be_killed_at_any_point(tmp_path: Path, agent: str) -> None:
-    for number in range(5 if agent in ("r2egym", "anthropic") else 1):
+    for number in range(5 if agent == "r2egym" else 1):
         killed_at_random_points(tmp_path / str(number), agent, points=4, chance=random.Random(f"{agent}{number}"))
 
 
