@@ -63,7 +63,7 @@ def ship() -> None:
     if is_shipped():
         return
     home = settings().home_folder / "gate"
-    with _alone(home), _told():
+    with _alone(home), _explain_failure():
         if is_shipped():
             return
         (_SHIPPED / _OF).unlink(missing_ok=True)
@@ -93,7 +93,7 @@ def build(folder: Path, architectures: tuple[str, ...], go: str) -> None:
 
 def _build_into(folder: Path, architecture: str, home: Path) -> None:
     _say(f"building the gate for agent programs on {architecture} (once, about a minute)")
-    with _told():
+    with _explain_failure():
         build(folder, (architecture,), _go(home))
     for other in home.iterdir():  # those of earlier versions of the source
         if other.is_dir() and other not in (folder, home / "go"):
@@ -101,7 +101,7 @@ def _build_into(folder: Path, architecture: str, home: Path) -> None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _explain_failure() -> Iterator[None]:
     try:
         yield
     except subprocess.CalledProcessError as error:

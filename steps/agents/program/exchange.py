@@ -22,6 +22,9 @@ FAILURES = 10
 GRACE_S = 10.0
 """What an agent that has reached a limit has left to end by itself, as it is refused every further call."""
 
+ENDING_S = 1.0
+"""Between two looks at an agent that is being ended."""
+
 
 class Exchange:
     """Of one attempt. ``reason`` is why it is over, where a limit of ours ends it."""
@@ -58,8 +61,10 @@ class Exchange:
     def left_s(self) -> float:
         """Seconds until it is to be looked at again, whatever the agent does."""
         with self._lock:
-            left = self._limits.left_s
-            return left if self._kill_at is None else min(left, max(0.0, self._kill_at - time.monotonic()))
+            if self._kill_at is None:
+                return self._limits.left_s
+            left_s = self._kill_at - time.monotonic()
+            return left_s if left_s > 0 else ENDING_S
 
     def take(self, request: GateRequest, gate: Gate) -> None:
         """Have a request answered."""
@@ -71,11 +76,6 @@ class Exchange:
             self._refused += 1
             if not self.asked and self._refused >= FAILURES:
                 self._stop(StopReason.ERROR_LOOP)
-
-    def stop(self, reason: StopReason) -> None:
-        """End it at once, for a reason that was found outside of its calls."""
-        with self._lock:
-            self._stop(reason)
 
     def is_over(self) -> bool:
         """Whether the agent is to be ended now. Raises InfraError where only the endpoint used up its time."""
