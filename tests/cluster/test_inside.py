@@ -13,6 +13,7 @@ from steps.contracts.chain import GRADE, SOLVE, Step
 from steps.contracts.data import SolveRecord
 from steps.contracts.record import key
 from steps.contracts.run_spec import RunSpec, SandboxSpec
+from steps.contracts.unit_progress import MARK
 from steps.contracts.verdict import GradeRecord, Outcome
 from steps.store import open_store
 from tests.cluster.disturbances import dataset
@@ -55,7 +56,7 @@ def start(installed: InstalledChart, folder: Path, image: str, step: Step, *, be
 
 
 def ended(installed: InstalledChart, name: str) -> str:
-    """Wait for the step's end; what it printed."""
+    """Wait for the step's end; what it printed, beside how far it was."""
     phase = "-o=jsonpath={.status.phase}"
     assert settles(lambda: installed.kubectl("get", "pod", name, phase) in ("Succeeded", "Failed"), 120)
     said = installed.kubectl("logs", name)
@@ -63,7 +64,7 @@ def ended(installed: InstalledChart, name: str) -> str:
     assert settles(lambda: not installed.pods(), 20)
     installed.kubectl("delete", "pod", name, "--grace-period=0", "--force")
     installed.kubectl("delete", "configmap", name)
-    return said
+    return "\n".join(line for line in said.splitlines() if not line.startswith(MARK))
 
 
 def test_a_steps_pod_grades_with_its_own_account(installed: InstalledChart, tmp_path: Path, image: str) -> None:
