@@ -98,6 +98,7 @@ class DockerBackend:
     def destroy(self, sandbox: Sandbox) -> None:
         """Remove the container and its volumes. Raises InfraError when the engine does not answer."""
         assert isinstance(sandbox, JobSandbox)
+        sandbox.transport.close()
         remove(self._api, sandbox.transport.container, self._patience)
 
     def _holder(self, request: SandboxRequest) -> str | None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import socket
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from typing import Any
 
-import requests
 from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
 
 from steps.contracts.failure import FailureClass
 from steps.errors import InfraError, ResourceError, StepError
 from steps.sandbox.docker.engine import EngineRetries, engine_failure, explanation, is_transient
+from steps.sandbox.docker.exec_line import ExecLine
 from steps.sandbox.job_sandbox import JobSandbox
 from steps.sandbox.job_watch import PollTimes
+from steps.sandbox.open_shell import OpenShells
 from steps.sandbox.script_output import ScriptOutput
 
 JOBS_ROOT = "/run/swe-argo"
@@ -46,6 +46,11 @@ class DockerContainer:
         self._memory_mb = memory_mb
         self._deadline_s = deadline_s
         self._patience = patience
+        self._shells = OpenShells(self._open_shell, silence_s=api.timeout)
+
+    def close(self) -> None:
+        """Hang up what is open to it. Twice is once."""
+        self._shells.close()
 
     def short_exec(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
         """See ``ShortExec``. Raises InfraError (SANDBOX_LOST, EXEC), ResourceError (OUT_OF_MEMORY, OUT_OF_DISK)."""
@@ -122,11 +127,7 @@ class DockerContainer:
 
     def _exec_once(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes]:
         try:
-            created = self._api.exec_create(
-                self.container, ["/bin/sh", "-c", script], stdin=bool(stdin), stderr=False, user="0", workdir="/"
-            )
-            out = self._talk(created["Id"], stdin, wait_s + self._api.timeout)
-            code = self._exit_code(created["Id"])
+            code, out = self._shells.run(script, stdin, wait_s) or self._exec_alone(script, stdin, wait_s)
         except APIError as error:
             self._inspect()
             if "no space left on device" in explanation(error).lower():
@@ -136,15 +137,23 @@ class DockerContainer:
             self._inspect()
         return code, out
 
-    def _talk(self, exec_id: str, stdin: bytes, silence_s: float) -> bytes:
-        """Start an exec, send its stdin, give its stdout; by a raw socket, as the SDK's own reading has no timeout."""
-        stream: Any = self._api.exec_start(exec_id, socket=True)
-        response: requests.Response = stream._response
-        line: socket.socket = getattr(stream, "_sock", stream)
-        with closing(response):
-            line.settimeout(silence_s)
-            line.sendall(stdin)
-            return _stdout(line, ScriptOutput(silence_s))
+    def _exec_alone(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes]:
+        silence_s = wait_s + self._api.timeout
+        exec_id = self._create_exec(["/bin/sh", "-c", script], stdin=bool(stdin))
+        with closing(ExecLine(self._api, exec_id)) as line:
+            line.send(stdin)
+            output = ScriptOutput(silence_s)
+            with suppress(EOFError):
+                while True:
+                    output.take(line.receive(silence_s))
+        return self._exit_code(exec_id), bytes(output.data)
+
+    def _open_shell(self) -> ExecLine:
+        return ExecLine(self._api, self._create_exec(["/bin/sh"], stdin=True))
+
+    def _create_exec(self, command: list[str], *, stdin: bool) -> str:
+        created = self._api.exec_create(self.container, command, stdin=stdin, stderr=False, user="0", workdir="/")
+        return str(created["Id"])
 
     def _exit_code(self, exec_id: str) -> int:
         """The exit code, which the engine knows a moment after the stream has ended."""
@@ -167,22 +176,3 @@ def _age_s(state: dict[str, Any]) -> float:
     """How long a container ran, by the engine's clock."""
     began, finished = (datetime.fromisoformat(f"{state[key][:19]}+00:00") for key in ("StartedAt", "FinishedAt"))
     return (finished - began).total_seconds()
-
-
-def _stdout(line: socket.socket, answer: ScriptOutput) -> bytes:
-    """The payload of stream 1 out of the engine's frames: one byte stream, three zero, four length, payload."""
-    rest = bytearray()
-    while piece := line.recv(1 << 18):
-        rest += piece
-        at = 0
-        while len(rest) - at >= 8:
-            end = at + 8 + int.from_bytes(rest[at + 4 : at + 8], "big")
-            if end > len(rest):
-                break
-            if rest[at] == 1:
-                answer.take(rest[at + 8 : end])
-            at = end
-        del rest[:at]
-    if rest:
-        raise ConnectionError("an exec's stream was cut inside a frame")
-    return bytes(answer.data)

@@ -99,7 +99,7 @@ class KubernetesBackend:
     def destroy(self, sandbox: Sandbox) -> None:
         """Remove the pod. Raises InfraError when the API server does not answer."""
         assert isinstance(sandbox, JobSandbox)
-        sandbox.transport.removed = True
+        sandbox.transport.close()
         self._pods.remove(sandbox.transport.name, sandbox.transport.uid)
 
     def _with_agent_files(self, body: dict[str, Any], bundle: BundleMount | None) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, quote_plus, urlencode
 
@@ -89,18 +87,28 @@ class Exec:
         """
         command, stdin = _by_url_or_stdin(script, stdin)
         try:
-            with self._line(command, bool(stdin)) as line:
+            line = self._connect(command, stdin=bool(stdin))
+            try:
                 line.settimeout(wait_s + SILENCE_S)
-                for at in range(0, len(stdin), FRAME_BYTES):
-                    line.send_binary(bytes((STDIN,)) + stdin[at : at + FRAME_BYTES])
+                _send(line, stdin)
                 return _receive(line, ScriptOutput(wait_s + SILENCE_S))
+            finally:
+                line.shutdown()
         except WebSocketBadStatusException as error:
             raise _refusal(error) from error
         except (WebSocketException, OSError) as error:
-            raise ConnectionError(f"exec lost: {type(error).__name__}: {error}") from error
+            raise _lost(error) from error
 
-    @contextmanager
-    def _line(self, command: list[str], stdin: bool) -> Iterator[WebSocket]:
+    def open_shell(self) -> PodLine:
+        """The line to a /bin/sh that reads its stdin. Raises as ``once``."""
+        try:
+            return PodLine(self._connect(["/bin/sh"], stdin=True))
+        except WebSocketBadStatusException as error:
+            raise _refusal(error) from error
+        except (WebSocketException, OSError) as error:
+            raise _lost(error) from error
+
+    def _connect(self, command: list[str], *, stdin: bool) -> WebSocket:
         query = [("container", self._container), ("stdout", "true"), *(("command", word) for word in command)]
         url = f"{self._address}/exec?{urlencode([*query, ('stdin', 'true')] if stdin else query)}"
         headers = [f"sec-websocket-protocol: {PROTOCOL}"]
@@ -112,9 +120,51 @@ class Exec:
         line = WebSocket(sslopt=self._tls, skip_utf8_validation=True, enable_multithread=False)
         try:
             line.connect(url, **options)
-            yield line
-        finally:
+        except BaseException:
             line.shutdown()
+            raise
+        return line
+
+
+class PodLine:
+    """The stdin and stdout of a process in a pod; see ``steps.sandbox.open_shell.Line``."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+
+    def send(self, data: bytes) -> None:
+        """All of it."""
+        self._socket.settimeout(HANDSHAKE_S)
+        try:
+            _send(self._socket, data)
+        except WebSocketException as error:
+            raise _lost(error) from error
+
+    def receive(self, silence_s: float) -> bytes:
+        """What has come on stdout, at least a byte. Raises EOFError where the process has ended."""
+        self._socket.settimeout(silence_s)
+        try:
+            while True:
+                opcode, frame = self._socket.recv_data_frame()
+                if opcode == ABNF.OPCODE_CLOSE or frame.data[:1] == bytes((STATUS,)):
+                    raise EOFError("the process behind an exec has ended")
+                if frame.data[:1] == bytes((STDOUT,)) and len(frame.data) > 1:
+                    return bytes(frame.data[1:])
+        except WebSocketException as error:
+            raise _lost(error) from error
+
+    def close(self) -> None:
+        """Hang up, at once."""
+        self._socket.shutdown()
+
+
+def _send(line: WebSocket, data: bytes) -> None:
+    for at in range(0, len(data), FRAME_BYTES):
+        line.send_binary(bytes((STDIN,)) + data[at : at + FRAME_BYTES])
+
+
+def _lost(error: Exception) -> ConnectionError:
+    return ConnectionError(f"exec lost: {type(error).__name__}: {error}")
 
 
 def _by_url_or_stdin(script: str, stdin: bytes) -> tuple[list[str], bytes]:

@@ -12,7 +12,7 @@ from steps.errors import InfraError, ResourceError, StepError
 from steps.kube.client import FailureStreak, RetryPolicy
 from steps.sandbox.job_sandbox import JobSandbox
 from steps.sandbox.job_watch import PollTimes
-from steps.sandbox.kubernetes.exec import PIECE_BYTES, Exec, ExecRefused
+from steps.sandbox.kubernetes.exec import PIECE_BYTES, SILENCE_S, Exec, ExecRefused
 from steps.sandbox.kubernetes.pod_spec import JOBS_ROOT
 from steps.sandbox.kubernetes.pod_status import (
     describe_events,
@@ -26,6 +26,7 @@ from steps.sandbox.kubernetes.pod_status import (
 )
 from steps.sandbox.kubernetes.pods import Pods
 from steps.sandbox.kubernetes.requests import refused
+from steps.sandbox.open_shell import OpenShells
 
 _AWAY = (ExecRefused, HTTPError, OSError)
 """How an exec fails for which neither the command nor the pod need be to blame."""
@@ -54,6 +55,12 @@ class KubernetesPod:
         self._unreached: InfraError | None = None
         """The last command was given up, as the API server did not get through to its node."""
         self._patience = patience
+        self._shells = OpenShells(exec_.open_shell, silence_s=SILENCE_S)
+
+    def close(self) -> None:
+        """Hang up what is open to it, which was removed. Twice is once."""
+        self.removed = True
+        self._shells.close()
 
     def check(self) -> None:
         """Raise what became of the pod, if it is not the one that was handed over. Waits for an API server away."""
@@ -102,7 +109,7 @@ class KubernetesPod:
         if self.removed:
             self.check()
         try:
-            code, out = self._exec.once(script, stdin, wait_s)
+            code, out = self._shells.run(script, stdin, wait_s) or self._exec.once(script, stdin, wait_s)
         except _AWAY:
             self._glance()
             raise

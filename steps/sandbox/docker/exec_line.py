@@ -1,0 +1,57 @@
+"""The stdin and stdout of one exec in a container, by the engine's raw stream: the SDK's own reading has no timeout."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import requests
+from docker import APIClient
+
+_HEAD_BYTES = 8
+"""Of a frame: one byte that names the stream, three of zero, four of length. The payload follows."""
+_STDOUT = 1
+
+
+class ExecLine:
+    """Starts the exec. Its methods raise OSError where the stream breaks; see ``steps.sandbox.open_shell.Line``."""
+
+    def __init__(self, api: APIClient, exec_id: str) -> None:
+        stream: Any = api.exec_start(exec_id, socket=True)
+        self._response: requests.Response = stream._response
+        self._socket: socket.socket = getattr(stream, "_sock", stream)
+        self._timeout_s: float = api.timeout
+        self._frames = bytearray()
+
+    def send(self, data: bytes) -> None:
+        """All of it."""
+        self._socket.settimeout(self._timeout_s)
+        self._socket.sendall(data)
+
+    def receive(self, silence_s: float) -> bytes:
+        """What has come on stdout, at least a byte. Raises EOFError where the exec has closed it."""
+        self._socket.settimeout(silence_s)
+        while not (output := self._take_frames()):
+            piece = self._socket.recv(1 << 18)
+            if not piece and self._frames:
+                raise ConnectionError("an exec's stream was cut inside a frame")
+            if not piece:
+                raise EOFError("an exec's stream has ended")
+            self._frames += piece
+        return output
+
+    def close(self) -> None:
+        """Hang up."""
+        self._response.close()
+
+    def _take_frames(self) -> bytes:
+        output, at = bytearray(), 0
+        while len(self._frames) - at >= _HEAD_BYTES:
+            end = at + _HEAD_BYTES + int.from_bytes(self._frames[at + 4 : at + _HEAD_BYTES], "big")
+            if end > len(self._frames):
+                break
+            if self._frames[at] == _STDOUT:
+                output += self._frames[at + _HEAD_BYTES : end]
+            at = end
+        del self._frames[:at]
+        return bytes(output)

@@ -1,0 +1,128 @@
+"""Short execs without an exec for each: a shell in the machine stays open and runs one script after another.
+
+To start a process in a machine costs an engine or a cluster some 50 ms of a processor; a script over an open line costs
+5. Nothing rests on the line: it holds no state, a script whose line was lost is run by an exec of its own, and every
+script may run twice.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from steps.sandbox.script_output import ScriptOutput
+
+STDIN_BYTES = 64 << 10
+"""A script with more than that to read gets an exec of its own, which takes it as it is."""
+IDLE_S = 30.0
+"""A line that nobody has used for so long is not used again: load balancers forget idle connections after a minute or
+more, and tell nobody."""
+_SPARE = 2
+"""One for who waits, one for who talks meanwhile."""
+_LOSSES = 3
+"""Where so many lines were lost in a row, this machine does not keep them open."""
+
+
+class Line(Protocol):
+    """A connection to the stdin and stdout of a process. Its methods raise OSError where it is lost."""
+
+    def send(self, data: bytes) -> None:
+        """All of it."""
+
+    def receive(self, silence_s: float) -> bytes:
+        """What has come, at least a byte; nothing for ``silence_s`` is a loss. Raises EOFError at its end."""
+
+    def close(self) -> None:
+        """Twice is once."""
+
+
+class OpenShells:
+    """Those of one machine. Thread-safe: a shell runs one script at a time, and where none is free one is opened.
+
+    ``connect`` starts one, by /bin/sh that reads its stdin, and raises what an exec raises that could not be started.
+    ``silence_s``: how much longer than it asked for a script may be silent.
+    """
+
+    def __init__(self, connect: Callable[[], Line], *, silence_s: float) -> None:
+        self._connect = connect
+        self._silence_s = silence_s
+        self._lock = threading.Lock()
+        self._idle: list[_Shell] = []
+        self._lost = 0
+        self._closed = False
+
+    def run(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes] | None:
+        """See ``ShortExec``. None where an exec of its own has to run it: its line was lost, or it reads too much.
+
+        Raises what ``connect`` raises.
+        """
+        if len(stdin) > STDIN_BYTES or self._lost >= _LOSSES:
+            return None
+        shell = self._take() or _Shell(self._connect())
+        try:
+            answer = shell.run(script, stdin, wait_s + self._silence_s)
+        except (OSError, EOFError):
+            shell.line.close()
+            self._lost += 1
+            return None
+        except BaseException:
+            shell.line.close()
+            raise
+        self._lost = 0
+        self._give_back(shell)
+        return answer
+
+    def close(self) -> None:
+        """Hang up; the shells end by that. Twice is once."""
+        with self._lock:
+            self._closed, idle, self._idle = True, self._idle, []
+        for shell in idle:
+            shell.line.close()
+
+    def _take(self) -> _Shell | None:
+        oldest = time.monotonic() - IDLE_S
+        with self._lock:
+            stale = [shell for shell in self._idle if shell.used_at < oldest]
+            self._idle = [shell for shell in self._idle if shell not in stale]
+            shell = self._idle.pop() if self._idle else None
+        for each in stale:
+            each.line.close()
+        return shell
+
+    def _give_back(self, shell: _Shell) -> None:
+        with self._lock:
+            keep = not self._closed and len(self._idle) < _SPARE
+            if keep:
+                self._idle.append(shell)
+        if not keep:
+            shell.line.close()
+
+
+class _Shell:
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.used_at = time.monotonic()
+        self._word = secrets.token_hex(8)
+        self._count = 0
+
+    def run(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes]:
+        """Raises OSError, EOFError where the line is lost, or more comes than any script of ours prints."""
+        self._count += 1
+        word = f"{self._word}-{self._count}"
+        # A subshell: `exit`, redirections and variables are the script's own. Only the shell itself reads the line.
+        text = f"(\n{script}\n) </dev/null"
+        if stdin:
+            text = f"base64 -d <<'{word}' | (\n{base64.encodebytes(stdin).decode()}{word}\n{script}\n)"
+        self.line.send(f"{text}\nprintf '\\n%s %s\\n' {word} $?\n".encode())
+        behind = re.compile(rb"\n%s ([0-9]{1,3})\n\Z" % word.encode())
+        output = ScriptOutput(wait_s)
+        while True:
+            output.take(self.line.receive(wait_s))
+            if found := behind.search(output.data, max(0, len(output.data) - len(word) - 7)):
+                self.used_at = time.monotonic()
+                return int(found[1]), bytes(output.data[: found.start()])
