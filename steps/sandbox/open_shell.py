@@ -48,8 +48,9 @@ class OpenShells:
     ``silence_s``: how much longer than it asked for a script may be silent.
     """
 
-    def __init__(self, connect: Callable[[], Line], *, silence_s: float) -> None:
+    def __init__(self, connect: Callable[[], Line], *, silence_s: float, idle_s: float = IDLE_S) -> None:
         self._connect = connect
+        self._idle_s = idle_s
         self._silence_s = silence_s
         self._lock = threading.Lock()
         self._idle: list[_Shell] = []
@@ -85,7 +86,7 @@ class OpenShells:
             shell.line.close()
 
     def _take(self) -> _Shell | None:
-        oldest = time.monotonic() - IDLE_S
+        oldest = time.monotonic() - self._idle_s
         with self._lock:
             stale = [shell for shell in self._idle if shell.used_at < oldest]
             self._idle = [shell for shell in self._idle if shell not in stale]

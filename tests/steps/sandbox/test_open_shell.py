@@ -1,0 +1,152 @@
+"""Scripts in shells that stay open: real shells behind pipes."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from steps.sandbox.open_shell import STDIN_BYTES, OpenShells
+
+SHELLS = [each for each in (["sh"], ["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(each[0])]
+
+
+class Pipes:
+    """A shell behind two pipes, as one in a machine is behind a connection."""
+
+    def __init__(self, command: list[str]) -> None:
+        pipe = subprocess.PIPE
+        self.shell = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+
+    def send(self, data: bytes) -> None:
+        assert self.shell.stdin is not None
+        self.shell.stdin.write(data)
+        self.shell.stdin.flush()
+
+    def receive(self, silence_s: float) -> bytes:
+        assert self.shell.stdout is not None
+        if not select.select([self.shell.stdout], [], [], silence_s)[0]:
+            raise TimeoutError
+        if not (data := os.read(self.shell.stdout.fileno(), 1 << 16)):
+            raise EOFError
+        return data
+
+    def close(self) -> None:
+        for end in (self.shell.stdin, self.shell.stdout):
+            assert end is not None
+            with suppress(OSError):
+                end.close()
+
+
+class Machine:
+    """Its shells, and how often one was opened."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.command = command
+        self.opened: list[Pipes] = []
+        self.shells = OpenShells(self.connect, silence_s=5)
+
+    def connect(self) -> Pipes:
+        self.opened.append(Pipes(self.command))
+        return self.opened[-1]
+
+    def run(self, script: str, stdin: bytes = b"", wait_s: float = 5) -> tuple[int, bytes] | None:
+        return self.shells.run(script, stdin, wait_s)
+
+
+@pytest.fixture(params=SHELLS, ids=[each[0] for each in SHELLS])
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    machine = Machine(request.param)
+    yield machine
+    machine.shells.close()
+    for line in machine.opened:
+        line.close()
+        line.shell.wait(20)  # without its line a shell ends
+
+
+def test_one_shell_runs_script_after_script_and_nothing_stays_of_one(machine: Machine) -> None:
+    assert machine.run("echo a; x=1; cd /tmp; exit 7") == (7, b"a\n")
+    assert machine.run('printf %s "$x"; pwd | grep -c tmp') == (1, b"0\n")
+    assert machine.run("exec >/dev/null 2>&1; echo unheard") == (0, b"")
+    assert machine.run("false") == (1, b"")
+    assert machine.run("kill -9 $(sh -c 'echo $PPID')") in [(137, b""), None]
+    assert machine.run("read -r line || echo nothing to read # and a remark") == (0, b"nothing to read\n")
+    assert machine.run("set -e; false; echo not this") == (1, b"")
+    assert machine.run("printf '\\n\\n'") == (0, b"\n\n")
+
+
+@given(data=st.binary(min_size=1, max_size=3000), output=st.binary(max_size=300))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_a_script_reads_and_prints_is_unchanged(machine: Machine, data: bytes, output: bytes) -> None:
+    letters = "".join(f"\\{byte:03o}" for byte in output)
+    assert machine.run(f"cat; printf '{letters}'", data) == (0, data + output)
+    assert len(machine.opened) == 1
+
+
+def test_input_of_the_largest_size_that_goes_this_way(machine: Machine) -> None:
+    most = os.urandom(STDIN_BYTES)
+    assert machine.run("cat", most) == (0, most)
+    assert machine.run("head -c 10", most) == (0, most[:10])
+    assert machine.run("cat", most + b"x") is None
+    assert machine.run("head -c 3000000 /dev/zero") == (0, bytes(3_000_000))
+    assert len(machine.opened) == 1
+
+
+def test_a_lost_line_leaves_the_script_to_others_and_the_next_one_to_a_new_shell(machine: Machine) -> None:
+    assert machine.run("true") == (0, b"")
+    machine.opened[0].shell.kill()
+    assert machine.run("echo a") is None
+    assert machine.run("echo a") == (0, b"a\n")
+    assert len(machine.opened) == 2
+    assert machine.run("echo half; kill -9 $$") is None
+    assert machine.run("echo a") == (0, b"a\n")
+    assert len(machine.opened) == 3
+
+
+def test_where_lines_are_lost_again_and_again_none_is_opened_any_more(machine: Machine) -> None:
+    for _ in range(5):
+        assert machine.run("kill -9 $$") is None
+    assert len(machine.opened) == 3
+
+
+def test_a_silent_script_is_lost_and_its_shell_is_not_used_again(machine: Machine) -> None:
+    machine.shells = OpenShells(machine.connect, silence_s=0.05)
+    assert machine.run("sleep 30", wait_s=0) is None
+    machine.opened[0].shell.kill()
+    assert machine.run("echo a", wait_s=5) == (0, b"a\n")
+    machine.shells.close()
+
+
+def test_scripts_at_a_time_have_a_shell_each_and_two_are_kept(machine: Machine) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda n: machine.run(f"sleep 0.3; echo {n}"), range(4)))
+    assert answers == [(0, f"{n}\n".encode()) for n in range(4)]
+    opened = len(machine.opened)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: machine.run("sleep 0.1"), range(2)))
+    assert len(machine.opened) == opened
+
+
+def test_an_idle_line_is_not_used_again(machine: Machine) -> None:
+    machine.shells = OpenShells(machine.connect, silence_s=5, idle_s=0)
+    assert machine.run("true") == machine.run("true") == (0, b"")
+    assert len(machine.opened) == 2
+    machine.opened[0].shell.wait(20)
+    machine.shells.close()
+
+
+def test_after_the_end_no_line_is_kept(machine: Machine) -> None:
+    machine.run("true")
+    machine.shells.close()
+    machine.shells.close()
+    machine.opened[0].shell.wait(20)
+    assert machine.run("echo a") == (0, b"a\n")
+    machine.opened[1].shell.wait(20)
