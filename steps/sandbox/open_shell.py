@@ -25,7 +25,8 @@ more, and tell nobody."""
 _SPARE = 2
 """One for who waits, one for who talks meanwhile."""
 _LOSSES = 3
-"""Where so many lines were lost in a row, this machine does not keep them open."""
+_PAUSE_S = 60.0
+"""For so long no line is opened after that many were lost in a row: something on the way does not keep them."""
 
 
 class Line(Protocol):
@@ -55,6 +56,7 @@ class OpenShells:
         self._lock = threading.Lock()
         self._idle: list[_Shell] = []
         self._lost = 0
+        self._paused_until = 0.0
         self._closed = False
 
     def run(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes] | None:
@@ -62,7 +64,7 @@ class OpenShells:
 
         Raises what ``connect`` raises.
         """
-        if len(stdin) > STDIN_BYTES or self._lost >= _LOSSES:
+        if len(stdin) > STDIN_BYTES or time.monotonic() < self._paused_until:
             return None
         shell = self._take() or _Shell(self._connect())
         try:
@@ -70,6 +72,8 @@ class OpenShells:
         except (OSError, EOFError):
             shell.line.close()
             self._lost += 1
+            if self._lost % _LOSSES == 0:
+                self._paused_until = time.monotonic() + _PAUSE_S
             return None
         except BaseException:
             shell.line.close()

@@ -33,11 +33,13 @@ class Kind(StrEnum):
 
 
 class Fault(StrEnum):
-    """What becomes of a request. ``AFTER``: cut after some bytes of the answer; ``STATUS``: before the exit code."""
+    """What becomes of a request. ``AFTER``: cut after some bytes of the answer; ``LATER``: after several answers of
+    a shell that stays open; ``STATUS``: before the exit code."""
 
     REFUSE = "connection reset before anything was read"
     BEFORE = "dropped before it was forwarded"
     AFTER = "dropped in the answer"
+    LATER = "dropped in one of the next answers"
     STATUS = "dropped before the exit code"
     BUSY = "429 with Retry-After"
     ERROR = "500"
@@ -50,6 +52,7 @@ EXEC_RATES = {
     Fault.REFUSE: 0.05,
     Fault.BEFORE: 0.06,
     Fault.AFTER: 0.07,
+    Fault.LATER: 0.4,
     Fault.STATUS: 0.06,
     Fault.BUSY: 0.04,
     Fault.ERROR: 0.03,
@@ -92,6 +95,10 @@ class Faults:
     def bytes_before(self, kind: Kind) -> int:
         """How much of an answer passes before it is cut; often nothing, for then least is known."""
         return self._random[kind].choice((0, 0, 5, 60, 2000))
+
+    def bytes_later(self, kind: Kind) -> int:
+        """How much passes before it is cut in one of the next answers."""
+        return self._random[kind].randrange(200, 5000)
 
     def told(self) -> str:
         """The counts in one line, for assertions."""
@@ -181,8 +188,8 @@ class Proxy:
             await up_reader.read(1)  # it was done; nobody hears of it
             return _cut(writer)
         writer.write(await up_reader.readuntil(b"\r\n\r\n"))
-        if fault is Fault.AFTER:
-            left = self.faults.bytes_before(kind)
+        if fault in (Fault.AFTER, Fault.LATER):
+            left = self.faults.bytes_before(kind) if fault is Fault.AFTER else self.faults.bytes_later(kind)
             while left and (piece := await up_reader.read(left)):
                 writer.write(piece)
                 left -= len(piece)

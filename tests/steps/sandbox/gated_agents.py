@@ -125,4 +125,4 @@ class GatedAgents:
 def _answer_and_wait(gate: Gate, request: GateRequest) -> None:
     gate.answer(request.number, echo(request))
     while True:
-        assert gate.poll(30) == []
+        assert not any(isinstance(event, Ended) for event in gate.poll(30))

@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow, needs_go]
 CALLS = 200
 RATE = 0.06
 """The share of connections that break before anything is passed on, and as many in what is answered."""
+LATER = 0.8
+"""The share of them that break in one of the next answers: a shell that stays open gives many."""
 
 
 class BreakingLine:
@@ -50,6 +52,8 @@ class BreakingLine:
                 line, _ = self._server.accept()
                 drawn = self._random.random() if self.on else 1.0
                 left = self._random.choice((0, 5, 60, 400, 2000)) if drawn < 2 * RATE else None
+                if 2 * RATE <= drawn < 2 * RATE + LATER:
+                    left = self._random.randrange(200, 4000)
                 self.broken += left is not None
                 if drawn < RATE:
                     line.close()
