@@ -46,3 +46,18 @@ def test_recorded_actions_are_replayed(tmp_path: Path, pipeline: Pipeline) -> No
         assert proof is not None
         assert proof.outcome is Confirmation.CONFIRMED, proof
     assert pipeline.sandboxes() == []
+
+
+def test_a_run_grows_by_what_is_new(pipeline: Pipeline) -> None:
+    run, verdict = "r-grown", key(GradeRecord, "r-grown", QUICK[0], 1)
+    select = [{"select": {"instance_ids": QUICK[:count]}} for count in (1, 2)]
+    pipeline.succeeds(pipeline.submit(run, agent="gold", spec=select[0]))
+    first = open_store(pipeline.store).get(verdict)
+    pipeline.succeeds(pipeline.submit(run, agent="gold", spec=select[1], attempts=2))
+    assert open_store(pipeline.store).get(verdict) == first
+    figures = summary(pipeline.store, run)
+    assert (figures.units, figures.outcomes["resolved"]) == (4, 4)
+    fewer = pipeline.submit(run, agent="gold", spec=select[0], attempts=2)
+    assert pipeline.ended(fewer) == "Failed"
+    assert open_store(pipeline.store).get(verdict) == first
+    assert pipeline.sandboxes() == []
