@@ -13,7 +13,7 @@ from tests.model_server import Answer, Call, flaky, model_server, play, rate_lim
 from tests.model_server.answers import BAD_ARGUMENTS, CONTEXT_VLLM, REFUSAL, STREAM_ERROR, TRUNCATED
 from tests.steps.models.agent_side import forwarding
 
-anthropic = pytest.importorskip("anthropic", reason="Anthropic's client is not installed: pip install anthropic")
+anthropic = pytest.importorskip("anthropic", reason="the extra dev is not installed")
 
 SPEAKS = pytest.mark.parametrize(
     "speaks", [(WireProtocol.ANTHROPIC, WireProtocol.CHAT), (WireProtocol.CHAT,)], ids=["passed", "translated"]
