@@ -16,7 +16,7 @@ from typing import Self
 from steps.agents.gate.binary import find_gate
 from steps.agents.gate.events import Ended, GateAnswer, GateEvent
 from steps.agents.gate.frame_reader import FrameReader
-from steps.agents.gate.frames import ForgedFrameError, answer_line
+from steps.agents.gate.frames import ForgedFrameError, answer_lines
 from steps.agents.gate.limits import GateLimits
 from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError, StepError
@@ -116,11 +116,11 @@ class Gate:
         with self._lock:
             if not self._reader.answered(number) or self._ended is not None:
                 return
-            line = answer_line(number, answer.status, answer.headers, answer.body)
+            lines = answer_lines(number, answer.status, answer.headers, answer.body)
             if not self._polling:
-                self._answers.append(line)
+                self._answers.append(lines)
                 return
-        self._job.send(line)
+        self._job.send(lines)
 
     def kill(self) -> None:
         """Have the agent ended, with all it started; polling goes on until that is told. Twice is once."""

@@ -91,16 +91,17 @@ def read_frame(line: bytes) -> ToldFrame:
         raise ForgedFrameError(f"a line of {len(line)} bytes: {error.errors()[0]['msg']}") from error
 
 
-def answer_line(number: int, status: int, headers: dict[str, str], body: bytes) -> bytes:
-    """The line that answers a request; see program/answers.go."""
+def answer_lines(number: int, status: int, headers: dict[str, str], body: bytes) -> bytes:
+    """The two lines that answer a request, the second one its body; see program/answers.go."""
+    letters = base64.b64encode(_deflate(body))
     fields = {
         "number": number,
         "status": status,
         "headers": list(headers.items()),
         "size": len(body),
-        "body": base64.b64encode(_deflate(body)).decode(),
+        "letters": len(letters),
     }
-    return json.dumps(fields).encode() + b"\n"
+    return json.dumps(fields).encode() + b"\n" + letters + b"\n"
 
 
 def plain_bytes(data: str) -> bytes:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class GateLimits:
     """Kept by the gate, which answers what is beyond (404, 413, 429, 431), and once more by whoever reads its frames;
-    the last three by the gate alone (``Ended.over``).
+    the last three by the gate alone (``Ended.over``). 503 is its answer where a body, or an answer, finds no room: the
+    disk is full, and 4 MiB of memory are taken.
 
     ``allowed`` are methods and paths without query; a path that ends in * stands for all that begin so.
     """

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/textproto"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -30,7 +28,7 @@ type httpRequest struct {
 	method  string
 	path    string // with its query
 	headers [][2]string
-	body    []byte
+	body    *Spool
 	last    bool // its client closes the connection
 }
 
@@ -91,101 +89,84 @@ func (conn *connection) wait() error {
 	return err
 }
 
-// readHead reads a request but for its body.
-func (conn *connection) readHead(most int) (*httpRequest, error) {
-	conn.SetReadDeadline(time.Now().Add(headPatience))
-	conn.left = int64(most)
-	lines := textproto.NewReader(conn.in)
-	first, err := lines.ReadLine()
-	if err == nil && first == "" { // some clients send one more line than they announced
-		first, err = lines.ReadLine()
-	}
-	if err != nil {
-		return nil, headError(err)
-	}
-	words := strings.Split(first, " ")
-	if len(words) != 3 || !strings.HasPrefix(words[2], "HTTP/1.") {
-		return nil, &httpError{400, "not a request of HTTP/1.1"}
-	}
-	fields, err := lines.ReadMIMEHeader()
-	if err != nil {
-		return nil, headError(err)
-	}
-	request := &httpRequest{method: words[0], path: words[1], headers: pairs(fields)}
-	request.last = words[2] == "HTTP/1.0" || strings.EqualFold(request.header("connection"), "close")
-	return request, nil
-}
-
-func headError(err error) error {
-	var protocol textproto.ProtocolError
-	switch {
-	case errors.Is(err, errTooMuch):
-		return &httpError{431, "the headers are too long"}
-	case errors.As(err, &protocol):
-		return &httpError{400, "headers that cannot be read"}
-	}
-	return err
-}
-
-// readBody reads the body, of at most so many bytes.
-func (conn *connection) readBody(request *httpRequest, most int64) (err error) {
-	large := &httpError{413, fmt.Sprintf("the body has more than %d bytes", most)}
-	if strings.EqualFold(request.header("expect"), "100-continue") {
-		io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n")
-	}
-	conn.SetReadDeadline(time.Now().Add(bodyPatience))
-	conn.left = 2*most + lineBytes // chunks may be small
-	defer conn.SetReadDeadline(time.Time{})
+// bodyRoom is how many bytes the body may have, by its head: a body in chunks as many as any.
+func (request *httpRequest) bodyRoom(most int64) (int64, error) {
 	if encoding := request.header("transfer-encoding"); encoding != "" {
 		if !strings.EqualFold(encoding, "chunked") {
-			return &httpError{400, "a transfer encoding that is not known: " + encoding}
+			return 0, &httpError{400, "a transfer encoding that is not known: " + encoding}
 		}
-		request.body, err = readChunks(conn.in, most, large)
-		return err
+		return most, nil
 	}
 	length := request.header("content-length")
 	if length == "" {
-		return nil
+		return 0, nil
 	}
 	size, err := strconv.ParseUint(length, 10, 62)
 	switch {
 	case err != nil:
-		return &httpError{400, "a length that is no number"}
+		return 0, &httpError{400, "a length that is no number"}
 	case int64(size) > most:
-		return large
+		return 0, tooLarge(most)
 	}
-	request.body = make([]byte, size)
-	_, err = io.ReadFull(conn.in, request.body)
+	return int64(size), nil
+}
+
+func tooLarge(most int64) error {
+	return &httpError{413, fmt.Sprintf("the body has more than %d bytes", most)}
+}
+
+// readBody writes the body, for which there is as much room as bodyRoom said.
+func (conn *connection) readBody(request *httpRequest, size int64, to io.Writer) error {
+	if strings.EqualFold(request.header("expect"), "100-continue") {
+		io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n")
+	}
+	conn.SetReadDeadline(time.Now().Add(bodyPatience))
+	conn.left = 2*size + lineBytes // chunks may be small
+	defer conn.SetReadDeadline(time.Time{})
+	if request.header("transfer-encoding") != "" {
+		return conn.readChunks(size, to)
+	}
+	_, err := io.CopyN(to, conn.in, size)
 	return err
 }
 
-func readChunks(in *bufio.Reader, most int64, large error) ([]byte, error) {
-	body, lines := []byte{}, textproto.NewReader(in)
-	for {
-		line, err := lines.ReadLine()
+func (conn *connection) readChunks(most int64, to io.Writer) error {
+	out := bufio.NewWriterSize(to, maxReadSize)
+	for left := most; ; {
+		line, err := conn.chunkLine()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		word, _, _ := strings.Cut(line, ";")
 		size, err := strconv.ParseUint(strings.TrimSpace(word), 16, 62)
 		switch {
 		case err != nil:
-			return nil, &httpError{400, "a chunk of no length"}
-		case int64(len(body))+int64(size) > most:
-			return nil, large
+			return &httpError{400, "a chunk of no length"}
+		case int64(size) > left:
+			return tooLarge(most)
 		case size == 0:
-			_, err := lines.ReadMIMEHeader()
-			return body, err
+			for line != "" && err == nil { // what follows the last chunk is no part of the body
+				line, err = conn.chunkLine()
+			}
+			return errors.Join(err, out.Flush())
 		}
-		at := len(body)
-		body = append(body, make([]byte, size)...)
-		if _, err := io.ReadFull(in, body[at:]); err != nil {
-			return nil, err
+		left -= int64(size)
+		if _, err := io.CopyN(out, conn.in, int64(size)); err != nil {
+			return err
 		}
-		if end, err := lines.ReadLine(); err != nil || end != "" {
-			return nil, &httpError{400, "a chunk without its end"}
+		if end, err := conn.chunkLine(); err != nil || end != "" {
+			return &httpError{400, "a chunk without its end"}
 		}
 	}
+}
+
+// chunkLine is a line between chunks; one that is longer than the connection's buffer is no such line.
+func (conn *connection) chunkLine() (string, error) {
+	line, err := conn.in.ReadSlice('\n')
+	if err == bufio.ErrBufferFull {
+		err = &httpError{400, "a line between chunks that is too long"}
+	}
+	return strings.TrimRight(string(line), "\r\n"), err
 }
 
 // write answers; nothing is sent of a body that was not asked for.
@@ -223,15 +204,4 @@ func (conn *connection) linger() {
 
 func oneLine(text string) string {
 	return strings.NewReplacer("\r", " ", "\n", " ").Replace(text)
-}
-
-func pairs(fields textproto.MIMEHeader) [][2]string {
-	pairs := [][2]string{}
-	for name, values := range fields {
-		for _, value := range values {
-			pairs = append(pairs, [2]string{strings.ToLower(name), value})
-		}
-	}
-	sort.SliceStable(pairs, func(i, j int) bool { return pairs[i][0] < pairs[j][0] })
-	return pairs
 }

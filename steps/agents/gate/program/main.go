@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -40,9 +42,9 @@ type Config struct {
 const bellVariable = "SWE_ARGO_BELL"
 
 func main() {
-	// A request is a few hundred kilobytes: what is collected late is many times that.
-	debug.SetGCPercent(30)
-	debug.SetMemoryLimit(10 << 20)
+	// What is collected late, and what each processor keeps for itself, is more than all that is in use.
+	debug.SetMemoryLimit(12 << 20)
+	runtime.GOMAXPROCS(min(2, runtime.GOMAXPROCS(0)))
 	if len(os.Args) == 4 && os.Args[1] == "copy" {
 		if err := copyFiles(os.Args[2], os.Args[3]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -59,11 +61,12 @@ func main() {
 	}
 	out := newTeller(os.Stdout, os.Getenv(bellVariable))
 	os.Unsetenv(bellVariable)
-	gate := newGate(config, out)
+	gate := newGate(config, out, filepath.Dir(os.Args[1]))
 	if err := gate.listen(); err != nil {
 		fail(err)
 	}
 	out.tell(Told{Listening: config.Port})
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGXFSZ) // a file that may not grow is an error, not the end
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
 	go func() {

@@ -69,6 +69,9 @@ func (output *output) take(data []byte) {
 	if len(output.pending) >= gatherMax {
 		output.tell()
 	}
+	if output.tail == nil && len(data) > len(now) {
+		output.tail = make([]byte, 0, output.each+output.each/4+maxReadSize) // as much as it ever has
+	}
 	output.tail = append(output.tail, data[len(now):]...)
 	if more := len(output.tail) - output.each; more > output.each/4 {
 		output.skipped += more
@@ -106,9 +109,10 @@ func (output *output) close() {
 		output.skipped += more
 		output.tail = output.tail[more:]
 	}
-	if len(output.tail) > 0 {
-		output.out.tell(Told{Printed: &Printed{Stream: output.stream, Skipped: output.skipped, Data: output.tail}})
-		output.tail = nil
+	for len(output.tail) > 0 {
+		piece := output.tail[:min(len(output.tail), gatherMax)]
+		output.out.tell(Told{Printed: &Printed{Stream: output.stream, Skipped: output.skipped, Data: piece}})
+		output.tail, output.skipped = output.tail[len(piece):], 0
 	}
 	output.left, output.each = 0, 0
 }

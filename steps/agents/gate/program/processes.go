@@ -14,7 +14,7 @@ const killAll = 5 * time.Second
 type process struct {
 	pid      int
 	parent   int
-	state    string
+	state    byte
 	computed time.Duration // its own processor time, and that of its children that have ended
 }
 
@@ -25,11 +25,11 @@ func killDescendants() {
 	for signal := syscall.SIGSTOP; time.Now().Before(until); {
 		alive, reached := 0, 0
 		for _, each := range descendants(os.Getpid()) {
-			if each.state == "Z" || each.state == "X" {
+			if each.state == 'Z' || each.state == 'X' {
 				continue
 			}
 			alive++
-			if signal == syscall.SIGKILL || each.state != "T" {
+			if signal == syscall.SIGKILL || each.state != 'T' {
 				syscall.Kill(each.pid, signal)
 				reached++
 			}
@@ -83,7 +83,7 @@ func readProcess(name string) (found process, ok bool) {
 	}
 	found.pid, _ = strconv.Atoi(name)
 	found.parent, err = strconv.Atoi(fields[1])
-	found.state = fields[0]
+	found.state = fields[0][0]
 	for _, field := range fields[11:15] {
 		ticks, _ := strconv.ParseInt(field, 10, 64)
 		found.computed += time.Duration(ticks) * time.Second / clockTicks

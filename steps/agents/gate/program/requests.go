@@ -2,11 +2,11 @@ package main
 
 import (
 	"bytes"
-	"compress/flate"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -22,8 +22,9 @@ type Allowed struct {
 
 const (
 	connections  = 128
+	atATime      = 16 // heads that are read, answers that are written
 	toldRefusals = 20
-	forgotten    = 10 * time.Minute
+	fullBodies   = 3 // of the largest size, for which there is room on the disk
 )
 
 // Gate has the requests that wait for an answer.
@@ -35,22 +36,22 @@ type Gate struct {
 	last    int
 	waiting map[int]*waitingRequest
 	refused map[string]int
-	reading chan struct{} // bodies that are read at a time
+	heads   chan struct{} // that are read at a time
+	reading chan struct{} // bodies that are read at a time, or wait for room
+	writing chan struct{} // answers that are written at a time
+	spools  *Spools
+	room    *room // for bodies
+	answers *room
 	rate    *bucket
 }
 
-// waitingRequest stays for a while where its client did not get the answer, and may ask again.
-type waitingRequest struct {
-	digest   [16]byte
-	clients  int
-	answered chan struct{}
-	answer   *Answer
-}
-
-func newGate(config *Config, out *Teller) *Gate {
+// newGate keeps bodies and answers in a folder; see spool.go.
+func newGate(config *Config, out *Teller, folder string) *Gate {
 	return &Gate{
-		config: config, out: out, bodies: newBodies(), waiting: map[int]*waitingRequest{}, refused: map[string]int{},
-		reading: make(chan struct{}, config.AtATime), rate: newBucket(config.ASecond),
+		config: config, out: out, bodies: &Bodies{}, waiting: map[int]*waitingRequest{}, refused: map[string]int{},
+		heads: make(chan struct{}, atATime), reading: make(chan struct{}, config.AtATime),
+		writing: make(chan struct{}, atATime), rate: newBucket(config.ASecond), spools: newSpools(folder),
+		room: newRoom(fullBodies*config.BodyBytes + keptBytes), answers: newRoom(answersBytes),
 	}
 }
 
@@ -85,9 +86,12 @@ func (gate *Gate) serve(conn *connection) {
 	conn.SetReadDeadline(time.Now().Add(idlePatience))
 	next <- conn.wait()
 	for <-next == nil {
-		request, err := conn.readHead(gate.config.HeaderBytes)
+		gate.heads <- struct{}{}
+		request, err := conn.readHead(gate.config.HeaderBytes, gate.config.Headers)
+		<-gate.heads
+		var digest [16]byte
 		if err == nil {
-			err = gate.admit(conn, request)
+			digest, err = gate.admit(conn, request)
 		}
 		var refused *httpError
 		switch {
@@ -102,7 +106,7 @@ func (gate *Gate) serve(conn *connection) {
 		case err != nil:
 			return
 		}
-		number, waiting := gate.enter(request)
+		number, waiting := gate.enter(request, digest)
 		go func() { next <- conn.wait() }()
 		if waiting == nil {
 			reason := fmt.Sprintf("more than %d requests wait", gate.config.AtATime)
@@ -117,28 +121,43 @@ func (gate *Gate) serve(conn *connection) {
 	}
 }
 
-// admit reads the body of what may be asked.
-func (gate *Gate) admit(conn *connection, request *httpRequest) error {
+// admit reads the body of what may be asked, as soon as there is room for it. The digest is the whole request's.
+func (gate *Gate) admit(conn *connection, request *httpRequest) (digest [16]byte, err error) {
 	if !gate.allows(request.method, request.path) {
-		return &httpError{404, request.method + " " + request.path[:min(len(request.path), 200)] + " is not served here"}
-	}
-	if count := len(request.headers); count > gate.config.Headers {
-		return &httpError{431, fmt.Sprintf("%d headers: at most %d", count, gate.config.Headers)}
+		path := request.path[:min(len(request.path), 200)]
+		return digest, &httpError{404, request.method + " " + path + " is not served here"}
 	}
 	// What lay in the connection's buffer before the head was begun was not counted there.
 	if request.letters() > gate.config.HeaderBytes {
-		return &httpError{431, "the headers are too long"}
+		return digest, &httpError{431, "the headers are too long"}
 	}
 	if !gate.rate.take() {
-		return &httpError{429, fmt.Sprintf("more than %g requests a second", gate.config.ASecond)}
+		return digest, &httpError{429, fmt.Sprintf("more than %g requests a second", gate.config.ASecond)}
 	}
 	select {
 	case gate.reading <- struct{}{}:
 		defer func() { <-gate.reading }()
 	default:
-		return &httpError{429, fmt.Sprintf("more than %d requests at a time", gate.config.AtATime)}
+		return digest, &httpError{429, fmt.Sprintf("more than %d requests at a time", gate.config.AtATime)}
 	}
-	return conn.readBody(request, gate.config.BodyBytes)
+	most, err := request.bodyRoom(gate.config.BodyBytes)
+	if err != nil {
+		return digest, err
+	}
+	gate.room.take(most)
+	request.body = gate.spools.open(gate.room, most)
+	hash := fnv.New128a()
+	fmt.Fprintf(hash, "%s %s\n", request.method, request.path)
+	if err := conn.readBody(request, most, io.MultiWriter(hash, request.body)); err != nil {
+		request.body.Close()
+		if errors.Is(err, errFull) {
+			err = &httpError{503, fmt.Sprintf("the body cannot be kept: %v", err)}
+		}
+		return digest, err
+	}
+	request.body.fit()
+	hash.Sum(digest[:0])
+	return digest, nil
 }
 
 func (gate *Gate) allows(method, path string) bool {
@@ -150,98 +169,6 @@ func (gate *Gate) allows(method, path string) bool {
 		}
 	}
 	return false
-}
-
-// A client that lost patience and asks the same again gets the answer that is on its way: no call is asked twice.
-func (gate *Gate) enter(request *httpRequest) (int, *waitingRequest) {
-	hash, digest := fnv.New128a(), [16]byte{}
-	fmt.Fprintf(hash, "%s %s\n", request.method, request.path)
-	hash.Write(request.body)
-	hash.Sum(digest[:0])
-	gate.mutex.Lock()
-	defer gate.mutex.Unlock()
-	unanswered := 0
-	for number, each := range gate.waiting {
-		if each.clients == 0 && each.digest == digest {
-			each.clients++
-			return number, each
-		}
-		if each.answer == nil {
-			unanswered++
-		}
-	}
-	if unanswered >= gate.config.AtATime {
-		return 0, nil
-	}
-	gate.last++
-	number := gate.last
-	waiting := &waitingRequest{digest: digest, clients: 1, answered: make(chan struct{})}
-	gate.waiting[number] = waiting
-	told := &Request{Number: number, Method: request.method, Path: request.path, Headers: request.headers}
-	gate.out.tellRequest(told, func() Body {
-		packed := gate.bodies.pack(number, request.body)
-		packed.Kept = gate.bodies.numbers()
-		return packed
-	})
-	request.body = nil
-	return number, waiting
-}
-
-// deliver waits for the answer, and writes it. Its error says that the client is gone; next is told so, too.
-func (gate *Gate) deliver(
-	conn *connection, request *httpRequest, number int, waiting *waitingRequest, next chan error,
-) error {
-	select {
-	case <-waiting.answered:
-	case err := <-next:
-		if err != nil {
-			gate.leave(number, waiting, true)
-			return err
-		}
-		next <- nil // its next request is there already
-		<-waiting.answered
-	}
-	answer := waiting.answer
-	body := flate.NewReader(bytes.NewReader(answer.Body))
-	err := conn.write(request, answer.Status, answer.Headers, answer.Size, body)
-	gate.leave(number, waiting, err != nil)
-	return err
-}
-
-func (gate *Gate) leave(number int, waiting *waitingRequest, hungUp bool) {
-	gate.mutex.Lock()
-	defer gate.mutex.Unlock()
-	waiting.clients--
-	switch {
-	case !hungUp:
-		delete(gate.waiting, number)
-	case waiting.answer == nil:
-		gate.out.tell(Told{Withdrawn: number})
-	default:
-		gate.forget(number)
-	}
-}
-
-func (gate *Gate) answer(answer *Answer) {
-	gate.mutex.Lock()
-	defer gate.mutex.Unlock()
-	if waiting := gate.waiting[answer.Number]; waiting != nil && waiting.answer == nil {
-		waiting.answer = answer
-		close(waiting.answered)
-		if waiting.clients == 0 {
-			gate.forget(answer.Number)
-		}
-	}
-}
-
-func (gate *Gate) forget(number int) {
-	time.AfterFunc(forgotten, func() {
-		gate.mutex.Lock()
-		defer gate.mutex.Unlock()
-		if waiting := gate.waiting[number]; waiting != nil && waiting.clients == 0 {
-			delete(gate.waiting, number)
-		}
-	})
 }
 
 // refuse answers in words that clients of every protocol take for an error of the service.
@@ -257,13 +184,13 @@ func (gate *Gate) refuse(conn *connection, request *httpRequest, why *httpError)
 		path := request.path[:min(len(request.path), 200)]
 		gate.out.tell(Told{Refused: &Refused{request.method[:min(len(request.method), 20)], path, why.status}})
 	}
-	kind := map[int]string{404: "not_found_error", 429: "rate_limit_error"}[why.status]
+	kind := map[int]string{404: "not_found_error", 429: "rate_limit_error", 503: "api_error"}[why.status]
 	if kind == "" {
 		kind = "invalid_request_error"
 	}
 	text, _ := json.Marshal(map[string]any{"type": "error", "error": map[string]string{"type": kind, "message": why.reason}})
 	headers := [][2]string{{"Content-Type", "application/json"}}
-	if why.status == 429 {
+	if why.status == 429 || why.status == 503 {
 		headers = append(headers, [2]string{"Retry-After", "1"})
 	}
 	return conn.write(request, why.status, headers, len(text), bytes.NewReader(text))
@@ -287,29 +214,4 @@ func (gate *Gate) refusals() map[string]int {
 	gate.mutex.Lock()
 	defer gate.mutex.Unlock()
 	return gate.refused
-}
-
-// bucket lets so many through a second, twice as many at once.
-type bucket struct {
-	mutex sync.Mutex
-	most  float64
-	left  float64
-	seen  time.Time
-}
-
-func newBucket(aSecond float64) *bucket {
-	return &bucket{most: aSecond, left: 2 * aSecond, seen: time.Now()}
-}
-
-func (bucket *bucket) take() bool {
-	bucket.mutex.Lock()
-	defer bucket.mutex.Unlock()
-	now := time.Now()
-	bucket.left = min(2*bucket.most, bucket.left+bucket.most*now.Sub(bucket.seen).Seconds())
-	bucket.seen = now
-	if bucket.left < 1 {
-		return false
-	}
-	bucket.left--
-	return true
 }

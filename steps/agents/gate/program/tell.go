@@ -1,7 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"compress/flate"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -51,13 +56,19 @@ type Ended struct {
 
 // Teller writes whole lines, and rings for who waits for one.
 type Teller struct {
-	mutex sync.Mutex
-	out   *os.File
-	bell  int
+	mutex    sync.Mutex
+	out      *bufio.Writer
+	compress *flate.Writer
+	piece    [pieceBytes]byte
+	bell     int
 }
 
 func newTeller(out *os.File, bell string) *Teller {
-	teller := &Teller{out: out, bell: -1}
+	compress, err := flate.NewWriter(nil, flate.BestSpeed)
+	if err != nil {
+		panic(err)
+	}
+	teller := &Teller{out: bufio.NewWriterSize(out, pieceBytes), compress: compress, bell: -1}
 	if bell != "" {
 		if fd, err := syscall.Open(bell, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0); err == nil {
 			teller.bell = fd
@@ -69,24 +80,51 @@ func newTeller(out *os.File, bell string) *Teller {
 func (teller *Teller) tell(told Told) {
 	teller.mutex.Lock()
 	defer teller.mutex.Unlock()
-	teller.write(told)
+	teller.out.Write(toJSON(told))
+	teller.endLine()
+	if told.Printed == nil {
+		teller.ring()
+	}
 }
 
-// Of a request the body is made in here, since it refers to those told before it.
+// Of a request the body is made in here, since it refers to those told before it. Its data goes from file to stdout in
+// pieces, as the last field of the line's innermost object.
 func (teller *Teller) tellRequest(request *Request, pack func() Body) {
 	teller.mutex.Lock()
 	defer teller.mutex.Unlock()
 	request.Body = pack()
-	teller.write(Told{Request: request})
+	line := toJSON(Told{Request: request})
+	teller.out.Write(line[:len(line)-len(`}}}`)])
+	teller.out.WriteString(`,"data":"`)
+	letters := base64.NewEncoder(base64.StdEncoding, teller.out)
+	teller.compress.Reset(letters)
+	between := request.Body.between
+	count, err := io.CopyBuffer(teller.compress, between, teller.piece[:])
+	if count < between.Size() && teller.out.Flush() == nil {
+		panic(fmt.Sprint("a request's body is gone from its file: ", err)) // and half of its line is told
+	}
+	teller.compress.Close()
+	letters.Close()
+	teller.out.WriteString(`"}}}`)
+	teller.endLine()
+	teller.ring()
 }
 
-func (teller *Teller) write(told Told) {
+func (teller *Teller) endLine() {
+	teller.out.WriteByte('\n')
+	teller.out.Flush()
+}
+
+func (teller *Teller) ring() {
+	if teller.bell >= 0 {
+		syscall.Write(teller.bell, []byte("."))
+	}
+}
+
+func toJSON(told Told) []byte {
 	line, err := json.Marshal(told)
 	if err != nil {
 		panic(err)
 	}
-	teller.out.Write(append(line, '\n'))
-	if teller.bell >= 0 && told.Printed == nil {
-		syscall.Write(teller.bell, []byte("."))
-	}
+	return line
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -16,12 +15,13 @@ const (
 )
 
 const (
-	lookEvery  = time.Second
-	walkShare  = 50 // of the time at most one part is spent walking through HOME
-	idleLooks  = 20 // in idle_s
-	idleShare  = 50 // who computes less than one part of idle_s does nothing
-	entries    = 256
-	clockTicks = 100 // a second, of the times in /proc: the same on all machines
+	lookEvery   = time.Second
+	walkShare   = 50 // of the time at most one part is spent walking through HOME
+	idleLooks   = 20 // in idle_s
+	idleShare   = 50 // who computes less than one part of idle_s does nothing
+	entries     = 256
+	heldFolders = 1024
+	clockTicks  = 100 // a second, of the times in /proc: the same on all machines
 )
 
 // watch returns when the agent has ended.
@@ -91,38 +91,39 @@ func computedBelow() time.Duration {
 }
 
 // diskBytes is what a folder takes of the disk, or some number above most. Of a file with several names each name
-// counts for a part.
+// counts for a part. Of many folders only some are held at a time.
 func diskBytes(folder string, most int64) int64 {
 	open, err := os.Open(folder)
 	if err != nil {
 		return 0
 	}
+	defer open.Close()
 	folders, total := []string{}, int64(0)
-	for err != io.EOF && total <= most {
-		var some []os.DirEntry
-		if some, err = open.ReadDir(entries); err != nil && err != io.EOF {
-			break
-		}
+	for ended := false; !ended && total <= most; {
+		some, _ := open.ReadDir(entries)
 		for _, entry := range some {
-			path := filepath.Join(folder, entry.Name())
 			stat := syscall.Stat_t{}
-			if syscall.Lstat(path, &stat) != nil {
+			if syscall.Lstat(filepath.Join(folder, entry.Name()), &stat) != nil {
 				continue
 			}
 			if entry.IsDir() {
-				folders = append(folders, path)
+				folders = append(folders, entry.Name())
 				total += stat.Blocks * 512
 			} else {
 				total += stat.Blocks * 512 / max(1, int64(stat.Nlink))
 			}
 		}
-	}
-	open.Close()
-	for _, each := range folders {
-		if total > most {
-			break
+		if ended = len(some) < entries; ended {
+			open.Close() // a tree may be deeper than files may be open
 		}
-		total += diskBytes(each, most-total)
+		if ended || len(folders) >= heldFolders {
+			for _, name := range folders {
+				if total <= most {
+					total += diskBytes(filepath.Join(folder, name), most-total)
+				}
+			}
+			folders = folders[:0]
+		}
 	}
 	return total
 }

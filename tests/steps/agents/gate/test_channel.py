@@ -167,6 +167,22 @@ def test_a_growing_conversation_does_not_cross_again_with_every_turn(box: Box) -
     assert counting.bytes < 200_000
 
 
+def test_bodies_that_differ_anywhere_come_whole(box: Box) -> None:
+    command = """
+    body=$(head -c 60000 /dev/urandom | base64 -w 0 | head -c 65537)
+    for at in 0 1 2 32766 32767 32768 32769 65535 65536 65537; do
+      for other in "${body:0:at}.${body:at+1}" "${body:0:at}.${body:at}" "${body:0:at}" "${body:at}" "$body$body"; do
+        [ "$(ask POST /v1/x "$other")" = "200 <$other>" ] && echo same; ask POST /v1/x "$body" | wc -c
+      done
+    done
+    """
+    counting = Counting(box.sandbox)
+    with open_gate(counting, command, replace(LIMITS, a_second=1000.0)) as gate:
+        events = drive(gate)
+    assert printed(events) == b"same\n65544\n" * 50
+    assert counting.bytes < sum(len(request.body) for request in requests(events)) / 8
+
+
 def test_of_much_that_is_printed_both_ends_are_kept(box: Box) -> None:
     with open_gate(box.sandbox, "seq 1000000; echo last", replace(LIMITS, printed_bytes=100_000)) as gate:
         events = drive(gate)

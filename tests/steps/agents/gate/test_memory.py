@@ -1,0 +1,131 @@
+"""What the gate takes of its sandbox' memory, whatever is sent through it, and what it does where it has no disk."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from steps.agents.gate.events import Ended, GateAnswer, GateEvent, GateRequest, Withdrawn
+from tests.steps.agents.gate.agents import LIMITS, drive, echo, open_gate, printed, requests
+from tests.steps.agents.gate.toolchain import needs_go
+from tests.steps.agents.machine import Box
+
+pytestmark = [pytest.mark.slow, needs_go]
+
+MOST_MIB = 20
+AT_A_TIME = 16
+MANY_BYTES = 8 << 20
+FAST = replace(LIMITS, a_second=1000.0)
+# post FILE: what is in it, and of the answer the status and the sum of its last bytes, as many as $last says.
+TOOLS = r"""
+send() {
+  exec 9<>/dev/tcp/127.0.0.1/$PORT; printf '%s\r\n' 'POST /v1/x HTTP/1.1' "$@" 'Connection: close' '' >&9; cat >&9
+  to=answer-$BASHPID; cat <&9 >$to; head -n 1 $to | cut -d ' ' -f 2; tail -c "${last:-0}" $to | md5sum
+}
+post() { send "Content-Length: $(wc -c <$1)" <$1; }
+peak() { grep VmHWM /proc/$PPID/status; }
+"""
+AGENTS = {
+    "large bodies": """
+    truncate -s 16777216 large; post large; echo >>large; tail -c 16777216 large >other; post other
+    for n in $(seq 16); do (head -c 1000000 /dev/urandom | base64 -w 0 >body-$n; post body-$n) & done; wait
+    """,
+    "the largest bodies at once": """
+    for n in $(seq 16); do (echo $n >large-$n; truncate -s 16777216 large-$n; post large-$n) & done; wait
+    """,
+    "headers without end": """
+    for n in $(seq 100); do
+      exec {fd}<>/dev/tcp/127.0.0.1/$PORT; printf 'POST /v1/x HTTP/1.1\\r\\n' >&$fd
+      seq -f 'n%g:' 4000 2>/dev/null | head -c 32000 >&$fd
+    done; sleep 1
+    """,
+    "a trailer without end": """
+    { printf '0\\r\\n'; seq -f 'n%g: x' 2000000; echo; } | send 'Transfer-Encoding: chunked'
+    """,
+    "much printed": "yes | head -c 20000000 >&2; yes | head -c 20000000; sleep 1; echo",
+}
+"""Each has the gate hold as much of one thing as it can."""
+
+
+def peak_mib(said: bytes) -> float:
+    """What it took at most until its agent asked at the very end."""
+    word, number, unit = said.splitlines()[-1].split()
+    assert (word, unit) == (b"VmHWM:", b"kB")
+    return int(number) / 1024
+
+
+@pytest.mark.parametrize("what", AGENTS)
+def test_whatever_an_agent_does_its_gate_stays_small(box: Box, what: str) -> None:
+    with open_gate(box.sandbox, f"{TOOLS}\n{AGENTS[what]}\npeak", FAST) as gate:
+        events = drive(gate, lambda _: GateAnswer(200, {}, b"x" * 200_000))
+    assert peak_mib(printed(events)) < MOST_MIB
+    sizes = [len(request.body) for request in requests(events)]
+    assert len(sizes) == {"large bodies": 18, "the largest bodies at once": 16, "a trailer without end": 1}.get(what, 0)
+
+
+def test_large_answers_come_whole_through_a_small_gate(box: Box) -> None:
+    noise = random.Random(1)
+    bodies = [noise.randbytes(MANY_BYTES) for _ in range(AT_A_TIME)]
+    waiting: list[GateRequest] = []
+
+    def answer(request: GateRequest) -> None:
+        waiting.append(request)
+        if len(waiting) == AT_A_TIME:
+            for each in waiting:
+                gate.answer(each.number, GateAnswer(200, {}, bodies[int(each.body) - 1]))
+
+    command = f"""
+    last={MANY_BYTES}
+    for n in $(seq {AT_A_TIME}); do (echo $n >body-$n; post body-$n >sum-$n) & done; wait
+    for n in $(seq {AT_A_TIME}); do cat sum-$n; done; peak
+    """
+    with open_gate(box.sandbox, TOOLS + command, FAST) as gate:
+        events = drive(gate, answer)
+    expected = [word for body in bodies for word in (b"200", hashlib.md5(body).hexdigest().encode(), b"-")]
+    assert printed(events).split()[:-3] == expected
+    assert peak_mib(printed(events)) < MOST_MIB
+
+
+def test_of_the_answers_that_nobody_came_for_the_newest_are_kept(box: Box) -> None:
+    command = """
+    for n in $(seq 80); do body=$n; raw 'POST /v1/x HTTP/1.1' "Content-Length: ${#n}"; exec 9>&-; done
+    until [ -e answered ]; do sleep 0.05; done
+    for n in $(seq 80 -1 1); do ask POST /v1/x $n; done
+    """
+    with open_gate(box.sandbox, command, replace(FAST, at_a_time=100)) as gate:
+        seen: list[GateEvent] = []
+        while sum(isinstance(event, Withdrawn) for event in seen) < 80:
+            seen += gate.poll(30)
+        for request in sorted(requests(seen), key=lambda request: int(request.body)):
+            gate.answer(request.number, GateAnswer(200, {}, b"first"))
+        assert gate.poll(1.0) == []
+        box.sandbox.write("/testbed/answered", b"")
+        events = drive(gate)
+    assert printed(events) == b"200 first\n" * 64 + b"".join(b"200 <%d>\n" % n for n in range(16, 0, -1))
+    assert [request.number for request in requests(events)] == list(range(81, 97))
+
+
+def test_a_gate_without_disk_holds_a_little_in_memory_and_has_clients_try_again_with_more(any_box: Box) -> None:
+    if shutil.which("prlimit") is None:
+        pytest.skip("no prlimit")
+
+    def answer(request: GateRequest) -> GateAnswer:
+        return echo(request) if request.number != 2 else GateAnswer(200, {}, random.Random(1).randbytes(MANY_BYTES))
+
+    command = """
+    prlimit --pid $PPID --fsize=0
+    ask POST /v1/x "$(printf %1000000s)" | wc -c; truncate -s 16777216 large
+    post large; ask POST /v1/x large; ask POST /v1/x large; peak
+    """
+    with open_gate(any_box.sandbox, TOOLS + command) as gate:
+        events = drive(gate, answer)
+    whole, refused, _, unanswered, again, *_ = printed(events).splitlines()
+    assert (whole, refused, again) == (b"1000007", b"503", b"200 <large>")
+    assert unanswered.startswith(b'503 {"error":{"message":"there was no room for the answer","type":"api_error"}')
+    assert [request.body for request in requests(events)[1:]] == [b"large", b"large"]
+    assert events[-1] == Ended(0, refused={503: 2})
+    assert peak_mib(printed(events)) < MOST_MIB
