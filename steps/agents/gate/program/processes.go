@@ -8,7 +8,10 @@ import (
 	"time"
 )
 
-const killAll = 5 * time.Second
+const (
+	killAll    = 5 * time.Second
+	emptyLooks = 3 // in a row: one look may miss what changes while it lasts
+)
 
 // process is one of /proc.
 type process struct {
@@ -21,7 +24,7 @@ type process struct {
 // killDescendants ends everything below this process. All are stopped first: what is stopped cannot fork, so that even
 // what forks faster than it is killed comes to its end.
 func killDescendants() {
-	until := time.Now().Add(killAll)
+	until, empty := time.Now().Add(killAll), 0
 	for signal := syscall.SIGSTOP; time.Now().Before(until); {
 		alive, reached := 0, 0
 		for _, each := range descendants(os.Getpid()) {
@@ -34,8 +37,11 @@ func killDescendants() {
 				reached++
 			}
 		}
+		if empty++; alive > 0 {
+			empty = 0
+		}
 		switch {
-		case alive == 0:
+		case empty == emptyLooks:
 			return
 		case signal == syscall.SIGKILL:
 			time.Sleep(5 * time.Millisecond)
@@ -49,7 +55,7 @@ func killDescendants() {
 
 // descendants are all processes below one, those that ended and are not waited for yet among them.
 func descendants(root int) []process {
-	children := map[int][]process{}
+	processes := map[int]process{}
 	folder, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -59,9 +65,19 @@ func descendants(root int) []process {
 	for _, name := range names {
 		if name[0] >= '0' && name[0] <= '9' {
 			if each, ok := readProcess(name); ok {
-				children[each.parent] = append(children[each.parent], each)
+				processes[each.pid] = each
 			}
 		}
+	}
+	children := map[int][]process{}
+	for pid, each := range processes {
+		if _, there := processes[each.parent]; !there {
+			// Its parent ended while this looked: who has it now is read once more.
+			if again, ok := readProcess(strconv.Itoa(pid)); ok {
+				each = again
+			}
+		}
+		children[each.parent] = append(children[each.parent], each)
 	}
 	found := []process{}
 	for next := children[root]; len(next) > 0; {
