@@ -28,6 +28,8 @@ INSTANCE = "mini__slugkit-1"
 TURNS = 15
 PLAN = 1
 """What plan asks, to see that the model answers."""
+LATENCY_S = 0.6
+"""Of a call, so that kubectl comes in time: a turn takes a tenth of it beside."""
 PLACES = 5
 """In a solve; each of its tries comes to one."""
 
@@ -58,7 +60,7 @@ def test_a_solve_goes_on_in_another_pod(number: int, tmp_path: Path, installed: 
     with model_server(play(*r2egym(TURNS)), key=KEY) as server:
         solve(tmp_path / "calm", server, installed, lambda: None)
         assert server.counts.requests == PLAN + TURNS
-    with model_server(play(*r2egym(TURNS)), key=KEY) as server:
+    with model_server(play(*r2egym(TURNS)), key=KEY, latency_s=LATENCY_S) as server:
         solve(tmp_path / "killed", server, installed, disturb)
         again = asked_twice(server)
         assert sum(again) <= PLACES, "more than the calls in flight were asked again"
