@@ -236,7 +236,7 @@ class Solving:
     def _most_turns(self) -> int | None:
         if self.recording is not None:
             return len(self.recording.actions)
-        return self.spec.told_after if self.agent.calls_tools else self.spec.max_steps
+        return self.spec.most_turns
 
     def _untrusted(self, box: Sandbox) -> Sandbox:
         return as_untrusted(box, enlarged=self.context.resource_factor > 1)

@@ -145,6 +145,11 @@ class AgentSpec(Table):
             return self.told_after
         return self.max_steps_absolute or self.told_after + agent.defaults.more_steps
 
+    @property
+    def most_turns(self) -> int | None:
+        """Answers that its agent may give until it is told to finish; None where nothing bounds them."""
+        return self.told_after if agent_of(self).calls_tools else self.max_steps
+
     @field_validator("max_steps_absolute")
     @classmethod
     def _ended_no_sooner_than_told(cls, value: int | None, info: ValidationInfo) -> int | None:

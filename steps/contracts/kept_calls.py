@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator
+from pydantic import AwareDatetime, PlainSerializer, PlainValidator
 
 from steps.contracts.record import AnyText, Part
-from steps.contracts.trajectory import Metrics, StopReason, Usage
+from steps.contracts.trajectory import Metrics, Observation, Result, StopReason, ToolCall, Turn, Usage
 
 FOLDER = "answered_calls"
 """In the folder of a try: files of lines, one for each call, named by the process that wrote them and in their order.
@@ -44,6 +43,15 @@ class KeptToolCall(Part):
     id: str
     name: str
     arguments: AnyText
+
+    def as_tool_call(self) -> ToolCall:
+        """As a turn has it; where the arguments are no JSON object, they are one argument without a name."""
+        try:
+            arguments = json.loads(self.arguments)
+        except (ValueError, RecursionError):
+            arguments = self.arguments
+        named = arguments if isinstance(arguments, dict) else {"": arguments}
+        return ToolCall(tool_call_id=self.id, function_name=self.name, arguments=named)
 
 
 class KeptForwarded(Part):
@@ -93,11 +101,28 @@ class KeptCall(Part):
     """Seconds of the attempt so far that the endpoint wasted."""
     seconds: float
     """That the agent had worked."""
-    at: datetime
+    at: AwareDatetime
 
     def to_line(self) -> bytes:
         """One line of JSON, ASCII only, so that any text survives."""
         return (json.dumps(self.model_dump(mode="json", exclude_defaults=True), separators=(",", ":")) + "\n").encode()
+
+    def as_turn(self, number: int = 1, shown: Sequence[str | None] = ()) -> Turn:
+        """The answer as a turn of that number, without the ids of its tokens. ``shown``: what came of its calls."""
+        ids: list[str | None] = [call.id for call in self.calls]
+        ids += [None] * (len(shown) - len(ids))
+        results = [Result(source_call_id=name, content=content) for name, content in zip(ids, shown, strict=False)]
+        bare = dict.fromkeys(("prompt_token_ids", "completion_token_ids", "logprobs"))
+        return Turn(
+            step_id=number,
+            timestamp=self.at.isoformat(timespec="milliseconds"),
+            source="agent",
+            message=self.text,
+            reasoning_content=self.reasoning or None,
+            tool_calls=[call.as_tool_call() for call in self.calls] or None,
+            observation=Observation(results=results) if results else None,
+            metrics=self.metrics.model_copy(update=bare) if self.metrics else None,
+        )
 
 
 def read_lines(data: bytes) -> list[KeptCall]:

@@ -48,29 +48,46 @@ def read_verdicts(store: Store, run_id: str, *, most_tests: int = SHOWN_TESTS) -
 
 
 class GrowingRun:
-    """A run that is read again and again, as by ``read_verdicts``: of its units only those whose files have changed."""
+    """A run that is read again and again, as by ``read_verdicts``: of its units only those whose files have changed,
+    whatever calls of theirs were answered meanwhile."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         self._store, self._run_id = store, run_id
         self._known: _KnownUnits = {}
+        self.answered: dict[tuple[str, int], list[str]] = {}
+        """(instance, attempt) of a unit that is not solved -> its files of answered calls, by their names in its
+        folder, in their order; only of those that have some."""
 
     def read(self) -> StoredRun:
         """As it is now. Raises as read_run."""
         reader = _StoreReader(self._store, self._run_id, (GradeRecord.file, SolveRecord.file))
         run = reader.read(self._known)
-        self._known = {name: (reader.files[name], unit) for unit in run.units if (name := _name(unit)) in reader.files}
+        there = {name: unit for unit in run.units if (name := _name(unit)) in reader.files}
+        self._known = {name: (_settled(reader.files[name]), unit) for name, unit in there.items()}
+        self.answered = {
+            name: calls
+            for name, unit in there.items()
+            if not {SolveRecord.file, GradeRecord.file} & set(unit.files)
+            if (calls := [file for file in reader.files[name] if f"/{CALLS}/" in file])
+        }
         return run
 
 
 def read_unit(
-    store: Store, run_id: str, unit: Unit, *, line_width: int = LINE_WIDTH, most_tests: int = SHOWN_TESTS
+    store: Store,
+    run_id: str,
+    unit: Unit,
+    *,
+    line_width: int = LINE_WIDTH,
+    most_tests: int = SHOWN_TESTS,
+    running: str = "",
 ) -> tuple[StoredUnit, dict[str, str]]:
     """One unit, with the end of its log whatever its verdict, and key -> why its content could not be understood.
 
-    ``line_width``: characters of a line of the log; ``most_tests``: failing tests that are kept. Raises InfraError when
-    the store fails.
+    ``line_width``: characters of a line of the log; ``most_tests``: failing tests that are kept; ``running``: the place
+    of the answered calls of a try at work, which is no lost one. Raises InfraError when the store fails.
     """
-    reader = _StoreReader(store, run_id, _RECORDS, line_width, most_tests)
+    reader = _StoreReader(store, run_id, _RECORDS, line_width, most_tests, running=running)
     return reader.read_unit(unit), reader.unreadable
 
 
@@ -84,7 +101,11 @@ _RECORDS = (GradeRecord.file, SolveRecord.file, Patch.file, Report.file)
 
 _UnitName = tuple[str, int]
 _KnownUnits = dict[_UnitName, tuple[list[str], StoredUnit]]
-"""What was read of units before, each with the names of the files that it had then."""
+"""What was read of units before, each with the names of the files that it had then, but for answered calls."""
+
+
+def _settled(files: list[str]) -> list[str]:
+    return [name for name in files if f"/{CALLS}/" not in name]
 
 
 def _name(unit: Unit | StoredUnit) -> _UnitName:
@@ -109,7 +130,10 @@ class _StoreReader:
         records: tuple[str, ...],
         line_width: int = LINE_WIDTH,
         most_tests: int = SHOWN_TESTS,
+        *,
+        running: str = "",
     ) -> None:
+        self.running = running
         self.line_width = line_width
         self.most_tests = most_tests
         self.whole = records == _RECORDS
@@ -133,7 +157,9 @@ class _StoreReader:
         units = plan.units if plan else []
         self._index()
         instances = self._instances(sorted({unit.instance_id for unit in units})) if self.whole else {}
-        same = {name: unit for name, (files, unit) in (known or {}).items() if self.files.get(name) == files}
+        same = {
+            name: unit for name, (files, unit) in (known or {}).items() if _settled(self.files.get(name, [])) == files
+        }
         unread = [unit for unit in units if _name(unit) not in same]
         read = [unit for batch in batches(unread, RECORDS_AT_ONCE) for unit in self._records(batch, instances)]
         by_name = same | {_name(unit): unit for unit in read}
@@ -267,7 +293,7 @@ class _StoreReader:
         for unit in units:
             folder = f"runs/{self.run_id}/units/{unit.instance_id}/{unit.attempt}/"
             names = self.files.get((unit.instance_id, unit.attempt), [])
-            own = unit.solve.kept_calls if unit.solve else ""
+            own = unit.solve.kept_calls if unit.solve else self.running
             unsaid = [
                 folder + name
                 for name in names

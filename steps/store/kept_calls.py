@@ -106,7 +106,8 @@ def _read_records(contents: dict[str, bytes]) -> dict[tuple[str, str], list[Kept
 class CallKeeper:
     """Keeps the calls of one process, each before the agent acts on it, unless the store takes its time.
 
-    What the store does not take is offered again with the next one; it fails no solve.
+    What the store does not take is offered again when the next one comes; it fails no solve. A part never changes: one
+    that only seemed not to be taken is put again as it was.
     """
 
     def __init__(self, store: Store, place: str) -> None:
@@ -115,7 +116,9 @@ class CallKeeper:
         self._waiting: list[bytes] = []
         self._changed = threading.Condition()
         self._refused = 0
-        """So many of those that wait the store did not take."""
+        """So many waited when the store did not take what it was offered: it is offered again when more do."""
+        self._offered = 0
+        """So many of these it was offered: it may have them for all that, under the next part's name."""
         self._taken = 0
         """So many it took."""
         self._late = False
@@ -148,7 +151,8 @@ class CallKeeper:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or len(self._waiting) > self._refused)
-                lines, closed = list(self._waiting), self._closed
+                lines, closed = self._waiting[: self._offered or None], self._closed
+                waiting = len(self._waiting)
             if not lines:
                 return
             try:
@@ -157,10 +161,10 @@ class CallKeeper:
                 log.warning("an answer is not kept yet, a further try would ask it again: %s", error)
                 if closed:
                     return
-                self._refused = len(lines)
+                self._refused, self._offered = waiting, len(lines)
                 continue
             with self._changed:
-                self._parts, self._refused, self._late = self._parts + 1, 0, False
+                self._parts, self._refused, self._offered, self._late = self._parts + 1, 0, 0, False
                 self._taken += len(lines)
                 del self._waiting[: len(lines)]
                 self._changed.notify_all()

@@ -21,6 +21,7 @@ from steps.store.runs import no_run
 from workflows.view.addresses import compare_url, report_url, run_url, trend_url, unit_url
 from workflows.view.compare_page import Comparisons
 from workflows.view.guard import Guard
+from workflows.view.kept_conversations import KeptConversations
 from workflows.view.report_age import again_s
 from workflows.view.run_lines import RUN_COLUMNS, RUN_FILTERS, RunLines
 from workflows.view.run_page import run_context, units_context
@@ -49,6 +50,7 @@ class Viewer:
         self.runs = RunLines(store)
         self.states = RunStates(store)
         self.comparisons = Comparisons(store, self.states)
+        self.kept = KeptConversations(store)
 
     def app(self, token: str | None = None, *, loopback: bool = True) -> Guard:
         """The server. ``token``: what every request has to show; ``loopback``: only this machine may ask."""
@@ -86,7 +88,8 @@ class Viewer:
     def show_unit(self, request: Request) -> Response:
         """One unit."""
         instance, attempt = request.path_params["instance"], _attempt(request)
-        return Response(unit_page(self.store, self._state(request), instance, attempt), media_type="text/html")
+        page = unit_page(self.store, self.kept, self._state(request), instance, attempt)
+        return Response(page, media_type="text/html")
 
     def show_unit_file(self, request: Request) -> Response:
         """A file of a unit, as it lies in the store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +17,7 @@ from steps.reports.text.visible import make_visible
 from steps.reports.unit.progress import PHASES, phase_seconds
 from workflows.local.at_work import find_units_at_work
 from workflows.view.addresses import run_url, unit_url
+from workflows.view.answered_units import STILL_S
 from workflows.view.run_states import RunState
 from workflows.view.tables import read_state, show_table
 from workflows.view.timeline import draw_timeline
@@ -27,7 +29,7 @@ NAMES = {name: label.name for name, label in STANDINGS.items()} | {name: stop.na
 
 @dataclass(frozen=True)
 class WorkingLine:
-    """A unit that is being worked on, on this machine."""
+    """A unit that is being worked on."""
 
     instance_id: str
     attempt: int
@@ -39,20 +41,37 @@ class WorkingLine:
     tokens: str
     cost: str
     action: str
+    answered: str
+    """How long ago its newest answer was; empty where its step tells how far it is."""
 
 
 def run_context(state: RunState, query: QueryParams) -> dict[str, Any]:
     """What the template of the page is given."""
     figures = [figures_of(state.run_id, line) for line in state.lines]
-    at_work = [] if state.reported else [unit.progress for unit in find_units_at_work(state.file)]
+    at_work = find_work(state)
     return {
         **report_sections(state.summary, figures, state.compared),
         "filtered": run_url(state.run_id),
         **units_context(state, query),
-        "working": [working_line(state.run_id, progress) for progress in at_work],
-        "timeline": draw_timeline(state.run_id, state.lines, at_work, query, datetime.now(UTC)),
+        "working": [working_line(state.run_id, progress, answered_at) for progress, answered_at in at_work],
+        "timeline": draw_timeline(
+            state.run_id, state.lines, [progress for progress, _ in at_work], query, datetime.now(UTC)
+        ),
+        "still": f"{STILL_S / 60:.0f} minutes",
         "ended": state.summary.units - state.summary.outcomes.get("not_run", 0),
     }
+
+
+def find_work(state: RunState) -> Sequence[tuple[UnitProgress, datetime | None]]:
+    """Units at work, each with when its newest answer came where it is known by that alone: what the steps of this
+    machine tell is newer, and tells other phases, too."""
+    if state.reported:
+        return ()
+    here = [unit.progress for unit in find_units_at_work(state.file)]
+    names = {(one.instance_id, one.attempt) for one in here}
+    elsewhere = [(one.progress, one.answered_at) for one in state.answered]
+    others = [(one, at) for one, at in elsewhere if (one.instance_id, one.attempt) not in names]
+    return [*((one, None) for one in here), *others]
 
 
 def units_context(state: RunState, query: QueryParams) -> dict[str, Any]:
@@ -81,8 +100,9 @@ def _cells(run: str, line: UnitLine) -> dict[str, str]:
     }
 
 
-def working_line(run: str, progress: UnitProgress) -> WorkingLine:
-    """What is told of a unit at work."""
+def working_line(run: str, progress: UnitProgress, answered_at: datetime | None = None) -> WorkingLine:
+    """What is told of a unit at work. ``answered_at``: where it is known by its newest answer alone."""
+    ago = max(0.0, (datetime.now(UTC) - answered_at).total_seconds()) if answered_at else 0.0
     usage, most = progress.usage, progress.most_turns
     used = usage.prompt_tokens + usage.completion_tokens
     return WorkingLine(
@@ -95,4 +115,5 @@ def working_line(run: str, progress: UnitProgress) -> WorkingLine:
         tokens=tokens(used) if used else "",
         cost="" if usage.cost_usd is None else money(usage.cost_usd),
         action=make_visible(progress.action),
+        answered=f"{duration(ago)} ago" if answered_at else "",
     )

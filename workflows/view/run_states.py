@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +21,7 @@ from steps.reports.stored_run import StoredRun
 from steps.store import Store
 from steps.store.run_lock import Lock, lock_in
 from steps.store.runs import no_run, record_of
+from workflows.view.answered_units import AnsweredUnit, AnsweredUnits
 from workflows.view.freshness import Reread
 from workflows.view.report_age import count_planned, count_reported
 from workflows.view.unit_lines import UnitLine, lines_of
@@ -47,6 +49,8 @@ class RunState:
     """A runner that died left its lock."""
     stored: StoredRun | None = None
     """What was read, where there is no report."""
+    answered: Sequence[AnsweredUnit] = ()
+    """Units at work, as far as the store tells."""
 
     @property
     def live(self) -> bool:
@@ -85,7 +89,7 @@ class RunStates:
 class _KeptRun:
     def __init__(self, store: Store, run_id: str) -> None:
         self._store, self._run_id = store, run_id
-        self._growing = GrowingRun(store, run_id)
+        self._growing, self._answered = GrowingRun(store, run_id), AnsweredUnits(store)
         self._summary = b""
         self._known: RunState | None = None
         """Of that report."""
@@ -144,4 +148,5 @@ class _KeptRun:
             reported=False,
             abandoned=abandoned,
             stored=stored,
+            answered=() if abandoned else self._answered.find(self._growing, stored),
         )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from steps.contracts.data import Answer, Plan, Unit
+from steps.contracts.data import Answer, Plan, SolveRecord, Unit
 from steps.contracts.record import Place, key
 from steps.contracts.trajectory import Trajectory
+from steps.contracts.verdict import GradeRecord
 from steps.errors import ConfigError
 from steps.reports.page.reference import reference_patch
 from steps.reports.page.unit_page import UnitPageInputs, instance_page
@@ -18,18 +19,29 @@ from steps.store import Store
 from steps.store.runs import record_of
 from workflows.local.at_work import UnitAtWork, find_units_at_work
 from workflows.view.addresses import files_url, run_url, unit_url
+from workflows.view.answered_units import AnsweredUnit
+from workflows.view.kept_conversations import KeptConversations
 from workflows.view.run_page import working_line
 from workflows.view.run_states import RunState
 
 
-def unit_page(store: Store, state: RunState, instance_id: str, attempt: int) -> bytes:
-    """The page, UTF-8. Raises ConfigError where the run has no such unit, InfraError when the store fails."""
-    stored, _ = read_unit(store, state.run_id, _planned(store, state, instance_id, attempt))
+def unit_page(store: Store, kept: KeptConversations, state: RunState, instance_id: str, attempt: int) -> bytes:
+    """The page, UTF-8. ``kept``: of that store.
+
+    Raises ConfigError where the run has no such unit, InfraError when the store fails.
+    """
+    answered = _answered(state, instance_id, attempt)
+    running = answered.place if answered is not None else ""
+    stored, _ = read_unit(store, state.run_id, _planned(store, state, instance_id, attempt), running=running)
     at_work = _at_work(state, stored)
+    if at_work is not None or {SolveRecord.file, GradeRecord.file} & set(stored.files):
+        answered = None
     partial = _conversations(store, state.run_id, stored)
     conversation = partial.pop("", None)
     if at_work is not None:
         conversation = _growing(at_work) or conversation
+    elif answered is not None:
+        conversation = kept.read(state.file, answered) or conversation
     before, after = _neighbours(state, instance_id, attempt)
     inputs = UnitPageInputs(
         conversation=conversation,
@@ -44,7 +56,11 @@ def unit_page(store: Store, state: RunState, instance_id: str, attempt: int) -> 
     attempts = [replace(stored, attempt=number) for number in range(1, state.file.spec.attempts + 1)]
     whole = StoredRun(run=state.file, plan=None, units=attempts, unreadable=[])
     live = at_work is not None or (state.live and stored.grade is None)
-    doing = working_line(state.run_id, at_work.progress) if at_work is not None else None
+    doing = None
+    if at_work is not None:
+        doing = working_line(state.run_id, at_work.progress)
+    elif answered is not None:
+        doing = working_line(state.run_id, answered.progress, answered.answered_at)
     return instance_page(whole, stored, inputs, "view/unit.html.j2", live=live, doing=doing)
 
 
@@ -67,6 +83,11 @@ def _at_work(state: RunState, unit: StoredUnit) -> UnitAtWork | None:
     names = (unit.instance_id, unit.attempt)
     at_work = {(one.progress.instance_id, one.progress.attempt): one for one in find_units_at_work(state.file)}
     return at_work.get(names)
+
+
+def _answered(state: RunState, instance_id: str, attempt: int) -> AnsweredUnit | None:
+    names = (instance_id, attempt)
+    return next((one for one in state.answered if (one.progress.instance_id, one.progress.attempt) == names), None)
 
 
 def _neighbours(state: RunState, instance_id: str, attempt: int) -> tuple[str, str]:

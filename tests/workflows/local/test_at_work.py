@@ -44,3 +44,25 @@ def test_a_unit_at_work_tells_its_turn_its_tokens_and_its_last_action_to_anybody
     assert all("1 of 7" in each for each in (run, page))
     assert "<b>At work</b>" in page
     assert 'href="/runs/r/files/' not in page.partition("<footer>")[2]
+
+
+def test_a_unit_whose_steps_are_not_seen_here_tells_the_same_by_what_it_keeps_in_the_store(tmp_path: Path) -> None:
+    elsewhere, results = tmp_path / "elsewhere", tmp_path / "results"
+    elsewhere.mkdir()
+    with waiting_model("echo hi > new.txt") as model:
+        limit = ["--max-steps", "7", "--store", str(results), "--run-id", "r"]
+        runner = begin("run", *model.agent, *limit, *ids(QUICK[0]), env={"TMPDIR": str(elsewhere)})
+        wait_for(lambda: list(results.glob("runs/r/units/*/1/tries/*/answered_calls/*.jsonl")))
+        assert find_units_at_work(record_of(open_store(str(results)), RunFile, "r")) == []
+        with viewing(open_store(str(results))) as viewer:
+            run, page = viewer.get("/runs/r").text, viewer.get(f"/runs/r/units/{QUICK[0]}/1").text
+        model.go_on.set()
+        printed, _ = runner.communicate(timeout=300)
+        assert runner.returncode == 0, printed
+        with viewing(open_store(str(results))) as viewer:
+            done = viewer.get(f"/runs/r/units/{QUICK[0]}/1").text
+    assert "execute_bash: echo hi &gt; new.txt" in run
+    assert all("1 of 7" in each for each in (run, page))
+    assert "<b>At work</b>" in page
+    assert "echo hi &gt; new.txt" in page
+    assert "<b>At work</b>" not in done
