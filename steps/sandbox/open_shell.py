@@ -12,6 +12,7 @@ import re
 import secrets
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Protocol
 
@@ -55,6 +56,7 @@ class OpenShells:
         self._silence_s = silence_s
         self._lock = threading.Lock()
         self._idle: list[_Shell] = []
+        self._hang_up = weakref.finalize(self, _close_all, self._idle)
         self._lost = 0
         self._paused_until = 0.0
         self._closed = False
@@ -85,18 +87,16 @@ class OpenShells:
     def close(self) -> None:
         """Hang up; the shells end by that. Twice is once."""
         with self._lock:
-            self._closed, idle, self._idle = True, self._idle, []
-        for shell in idle:
-            shell.line.close()
+            self._closed = True
+        self._hang_up()
 
     def _take(self) -> _Shell | None:
         oldest = time.monotonic() - self._idle_s
         with self._lock:
             stale = [shell for shell in self._idle if shell.used_at < oldest]
-            self._idle = [shell for shell in self._idle if shell not in stale]
+            self._idle[:] = [shell for shell in self._idle if shell not in stale]
             shell = self._idle.pop() if self._idle else None
-        for each in stale:
-            each.line.close()
+        _close_all(stale)
         return shell
 
     def _give_back(self, shell: _Shell) -> None:
@@ -131,3 +131,8 @@ class _Shell:
             if found := behind.search(output.data, max(0, len(output.data) - len(word) - 7)):
                 self.used_at = time.monotonic()
                 return int(found[1]), bytes(output.data[: found.start()])
+
+
+def _close_all(shells: list[_Shell]) -> None:
+    while shells:
+        shells.pop().line.close()

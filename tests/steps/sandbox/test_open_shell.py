@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import shutil
@@ -150,3 +151,11 @@ def test_after_the_end_no_line_is_kept(machine: Machine) -> None:
     machine.opened[0].shell.wait(20)
     assert machine.run("echo a") == (0, b"a\n")
     machine.opened[1].shell.wait(20)
+
+
+def test_what_nobody_holds_any_more_hangs_up(machine: Machine) -> None:
+    machine.run("true")
+    del machine.shells
+    gc.collect()
+    machine.opened[0].shell.wait(20)
+    machine.shells = OpenShells(machine.connect, silence_s=5)
