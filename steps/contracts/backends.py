@@ -27,7 +27,7 @@ class SandboxBackend:
     mini_images: MiniImages | None = None
     mounts_bundles: bool = False
     """Whether it mounts the files of an agent program (SandboxRequest.bundle); else they are brought into each sandbox
-    by the sandbox's own means."""
+    by the sandbox's own means, unless what it was made from has them."""
     snapshots: bool = False
     """Whether it makes sandboxes from the state of another (steps.sandbox.protocol.Snapshots)."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from steps.contracts.agent_spec import agent_of
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.spec_fields import SpecField, fields
 
@@ -12,18 +13,27 @@ _OTHERS = (
     "sandbox.e2b.templates",
 )  # fmt: skip
 
+_PROGRAM = ("agent.name", "agent.file", "agent.command", "agent.folder", "agent.version")
+"""Whose files the templates hold, too."""
 
-def is_of_templates(field: SpecField) -> bool:
+
+def is_of_images(field: SpecField) -> bool:
     """Whether a field says which images a run needs, and how large its machines are."""
     return field.path[0] == "select" or field.name in _OTHERS
+
+
+def is_of_templates(field: SpecField) -> bool:
+    """Whether a field says what the templates of a run hold."""
+    return is_of_images(field) or field.name in _PROGRAM
 
 
 def selection_words(spec: RunSpec) -> str:
     """The dataset and every such flag that the spec sets, quoted for a shell."""
     words = [spec.dataset]
+    is_chosen = is_of_templates if agent_of(spec.agent).is_program else is_of_images
     for field in fields():
         value, first = field.of(spec), field.flag.names[0]
-        if not is_of_templates(field) or value == field.info.get_default(call_default_factory=True):
+        if not is_chosen(field) or value == field.info.get_default(call_default_factory=True):
             continue
         if isinstance(value, bool):
             on, _, off = first.partition("/")

@@ -7,7 +7,7 @@ from pathlib import Path
 from steps.bundles.stored import find_bundle
 from steps.contracts.recipe import AgentProgram
 from steps.errors import ConfigError
-from steps.sandbox.protocol import BundleMount, SandboxRequest
+from steps.sandbox.protocol import BundleMount
 
 
 def mount_of(program: AgentProgram | None) -> BundleMount | None:
@@ -18,13 +18,10 @@ def mount_of(program: AgentProgram | None) -> BundleMount | None:
     return BundleMount(program.bundle.digest, stored.files if stored else None, program.bundle.image)
 
 
-def folder_of(request: SandboxRequest) -> Path | None:
-    """The folder to be mounted. Raises ConfigError where the run has files that this machine has not."""
-    if request.bundle is None:
-        return None
-    if request.bundle.folder is None:
+def folder_of(bundle: BundleMount) -> Path:
+    """The folder with the files. Raises ConfigError where this machine has not got them."""
+    if bundle.folder is None:
         raise ConfigError(
-            f"this machine has no agent files {request.bundle.digest}: swe-argo agents build makes them",
-            field="agent.name",
+            f"this machine has no agent files {bundle.digest}: swe-argo agents build makes them", field="agent.name"
         )
-    return request.bundle.folder
+    return bundle.folder

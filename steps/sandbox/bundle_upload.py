@@ -23,21 +23,21 @@ _UNPACK_S = 600.0
 
 
 def upload_bundle(box: Sandbox, request: SandboxRequest) -> None:
-    """Unpack the files at their place, once: a machine that begins from another's snapshot has them already.
+    """Unpack the files at their place, once: a machine's template, or another's snapshot, may have them already.
 
     Raises ConfigError where they are not on this machine, InfraError, ResourceError.
     """
-    folder = folder_of(request)
-    if request.bundle is None or folder is None or _has(box, request.bundle.digest):
+    if request.bundle is None or _has(box, request.bundle.digest):
         return
+    folder = folder_of(request.bundle)
     with tempfile.TemporaryFile() as packed:
         with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=3, mtime=0) as zipped:
             write_tar(folder, cast("IO[bytes]", zipped))
         _send(box, packed)
-    place, parts, mark = map(shlex.quote, (BUNDLE_PLACE, _PARTS, _MARK))
+    place, parts = map(shlex.quote, (BUNDLE_PLACE, _PARTS))
     done = box.exec(
         f"set -e -o pipefail; rm -rf {place}; mkdir -p {place}; cat {parts}/* | tar -xzf - -C {place}; "
-        f"rm -rf {parts}; chmod -R a-w {place}; printf %s {shlex.quote(request.bundle.digest)} >{mark}",
+        f"rm -rf {parts}; {sealing(request.bundle.digest)}",
         timeout_s=_UNPACK_S,
         cwd="/",
         merge=True,
@@ -45,6 +45,11 @@ def upload_bundle(box: Sandbox, request: SandboxRequest) -> None:
     if done.exit_code != 0:
         said = done.stdout[-300:].decode(errors="replace").strip()
         raise InfraError(FailureClass.SANDBOX_CREATE, f"could not unpack the agent's files in the sandbox: {said}")
+
+
+def sealing(digest: str) -> str:
+    """The command of a shell that makes the files at their place read-only, and says whose they are."""
+    return f"chmod -R a-w {shlex.quote(BUNDLE_PLACE)} && printf %s {shlex.quote(digest)} >{shlex.quote(_MARK)}"
 
 
 def _send(box: Sandbox, packed: IO[bytes]) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from steps.contracts.spec_fields import SpecField
-from steps.planning.selection_words import is_of_templates
+from steps.planning.selection_words import is_of_images
 
 console = Console()
 _FIELDS = ("sandbox.platform", "sandbox.solve_network", "grading.network")
@@ -27,7 +27,7 @@ def add(app: typer.Typer, with_spec: Callable[..., Callable[..., None]]) -> None
 def is_of_sync(field: SpecField) -> bool:
     """Whether a field says which images a run needs, and how it pulls and connects them."""
     is_ours = field.path[:2] == ("sandbox", "ags") or field.name in _FIELDS
-    return is_ours or (is_of_templates(field) and field.path[:2] != ("sandbox", "e2b"))
+    return is_ours or (is_of_images(field) and field.path[:2] != ("sandbox", "e2b"))
 
 
 def sync(  # noqa: PLR0917 - every parameter is a flag

@@ -35,6 +35,8 @@ def build(
 ) -> None:
     """Build at E2B the templates that hold the images of a dataset, or of what is selected of it.
 
+    With --agent claude-code, say, those that hold the files of an agent program, too.
+
     Those that are there are left, those that are being built are waited for. Ctrl-C leaves what is finished, and what
     was asked for goes on at E2B; the same command again does the rest. SWE_ARGO_REGISTRY_USERNAME and
     SWE_ARGO_REGISTRY_PASSWORD are handed to E2B for a private registry.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from steps.contracts.data import Plan, RunFile
 from steps.contracts.images import through_registry
+from steps.contracts.recipe import AgentProgram
 from steps.contracts.record import key
 from steps.reports.figures.summary import Summary
 from steps.sandbox.e2b.templates import image_name
@@ -14,7 +16,9 @@ from steps.store import Store
 
 @dataclass
 class ImageUse:
-    """Of one image: as it is pulled, and the runs, of which those in ``unfinished`` have units without a verdict."""
+    """Of an image, or of one with an agent's files: in words, and the runs, of which those in ``unfinished`` have
+    units without a verdict.
+    """
 
     image: str
     runs: list[str] = field(default_factory=list)
@@ -35,11 +39,20 @@ def find_uses(store: Store) -> dict[str, ImageUse]:
             continue
         complete = _is_complete(contents.get(key(Summary, run)))
         for image in {through_registry(unit.image, file.spec.sandbox.registry) for unit in plan.units}:
-            use = uses.setdefault(image_name(image), ImageUse(image))
-            use.runs.append(run)
-            if not complete:
-                use.unfinished.append(run)
+            for name, what in _held(image, file.program):
+                use = uses.setdefault(name, ImageUse(what))
+                use.runs.append(run)
+                if not complete:
+                    use.unfinished.append(run)
     return uses
+
+
+def _held(image: str, program: AgentProgram | None) -> Iterator[tuple[str, str]]:
+    """What the names of a run's templates begin with, and what these hold."""
+    yield image_name(image), image
+    if program and program.bundle:
+        agent = " ".join(filter(None, (program.recipe.name, program.recipe.version)))
+        yield image_name(image, program.bundle.digest), f"{image} with {agent}"
 
 
 def _is_complete(data: bytes | None) -> bool:

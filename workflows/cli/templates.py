@@ -16,8 +16,10 @@ from steps.datasets.bucket_inputs import fetch_inputs
 from steps.errors import EXIT_INCOMPLETE, EXIT_OK, InfraError, StepError
 from steps.families.rows import machines_of
 from steps.planning.dataset import read_dataset
+from steps.planning.program import resolve_program
 from steps.reports.text.formatting import count, duration, listing
 from steps.sandbox import load_part
+from steps.sandbox.bundle_mounts import mount_of
 from steps.store import open_store
 from workflows.cli import spec_sources
 from workflows.cli.template_uses import ImageUse, find_uses
@@ -48,7 +50,8 @@ def build(spec: RunSpec, workers: int, console: Console, again: str) -> int:
                 machines = machines_of(dataset.rows)
                 images = {row["image"]: machines.get(row["image"], TaskMachine()) for row in dataset.rows}
                 sizes = ((image, machine.cpus, machine.memory_mb) for image, machine in images.items())
-                needed = needed_templates(here.sandbox, sizes)
+                program = resolve_program(spec, here, None)
+                needed = needed_templates(here.sandbox, sizes, mount_of(program))
 
             def tell(now: TemplateBuilds, finished: WantedTemplate | None, seconds: float) -> None:
                 nonlocal progress
@@ -57,7 +60,9 @@ def build(spec: RunSpec, workers: int, console: Console, again: str) -> int:
                 if finished:
                     _print(console, _line(now, finished, seconds))
 
-            _print(console, f"{count(len(needed.wanted), 'image')} of {dataset.lock.name}")
+            held = {each.image for each in needed.wanted}
+            also = f", each also with the files of {program.recipe.name}" if program and program.bundle else ""
+            _print(console, f"{count(len(held), 'image')} of {dataset.lock.name}{also}")
             if needed.mapped:
                 _print(console, f"{count(len(needed.mapped), 'image')} more by {spec.sandbox.e2b.templates}")
             progress = build_templates(needed.wanted, tell, at_a_time=workers)

@@ -103,9 +103,10 @@ class DockerBackend:
 
     def _holder(self, request: SandboxRequest) -> str | None:
         """The container whose volume has the agent's files, where the request has any."""
-        bundle, folder = request.bundle, folder_of(request)
-        if bundle is None or folder is None:
+        bundle = request.bundle
+        if bundle is None:
             return None
+        folder = folder_of(bundle)
         return call_engine(
             lambda: holder_of(self._api, bundle.digest, folder, self._patience),
             self._patience,

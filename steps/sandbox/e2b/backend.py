@@ -52,7 +52,12 @@ class E2BBackend:
         makes no second sandbox: all have one idempotency key.
         """
         template = request.snapshot or template_of(
-            self._spec.e2b, request.image, registry=request.registry, cpus=request.cpus, memory_mb=request.memory_mb
+            self._spec.e2b,
+            request.image,
+            registry=request.registry,
+            cpus=request.cpus,
+            memory_mb=request.memory_mb,
+            bundle=request.bundle,
         )
         life_s = min(request.deadline_s, self._spec.e2b.longest_life_s)
         tries = itertools.count()

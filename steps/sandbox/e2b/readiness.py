@@ -34,15 +34,17 @@ def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
             field="sandbox.e2b.longest_life_s",
         )
     sizes = ((image, sandbox_needs.machine_of(image)) for image in sandbox_needs.images)
-    needed = needed_templates(spec, ((image, machine.cpus, machine.memory_mb) for image, machine in sizes))
+    images = ((image, machine.cpus, machine.memory_mb) for image, machine in sizes)
+    needed = needed_templates(spec, images, sandbox_needs.bundle)
     _refuse_missing_of_mapping(needed.mapped)
     stored = list_templates() if needed.wanted else {}
     missing = [each for each in needed.wanted if each.name not in stored or stored[each.name].state != READY]
     if missing and not spec.e2b.build_templates:
         command = f"swe-argo templates build {sandbox_needs.selection}".rstrip()
         raise ConfigError(
-            f"{len(missing)} of {len(sandbox_needs.images)} images have no template at E2B ({missing[0].image} is to "
-            f"be {missing[0].name} for one): build them with {command}, or name those that hold them in a file of "
+            f"{len({each.image for each in missing})} of {len(sandbox_needs.images)} images have no template at E2B"
+            f"{_with_files(missing)} ({missing[0].image} is to be {missing[0].name} for one): build them with "
+            f"{command}, or name those that hold them in a file of "
             "--e2b-templates",
             field="sandbox.backend",
             failure_class=FailureClass.IMAGE_MISSING,
@@ -55,6 +57,11 @@ def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
         notices=places_notice(spec.e2b.sandboxes, "E2B"),
         usd_per_hour=fmean(prices) if prices else None,
     )
+
+
+def _with_files(missing: list[WantedTemplate]) -> str:
+    """That they are there, but not with those of the agent."""
+    return " with the agent's files" if all(each.bundle for each in missing) else ""
 
 
 def _refuse_missing_of_mapping(mapped: dict[str, str]) -> None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
-from e2b import BuildException, SandboxException, Template
+from e2b import BuildException, FileUploadException, SandboxException, Template, TemplateClass
 from e2b.api import handle_api_exception
 from e2b.api.client_sync import get_api_client
 from e2b.connection_config import ConnectionConfig
 from e2b.template.types import BuildInfo
 
 from steps.contracts.failure import FailureClass
+from steps.contracts.recipe import BUNDLE_PLACE
 from steps.errors import ConfigError, InfraError, one_line
+from steps.sandbox.bundle_upload import sealing
+from steps.sandbox.e2b.agent_archives import ARCHIVE
 from steps.sandbox.e2b.service import call_service, service_options
 from steps.sandbox.e2b.templates import PREFIX, WantedTemplate
 from steps.sandbox.envd.failures import retrying
@@ -65,21 +70,38 @@ def is_there(name: str) -> bool:
     return _call(lambda: bool(Template.exists(name, **service_options())), f"asking for template {name}")
 
 
-def start_build(wanted: WantedTemplate) -> BuildInfo:
-    """Ask for a build; it goes on at the service. Raises ConfigError: the service refuses it; InfraError."""
+def start_build(wanted: WantedTemplate, agent: Path | None = None) -> BuildInfo:
+    """Ask for a build; it goes on at the service. Raises ConfigError: the service refuses it; InfraError.
+
+    ``agent``: the folder of ``AgentArchives.pack``. Its archive is uploaded where the account does not have it of any
+    template.
+    """
+    options = service_options()
+    if wanted.bundle:
+        options.pop("request_timeout", None)  # the SDK would give all of the upload no longer: an hour without it
+    template = _instructions(wanted, agent)
+    return _call(
+        lambda: Template.build_in_background(
+            template, wanted.name, cpu_count=wanted.cpus, memory_mb=wanted.memory_mb, **options
+        ),
+        f"asking for template {wanted.name}",
+    )
+
+
+def _instructions(wanted: WantedTemplate, agent: Path | None) -> TemplateClass:
     own = settings()
     username, password = own.registry_username, own.registry_password
     if (username is None) != (password is None):
         raise ConfigError("a private registry needs both, or neither", field="SWE_ARGO_REGISTRY_USERNAME and _PASSWORD")
-    template = Template().from_image(
+    template = Template(file_context_path=agent).from_image(
         wanted.image, username=username, password=password.get_secret_value() if password else None
     )
-    return _call(
-        lambda: Template.build_in_background(
-            template, wanted.name, cpu_count=wanted.cpus, memory_mb=wanted.memory_mb, **service_options()
-        ),
-        f"asking for template {wanted.name}",
-    )
+    if wanted.bundle and agent:
+        archive, place = f"{BUNDLE_PLACE}.tar.gz", shlex.quote(BUNDLE_PLACE)
+        unpack = f"mkdir -p {place} && tar -xzf {shlex.quote(archive)} -C {place} && rm {shlex.quote(archive)}"
+        template.copy(ARCHIVE, archive, user="root")
+        template.run_cmd([unpack, sealing(wanted.bundle.digest)], user="root")
+    return template
 
 
 def ask_build(build: BuildInfo) -> tuple[str, str]:
@@ -118,6 +140,8 @@ def _call(act: Callable[[], T], doing: str) -> T:
             converted = SandboxException(str(error))
             if match := re.match(r"(\d{3})\b", str(error)):
                 converted.status_code = int(match[1])
+            elif isinstance(error, FileUploadException):  # whatever broke it off
+                raise ConnectionError(str(error)) from error
             raise converted from error
 
     try:

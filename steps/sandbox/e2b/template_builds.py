@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from e2b.template.types import BuildInfo
 
 from steps.errors import ConfigError, InfraError
+from steps.sandbox.e2b.agent_archives import AgentArchives, agent_archives
 from steps.sandbox.e2b.stored_templates import (
     BUILDING,
     FAILED,
@@ -75,16 +76,18 @@ def build_templates(
     """Build what is missing, wait for what is being built, leave what is there.
 
     ``tell`` is given how far it has come, and which template came to its end just now, after how many seconds. One that
-    fails ends no other. Interrupted, what was asked for goes on at the service. Raises ConfigError (no key),
-    InfraError where the service does not answer for several templates one after another.
+    fails ends no other. Interrupted, what was asked for goes on at the service. Raises ConfigError (no key, no files of
+    the agent here), InfraError where the service does not answer for several templates one after another,
+    ResourceError.
     """
-    work = _Work(wanted, tell, at_a_time)
-    while work.waiting or work.running:
-        work.begin_builds()
-        work.tell()
-        if work.running:
-            time.sleep(poll_s)
-            work.look()
+    with agent_archives() as archives:
+        work = _Work(wanted, tell, at_a_time, archives)
+        while work.waiting or work.running:
+            work.begin_builds()
+            work.tell()
+            if work.running:
+                time.sleep(poll_s)
+                work.look()
     work.tell()
     return work.progress
 
@@ -95,11 +98,12 @@ class _Work:
         wanted: Sequence[WantedTemplate],
         tell: Callable[[TemplateBuilds, WantedTemplate | None, float], None],
         at_a_time: int,
+        archives: AgentArchives,
     ) -> None:
         self.progress = TemplateBuilds(len(wanted))
         self.running: dict[str, _Build] = {}
         self.waiting: deque[WantedTemplate] = deque()
-        self._tell, self._at_a_time = tell, at_a_time
+        self._tell, self._at_a_time, self._archives = tell, at_a_time, archives
         self._began = time.monotonic()
         self._failures = 0
         self._stored = list_templates()
@@ -122,7 +126,7 @@ class _Work:
             build = _Build(each, time.monotonic(), None)
             if not _is_under_way(self._stored.get(each.name)):
                 try:
-                    build.info = start_build(each)
+                    build.info = start_build(each, self._archives.pack(each.bundle) if each.bundle else None)
                 except InfraError as error:
                     if self.running and getattr(error.__cause__, "status_code", None) == _TOO_MANY:
                         self.waiting.appendleft(each)  # as many as the plan takes: one of them must end first

@@ -89,7 +89,7 @@ class LocalBackend:
                 field="backend",
                 detail=bubblewrap.probe() or "SWE_ARGO_ISOLATION=none",
             )
-        return folder_of(request)
+        return folder_of(request.bundle) if request.bundle else None
 
     def _image(self, name: str) -> Path:
         folder = image_folder(self.images, name)

@@ -35,7 +35,9 @@ _RULES = Map(
         Rule("/v3/templates", methods=["POST"], endpoint="templates_request"),
         Rule("/v2/templates/<template>/builds/<build>", methods=["POST"], endpoint="templates_begin"),
         Rule("/templates/<template>/builds/<build>/status", methods=["GET"], endpoint="templates_status"),
+        Rule("/templates/<template>/files/<digest>", methods=["GET"], endpoint="templates_link"),
         Rule("/templates/<path:name>", methods=["DELETE"], endpoint="delete_template"),
+        Rule("/uploads/<digest>", methods=["PUT"], endpoint="templates_upload"),
     ]
 )
 
@@ -60,6 +62,8 @@ class ControlPlane:
         except HTTPException:
             return failure(404, "not found")
         self.asked.append(f"{request.method} {request.path}")
+        if endpoint == "templates_upload":  # whoever has the address may
+            return self.templates.upload(request, **values)
         if request.headers.get("X-API-Key") != API_KEY:
             return failure(401, "Invalid API key")
         if refusal := self.limits.refuse_lifecycle():

@@ -24,6 +24,10 @@ class Faults(LineFaults):
     """More are refused with 429."""
     build_statuses: deque[int] = field(default_factory=deque)
     """HTTP statuses of the next requests for a build."""
+    refused_uploads: int = 0
+    """So many uploads of files for templates are refused with 500."""
+    upload_seconds: float = 0.0
+    """So long each of them takes."""
     refused_snapshots: int = 0
     """So many snapshots fail."""
     only_old_routes: bool = False

@@ -11,7 +11,9 @@ from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
+from steps.errors import StepError
 from tests.steps.sandbox.e2b.faults import Faults
+from tests.steps.sandbox.e2b.template_steps import apply_steps
 from tests.steps.sandbox.envd.answers import answer, failure
 from tests.steps.sandbox.envd.machines import Machines
 from tests.steps.sandbox.envd.server import DropConnection
@@ -24,24 +26,29 @@ class Build:
     memory_mb: int | None
     image: str = ""
     registry: dict[str, str] | None = None
+    steps: list[dict[str, Any]] = field(default_factory=list)
     asked: float = field(default_factory=time.time)
     ends: float | None = None
     result: str = ""
+    why: str = ""
     number: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
 class TemplatePlane:
     """``builds``: every build that was asked for, in order; ``most_at_a_time``: of those that ran.
 
-    ``watched``: those whose state somebody asked for, who then knows that they run.
+    ``watched``: those whose state somebody asked for, who then knows that they run. ``files``: the SDK's hash of what a
+    step copies -> the archive that was uploaded, in order; ``uploads``: how many were.
     """
 
     def __init__(self, machines: Machines, faults: Faults) -> None:
         self.builds: list[Build] = []
         self.most_at_a_time = 0
         self.watched: set[str] = set()
+        self.files: dict[str, bytes] = {}
+        self.uploads = 0
         self._machines, self._faults = machines, faults
-        self._lock = threading.Lock()
+        self._lock, self._finishing = threading.Lock(), threading.Lock()
 
     def newest(self, name: str) -> Build | None:
         return next((build for build in reversed(self.builds) if build.name == name), None)
@@ -51,11 +58,22 @@ class TemplatePlane:
             return "waiting"
         if time.time() < build.ends:
             return "building"
-        if not build.result:
-            build.result = "ready" if self._is_image(build.image) else "error"
-        if build.result == "ready":
-            self._machines.templates.setdefault(build.name, build.image)
+        with self._finishing:
+            if not build.result:
+                build.result = self._finish(build)
         return build.result
+
+    def _finish(self, build: Build) -> str:
+        if not self._is_image(build.image):
+            build.why = f"image {build.image} cannot be pulled: manifest unknown"
+            return "error"
+        try:
+            held = apply_steps(self._machines, build.image, build.steps, self.files) if build.steps else build.image
+        except (StepError, KeyError) as error:
+            build.why = str(error)
+            return "error"
+        self._machines.templates[build.name] = held
+        return "ready"
 
     def _is_image(self, image: str) -> bool:
         return (self._machines.images / image.replace("/", "__")).is_dir()
@@ -78,6 +96,7 @@ class TemplatePlane:
             raise DropConnection
         body, asked = request.get_json(), self._numbered(build)
         asked.image, asked.registry = body["fromImage"], body.get("fromImageRegistry")
+        asked.steps = body.get("steps") or []
         asked.ends = time.time() + self._faults.build_seconds
         running = sum(self.state(each) == "building" for each in self.builds)
         self.most_at_a_time = max(self.most_at_a_time, running)
@@ -89,8 +108,25 @@ class TemplatePlane:
         self.watched.add(build)
         body: dict[str, Any] = {"templateID": template, "buildID": build, "status": state, "logs": [], "logEntries": []}
         if state == "error":
-            body["reason"] = {"message": f"image {found.image} cannot be pulled: manifest unknown"}
+            body["reason"] = {"message": found.why}
         return answer(body)
+
+    def _templates_link(self, request: Request, template: str, digest: str) -> Response:
+        if not self.newest(template):
+            return failure(404, "no such template")
+        return answer({"present": digest in self.files, "url": f"{request.host_url}uploads/{digest}"}, 201)
+
+    def upload(self, request: Request, digest: str) -> Response:
+        """What is put at an address of ``_templates_link``; without a length, S3 takes nothing."""
+        data = request.get_data()
+        time.sleep(self._faults.upload_seconds)
+        if self._faults.takes("refused_uploads"):
+            return failure(500, "not now")
+        if request.content_length != len(data):
+            return failure(411, "length required")
+        self.uploads += 1
+        self.files[digest] = data
+        return Response(status=200)
 
     def _templates_list(self, request: Request) -> Response:
         states = {build.name: self.state(build) for build in self.builds}

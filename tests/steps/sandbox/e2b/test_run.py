@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
 from steps.sandbox.local import bubblewrap
-from tests import solutions
-from tests.model_server import call, model_server, play
+from tests import small_agent, solutions
+from tests.model_server import Answer, Call, call, model_server, play
 from tests.model_server.scripts import by_text
+from tests.steps.agents.gate.toolchain import needs_go
 from tests.steps.sandbox.e2b.limits import Limits
 from tests.steps.sandbox.e2b.runs import E2BRuns
 from tests.workflows.command import QUICK, ids, summary, swe_argo
@@ -59,10 +62,47 @@ def test_a_scaffold_solves_there_what_it_solves_here(runs: E2BRuns) -> None:
             assert done.returncode == 0, done.stdout + done.stderr
     assert _verdicts(runs, "local") == _verdicts(runs, "remote")
     assert summary(runs.store, "remote").headline.resolved == 1
-    solving = [body for body in runs.server.control.creates if body["metadata"]["role"] == "solve"]
+    solving = _creates(runs, "solve")
     assert len(solving) == 2
     assert all(body["allow_internet_access"] is False for body in solving)
     assert runs.left == []
+
+
+@needs_go
+@pytest.mark.slow
+def test_an_agent_program_is_in_the_templates_of_its_sandboxes_alone(runs: E2BRuns) -> None:
+    """Built ahead, found by the run, told of by the list, and kept for as long as the run is there."""
+    chosen = ids("mini__slugkit-1", "mini__ledgerlet-1")
+    command = shlex.join(["./small-agent", *small_agent.words()])
+    agent = ["--agent-command", command, "--agent-folder", str(small_agent.FOLDER)]
+    built = swe_argo("templates", "build", "mini", *chosen, *agent, env=runs.env)
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert "2 images of mini, each also with the files of small-agent" in built.stdout
+    assert "4 templates: 2 built and 2 there before" in built.stdout
+    plane = runs.server.control.templates
+    with_files = {build.name for build in plane.builds}
+    assert (len(with_files), plane.uploads) == (2, 1)
+
+    words = ["--store", runs.store, "--run-id", "program", *agent, "--model", "openai/scripted", "--allow-host"]
+    words += ["--agent-timeout", "600", "--no-e2b-build-templates", *chosen]
+    tried = play(Answer("I try.", calls=(Call("bash", {"command": "echo >new"}),)), Answer("That is all."))
+    with model_server(tried) as models:
+        done = swe_argo("run", *words, *runs.backend, *FAST, env=runs.env | environment(models))
+    assert done.returncode == 0, done.stdout + done.stderr
+    used = {role: {made["templateID"] for made in _creates(runs, role)} for role in ("solve", "grade")}
+    assert used["solve"] == with_files
+    assert len(used["grade"] - with_files) == len(used["grade"]) == 2
+    assert plane.uploads == 1
+
+    listed = swe_argo("templates", "list", "--store", runs.store, env=runs.env).stdout
+    lines = {line.split()[0]: line for line in listed.splitlines()}
+    assert all(lines[name].split()[-3:] == ["with", "small-agent", "program"] for name in with_files)
+    swe_argo("templates", "prune", "--store", runs.store, "--yes", env=runs.env)
+    assert set(runs.server.machines.templates) == with_files | used["grade"]
+
+
+def _creates(runs: E2BRuns, role: str) -> list[dict[str, Any]]:
+    return [body for body in runs.server.control.creates if body["metadata"]["role"] == role]
 
 
 def _verdicts(runs: E2BRuns, run: str) -> object:

@@ -45,6 +45,24 @@ def test_a_name_says_its_size_and_names_of_one_image_begin_alike() -> None:
     }
 
 
+def test_names_without_an_agents_files_are_those_that_accounts_have() -> None:
+    assert template_name(IMAGE) == "swe-argo-ngo-1776-django-11099-latest-462f28b6b0ea"
+    assert template_name(IMAGE, cpus=2, memory_mb=4096) == "swe-argo-ngo-1776-django-11099-latest-462f28b6b0ea-2c-4096m"
+
+
+def test_a_name_says_which_agents_files_are_held() -> None:
+    name = template_name(IMAGE, cpus=64, memory_mb=131072, bundle=f"sha256:0123abcd{'e' * 56}")
+    assert name == "swe-argo-django-11099-latest-462f28b6b0ea-0123abcd-64c-131072m"
+    assert len(name) <= 63
+    assert name_without_size(name) == image_name(IMAGE, "sha256:0123abcd")
+    assert len({image_name(IMAGE, digest) for digest in (None, "sha256:0123abcd", "sha256:0123abce")}) == 3
+
+
+def test_a_digest_that_ends_as_cores_do_is_no_size() -> None:
+    for name in (image_name(IMAGE, "sha256:1234567c"), "swe-argo-a-latest-12345678901c"):
+        assert name_without_size(name) == name_without_size(f"{name}-2c-4096m") == name
+
+
 def test_a_size_is_one_that_the_service_has() -> None:
     assert wanted_template(IMAGE, cpus=1.5, memory_mb=4095) == wanted_template(IMAGE, cpus=2, memory_mb=4096)
     assert wanted_template(IMAGE, cpus=0.5).cpus == 1

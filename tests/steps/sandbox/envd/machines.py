@@ -11,6 +11,7 @@ from pathlib import Path
 
 from steps.sandbox.local import bubblewrap
 from steps.sandbox.local.backend import LocalBackend
+from steps.sandbox.local.images import image_folder
 from steps.sandbox.local.sandbox import LocalSandbox
 from steps.sandbox.protocol import Sandbox, SandboxRequest
 
@@ -36,6 +37,10 @@ class RemoteMachine:
         return token == self.token or self.granted.get(token, 0.0) > time.time()
 
 
+_OTHERS = "opt"
+"""What a snapshot of a machine has beside its repository."""
+
+
 class Machines:
     """``templates``: name -> the folder image that it holds."""
 
@@ -48,10 +53,8 @@ class Machines:
         self._lock = threading.Lock()
 
     def create(self, template: str, timeout_s: float, metadata: dict[str, str], *, network: bool) -> RemoteMachine:
-        request = SandboxRequest(
-            f"remote-{uuid.uuid4().hex}", self.templates[template], timeout_s + 60, network=network
-        )
-        machine = RemoteMachine(self._backend.create(request), template, timeout_s, metadata, network)
+        box = self.make_box(self.templates[template], timeout_s + 60, network=network)
+        machine = RemoteMachine(box, template, timeout_s, metadata, network)
         with self._lock:
             self._running[machine.number] = machine
         timer = threading.Timer(timeout_s, self.kill, [machine.number])
@@ -59,16 +62,35 @@ class Machines:
         timer.start()
         return machine
 
+    def make_box(self, image: str, life_s: float, *, network: bool) -> LocalSandbox:
+        """A machine that nobody knows yet, of a folder image with all that it has."""
+        request = SandboxRequest(f"remote-{uuid.uuid4().hex}", image, life_s, network=network)
+        box = self._backend.create(request)
+        assert isinstance(box, LocalSandbox)
+        if (folder := image_folder(self.images, image) / _OTHERS).is_dir():
+            subprocess.run(["cp", "-a", str(folder), str(box.root)], check=True)
+        return box
+
+    def keep_box(self, box: LocalSandbox) -> str:
+        """The folder image of what a machine has by now."""
+        image = f"snapshot-{uuid.uuid4().hex}"
+        folder = self._backend.images / image
+        folder.mkdir(parents=True)
+        for name in ("testbed", _OTHERS):
+            if (box.root / name).is_dir():
+                subprocess.run(["cp", "-a", str(box.root / name), str(folder)], check=True)
+        return image
+
+    def destroy_box(self, box: LocalSandbox) -> None:
+        self._backend.destroy(box)
+
     def snapshot(self, number: str, name: str) -> bool:
-        """Keep the repository of a machine as a template."""
+        """Keep the folders of a machine as a template."""
         machine = self.find(number)
         if machine is None:
             return False
         assert isinstance(machine.box, LocalSandbox)
-        image = f"snapshot-{uuid.uuid4().hex}"
-        folder = self._backend.images / image
-        folder.mkdir(parents=True)
-        subprocess.run(["cp", "-a", str(machine.box.root / "testbed"), str(folder)], check=True)
+        image = self.keep_box(machine.box)
         with self._lock:
             self.templates[name] = image
         return True

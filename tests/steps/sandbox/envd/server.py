@@ -38,6 +38,8 @@ class EnvdServer:
 
     def __init__(self, machines: Machines, faults: LineFaults, host: str = "127.0.0.1", port: int = 0) -> None:
         self.machines = machines
+        self.writes: list[int] = []
+        """The bytes of each request by which a file was written into a machine."""
         self._line = threading.local()
         self.processes = Processes(self.machines, faults, self._drop_connection)
         self._processes = ProcessWSGIApplication(self.processes, codecs=[ENVD_JSON_CODEC])
@@ -91,5 +93,7 @@ class EnvdServer:
         if request.path == "/health":
             return Response(status=204)(environ, start_response)
         if request.path == "/files":
+            if request.method == "POST":
+                self.writes.append(request.content_length or 0)
             return answer_files(request, machine)(environ, start_response)
         return cast("Iterable[bytes]", self._processes(environ, start_response))

@@ -1,0 +1,56 @@
+"""An agent's files as the one archive that is uploaded for templates."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from steps.bundles.tree import write_tar
+from steps.contracts.failure import FailureClass
+from steps.contracts.progress_lines import doing
+from steps.errors import ResourceError
+from steps.host.folders import temporary_folder
+from steps.sandbox.bundle_mounts import folder_of
+from steps.sandbox.protocol import BundleMount
+
+ARCHIVE = "agent.tar.gz"
+
+
+class AgentArchives:
+    """Each packed when it is first asked for: the SDK reads all that it may have to upload, for every template."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._packed: dict[str, Path] = {}
+
+    def pack(self, bundle: BundleMount) -> Path:
+        """The folder that holds ``ARCHIVE`` alone. Raises ConfigError: the files are not here; ResourceError.
+
+        The same files give the same bytes, mode and name, by which E2B knows whether it has them.
+        """
+        if bundle.digest not in self._packed:
+            files = folder_of(bundle)
+            doing("packing the agent's files for E2B")
+            folder = self._scratch / str(len(self._packed))
+            try:
+                folder.mkdir()
+                with (
+                    (folder / ARCHIVE).open("wb") as out,
+                    gzip.GzipFile(filename="", fileobj=out, mode="wb", compresslevel=3, mtime=0) as zipped,
+                ):
+                    write_tar(files, cast("IO[bytes]", zipped))
+                (folder / ARCHIVE).chmod(0o644)
+            except OSError as error:
+                raise ResourceError(FailureClass.OUT_OF_DISK, f"could not pack the agent's files: {error}") from error
+            self._packed[bundle.digest] = folder
+        return self._packed[bundle.digest]
+
+
+@contextmanager
+def agent_archives() -> Iterator[AgentArchives]:
+    """They are gone afterwards."""
+    with temporary_folder() as scratch:
+        yield AgentArchives(scratch)
