@@ -14,6 +14,8 @@ import pytest
 from tests.paths import ROOT
 from tests.steps.agents.gate.toolchain import needs_go
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -14,7 +14,8 @@ import swe_argo
 
 from tests.paths import ROOT
 
-pytestmark = pytest.mark.xdist_group("notebook")  # executed once, not by every worker
+# In a group: executed once, not by every worker.
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("notebook")]
 NOTEBOOK = ROOT / "templates/notebooks/quickstart.ipynb"
 KEYS = ("OPENAI", "LLM_", "E2B_", "TENCENT", "AGS_", "EVAL_", "RUNTIME", "SWE_ARGO_STORE")
 

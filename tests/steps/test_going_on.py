@@ -158,6 +158,7 @@ def test_limits_count_what_was_before(tmp_path: Path) -> None:
     assert made.solved.usage.calls == 5
 
 
+@pytest.mark.long
 def test_an_agent_s_time_goes_on_from_where_it_was(tmp_path: Path) -> None:
     slow = numbered(call("execute_bash", cmd="true"), *[call("execute_bash", cmd="sleep 1.5")] * 30)
     with model_server(play(*slow)) as server:

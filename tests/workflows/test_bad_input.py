@@ -181,6 +181,7 @@ def test_an_engine_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("variables", [{"HOME": "/proc"}, {"SWE_ARGO_HOME": "/proc/x"}, {"SWE_ARGO_HOME": "~nobody-"}])
+@pytest.mark.long
 def test_a_home_that_cannot_be_written_is_one_line(variables: dict[str, str], tmp_path: Path) -> None:
     env = {"SWE_ARGO_HOME": ""} | variables
     done = swe_argo("run", *ids(QUICK[0]), "--store", str(tmp_path / "store"), "--run-id", "r", env=env)
@@ -207,6 +208,7 @@ def _without_rights(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("variable", ["HOME", "XDG_CACHE_HOME", "SWE_ARGO_HOME"])
+@pytest.mark.long
 def test_a_home_of_somebody_else_is_one_line(variable: str, tmp_path: Path) -> None:
     words = _without_rights(tmp_path / "theirs")
     env = {"SWE_ARGO_HOME": "", "XDG_CACHE_HOME": ""} | {variable: str(tmp_path / "theirs")}

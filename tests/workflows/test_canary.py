@@ -54,6 +54,7 @@ def test_a_failed_canary_is_said_first_and_the_run_goes_on(tmp_path: Path, words
     assert f"<b>{FAILED}" in (tmp_path / "store/runs/r/report/report.html").read_text()
 
 
+@pytest.mark.long
 def test_what_a_canary_said_stays_said_where_nothing_is_left_to_do(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert swe_argo(*words, "--canary", "2").returncode == EXIT_OK
     again = swe_argo(*words, "--stop-on-canary")
@@ -62,6 +63,7 @@ def test_what_a_canary_said_stays_said_where_nothing_is_left_to_do(tmp_path: Pat
     assert summary(str(tmp_path / "store"), "r").doubts[0].startswith(FAILED)
 
 
+@pytest.mark.long
 def test_the_rest_of_a_run_that_had_a_canary_has_one(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert swe_argo(*words, "--canary", "2").returncode == EXIT_OK
     (tmp_path / "store/runs/r/units/good/1/grade.json").unlink()
@@ -70,6 +72,7 @@ def test_the_rest_of_a_run_that_had_a_canary_has_one(tmp_path: Path, words: tupl
     assert summary(str(tmp_path / "store"), "r").doubts[0].startswith(FAILED)
 
 
+@pytest.mark.long
 def test_a_run_that_stops_there_begins_nothing_and_goes_on_when_asked(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = swe_argo(*words, "--canary", "2", "--stop-on-canary")
     assert done.returncode == EXIT_FAILED, done.stdout + done.stderr

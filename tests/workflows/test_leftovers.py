@@ -13,6 +13,8 @@ from steps.host.removal import remove
 from tests.steps.host.test_removal import immutable, nest
 from tests.workflows.command import QUICK, ids, swe_argo
 
+pytestmark = pytest.mark.long
+
 MAKE = "from steps.host.folders import private_folder; print(private_folder())"
 
 

@@ -77,6 +77,7 @@ def test_the_agent_of_the_docs_solves_an_issue_and_its_patch_is_graded(tmp_path:
     assert "agent.file was" in again.stderr
 
 
+@pytest.mark.long
 def test_an_agent_of_a_package_works_without_a_model_and_its_run_is_read_where_it_is_not(tmp_path: Path) -> None:
     store, env = str(tmp_path / "store"), package(tmp_path)
     words = ["--store", store, "--agent", "own_package.agents:Fixer", "--allow-host", *ids(INSTANCE)]

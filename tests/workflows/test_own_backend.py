@@ -47,6 +47,7 @@ def console_script(folder: Path, *words: str) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.long
 def test_the_installed_command_finds_a_module_of_the_current_folder_as_its_steps_do(tmp_path: Path) -> None:
     of_docs(tmp_path)
     words = ["--store", "store", "--run-id", "run", "--agent", "gold", "--backend", "my_backend:connect"]
@@ -55,6 +56,7 @@ def test_the_installed_command_finds_a_module_of_the_current_folder_as_its_steps
     assert summary(str(tmp_path / "store"), "run").headline.resolved == 1
 
 
+@pytest.mark.long
 def test_the_installed_command_finds_an_agent_of_the_current_folder(tmp_path: Path) -> None:
     code = "from steps.contracts.trajectory import StopReason\n\n"
     code += "class Idle:\n    def act(self, task): return StopReason.FINISHED\n"
@@ -105,6 +107,7 @@ def diagnose(spec):
 """
 
 
+@pytest.mark.long
 def test_what_a_care_and_a_diagnosis_raise_ends_neither_a_unit_nor_the_other_lines(tmp_path: Path) -> None:
     of_docs(tmp_path)
     (tmp_path / "broken.py").write_text(BROKEN_PARTS, "utf-8")
@@ -151,6 +154,7 @@ def test_a_backend_that_does_not_answer_keeps_clean_from_removing_anything_of_ot
     assert orphan.exists()
 
 
+@pytest.mark.long
 def test_a_backend_of_a_module_gives_reference_patches_their_verdicts(tmp_path: Path) -> None:
     of_docs(tmp_path)
     words = ["--store", "store", "--run-id", "run", "--agent", "gold", "--backend", "my_backend:connect"]
@@ -219,6 +223,7 @@ def list_orphans(spec):
 """
 
 
+@pytest.mark.long
 def test_a_backend_may_care_for_a_run_and_tell_of_itself_and_its_orphans(tmp_path: Path) -> None:
     of_docs(tmp_path)
     (tmp_path / "parts.py").write_text(PARTS, "utf-8")

@@ -46,6 +46,7 @@ def graded(store: str) -> int:
     return len(list(Path(store).glob("runs/r/units/*/*/grade.json")))
 
 
+@pytest.mark.long
 def test_steps_killed_under_way_are_tried_again_in_the_same_run(tmp_path: Path, undisturbed: bytes) -> None:
     store = str(tmp_path)
     runner = begin("run", "--store", store, "-j", "2", *RUN)
@@ -113,6 +114,7 @@ def test_two_runners_of_one_run_do_not_meet(tmp_path: Path) -> None:
     assert f"is being worked on by process {runner.pid}" in second.stderr
 
 
+@pytest.mark.long
 def test_a_run_whose_second_attempt_has_no_verdict_is_not_done(tmp_path: Path) -> None:
     """The headline is of first attempts, and here all of them have one."""
     images, store = tmp_path / "images", str(tmp_path / "store")
@@ -127,6 +129,7 @@ def test_a_run_whose_second_attempt_has_no_verdict_is_not_done(tmp_path: Path) -
     assert summary(store, "r").headline.graded == 1
 
 
+@pytest.mark.long
 def test_what_the_world_failed_is_reported_by_class_and_done_by_the_next_run(tmp_path: Path) -> None:
     """An image that vanishes between plan and sandbox: configuration, so failed at once, and never 'unresolved'."""
     images, store = tmp_path / "images", str(tmp_path / "store")

@@ -6,6 +6,8 @@ import hashlib
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.workflows.command import QUICK, ids, swe_argo
 
 
@@ -14,6 +16,7 @@ def factors(store: Path) -> dict[str, float]:
     return {file.parent.name: json.loads(file.read_text())["resource_factor"] for file in files}
 
 
+@pytest.mark.long
 def test_a_file_has_the_word_for_its_instances_and_the_base_for_the_others(tmp_path: Path) -> None:
     mapping = tmp_path / "factors.json"
     mapping.write_text(json.dumps({QUICK[0]: 4}))

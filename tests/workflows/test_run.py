@@ -57,6 +57,7 @@ def test_a_finished_run_again_does_nothing_and_says_the_same(gold: str) -> None:
     assert {name: open_store(gold).get(name) for name in open_store(gold).keys("runs/gold/units/")} == before
 
 
+@pytest.mark.long
 def test_a_run_whose_spec_is_stored_without_tables_of_backends_is_resumed_and_reported(
     gold: str, tmp_path: Path
 ) -> None:
@@ -107,6 +108,7 @@ def test_runs_and_show_speak_of_the_run_and_of_one_instance(gold: str) -> None:
     assert "diff --git" in one
 
 
+@pytest.mark.long
 def test_regrading_keeps_the_old_verdicts_and_compares(gold: str) -> None:
     before = open_store(gold).get(f"runs/gold/units/{QUICK[0]}/1/grade.json")
     done = swe_argo("regrade", "gold", "--store", gold, "-j", "2")

@@ -42,6 +42,7 @@ def test_what_cannot_be_graded_has_a_class_of_its_own_and_the_rest_is_validated(
     assert swe_argo(*run, "--run-id", "kept", "--validated", "last", "--keep-invalid").returncode == EXIT_CONFIG
 
 
+@pytest.mark.long
 def test_a_run_refuses_what_cannot_be_graded_in_a_line_and_leaves_it_out_where_it_may(tmp_path: Path) -> None:
     words = ("--dataset", str(tmp_path / "rows.jsonl"), *make_unfit_rows(tmp_path), "--agent", "gold")
     make_ungradeable_row(tmp_path)
@@ -72,6 +73,7 @@ def test_a_validation_offers_no_flag_that_has_no_effect_there() -> None:
     assert "--gold-runs" in flags
 
 
+@pytest.mark.long
 def test_the_same_name_again_does_what_is_missing(tmp_path: Path) -> None:
     words = ("mini", "--store", str(tmp_path), "--run-id", "v", "--gold-runs", "2", *ids(*QUICK[:2]))
     runner = begin("validate", *words, "--workers", "1")
@@ -93,6 +95,7 @@ def test_the_same_name_again_does_what_is_missing(tmp_path: Path) -> None:
     assert plan(str(tmp_path), "v.gold").to_do == []
 
 
+@pytest.mark.long
 def test_a_missing_verdict_is_no_flake(tmp_path: Path) -> None:
     words = ("mini", "--store", str(tmp_path), "--run-id", "v", "--gold-runs", "2", *ids(QUICK[0]))
     assert swe_argo("validate", *words).returncode == EXIT_OK
@@ -105,6 +108,7 @@ def test_a_missing_verdict_is_no_flake(tmp_path: Path) -> None:
     assert not validation.complete
 
 
+@pytest.mark.long
 def test_a_gold_run_that_resolved_only_in_its_second_run_is_flaky(tmp_path: Path) -> None:
     words = ("mini", "--store", str(tmp_path), "--run-id", "v", "--gold-runs", "2", *ids(QUICK[0]))
     assert swe_argo("validate", *words).returncode == EXIT_OK

@@ -18,7 +18,8 @@ from steps.store.runs import record_of
 from tests.workflows.command import ids, plan, summary, swe_argo
 from tests.workflows.unfit_rows import make_unfit_rows
 
-pytestmark = pytest.mark.xdist_group("validated")  # validated once, not by every worker
+# validated once, not by every worker
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("validated")]
 
 
 @pytest.fixture(scope="module")

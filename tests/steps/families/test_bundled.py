@@ -37,6 +37,7 @@ def test_gold_resolves_and_idle_does_not_in_folders(
     ("dataset", "size"),
     [pytest.param(*each, marks=() if each[0] == "harbor:mini" else pytest.mark.long) for each in DATASETS.items()],
 )
+@pytest.mark.long
 def test_gold_resolves_and_idle_does_not_in_containers(
     dataset: str, size: int, tmp_path: Path, docker_client: DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

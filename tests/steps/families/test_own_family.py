@@ -81,6 +81,7 @@ def test_gold_resolves_idle_does_not_and_the_answer_is_for_grading_alone(lab: Pa
     assert "42" not in (unit.parents[2] / "instances" / "acme-1" / "instance.json").read_text()
 
 
+@pytest.mark.long
 def test_a_run_does_not_go_on_by_another_rule(lab: Path) -> None:
     own = ("--family", f"{lab}/acme.py:ACME")
     run_chain(lab, lab / "s", *own, "--agent", "idle")

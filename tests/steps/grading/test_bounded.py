@@ -30,6 +30,7 @@ def log(line: str, size: int) -> bytes:
 @pytest.mark.parametrize(
     "line", ["a line of ordinary output, as a product prints it", "ünïcode 😀", "\x1b[31mred\x1b[0m"]
 )
+@pytest.mark.long
 def test_a_large_log_has_the_verdict_and_findings_that_it_would_have_here(
     tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,7 @@ def test_owners_and_modes_come_along_and_idle_machines_have_no_layer(new_contain
         ("gzip", "head -c 9000000 /dev/zero | /usr/bin/gzip.real -1", "nothing can be taken from the machine: "),
     ],
 )
+@pytest.mark.long
 def test_replaced_tools_are_the_agents_loss(new_container: NewContainer, program: str, body: str, reason: str) -> None:
     box = new_container()
     before = record(box)

@@ -10,7 +10,7 @@ from steps.store import open_store
 from tests.chromium import Tab, needs_browser
 from tests.steps.reports.synthetic import Synthetic
 
-pytestmark = [needs_browser, pytest.mark.browser]
+pytestmark = [pytest.mark.long, needs_browser, pytest.mark.browser]
 
 
 @pytest.fixture(scope="module")

@@ -55,6 +55,7 @@ def test_a_run_in_a_bucket_is_started_like_any_other(bucket: str) -> None:
     assert [unit.resolved for unit in swe_argo.open_runs(f"s3://{bucket}/team").run("r")] == [True]
 
 
+@pytest.mark.long
 def test_a_run_that_was_stopped_goes_on_by_its_id_and_does_nothing_twice(tmp_path: Path) -> None:
     handle = swe_argo.start(gold(tmp_path))
     for event in handle:
@@ -111,6 +112,7 @@ def begin(store: Path, way: str = "watch") -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
+@pytest.mark.long
 def test_a_run_whose_program_was_killed_goes_on_by_its_id(tmp_path: Path) -> None:
     with begin(tmp_path) as program:
         wait_for(lambda: verdicts(tmp_path) or program.poll() is not None)

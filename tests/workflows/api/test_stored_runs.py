@@ -34,6 +34,7 @@ def url(request: pytest.FixtureRequest, real_store: Path) -> str:
     return copy.url
 
 
+@pytest.mark.long
 def test_units_are_read_as_the_records_that_lie_in_the_store(url: str) -> None:
     run, files = swe_argo.open_runs(url).run("scripted"), open_store(url)
     assert [unit.instance_id for unit in run] == [unit.instance_id for unit in run.plan.units]

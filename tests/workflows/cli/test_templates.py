@@ -76,6 +76,7 @@ def test_a_build_that_is_stopped_says_how_to_go_on(
     assert "stopped: 4 templates: 0 built and 0 there before, 4 go on at E2B; to go on: swe-argo" in output
 
 
+@pytest.mark.long
 def test_list_and_prune_know_what_runs_use(
     server: E2BServer, env: dict[str, str], dataset: str, tmp_path: Path
 ) -> None:

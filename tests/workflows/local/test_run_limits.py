@@ -221,6 +221,7 @@ def test_a_run_that_fails_fast_ends_reports_and_goes_on_later(tmp_path: Path, im
     assert "4 units to do" in again.stdout
 
 
+@pytest.mark.long
 def test_a_run_that_is_given_up_says_why_once_and_goes_on_later(tmp_path: Path, images: Path) -> None:
     for head in images.glob("*/testbed/.git/HEAD"):
         shutil.copyfile(head, head.with_name("HEAD.good"))
@@ -244,6 +245,7 @@ def test_a_run_that_is_given_up_says_why_once_and_goes_on_later(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.long
 def test_what_a_killed_step_said_is_kept_unless_nobody_wants_it(tmp_path: Path, kept: bool) -> None:
     store = str(tmp_path)
     env = {"LOG_LEVEL": "debug", "EVAL_SAVE_ERROR_LOGS": str(kept)}
@@ -266,6 +268,7 @@ def _said_something(pids: list[int]) -> bool:
     return any((Path(f"/proc/{pid}/fd/2").stat().st_size if Path(f"/proc/{pid}").exists() else 0) > 0 for pid in pids)
 
 
+@pytest.mark.long
 def test_at_the_usual_level_a_step_that_fails_says_its_line_alone(tmp_path: Path, images: Path) -> None:
     chosen_spec = ["--store", str(tmp_path / "s"), "--run-id", "r", "--local-images", str(images), "--retries", "0"]
     done = swe_argo("run", *chosen_spec, "--agent", "idle", *ids(QUICK[0]))

@@ -120,6 +120,7 @@ def test_a_hold_is_renewed_and_its_loss_is_told(store: Store, monkeypatch: pytes
     assert store.get(NAME) == other, "what is another's is left to it"
 
 
+@pytest.mark.long
 def test_two_runners_with_different_homes_do_not_meet(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     homes = [tmp_path / name for name in ("one", "two")]
@@ -155,6 +156,7 @@ def test_a_killed_plan_is_the_worlds_failure(tmp_path: Path) -> None:
     assert not list((tmp_path / "store").rglob("*.json"))
 
 
+@pytest.mark.long
 def test_a_store_that_vanishes_under_way_is_the_worlds_failure(tmp_path: Path) -> None:
     store = tmp_path / "store"
     runner = begin("run", "--store", str(store), *RUN)

@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from steps.contracts.failure import FailureClass
 from steps.store import open_store
 from tests import solutions
@@ -13,6 +15,8 @@ from tests.model_server import Answer, Fault, model_server
 from tests.model_server.answers import HANG, Request
 from tests.workflows.command import begin, failures, ids, summary, wait_for
 from tests.workflows.models.run import environment, evaluate
+
+pytestmark = pytest.mark.long
 
 INSTANCE = "mini__slugkit-2"
 

@@ -20,6 +20,7 @@ from tests.workflows.models.run import evaluate
         pytest.param("", "held nothing at all; the server sent no text", marks=pytest.mark.long),
     ],
 )
+@pytest.mark.long
 def test_a_model_that_never_calls_anything_is_a_doubt(content: str, said: str, tmp_path: Path) -> None:
     with model_server(play(*[Answer(content)] * 200)) as server:
         done = evaluate(server, tmp_path, "r2egym", "--use-fn-calling", "true", instances=QUICK[:2])
@@ -41,6 +42,7 @@ def test_an_agent_that_made_no_step_says_why_and_what_to_do(tmp_path: Path) -> N
     assert "lower --max-output-tokens" in shown
 
 
+@pytest.mark.long
 def test_what_an_endpoint_failed_by_stands_beside_a_trajectory_without_steps(tmp_path: Path) -> None:
     with model_server(after(1, error(500, "out of order"), play(Answer("The probe is answered.")))) as server:
         evaluate(server, tmp_path, "r2egym", "--num-retries", "0", "--retries", "0", instances=QUICK[:1])

@@ -15,6 +15,8 @@ from tests.tinker_server.scripts import plays
 from tests.tinker_server.server import tinker_server
 from tests.workflows.command import ids, summary, swe_argo
 
+pytestmark = pytest.mark.long
+
 INSTANCE = "mini__slugkit-2"
 
 

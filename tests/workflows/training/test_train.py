@@ -31,6 +31,7 @@ def figures(here: Bench, store: str, step: int) -> StepFigures:
     )
 
 
+@pytest.mark.long
 def test_each_step_learns_from_a_run_on_the_weights_of_the_one_before(tmp_path: Path) -> None:
     with bench(tmp_path) as here:
         file = here.spec("s", steps=3, held_out="{share: 0.25, every: 3}")

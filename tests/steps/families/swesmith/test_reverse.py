@@ -14,19 +14,27 @@ from tests.steps.families.git_trees import diff_trees, differing_trees, read_tre
 from tests.steps.families.swesmith.make_rows import REAL
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(differing_trees(), st.sampled_from(["--no-renames", "-M", "-U0", "-U10"]))
 def test_git_applies_the_reverse_and_has_back_what_there_was(
     tmp_path_factory: pytest.TempPathFactory, trees: Any, option: str
 ) -> None:
-    """New, deleted, renamed and empty files, changed modes, missing newlines, lines that look like headers."""
+    """New, deleted, renamed and empty files, changed modes, missing newlines, lines that look like headers.
+
+    Git itself does not find back by `-R` where two lines differ by the newline at the end alone, without context.
+    """
     before, after = trees
     folder = tmp_path_factory.mktemp("bug")
     diff = diff_trees(folder, before, after, option)
     reverse = reverse_patch(diff.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    words = ["apply", *(["--unidiff-zero"] if option == "-U0" else [])]
     write_tree(folder, after)
-    run_git(folder, "apply", *(["--unidiff-zero"] if option == "-U0" else []), stdin=reverse)
-    assert read_tree(folder) == before
+    run_git(folder, *words, "-R", stdin=diff)
+    by_git = read_tree(folder)
+    assert by_git == before or option == "-U0"
+    write_tree(folder, after)
+    run_git(folder, *words, stdin=reverse)
+    assert read_tree(folder) == by_git
     again = reverse_patch(reverse.decode("utf-8", "surrogateescape"))
     assert again.encode("utf-8", "surrogateescape") == diff
 

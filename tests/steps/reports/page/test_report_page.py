@@ -69,6 +69,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
 
 @pytest.mark.parametrize("medium", ["screen", "print"])
 @pytest.mark.parametrize(("run", "units"), [("verified", 500), ("four times", 120)])
+@pytest.mark.long
 def test_every_unit_is_as_high_as_its_lines(
     pages: dict[str, Path], tab: Tab, run: str, units: int, medium: Literal["screen", "print"]
 ) -> None:

@@ -17,7 +17,7 @@ from tests.steps.sandbox.ags.runs import AGSRuns
 from tests.steps.sandbox.e2b.test_groups import INSTANCE, outcomes
 from tests.workflows.command import swe_argo
 
-pytestmark = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
+pytestmark = [pytest.mark.long, pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))]
 
 GROUP = 2
 

@@ -93,6 +93,7 @@ def test_twenty_units_at_a_time_share_ten_places_and_none_is_lost(server: AGSSer
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_says_that_it_waits_while_others_use_up_the_quota(server: AGSServer, tmp_path: Path) -> None:
     server.control.quota = 1
     image = image_by_id("mini")[QUICK[0]]

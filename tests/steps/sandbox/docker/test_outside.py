@@ -49,6 +49,7 @@ def failure(box: DockerSandbox, *commands: str) -> StepError:
         "rm -rf /run/swe-argo; echo x >/run/swe-argo",
     ],
 )
+@pytest.mark.long
 def test_what_is_broken_inside_is_not_the_engines_word(lab: DockerLab, command: str) -> None:
     box = lab.make()
     error = failure(box, command)

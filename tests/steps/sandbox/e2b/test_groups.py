@@ -29,7 +29,7 @@ from tests.cluster.disturbances import recordings
 from tests.steps.sandbox.e2b.server import E2BServer
 from tests.workflows.command import QUICK, swe_argo
 
-pytestmark = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
+pytestmark = [pytest.mark.long, pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))]
 
 INSTANCE = QUICK[1]
 GROUP = 3

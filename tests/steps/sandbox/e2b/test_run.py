@@ -47,6 +47,7 @@ def test_a_run_has_the_verdicts_of_local_and_leaves_no_sandbox(runs: E2BRuns, ag
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_scaffold_solves_there_what_it_solves_here(runs: E2BRuns) -> None:
     """One answer right, one that changes nothing: the model's server sees the same conversations from both."""
     right, wrong = "mini__slugkit-2", "mini__gridprint-1"
