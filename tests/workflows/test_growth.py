@@ -60,7 +60,6 @@ def test_what_is_less_or_measures_something_else_is_refused_field_by_field(
     assert stored(small) == before
 
 
-@pytest.mark.long
 def test_units_are_done_again_by_outcome_and_their_old_verdicts_are_kept(small: str) -> None:
     words = ["run", "--agent", "idle", "--store", small, "--run-id", "r", "-n", "2", *ids(*QUICK[:2])]
     before = stored(small)
