@@ -96,6 +96,20 @@ class TestContainers:
         time.sleep(0.5)
         assert says(box, "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z ' || :") == "0\n"
 
+    def test_a_shell_that_stays_open_ends_with_its_line(self, lab: DockerLab) -> None:
+        box = lab.make()
+
+        def shells() -> int:
+            lines = lab.client.api.top(box.transport.container, "-eo pid,args")["Processes"]
+            return sum(args == "/bin/sh" for _, args in lines)
+
+        says(box, "true")
+        assert shells() == 1
+        box.transport.close()
+        while shells():  # the time limit of a test ends this
+            time.sleep(0.1)
+        assert says(box, "echo again") == "again\n"
+
     def test_running_out_of_memory_is_a_resource_error(self, lab: DockerLab) -> None:
         box = lab.make(memory_mb=64)
         with pytest.raises(ResourceError, match="64 MiB") as caught:
