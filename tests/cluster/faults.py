@@ -79,6 +79,8 @@ class Faults:
         self.on = True
         self.met: Counter[tuple[Kind, Fault]] = Counter()
         self.passed: Counter[Kind] = Counter()
+        self.due: dict[Kind, list[Fault]] = {kind: [] for kind in Kind}
+        """What the next requests of a kind meet in place of what is drawn."""
         self._rates = rates
         self._random = {kind: random.Random(f"{seed} {kind}") for kind in Kind}
 
@@ -86,6 +88,8 @@ class Faults:
         """What becomes of the next request of this kind."""
         rates = self._rates.get(kind, {})
         drawn = self._random[kind].choices([*rates, None], [*rates.values(), max(0.0, 1 - sum(rates.values()))])[0]
+        if self.on and self.due[kind]:
+            drawn = self.due[kind].pop()
         if self.on and drawn:
             self.met[kind, drawn] += 1
             return drawn
@@ -140,6 +144,15 @@ class Proxy:
         configuration.refresh_api_key_hook = None  # it would read the kubeconfig again, and its host with it
         configuration.host = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return Cluster(configuration, self._upstream.namespace, f"faulty {self._upstream.name}")
+
+    def cut_lines(self) -> None:
+        """All that passes now is cut: a shell that stays open may otherwise do so through a whole test."""
+
+        def cut() -> None:
+            for task in self._busy:
+                task.cancel()
+
+        self._loop.call_soon_threadsafe(cut)
 
     async def _end(self) -> None:
         self._server.close()

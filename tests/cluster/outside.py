@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 PORT = 80
+_PREFIX = "out"  # before the process that made it
 SERVER = """
 import contextlib, socket, sys
 server = socket.create_server((sys.argv[1], int(sys.argv[2])))
@@ -25,9 +28,9 @@ while True:
 @contextlib.contextmanager
 def outside_host() -> Iterator[str]:
     """The address of a new host outside, which answers HTTP on port 80. It needs root."""
-    name = f"out{secrets.token_hex(3)}"
-    net = secrets.randbelow(64) * 4  # a network of two addresses among those kept for examples
-    near, far = f"198.51.100.{net + 1}", f"198.51.100.{net + 2}"
+    _remove_hosts_of_dead_processes()
+    name = f"{_PREFIX}{os.getpid()}"
+    near, far = _free_network()
     with contextlib.ExitStack() as undo:
         for command in (
             f"netns add {name}",
@@ -51,3 +54,28 @@ def outside_host() -> Iterator[str]:
         assert server.stdout is not None
         assert server.stdout.readline() == b"ready\n"
         yield far
+
+
+def _free_network() -> tuple[str, str]:
+    """Both addresses of a network of four, of those kept for examples, that no other test of this machine has."""
+    taken = _ip("-brief", "address")
+    for net in range(0, 256, 4):
+        near, far = f"198.51.100.{net + 1}", f"198.51.100.{net + 2}"
+        if f"{near}/" not in taken:
+            return near, far
+    raise AssertionError("198.51.100.0/24 is taken whole")
+
+
+def _remove_hosts_of_dead_processes() -> None:
+    """A test run that was killed leaves its host, whose address a later run would meet."""
+    for line in _ip("netns", "list").splitlines():
+        name = line.split()[0]
+        process = name.removeprefix(_PREFIX)
+        if name.startswith(_PREFIX) and process.isdecimal() and not Path(f"/proc/{process}").exists():
+            for server in _ip("netns", "pids", name).split():
+                os.kill(int(server), signal.SIGKILL)
+            _ip("netns", "delete", name)
+
+
+def _ip(*words: str) -> str:
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
