@@ -8,8 +8,8 @@ from pathlib import Path
 
 from steps.contracts.record import Place, key
 from steps.errors import ConfigError
+from steps.reports.batches import batches
 from steps.reports.figures.summary import Summary
-from steps.reports.reading import batches
 from steps.store import Store
 from steps.store.runs import no_report
 

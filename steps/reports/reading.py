@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from steps.contracts.data import Instance, Patch, Plan, RunFile, SolveRecord, Unit
 from steps.contracts.failure import Failure
 from steps.contracts.families import SWEBENCH
 from steps.contracts.kept_calls import FOLDER as CALLS
-from steps.contracts.kept_calls import spent_by
 from steps.contracts.record import Record, key
 from steps.contracts.redone import Redone, is_kept, kept_as
-from steps.contracts.trajectory import Trajectory, spent_in
-from steps.contracts.verdict import GradeRecord, InstanceLog, Report, TestLog
+from steps.contracts.trajectory import Trajectory
+from steps.contracts.verdict import GradeRecord, Report
 from steps.errors import ConfigError
+from steps.reports.batches import RECORDS_AT_ONCE, batches
 from steps.reports.canary import read_canary
-from steps.reports.signatures import classify
+from steps.reports.log_tails import LINE_WIDTH, add_log_tails, wants_log_tail
+from steps.reports.lost_usage import add_lost_usage
 from steps.reports.stored_run import FailedTry, OfficialResult, StoredRun, StoredUnit
-from steps.reports.text.visible import log_tail, make_visible
+from steps.reports.text.visible import make_visible
 from steps.store import Store
-from steps.store.kept_calls import read_answered
 
-RECORDS_AT_ONCE = 128
-LOGS_AT_ONCE = 16  # logs of a few MB each, twice in memory while they are decoded
-TRAJECTORIES_AT_ONCE = 16  # likewise
 SHOWN_TESTS = 200
-TAIL_LINES = 40
 ISSUE_CHARACTERS = 40_000
-LINE_WIDTH = 240
 
 R = TypeVar("R", bound=Record)
-T = TypeVar("T")
 
 
 def read_run(store: Store, run_id: str) -> StoredRun:
@@ -164,18 +156,17 @@ class _StoreReader:
         read = [unit for batch in batches(unread, RECORDS_AT_ONCE) for unit in self._records(batch, instances)]
         by_name = same | {_name(unit): unit for unit in read}
         stored_units = [by_name[_name(unit)] for unit in units]
-        for unsettled in batches([unit for unit in stored_units if self.whole and _wants_logs(unit)], LOGS_AT_ONCE):
-            self._logs(unsettled)
         if self.whole:
-            self._wasted(stored_units)
+            add_log_tails(self.store, self.run_id, [unit for unit in stored_units if wants_log_tail(unit)])
+            add_lost_usage(self.store, self.run_id, stored_units, self.files)
         canary = read_canary(self.store, plan) if plan else None
         return StoredRun(run=run, plan=plan, units=stored_units, unreadable=list(self.unreadable), canary=canary)
 
     def read_unit(self, unit: Unit) -> StoredUnit:
         self._index(f"{unit.instance_id}/{unit.attempt}/")
         stored_units = self._records([unit], self._instances([unit.instance_id]))
-        self._logs(stored_units)
-        self._wasted(stored_units)
+        add_log_tails(self.store, self.run_id, stored_units, self.line_width)
+        add_lost_usage(self.store, self.run_id, stored_units, self.files, running=self.running)
         return stored_units[0]
 
     def _index(self, within: str = "") -> None:
@@ -266,63 +257,6 @@ class _StoreReader:
         grades = [self._parse(GradeRecord, f"{place}/{GradeRecord.file}", contents) for place in places]
         return [one for one in grades if one is not None and len(one.failing_tests) <= self.most_tests]
 
-    def _wasted(self, units: list[StoredUnit]) -> None:
-        """What failed tries took, from the trajectories that they left where the failure does not say it."""
-        unread = [
-            (unit, f"runs/{self.run_id}/units/{unit.instance_id}/{unit.attempt}/{name}", name.split("/")[1])
-            for unit in units
-            for name in self.files.get((unit.instance_id, unit.attempt), [])
-            if name.startswith("tries/") and name.endswith(f"/{Trajectory.file}")
-            if not _has_usage(unit, name) and not is_kept(name)
-        ]
-        for some in batches(unread, TRAJECTORIES_AT_ONCE):
-            contents = self.store.get_many(place for _, place, _ in some)
-            for unit, place, name in some:
-                usage = spent_in(contents.get(place))
-                same_name = [failed_try for failed_try in unit.tries if failed_try.name == name]
-                unit.tries = [
-                    replace(failed_try, usage=usage) if failed_try in same_name else failed_try
-                    for failed_try in unit.tries
-                ]
-                if not same_name:
-                    unit.unexplained += usage
-        self._wasted_unsaid(units)
-
-    def _wasted_unsaid(self, units: list[StoredUnit]) -> None:
-        """What tries took that were killed before they could leave anything but the answers that they had kept."""
-        for unit in units:
-            folder = f"runs/{self.run_id}/units/{unit.instance_id}/{unit.attempt}/"
-            names = self.files.get((unit.instance_id, unit.attempt), [])
-            own = unit.solve.kept_calls if unit.solve else self.running
-            unsaid = [
-                folder + name
-                for name in names
-                if f"/{CALLS}/" in name and not (own and name.startswith(f"{own}."))
-                if not _has_usage(unit, name) and f"tries/{name.split('/')[1]}/{Trajectory.file}" not in names
-            ]
-            for (_, writer), calls in read_answered(self.store, unsaid).items() if unsaid else ():
-                unit.unexplained += spent_by(writer, calls)
-
-    def _logs(self, units: list[StoredUnit]) -> None:
-        """The tail a person reads, and the official advisory class, of units that are not resolved."""
-        kinds = (TestLog, InstanceLog)
-        contents = self.store.get_many(
-            key(kind, self.run_id, unit.instance_id, unit.attempt)
-            for unit in units
-            for kind in kinds
-            if kind.file in unit.files
-        )
-        for unit in units:
-            keys = [key(kind, self.run_id, unit.instance_id, unit.attempt) for kind in kinds]
-            logs = [contents[one] for one in keys if one in contents]
-            if not logs:
-                continue
-            unit.log_name = kinds[0].file if keys[0] in contents else kinds[1].file
-            unit.log_tail = log_tail(logs[0], TAIL_LINES, self.line_width)
-            official = unit.official
-            if official.resolved is not True:
-                unit.official = OfficialResult(official.completed, official.resolved, classify(*logs))
-
     def _parse(self, kind: type[R], name: str, contents: dict[str, bytes]) -> R | None:
         data = contents.get(name)
         if data is None:
@@ -344,16 +278,6 @@ class _StoreReader:
         return self.files.get((unit.instance_id, unit.attempt), [])
 
 
-def _has_usage(unit: StoredUnit, name: str) -> bool:
-    return any(failed_try.name == name.split("/")[1] and failed_try.usage.requests for failed_try in unit.tries)
-
-
-def _wants_logs(unit: StoredUnit) -> bool:
-    return (unit.official.resolved is not True or unit.suspect) and bool(
-        {TestLog.file, InstanceLog.file} & set(unit.files)
-    )
-
-
 def _official(instance_id: str, data: bytes | None) -> OfficialResult:
     """As make_run_report reads it: what is there but cannot be read is completed and an error."""
     if data is None:
@@ -362,9 +286,3 @@ def _official(instance_id: str, data: bytes | None) -> OfficialResult:
         return OfficialResult(completed=True, resolved=bool(json.loads(data)[instance_id]["resolved"]), reason=None)
     except (ValueError, KeyError, TypeError):
         return OfficialResult(completed=True, resolved=None, reason=None)
-
-
-def batches(items: list[T], size: int) -> Iterator[list[T]]:
-    """So many at a time, in order."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

@@ -10,10 +10,11 @@ from steps.contracts.data import Plan, Unit
 from steps.contracts.record import key
 from steps.contracts.trajectory import Trajectory, Turn
 from steps.errors import ConfigError
+from steps.reports.batches import TRAJECTORIES_AT_ONCE, batches
 from steps.reports.figures.summary import Summary
 from steps.reports.figures.units_table import UNITS_FILE, units_table
 from steps.reports.parquet_bytes import read_parquet
-from steps.reports.reading import TRAJECTORIES_AT_ONCE, batches, read_run
+from steps.reports.reading import read_run
 from steps.store import Store
 from steps.store.runs import record_of
 

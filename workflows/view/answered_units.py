@@ -13,7 +13,8 @@ from steps.contracts.kept_calls import FOLDER, KeptCall
 from steps.contracts.record import Place
 from steps.contracts.trajectory import Usage
 from steps.contracts.unit_progress import UnitProgress, last_action
-from steps.reports.reading import GrowingRun, batches
+from steps.reports.batches import batches
+from steps.reports.reading import GrowingRun
 from steps.reports.stored_run import StoredRun, StoredUnit
 from steps.store import Store
 from steps.store.kept_calls import read_answered

@@ -12,7 +12,7 @@ from itertools import groupby
 from steps.contracts.data import Patch
 from steps.contracts.trajectory import Trajectory
 from steps.contracts.verdict import InstanceLog, Report, TestLog
-from steps.reports.reading import LINE_WIDTH
+from steps.reports.log_tails import LINE_WIDTH
 from steps.reports.stored_run import Standing, StoredUnit
 from steps.reports.text.visible import NOTHING, Excerpt, cut_line, make_visible, patch_head
 

@@ -7,11 +7,11 @@ from steps.contracts.data import Answer
 from steps.contracts.progress_lines import counted
 from steps.contracts.record import Place, key
 from steps.contracts.trajectory import Trajectory
+from steps.reports.batches import TRAJECTORIES_AT_ONCE, batches
 from steps.reports.figures.caveats import agent_remarks
 from steps.reports.figures.summary import Summary
 from steps.reports.page.reference import reference_patch
 from steps.reports.page.unit_page import UnitPageInputs, instance_page
-from steps.reports.reading import TRAJECTORIES_AT_ONCE, batches
 from steps.reports.stored_run import StoredRun, StoredUnit
 from steps.reports.text.visible import make_visible
 from steps.reports.unit.conversation import Conversation, read_conversation

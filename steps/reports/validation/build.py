@@ -10,8 +10,9 @@ from steps.contracts.data import Answer
 from steps.contracts.record import key
 from steps.contracts.validation import GOLD, IDLE, Fitness, ValidatedInstance, Validation, ValidationResources, part_of
 from steps.contracts.verdict import Outcome, Report
+from steps.reports.batches import RECORDS_AT_ONCE, batches
 from steps.reports.figures.conditions import run_conditions
-from steps.reports.reading import RECORDS_AT_ONCE, batches, read_verdicts
+from steps.reports.reading import read_verdicts
 from steps.reports.stored_run import StoredRun, StoredUnit
 from steps.reports.text.formatting import count
 from steps.reports.text.visible import WHOLE

@@ -7,7 +7,8 @@ from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
 from steps.contracts.verdict import GradeRecord, TestLog
 from steps.errors import ConfigError
-from steps.reports.reading import SHOWN_TESTS, TAIL_LINES, read_run
+from steps.reports.log_tails import TAIL_LINES
+from steps.reports.reading import SHOWN_TESTS, read_run
 from steps.reports.stored_run import Standing
 from steps.store import Store
 from tests.steps.reports.synthetic import Synthetic

@@ -1,0 +1,47 @@
+"""Units -> the end of each one's log, as a person reads it, and the official reason that the whole log gives."""
+
+from __future__ import annotations
+
+from steps.contracts.record import key
+from steps.contracts.verdict import InstanceLog, TestLog
+from steps.reports.batches import LOGS_AT_ONCE, batches
+from steps.reports.signatures import classify
+from steps.reports.stored_run import OfficialResult, StoredUnit
+from steps.reports.text.visible import log_tail
+from steps.store import Store
+
+TAIL_LINES = 40
+LINE_WIDTH = 240
+_KINDS = (TestLog, InstanceLog)
+
+
+def wants_log_tail(unit: StoredUnit) -> bool:
+    """Whether a person who reads the report of a run asks what the unit's log says."""
+    return (unit.official.resolved is not True or unit.suspect) and any(kind.file in unit.files for kind in _KINDS)
+
+
+def add_log_tails(store: Store, run_id: str, units: list[StoredUnit], line_width: int = LINE_WIDTH) -> None:
+    """``log_name`` and ``log_tail`` of each unit that has a log, and the official advisory class where it is not
+    resolved. ``line_width``: characters. Raises InfraError when the store fails."""
+    for some in batches(units, LOGS_AT_ONCE):
+        keys = {
+            (unit.instance_id, unit.attempt): [
+                (kind.file, key(kind, run_id, unit.instance_id, unit.attempt))
+                for kind in _KINDS
+                if kind.file in unit.files
+            ]
+            for unit in some
+        }
+        contents = store.get_many(place for places in keys.values() for _, place in places)
+        for unit in some:
+            logs = [
+                (name, contents[place]) for name, place in keys[unit.instance_id, unit.attempt] if place in contents
+            ]
+            if not logs:
+                continue
+            unit.log_name, first = logs[0]
+            unit.log_tail = log_tail(first, TAIL_LINES, line_width)
+            official = unit.official
+            if official.resolved is not True:
+                reason = classify(*(log for _, log in logs))
+                unit.official = OfficialResult(official.completed, official.resolved, reason)

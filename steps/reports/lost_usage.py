@@ -1,0 +1,66 @@
+"""Failed tries of units -> the tokens and money that they took, where no record of the unit says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from steps.contracts.kept_calls import FOLDER as CALLS
+from steps.contracts.kept_calls import spent_by
+from steps.contracts.redone import is_kept
+from steps.contracts.trajectory import Trajectory, spent_in
+from steps.reports.batches import TRAJECTORIES_AT_ONCE, batches
+from steps.reports.stored_run import StoredUnit
+from steps.store import Store
+from steps.store.kept_calls import read_answered
+
+Files = Mapping[tuple[str, int], list[str]]
+"""(instance, attempt) -> the names of the unit's files, within its folder."""
+
+
+def add_lost_usage(store: Store, run_id: str, units: list[StoredUnit], files: Files, *, running: str = "") -> None:
+    """What failed tries took, put into the tries that it is known of and into ``unexplained`` of their units.
+
+    ``running``: the place of the answered calls of a try at work, which is no lost one. Raises InfraError when the
+    store fails.
+    """
+    _add_from_trajectories(store, run_id, units, files)
+    for unit in units:
+        names = files.get((unit.instance_id, unit.attempt), [])
+        own = unit.solve.kept_calls if unit.solve else running
+        _add_from_answered_calls(store, f"runs/{run_id}/units/{unit.instance_id}/{unit.attempt}/", unit, names, own)
+
+
+def _add_from_trajectories(store: Store, run_id: str, units: list[StoredUnit], files: Files) -> None:
+    unread = [
+        (unit, f"runs/{run_id}/units/{unit.instance_id}/{unit.attempt}/{name}", name.split("/")[1])
+        for unit in units
+        for name in files.get((unit.instance_id, unit.attempt), [])
+        if name.startswith("tries/") and name.endswith(f"/{Trajectory.file}")
+        if not _has_usage(unit, name) and not is_kept(name)
+    ]
+    for some in batches(unread, TRAJECTORIES_AT_ONCE):
+        contents = store.get_many(place for _, place, _ in some)
+        for unit, place, name in some:
+            usage = spent_in(contents.get(place))
+            if not any(failed_try.name == name for failed_try in unit.tries):
+                unit.unexplained += usage
+            unit.tries = [
+                replace(failed_try, usage=usage) if failed_try.name == name else failed_try for failed_try in unit.tries
+            ]
+
+
+def _add_from_answered_calls(store: Store, folder: str, unit: StoredUnit, names: list[str], own: str | None) -> None:
+    """Of tries that were killed before they could leave anything but the answers that they had kept."""
+    unsaid = [
+        folder + name
+        for name in names
+        if f"/{CALLS}/" in name and not (own and name.startswith(f"{own}."))
+        if not _has_usage(unit, name) and f"tries/{name.split('/')[1]}/{Trajectory.file}" not in names
+    ]
+    for (_, writer), calls in read_answered(store, unsaid).items() if unsaid else ():
+        unit.unexplained += spent_by(writer, calls)
+
+
+def _has_usage(unit: StoredUnit, name: str) -> bool:
+    return any(failed_try.name == name.split("/")[1] and failed_try.usage.requests for failed_try in unit.tries)
