@@ -20,7 +20,7 @@ from steps.contracts.data import RunFile
 from steps.contracts.failure import FailureClass
 from steps.contracts.ids import store_id
 from steps.contracts.record import key
-from steps.contracts.run_spec import KubernetesSpec
+from steps.contracts.sandbox_spec import KubernetesSpec
 from steps.entry import Flags, run_program, write_word
 from steps.errors import ConfigError, InfraError, StepError
 from steps.kube.client import Cluster

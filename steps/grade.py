@@ -15,8 +15,9 @@ from typing import cast
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.chain import GRADE
-from steps.contracts.data import CANARY_ATTEMPT, Answer, Instance, Machine, Patch, RunFile
+from steps.contracts.data import CANARY_ATTEMPT, Answer, Instance, Patch, RunFile
 from steps.contracts.layer import Layer
+from steps.contracts.machine import Machine
 from steps.contracts.record import Raw, Record
 from steps.contracts.verdict import (
     Confirmation,

@@ -6,7 +6,7 @@ import sys
 
 from steps.argo.shards import stop_workflows
 from steps.contracts.chain import HALT
-from steps.contracts.run_spec import KubernetesSpec
+from steps.contracts.sandbox_spec import KubernetesSpec
 from steps.contracts.workflow_marks import made_by
 from steps.entry import Flags, run_program
 from steps.kube.kubeconfig import find

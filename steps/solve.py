@@ -14,7 +14,8 @@ from steps.contracts.chain import SOLVE
 from steps.contracts.data import Instance, RunFile
 from steps.contracts.kept_calls import calls_place
 from steps.contracts.record import Place, Raw, Record
-from steps.contracts.trajectory import Recording, StopReason
+from steps.contracts.recording import Recording
+from steps.contracts.trajectory import StopReason
 from steps.entry import Inputs, run_step
 from steps.errors import ConfigError, StepError
 from steps.sandbox.unit_sandbox import Context

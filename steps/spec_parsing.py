@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from steps.contracts.agent_spec import OwnAgent
 from steps.contracts.agents import AGENT_ALIASES, AGENTS, PROGRAM, is_own
-from steps.contracts.run_spec import FLAT_FIELDS, RunSpec, lift_flat_fields
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.sandbox_spec import FLAT_FIELDS, lift_flat_fields
 from steps.contracts.spec_fields import fields
 from steps.errors import ConfigError
 from steps.field_suggestions import suggest_fields

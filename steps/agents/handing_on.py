@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 from steps.agents.history import hide_history
 from steps.agents.patch import Start, extract, record_start
-from steps.contracts.data import History, Instance
+from steps.contracts.data import Instance
 from steps.contracts.layer import LayerSummary
+from steps.contracts.solve_record import History
 from steps.families.family import HandsOn, load_family
 from steps.layers.listing import Listing, record
 from steps.layers.take import take

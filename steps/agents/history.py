@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.contracts.data import History
+from steps.contracts.solve_record import History
 from steps.errors import ConfigError
 from steps.sandbox.protocol import Sandbox
 from steps.sandbox.script_failure import script_failure

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from steps.agents import critic
 from steps.agents.trajectory_sums import embed_trajectories
 from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.data import SolveAttempt
+from steps.contracts.solve_record import SolveAttempt
 from steps.contracts.trajectory import Trajectory, Usage
 
 HOTTER = 0.1

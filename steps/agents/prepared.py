@@ -13,8 +13,8 @@ from steps.contracts.agents import AgentKind
 from steps.contracts.data import Patch, RunFile
 from steps.contracts.layer import Layer
 from steps.contracts.record import key
+from steps.contracts.recording import Recording
 from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import Recording
 from steps.contracts.verdict import GradeRecord, Integrity, Outcome
 from steps.datasets import predictions
 from steps.errors import ConfigError

@@ -20,9 +20,12 @@ from steps.agents.task import Forwards, NoModel, Task
 from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.chain import SOLVE
-from steps.contracts.data import Continued, History, Instance, Machine, Patch, RunFile, SolveRecord
+from steps.contracts.data import Instance, Patch, RunFile
 from steps.contracts.layer import Layer
-from steps.contracts.trajectory import AgentExtra, AgentInfo, Recording, Replayed, StopReason, Trajectory, Turn, Usage
+from steps.contracts.machine import Machine
+from steps.contracts.recording import Recording, Replayed
+from steps.contracts.solve_record import Continued, History, SolveRecord
+from steps.contracts.trajectory import AgentExtra, AgentInfo, StopReason, Trajectory, Turn, Usage
 from steps.contracts.unit_progress import Phase
 from steps.families.family import load_family
 from steps.models.reply import Model

@@ -11,7 +11,8 @@ from steps.agents.journal import Journal
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.data import Instance
 from steps.contracts.recipe import AgentProgram
-from steps.contracts.trajectory import Recording, Usage
+from steps.contracts.recording import Recording
+from steps.contracts.trajectory import Usage
 from steps.errors import ConfigError
 from steps.models.reply import Model
 from steps.sandbox.protocol import Sandbox

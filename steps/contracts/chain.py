@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.contracts.data import Answer, Instance, Patch, Plan, RunFile, SolveRecord
+from steps.contracts.data import Answer, Instance, Patch, Plan, RunFile
 from steps.contracts.layer import Layer
 from steps.contracts.programs import Option, Program
 from steps.contracts.record import Raw, Record
+from steps.contracts.recording import Recording
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.spec_fields import fields
-from steps.contracts.trajectory import Recording, Trajectory
+from steps.contracts.trajectory import Trajectory
 from steps.contracts.verdict import EvalScript, GradeRecord, InstanceLog, Report, TestLog
 
 Kind = type[Record] | type[Raw]

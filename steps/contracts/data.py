@@ -1,4 +1,4 @@
-"""What plan and solve hand on, in flow order; beside it shard.py, layer.py, trajectory.py, verdict.py, failure.py."""
+"""What plan hands on, and the patch; of the other stages: shard.py, trajectory.py, solve_record.py, layer.py, verdict.py."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from pydantic import ConfigDict
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.families import SWEBENCH
-from steps.contracts.layer import LayerSummary
 from steps.contracts.recipe import AgentProgram
 from steps.contracts.record import Part, Place, Raw, Record
 from steps.contracts.run_spec import RunSpec
-from steps.contracts.timed import Timed
-from steps.contracts.trajectory import Replayed, StopReason, Usage
+from steps.contracts.trajectory import Usage
 from steps.contracts.wire_protocol import WireProtocol
 
 WORKDIR = "/testbed"
@@ -235,104 +233,3 @@ class Patch(Raw):
     def text(self) -> str:
         """The patch as JSON carries it; ``from_text`` gives the same bytes again."""
         return self.data.decode("utf-8", "surrogateescape")
-
-
-class Machine(Part):
-    """The sandbox a stage ran in."""
-
-    backend: str
-    image: str
-    image_digest: str | None
-    isolation: str
-    """container, microvm, bubblewrap, or none."""
-    network: bool
-    cpus: float | None = None
-    memory_mb: int | None = None
-    resource_factor: float = 1.0
-    workdir: str = WORKDIR
-    """Where it has the repository, and commands begin."""
-    usd_per_hour: float | None = None
-    """What its provider takes while it runs; None where nobody does, or its price is not known."""
-
-
-class History(Part):
-    """What was hidden of the repository's history before the agent began, and the proof."""
-
-    head: str
-    """Commit the patch is taken against."""
-    refs_removed: int
-    objects_before: int
-    objects_after: int
-    unreachable_after: int
-    verified: bool
-    """No ref, reflog entry, stash, remote, alternate or object remains that HEAD does not reach."""
-
-
-class SolveAttempt(Part):
-    """One attempt inside a solve (iterative mode)."""
-
-    number: int
-    stop_reason: StopReason
-    temperature: float | None = None
-    accepted: bool
-    """By the critic."""
-    chosen: bool
-    patch_bytes: int
-    usage: Usage
-
-
-class Continued(Part):
-    """What a solve took over from earlier tries of its unit that were lost."""
-
-    tries: list[str] = []
-    """The processes that had asked, oldest first."""
-    calls: int = 0
-    """Answers that were not asked for again."""
-    usage: Usage = Usage()
-    """What these had cost: of the solve's usage, and of those tries', too."""
-    started_over: str = ""
-    """Why it began anew, or an attempt of it did, though there was something to go on from; empty where none did."""
-
-
-class SolveRecord(Timed):
-    """How a solve went."""
-
-    file: ClassVar[str] = "solve.json"
-    place: ClassVar[Place] = Place.UNIT
-    instance_id: str
-    attempt: int
-    agent: str
-    stop_reason: StopReason
-    history: History | None
-    """None where there is no repository to hide any of: the family hands on files of the whole machine."""
-    machine: Machine
-    seconds: dict[str, float]
-    """Stage -> seconds: create, prepare, agent, patch."""
-    usage: Usage = Usage()
-    """Of its whole conversation, with what was taken over."""
-    continued: Continued | None = None
-    """None where there was nothing to go on from."""
-    kept_calls: str = ""
-    """What the files are called, up to their numbers, in which its answers lie among the unit's tries until the run's
-    report is written; empty where none were kept."""
-    patch_bytes: int
-    layer_bytes: int = 0
-    layer: LayerSummary | None = None
-    """None where there is none, or an older version took it."""
-    patch_note: str = ""
-    """Why the patch (or layer) is empty where that is not for want of changes: the agent deleted the repository, and
-    the like."""
-    attempts: list[SolveAttempt] = []
-    """In iterative mode: all of them, in order. ``usage`` is their sum."""
-    replayed: Replayed | None = None
-    """Of agent replay: whether it came out the same."""
-
-    @property
-    def spent(self) -> Usage:
-        """What this try itself took: failed ones tell of what it took over."""
-        return self.usage if self.continued is None else self.usage - self.continued.usage
-
-    @property
-    def word(self) -> str:
-        """Why the agent stopped."""
-        return self.stop_reason.value

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 
-from steps.contracts.data import Machine
+from steps.contracts.machine import Machine
 from steps.contracts.record import Part, Place, Raw
 from steps.contracts.timed import Timed
 

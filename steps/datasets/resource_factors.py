@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection
 
 from steps.contracts.backends import backend_named
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.datasets.records import local_path, read_bytes
 from steps.errors import ConfigError
 

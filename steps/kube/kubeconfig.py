@@ -14,7 +14,7 @@ from kubernetes import config
 from kubernetes.client import Configuration
 from kubernetes.config.config_exception import ConfigException
 
-from steps.contracts.run_spec import KubernetesSpec
+from steps.contracts.sandbox_spec import KubernetesSpec
 from steps.errors import ConfigError
 from steps.host.folders import private_folder
 from steps.host.removal import remove

@@ -12,7 +12,8 @@ from steps.contracts.backends import backend_named
 from steps.contracts.data import RunFile
 from steps.contracts.progress_lines import doing
 from steps.contracts.recipe import AgentProgram, Architecture, BundleFacts
-from steps.contracts.run_spec import RunSpec, SandboxSpec
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 
 _PROGRAM_FIELDS = ("file", "command", "folder", "image", "version")

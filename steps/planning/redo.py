@@ -8,10 +8,10 @@ from typing import Any
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.chain import GRADE, SOLVE
-from steps.contracts.data import SolveRecord
 from steps.contracts.record import Place, key
 from steps.contracts.redone import Redone, kept_as
 from steps.contracts.run_spec import RunSpec
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import StopReason, Usage
 from steps.contracts.verdict import GradeRecord, Outcome
 from steps.datasets.names import did_you_mean

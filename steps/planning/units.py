@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import Patch, SolveRecord, Stage, Unit
+from steps.contracts.data import Patch, Stage, Unit
 from steps.contracts.record import key
 from steps.contracts.run_spec import RunSpec
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.verdict import GradeRecord
 
 

@@ -6,12 +6,13 @@ import json
 from collections import defaultdict
 from typing import NamedTuple, TypeVar
 
-from steps.contracts.data import Instance, Patch, Plan, RunFile, SolveRecord, Unit
+from steps.contracts.data import Instance, Patch, Plan, RunFile, Unit
 from steps.contracts.failure import Failure
 from steps.contracts.families import SWEBENCH
 from steps.contracts.kept_calls import FOLDER as CALLS
 from steps.contracts.record import Record, key
 from steps.contracts.redone import Redone, is_kept, kept_as
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Trajectory
 from steps.contracts.verdict import GradeRecord, Report
 from steps.errors import ConfigError

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from steps.contracts.data import Plan, RunFile, SolveRecord, Stage
+from steps.contracts.data import Plan, RunFile, Stage
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.families import SWEBENCH
 from steps.contracts.redone import Redone, is_kept
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Trajectory, Usage
 from steps.contracts.verdict import GradeRecord, Outcome
 from steps.reports.text.visible import NOTHING, Excerpt

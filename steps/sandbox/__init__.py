@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 from steps.contracts.backends import MiniImages, backend_named, is_own_backend
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.plugins import load, load_module
 from steps.sandbox.protocol import Backend

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, cast
 
 from steps.contracts.data import Plan, Unit
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox import load_part
 
 

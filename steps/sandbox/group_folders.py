@@ -9,7 +9,7 @@ from pathlib import Path
 
 from steps.contracts.backends import backend_named, is_own_backend
 from steps.contracts.data import Plan, Stage
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import StepError
 from steps.host.folders import is_dead, process_owner
 from steps.sandbox import open_backend

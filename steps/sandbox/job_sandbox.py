@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar, Unpack
 
-from steps.contracts.data import WORKDIR, Machine
+from steps.contracts.data import WORKDIR
 from steps.contracts.failure import FailureClass
+from steps.contracts.machine import Machine
 from steps.errors import InfraError, ResourceError, StepError
 from steps.sandbox.job_watch import PollTimes
 from steps.sandbox.jobs import Job, Jobs

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from steps.contracts.backends import backend_named, is_own_backend
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox import load_part
 

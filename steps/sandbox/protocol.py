@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from steps.contracts.data import WORKDIR, Machine
+from steps.contracts.data import WORKDIR
+from steps.contracts.machine import Machine
 from steps.errors import StepError
 
 

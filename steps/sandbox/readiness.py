@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from steps.contracts.data import TaskMachine
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox import load_part
 from steps.sandbox.protocol import BundleMount
 from steps.settings import settings

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NotRequired, Required, TypedDict, TypeVar, Unpack
 
-from steps.contracts.data import WORKDIR, Machine
+from steps.contracts.data import WORKDIR
+from steps.contracts.machine import Machine
 from steps.errors import ConfigError, StepError
 from steps.sandbox.protocol import ExecResult, JobProgress, JobStarter, Sandbox, StartedJob
 

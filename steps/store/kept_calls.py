@@ -8,11 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from steps.contracts.data import SolveRecord
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.kept_calls import FOLDER, KeptCall, calls_that_count, read_lines
 from steps.contracts.record import Place
 from steps.contracts.redone import Redone
+from steps.contracts.solve_record import SolveRecord
 from steps.errors import StepError
 from steps.store.protocol import Store
 

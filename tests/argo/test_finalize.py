@@ -9,7 +9,7 @@ import yaml
 
 from steps.contracts.data import Plan
 from steps.contracts.record import key
-from steps.contracts.run_spec import KubernetesSpec, SandboxSpec
+from steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
 from steps.reports.figures.summary import Summary
 from steps.sandbox.kubernetes.namespace import CONFIG_KEY, CONFIG_MAP, NamespaceSettings
 from steps.sandbox.kubernetes.pod_spec import manifest

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from steps.agents.iterative import HOTTER
-from steps.contracts.data import SolveRecord
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import StopReason, Trajectory
 from steps.store import open_store
 from tests import solutions

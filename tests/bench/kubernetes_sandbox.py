@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps.contracts.run_spec import KubernetesSpec, SandboxSpec
+from steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
 from steps.sandbox.protocol import SandboxRequest
 
 if TYPE_CHECKING:

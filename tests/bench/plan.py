@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.run_spec import LocalSpec, RunSpec, SandboxSpec
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.sandbox_spec import LocalSpec, SandboxSpec
 from tests.bench.processes import cpu_s
 from tests.paths import DATA
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.run_spec import KubernetesSpec, SandboxSpec
+from steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
 from steps.kube.client import RetryPolicy
 from steps.sandbox.job_sandbox import JobSandbox
 from steps.sandbox.kubernetes.backend import KubernetesBackend

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.kubernetes.readiness import look
 from steps.sandbox.readiness import ReadinessResult, SandboxNeeds

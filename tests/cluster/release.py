@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox.kubernetes.namespace import NamespaceSettings
 from steps.sandbox.kubernetes.pod_spec import manifest
 from steps.sandbox.protocol import SandboxRequest

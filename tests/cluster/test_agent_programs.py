@@ -14,8 +14,8 @@ from steps.bundles.build import architecture_here
 from steps.bundles.recipes import find_shipped, read_recipe
 from steps.bundles.stored import stored_bundles
 from steps.bundles.tree import digest_tree
-from steps.contracts.data import SolveRecord
 from steps.contracts.record import key
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import StopReason
 from steps.store import open_store
 from tests import small_agent

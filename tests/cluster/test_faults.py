@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from steps.contracts.run_spec import KubernetesSpec, SandboxSpec
+from steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
 from steps.kube.client import RetryPolicy
 from steps.sandbox.kubernetes.backend import KubernetesBackend
 from steps.sandbox.kubernetes.namespace import NamespaceSettings

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Patch, SolveRecord
+from steps.contracts.data import Patch
 from steps.contracts.record import key
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Trajectory
 from steps.store import open_store
 from tests.cluster.installed_chart import InstalledChart, leftovers

@@ -10,9 +10,10 @@ import pytest
 
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.chain import GRADE, SOLVE, Step
-from steps.contracts.data import SolveRecord
 from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec, SandboxSpec
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.sandbox_spec import SandboxSpec
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.unit_progress import MARK
 from steps.contracts.verdict import GradeRecord, Outcome
 from steps.store import open_store

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import SolveRecord
 from steps.contracts.record import key
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import StopReason
 from steps.store import open_store
 from tests import solutions

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import KubernetesSpec, SandboxSpec
+from steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
 from steps.errors import InfraError
 from steps.kube.client import RetryPolicy
 from steps.sandbox.kubernetes.backend import KubernetesBackend

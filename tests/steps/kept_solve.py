@@ -14,8 +14,9 @@ from steps.agents.observation_diff import without_volatile_parts
 from steps.agents.prompts import templates
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.agents import PROGRAM
-from steps.contracts.data import Patch, SolveRecord
+from steps.contracts.data import Patch
 from steps.contracts.recipe import AgentProgram, Recipe
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Trajectory
 from steps.contracts.wire_protocol import WireProtocol
 from tests.model_server import Answer, Call, ModelServer

@@ -11,8 +11,9 @@ from typing import Any
 from steps.contracts.chain import OUTCOME
 from steps.contracts.data import DatasetLock, Instance, RunFile
 from steps.contracts.record import Record
+from steps.contracts.recording import Action, Recording
 from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import Action, Recording, Trajectory
+from steps.contracts.trajectory import Trajectory
 from tests.forked_program import run_program
 from tests.steps.agents.machine import git, image
 

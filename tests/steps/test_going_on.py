@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Continued
+from steps.contracts.solve_record import Continued
 from steps.contracts.trajectory import StopReason, Trajectory, spent_in
 from tests import small_agent
 from tests.model_server import Answer, ModelServer, Script, by_text, call, model_server, play

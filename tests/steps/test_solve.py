@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Patch, SolveRecord
+from steps.contracts.data import Patch
 from steps.contracts.failure import Failure, FailureClass
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import StopReason, Trajectory
 from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
 from steps.sandbox.local import bubblewrap

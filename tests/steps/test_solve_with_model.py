@@ -15,8 +15,9 @@ import pytest
 
 from steps.agents.prompts import templates
 from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import Patch, SolveRecord
+from steps.contracts.data import Patch
 from steps.contracts.failure import Failure, FailureClass
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import StopReason, Trajectory, Usage
 from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
 from tests.model_server import Answer, ModelServer, Script, call, function_text, model_server, play

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.contracts.run_spec import KubernetesSpec, SandboxSpec
+from steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
 from steps.errors import ConfigError
 from steps.spec_parsing import Tables, checked, laid_over, of_text, put_item
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import InfraError
 from steps.sandbox.local import backend
 from steps.sandbox.protocol import Sandbox, SandboxRequest

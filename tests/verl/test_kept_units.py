@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import SolveRecord
 from steps.contracts.record import key
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Trajectory
 from steps.store import open_store
 from tests.verl.conftest import plan_failing_rows, plan_rows

@@ -18,9 +18,10 @@ verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput  # noqa: E402
 from verl.workers.rollout.replica import TokenOutput  # noqa: E402
 
-from steps.contracts.data import Patch, SolveRecord  # noqa: E402
+from steps.contracts.data import Patch  # noqa: E402
 from steps.contracts.record import key  # noqa: E402
 from steps.contracts.run_spec import RunSpec  # noqa: E402
+from steps.contracts.solve_record import SolveRecord  # noqa: E402
 from steps.contracts.trajectory import StopReason, Trajectory  # noqa: E402
 from steps.errors import ConfigError  # noqa: E402
 from steps.store import open_store  # noqa: E402

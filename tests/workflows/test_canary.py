@@ -9,7 +9,8 @@ import pytest
 
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.data import CANARY_ATTEMPT
-from steps.contracts.run_spec import RunSpec, SandboxSpec
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import EXIT_OK
 from steps.planning.canary import FROM_UNITS, USUAL, canary_size, plan_canary
 from steps.store import Store, open_store

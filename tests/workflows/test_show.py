@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from steps.contracts.data import History, Instance, Machine, Patch, Plan, SolveRecord
+from steps.contracts.data import Instance, Patch, Plan
 from steps.contracts.failure import Failure, FailureClass
+from steps.contracts.machine import Machine
 from steps.contracts.record import Place, Record, key
-from steps.contracts.trajectory import Replayed, Result, ResultExtra, StopReason, Trajectory, Turn
+from steps.contracts.recording import Replayed
+from steps.contracts.solve_record import History, SolveRecord
+from steps.contracts.trajectory import Result, ResultExtra, StopReason, Trajectory, Turn
 from steps.contracts.verdict import GradeRecord, Outcome, TestLog
 from steps.errors import ConfigError
 from steps.reports.figures.summary import Summary

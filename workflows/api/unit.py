@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from steps.contracts.data import Instance, Patch, SolveRecord
+from steps.contracts.data import Instance, Patch
 from steps.contracts.failure import Failure
 from steps.contracts.record import Place, key
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Trajectory, Usage
 from steps.contracts.verdict import GradeRecord, InstanceLog, TestLog
 from steps.errors import ConfigError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.contracts.run_spec import KubernetesSpec
+from steps.contracts.sandbox_spec import KubernetesSpec
 from steps.settings import settings
 from workflows.argo.engine import Engine
 

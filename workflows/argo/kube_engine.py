@@ -11,7 +11,7 @@ from kubernetes.client import ApiClient, ApiException
 from urllib3.exceptions import HTTPError
 
 from steps.argo.requests import call, refused
-from steps.contracts.run_spec import KubernetesSpec
+from steps.contracts.sandbox_spec import KubernetesSpec
 from steps.contracts.workflow_marks import API_VERSION, PHASE
 from steps.errors import ConfigError, StepError
 from steps.kube import kubeconfig

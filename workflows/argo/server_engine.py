@@ -17,7 +17,7 @@ from hera.workflows import models as m
 from requests import RequestException, Response
 
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import KubernetesSpec
+from steps.contracts.sandbox_spec import KubernetesSpec
 from steps.contracts.workflow_marks import PHASE
 from steps.errors import ConfigError, InfraError, one_line
 from steps.settings import settings

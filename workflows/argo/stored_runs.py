@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 
 from steps.contracts.data import RunFile
-from steps.contracts.run_spec import KubernetesSpec, RunSpec
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.sandbox_spec import KubernetesSpec
 from steps.errors import ConfigError
 from steps.store.runs import record_of
 from workflows.argo import chart as charts

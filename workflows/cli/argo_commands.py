@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from steps.contracts.run_spec import KubernetesSpec, RunSpec
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.sandbox_spec import KubernetesSpec
 from workflows.cli import spec_sources
 from workflows.terminal.activity import ActivityLine
 

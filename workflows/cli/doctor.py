@@ -20,7 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from steps.contracts.backends import BACKENDS
-from steps.contracts.run_spec import RunSpec, SandboxSpec
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError, StepError
 from steps.sandbox.diagnosis import Diagnosis, diagnose
 from steps.settings import settings

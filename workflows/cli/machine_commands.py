@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 import steps
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import EXIT_OK
 from steps.spec_parsing import checked
 

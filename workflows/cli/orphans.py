@@ -6,7 +6,7 @@ from rich.console import Console
 
 from steps.contracts.backends import BACKENDS
 from steps.contracts.ids import store_id
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.group_folders import list_dead_groups
 from steps.sandbox.orphans import list_orphans, list_run

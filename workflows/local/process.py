@@ -27,10 +27,11 @@ from tenacity import (
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import is_own
 from steps.contracts.chain import TRY, Kind, Step
-from steps.contracts.data import SolveRecord, Unit
+from steps.contracts.data import Unit
 from steps.contracts.failure import Failure, FailureClass, StepLog
 from steps.contracts.record import Place, key
 from steps.contracts.run_spec import RunSpec
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Trajectory, Usage, spent_in
 from steps.contracts.verdict import GradeRecord
 from steps.errors import EXIT_INFRA, EXIT_OK, InfraError

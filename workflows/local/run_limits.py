@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from steps.contracts.data import RunFile, SolveRecord
+from steps.contracts.data import RunFile
 from steps.contracts.failure import OF_ENDPOINT, Failure, FailureClass
 from steps.contracts.record import key
 from steps.contracts.run_spec import RunSpec
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Usage
 from steps.reports.text.formatting import money, unit_name
 from steps.store import Store

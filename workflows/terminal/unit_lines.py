@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from steps.agents.formats.solved_unit import TEXT_CALL
-from steps.contracts.data import Plan, SolveRecord
+from steps.contracts.data import Plan
 from steps.contracts.record import key
+from steps.contracts.solve_record import SolveRecord
 from steps.reports.stored_run import StoredUnit
 from steps.reports.text.formatting import count, unit_name
 from steps.reports.text.visible import WHOLE, cut_line, patch_head

@@ -17,10 +17,11 @@ from steps.agents.handing_on import HandedOn
 from steps.agents.tools import text
 from steps.agents.tools.result import ToolResult
 from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import Patch, SolveRecord
+from steps.contracts.data import Patch
 from steps.contracts.layer import Layer
 from steps.contracts.record import Raw, Record
 from steps.contracts.run_spec import MAX_RESOURCE_FACTOR
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Trajectory
 from steps.contracts.verdict import GradeRecord, Outcome
 from steps.errors import InfraError, ResourceError, StepError

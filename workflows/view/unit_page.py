@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from steps.contracts.data import Answer, Plan, SolveRecord, Unit
+from steps.contracts.data import Answer, Plan, Unit
 from steps.contracts.record import Place, key
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Trajectory
 from steps.contracts.verdict import GradeRecord
 from steps.errors import ConfigError

@@ -9,7 +9,8 @@ from typing import Any
 from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
 from steps.agents.formats.solved_unit import SolvedUnit, replace_surrogates_within
 from steps.contracts.agents import is_model_agent
-from steps.contracts.trajectory import Action, MetricsExtra, StopReason, Trajectory, Turn
+from steps.contracts.recording import Action
+from steps.contracts.trajectory import MetricsExtra, StopReason, Trajectory, Turn
 
 NAME = "ATIF"
 

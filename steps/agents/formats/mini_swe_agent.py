@@ -10,7 +10,8 @@ from typing import Any
 from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
 from steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions
 from steps.contracts.agent_spec import agent_of
-from steps.contracts.trajectory import Action, StopReason, Turn
+from steps.contracts.recording import Action
+from steps.contracts.trajectory import StopReason, Turn
 
 NAME = "mini-swe-agent"
 FORMAT = "mini-swe-agent-1.1"

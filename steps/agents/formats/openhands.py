@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
 from steps.contracts.data import WORKDIR
-from steps.contracts.trajectory import Action, StopReason
+from steps.contracts.recording import Action
+from steps.contracts.trajectory import StopReason
 from steps.datasets.openhands import OWN, read_end
 
 NAME = "OpenHands"

@@ -6,7 +6,7 @@ import json
 
 from steps.agents.formats.recording import Recorded, Row, as_name
 from steps.agents.tools import APPLY
-from steps.contracts.trajectory import Action
+from steps.contracts.recording import Action
 
 NAME = "predictions"
 

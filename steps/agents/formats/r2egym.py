@@ -11,7 +11,8 @@ from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_n
 from steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions, replace_surrogates_within
 from steps.agents.tools.toolsets import REFUSED
 from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.trajectory import Action, StopReason
+from steps.contracts.recording import Action
+from steps.contracts.trajectory import StopReason
 from steps.contracts.verdict import Outcome
 
 NAME = "R2E-Gym"

@@ -9,7 +9,8 @@ from typing import Any
 from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_text
 from steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions
 from steps.agents.tools import APPLY, KINDS, Kind
-from steps.contracts.trajectory import Action, StopReason, Turn
+from steps.contracts.recording import Action
+from steps.contracts.trajectory import StopReason, Turn
 from steps.datasets import sweagent
 from steps.datasets.sweagent import OWN, SUBMITTED
 

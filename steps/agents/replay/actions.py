@@ -21,7 +21,7 @@ from steps.agents.tools.text import cut_middle
 from steps.agents.tools.toolsets import NOT_TEXT, TOOLSETS, Toolset, is_sendable, toolset
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.data import Patch
-from steps.contracts.trajectory import Action
+from steps.contracts.recording import Action
 from steps.errors import ConfigError
 from steps.sandbox.protocol import Sandbox
 

@@ -13,17 +13,8 @@ from steps.agents.replay.actions import MINI, PerformedAction, performer_of
 from steps.agents.task import Task
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.data import Patch
-from steps.contracts.trajectory import (
-    Action,
-    AgentExtra,
-    Recording,
-    Replayed,
-    Result,
-    ResultExtra,
-    StopReason,
-    ToolCall,
-    Turn,
-)
+from steps.contracts.recording import Action, Recording, Replayed
+from steps.contracts.trajectory import AgentExtra, Result, ResultExtra, StopReason, ToolCall, Turn
 from steps.errors import ConfigError
 from steps.sandbox.protocol import Sandbox
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from steps.agents.formats import Recorded, openhands, preds, read_row
 from steps.agents.tools import APPLY, KINDS, Kind
 from steps.contracts.data import WORKDIR, Patch
-from steps.contracts.trajectory import Action, Recording
+from steps.contracts.recording import Action, Recording
 from steps.datasets.names import list_first
 from steps.errors import ConfigError
 

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.agents import AgentKind
-from steps.contracts.data import Machine, RunFile
+from steps.contracts.data import RunFile
+from steps.contracts.machine import Machine
 from steps.contracts.run_spec import LlmSpec, SelectSpec
 from steps.contracts.wire_protocol import NAMES, WireProtocol
 from steps.reports.figures.summary import Conditions

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.data import SolveAttempt
+from steps.contracts.solve_record import SolveAttempt
 from steps.reports.labels import STOPS
 from steps.reports.page.charts import columns
 from steps.reports.page.excerpts import diff_runs, linked_files

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from steps.contracts.data import Continued, Machine
+from steps.contracts.machine import Machine
+from steps.contracts.solve_record import Continued
 from steps.contracts.trajectory import Usage
 from steps.contracts.verdict import GradeRecord
 from steps.reports.figures import confirmations

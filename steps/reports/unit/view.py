@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from steps.contracts.layer import LayerSummary
-from steps.contracts.trajectory import Replayed, StopReason
+from steps.contracts.recording import Replayed
+from steps.contracts.trajectory import StopReason
 from steps.reports.figures import confirmations
 from steps.reports.figures.flips import describe_flips
 from steps.reports.labels import ADVICE, STOPS, StandingLabel, standing_label, stop_phrase

@@ -8,9 +8,9 @@ from typing import Any
 
 from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
 
-from steps.contracts.data import Machine
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.machine import Machine
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError, StepError
 from steps.sandbox.ags import snapshots
 from steps.sandbox.ags.control import AGSControl

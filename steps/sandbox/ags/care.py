@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from steps.contracts.data import Plan
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox.ags.diagnosis import diagnose
 from steps.sandbox.ags.orphans import ags_sandboxes
 from steps.sandbox.ags.start import start_refusals

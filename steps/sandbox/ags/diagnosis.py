@@ -5,7 +5,7 @@ from __future__ import annotations
 from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
 
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import StepError
 from steps.sandbox.ags.service import region, service_failure
 from steps.sandbox.ags.start import read_quota

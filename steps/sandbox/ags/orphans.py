@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox.ags.control import stop
 from steps.sandbox.ags.instances import list_instances
 from steps.sandbox.ags.service import place

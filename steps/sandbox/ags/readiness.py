@@ -7,7 +7,7 @@ from typing import Any
 from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
 
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.ags.service import list_all, place, region, service_failure
 from steps.sandbox.ags.start import read_quota

@@ -15,7 +15,7 @@ from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentClo
 
 from steps.contracts.failure import FailureClass
 from steps.contracts.images import through_registry
-from steps.contracts.run_spec import AGSSpec
+from steps.contracts.sandbox_spec import AGSSpec
 from steps.errors import ConfigError, StepError
 from steps.sandbox.ags.image_copies import copy_image, copy_name, require_skopeo
 from steps.sandbox.ags.service import ask, is_code, list_all, service_failure

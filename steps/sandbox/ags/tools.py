@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from steps.contracts.images import through_registry
-from steps.contracts.run_spec import AGSSpec
+from steps.contracts.sandbox_spec import AGSSpec
 from steps.errors import ConfigError
 from steps.sandbox.ags.control import ENVD_PORT
 

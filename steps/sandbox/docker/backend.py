@@ -9,10 +9,10 @@ from docker import APIClient
 from docker.errors import APIError, ImageNotFound, NotFound
 from docker.utils import version_lt
 
-from steps.contracts.data import Machine
 from steps.contracts.failure import FailureClass
 from steps.contracts.images import through_registry
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.machine import Machine
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError, InfraError, StepError
 from steps.host.folders import process_owner
 from steps.sandbox.bundle_mounts import folder_of

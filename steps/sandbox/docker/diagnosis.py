@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from docker.errors import DockerException
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.diagnosis import Diagnosis
 from steps.sandbox.docker.disk import GIB, free_bytes

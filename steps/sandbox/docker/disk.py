@@ -12,7 +12,7 @@ from docker import APIClient
 
 from steps.contracts.failure import FailureClass
 from steps.contracts.images import through_registry
-from steps.contracts.run_spec import DockerSpec
+from steps.contracts.sandbox_spec import DockerSpec
 from steps.errors import ConfigError
 from steps.sandbox.docker.engine import connect_engine
 

@@ -9,7 +9,7 @@ from docker import APIClient
 from docker.errors import APIError, NotFound
 
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError, InfraError
 from steps.host.folders import is_dead
 from steps.sandbox.docker.engine import EngineRetries, call_engine, connect_engine, engine_failure, explanation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steps.contracts.images import through_registry
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox.docker.disk import check_disk, listed_as, stated_budget
 from steps.sandbox.docker.engine import connect_engine
 from steps.sandbox.docker.images import digest

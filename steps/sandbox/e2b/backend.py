@@ -10,9 +10,9 @@ from contextlib import suppress
 
 from e2b import NotFoundException, Sandbox, SandboxException
 
-from steps.contracts.data import Machine
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.machine import Machine
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError, StepError
 from steps.sandbox.e2b import snapshots
 from steps.sandbox.e2b.creation import creation_rate, has_refused, insist

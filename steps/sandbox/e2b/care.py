@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from steps.contracts.data import Plan
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox.e2b.creation import creation_rate
 from steps.sandbox.e2b.diagnosis import diagnose
 from steps.sandbox.e2b.orphans import e2b_sandboxes

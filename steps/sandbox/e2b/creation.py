@@ -9,7 +9,7 @@ from typing import TypeVar
 from e2b import RateLimitException
 from e2b.exceptions import ServiceBusyException
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import StepError
 from steps.sandbox.e2b.creation_rate import CreationRate
 from steps.sandbox.e2b.service import account_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox.e2b.routes import list_sandboxes
 from steps.sandbox.e2b.service import kill_sandbox
 from steps.sandbox.envd.orphans import ProviderSandboxes

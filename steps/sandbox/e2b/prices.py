@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.contracts.run_spec import E2BSpec
+from steps.contracts.sandbox_spec import E2BSpec
 from steps.sandbox.e2b.templates import whole_cores
 
 DEFAULT_CPUS = 2

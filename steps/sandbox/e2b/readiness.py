@@ -6,7 +6,7 @@ from statistics import fmean
 
 from steps.contracts.failure import FailureClass
 from steps.contracts.progress_lines import doing
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.e2b.prices import hourly_price
 from steps.sandbox.e2b.service import service_options

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from steps.contracts.images import through_registry
-from steps.contracts.run_spec import E2BSpec, SandboxSpec
+from steps.contracts.sandbox_spec import E2BSpec, SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.protocol import BundleMount
 

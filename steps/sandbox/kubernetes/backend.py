@@ -10,9 +10,9 @@ from typing import Any
 from kubernetes.client import ApiException
 from kubernetes.utils.quantity import parse_quantity
 
-from steps.contracts.data import Machine
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.machine import Machine
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError, InfraError, StepError
 from steps.kube.client import OUTAGE, Cluster, RetryPolicy
 from steps.kube.kubeconfig import ACCOUNT, find

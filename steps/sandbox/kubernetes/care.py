@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from steps.contracts.data import Plan, Unit
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import StepError
 from steps.kube.client import Cluster
 from steps.kube.kubeconfig import find

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.kube.client import Cluster, error_message
 from steps.kube.kubeconfig import find
 from steps.kube.requests import path, request_object

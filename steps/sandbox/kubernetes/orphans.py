@@ -9,7 +9,7 @@ from functools import partial
 
 from kubernetes.client import ApiException
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.contracts.workflow_marks import RUN
 from steps.errors import ConfigError, InfraError
 from steps.kube.client import Cluster

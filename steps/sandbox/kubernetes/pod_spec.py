@@ -10,7 +10,7 @@ from typing import Any
 from kubernetes.utils.quantity import parse_quantity
 
 from steps.contracts.images import through_registry
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.kubernetes.namespace import NamespaceSettings
 from steps.sandbox.protocol import SandboxRequest

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from steps.contracts.data import Machine
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.machine import Machine
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError, InfraError, ResourceError
 from steps.host.folders import end_processes, private_folder
 from steps.host.removal import remove

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox.diagnosis import Diagnosis
 from steps.sandbox.local import bubblewrap, resource_limits
 

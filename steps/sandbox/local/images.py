@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.contracts.run_spec import LocalSpec
+from steps.contracts.sandbox_spec import LocalSpec
 from steps.settings import settings
 
 

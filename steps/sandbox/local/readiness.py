@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.local import bubblewrap
 from steps.sandbox.local.images import image_folder, image_root, read_digest

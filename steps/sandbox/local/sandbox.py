@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from steps.contracts.data import WORKDIR, Machine
+from steps.contracts.data import WORKDIR
 from steps.contracts.failure import FailureClass
+from steps.contracts.machine import Machine
 from steps.errors import InfraError, ResourceError, StepError
 from steps.sandbox.local import bubblewrap
 from steps.sandbox.local.disk import DiskWatch

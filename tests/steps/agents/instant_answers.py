@@ -13,7 +13,8 @@ from steps.agents.journal import Journal
 from steps.agents.prompts import templates
 from steps.agents.task import Task
 from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import Instance, Machine
+from steps.contracts.data import Instance
+from steps.contracts.machine import Machine
 from steps.contracts.trajectory import AgentInfo, Metrics, MetricsExtra, StopReason, Usage
 from steps.models.reply import Reply, RequestedCall
 from steps.sandbox.protocol import ExecResult

@@ -16,9 +16,9 @@ from steps.agents.formats import Recorded, atif, mini_swe_agent, openhands_write
 from steps.agents.formats.solved_unit import SolvedUnit, agent_actions
 from steps.contracts.agents import AGENTS, is_model_agent
 from steps.contracts.data import RunFile
+from steps.contracts.recording import Action
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import (
-    Action,
     Metrics,
     MetricsExtra,
     Observation,

@@ -14,7 +14,8 @@ from steps.agents.prompts import file_layouts
 from steps.agents.replay import agent
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.data import FileContext
-from steps.contracts.trajectory import AgentInfo, Recording, Replayed, StopReason
+from steps.contracts.recording import Recording, Replayed
+from steps.contracts.trajectory import AgentInfo, StopReason
 from steps.errors import InfraError
 from tests.model_server import Answer, Fault, play
 from tests.model_server.answers import CONTEXT_VLLM, EMPTY, SERVER_ERROR

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from steps.agents.replay.recordings import read
-from steps.contracts.trajectory import Action
+from steps.contracts.recording import Action
 from steps.errors import ConfigError
 from tests.steps.agents.replay.test_recordings import ID, put
 

@@ -17,9 +17,11 @@ from steps.agents.patch import extract, record_start
 from steps.agents.replay import agent, recordings
 from steps.agents.task import Task
 from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import Instance, Patch, Plan, RunFile, SolveRecord, Stage, Unit
+from steps.contracts.data import Instance, Patch, Plan, RunFile, Stage, Unit
 from steps.contracts.record import key
-from steps.contracts.trajectory import Action, AgentInfo, Recording, Replayed, StopReason, Trajectory
+from steps.contracts.recording import Action, Recording, Replayed
+from steps.contracts.solve_record import SolveRecord
+from steps.contracts.trajectory import AgentInfo, StopReason, Trajectory
 from steps.errors import ConfigError
 from steps.export import export
 from steps.store import Store

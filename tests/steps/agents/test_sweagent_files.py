@@ -10,7 +10,8 @@ import pytest
 
 from steps.agents.formats import sweagent
 from steps.agents.replay.recordings import read
-from steps.contracts.trajectory import Action, StopReason
+from steps.contracts.recording import Action
+from steps.contracts.trajectory import StopReason
 from steps.datasets import predictions
 from steps.errors import ConfigError
 from tests.steps.agents.solved_units import PATCH, Call, done

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.run_spec import LocalSpec, SandboxSpec
+from steps.contracts.sandbox_spec import LocalSpec, SandboxSpec
 from steps.sandbox import open_backend
 from steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.paths import DATA

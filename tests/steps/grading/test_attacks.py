@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.run_spec import LocalSpec, SandboxSpec
+from steps.contracts.sandbox_spec import LocalSpec, SandboxSpec
 from steps.datasets.mini.folders import prepare
 from steps.grading import official
 from steps.grading.procedure import run_tests

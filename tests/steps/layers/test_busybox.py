@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.layers.archive import read_content
 from steps.layers.lay import lay
 from steps.layers.listing import record

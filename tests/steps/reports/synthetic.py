@@ -10,10 +10,11 @@ from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from typing import Any
 
-from steps.contracts.data import DatasetLock, Instance, Patch, Plan, RunFile, SolveRecord, Stage, Unit
+from steps.contracts.data import DatasetLock, Instance, Patch, Plan, RunFile, Stage, Unit
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import Raw, Record, key
 from steps.contracts.run_spec import RunSpec
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Trajectory, Usage
 from steps.contracts.verdict import (
     EvalScript,

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from steps.contracts.data import Patch, Plan, RunFile, SolveRecord
+from steps.contracts.data import Patch, Plan, RunFile
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.verdict import GradeRecord, TestLog
 from steps.errors import ConfigError
 from steps.reports.log_tails import TAIL_LINES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from steps.contracts.data import History
+from steps.contracts.solve_record import History
 from steps.contracts.trajectory import StopReason
 
 HOSTILE = (

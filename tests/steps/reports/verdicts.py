@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from steps.contracts.data import Machine, Unit
+from steps.contracts.data import Unit
+from steps.contracts.machine import Machine
 from steps.contracts.verdict import GradeRecord, Outcome
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from steps.contracts.data import DatasetLock, Machine, Plan, RunFile, Stage, Unit
+from steps.contracts.data import DatasetLock, Plan, RunFile, Stage, Unit
 from steps.contracts.failure import Failure, FailureClass
+from steps.contracts.machine import Machine
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.trajectory import Usage
 from steps.contracts.verdict import GradeRecord, Integrity, Outcome

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Machine
 from steps.contracts.failure import FailureClass
+from steps.contracts.machine import Machine
 from steps.errors import InfraError, ResourceError, StepError
 from steps.sandbox.job_sandbox import JobSandbox
 from steps.sandbox.job_watch import PollTimes

@@ -13,7 +13,7 @@ from steps.sandbox import load_part
 WITHOUT = """
 import sys
 sys.modules[sys.argv[2]] = None
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox import load_backend
 from steps.sandbox.diagnosis import diagnose
 from steps.sandbox.orphans import list_orphans

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steps.contracts.data import Machine
 from steps.contracts.failure import FailureClass
+from steps.contracts.machine import Machine
 from steps.errors import ConfigError, InfraError, ResourceError, StepError
 from steps.sandbox.protocol import ExecResult, Sandbox
 from steps.sandbox.untrusted import SandboxBroken, as_untrusted, attribute_failure

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.run_spec import KubernetesSpec
+from steps.contracts.sandbox_spec import KubernetesSpec
 from steps.settings import settings
 from tests.workflows.argo.world import World, environment, serving
 from workflows.argo import submit_checks

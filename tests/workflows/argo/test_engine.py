@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steps.contracts.run_spec import KubernetesSpec
+from steps.contracts.sandbox_spec import KubernetesSpec
 from steps.contracts.workflow_marks import runs_of
 from steps.errors import ConfigError, InfraError
 from steps.kube.client import RetryPolicy

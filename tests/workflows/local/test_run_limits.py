@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import History, Machine, SolveRecord
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.images import swebench_image
+from steps.contracts.machine import Machine
 from steps.contracts.record import key
 from steps.contracts.run_spec import RunSpec
+from steps.contracts.solve_record import History, SolveRecord
 from steps.contracts.trajectory import StopReason, Usage
 from steps.datasets.mini import prepare
 from steps.store import open_store

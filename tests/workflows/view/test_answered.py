@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Plan, SolveRecord, Unit
+from steps.contracts.data import Plan, Unit
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.kept_calls import FOLDER, KeptCall, KeptToolCall, calls_place
 from steps.contracts.record import Place, key
 from steps.contracts.redone import Redone
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Metrics, Usage
 from steps.contracts.verdict import Outcome
 from steps.errors import EXIT_INFRA

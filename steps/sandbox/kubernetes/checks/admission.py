@@ -14,7 +14,7 @@ from kubernetes.client import ApiClient, ApiException
 
 from steps.contracts.failure import FailureClass
 from steps.contracts.images import through_registry
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError, StepError
 from steps.kube.client import Cluster, error_message
 from steps.kube.requests import Plain, path, request_object

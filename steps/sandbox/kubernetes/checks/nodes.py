@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from kubernetes.client import ApiClient, ApiException
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.kube.client import Cluster
 from steps.kube.requests import Plain, find_object, path, request_object

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubernetes.client import ApiClient
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.kube.client import Cluster
 from steps.kube.requests import Plain, path

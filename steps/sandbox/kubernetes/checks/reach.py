@@ -6,7 +6,7 @@ import re
 
 from kubernetes.client import ApiClient, ApiException
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError, InfraError
 from steps.kube.client import Cluster, RetryPolicy, error_message
 from steps.kube.requests import path, request_object

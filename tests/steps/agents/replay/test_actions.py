@@ -15,7 +15,8 @@ from steps.agents.replay.actions import performer_of
 from steps.agents.tools.session import Session
 from steps.agents.tools.toolsets import TOOLSETS
 from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.trajectory import Action, AgentInfo, Recording, Replayed, StopReason
+from steps.contracts.recording import Action, Recording, Replayed
+from steps.contracts.trajectory import AgentInfo, StopReason
 from steps.errors import ConfigError
 from tests.steps.agents.machine import Box, git
 

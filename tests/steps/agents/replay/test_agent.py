@@ -10,7 +10,8 @@ import pytest
 from steps.agents.journal import Journal
 from steps.agents.replay import agent
 from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.trajectory import Action, AgentInfo, Recording, ResultExtra, StopReason
+from steps.contracts.recording import Action, Recording
+from steps.contracts.trajectory import AgentInfo, ResultExtra, StopReason
 from steps.errors import InfraError
 from steps.sandbox.local.backend import LocalBackend
 from tests.steps.agents.machine import Box

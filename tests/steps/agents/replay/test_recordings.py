@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from steps.agents.formats.r2egym import text_action
 from steps.agents.journal import Journal
 from steps.agents.replay.recordings import read
-from steps.contracts.trajectory import Action, AgentInfo, StopReason, ToolCall
+from steps.contracts.recording import Action
+from steps.contracts.trajectory import AgentInfo, StopReason, ToolCall
 from steps.errors import ConfigError
 from tests.steps.datasets.sample_rows import PROPERTY
 

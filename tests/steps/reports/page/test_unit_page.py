@@ -8,10 +8,12 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from steps.contracts.data import Answer, Instance, Patch, SolveAttempt, SolveRecord, Unit
+from steps.contracts.data import Answer, Instance, Patch, Unit
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import key
-from steps.contracts.trajectory import Replayed, StopReason, Trajectory, Usage
+from steps.contracts.recording import Replayed
+from steps.contracts.solve_record import SolveAttempt, SolveRecord
+from steps.contracts.trajectory import StopReason, Trajectory, Usage
 from steps.reports.reading import ISSUE_CHARACTERS
 from steps.reports.write import write_report
 from steps.store import Store

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from werkzeug.wrappers import Request, Response
 
-from steps.contracts.run_spec import AGSSpec
+from steps.contracts.sandbox_spec import AGSSpec
 from steps.sandbox.ags.tools import ServiceImage, configuration, tool_name
 from tests.steps.sandbox.ags.control import SECRET_ID, SECRET_KEY, ControlPlane
 from tests.steps.sandbox.ags.faults import Faults

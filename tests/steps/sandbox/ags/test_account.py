@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.ags.backend import connect
 from steps.sandbox.ags.orphans import ags_sandboxes

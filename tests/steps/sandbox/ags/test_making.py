@@ -14,7 +14,7 @@ pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import AGSSpec, SandboxSpec
+from steps.contracts.sandbox_spec import AGSSpec, SandboxSpec
 from steps.errors import ConfigError, InfraError
 from steps.sandbox.ags.orphans import ags_sandboxes
 from steps.sandbox.ags.start import start_refusals

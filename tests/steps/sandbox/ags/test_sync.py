@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
-from steps.contracts.run_spec import AGSSpec, SandboxSpec
+from steps.contracts.sandbox_spec import AGSSpec, SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.ags.service import forget_client
 from steps.sandbox.ags.sync import SyncPlan, missing_tools, sync

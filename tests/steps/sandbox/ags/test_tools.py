@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
-from steps.contracts.run_spec import AGSSpec
+from steps.contracts.sandbox_spec import AGSSpec
 from steps.errors import ConfigError
 from steps.sandbox.ags.image_copies import copy_name
 from steps.sandbox.ags.tools import service_image, tool_name

@@ -14,7 +14,7 @@ import pytest
 from docker import DockerClient
 
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError, InfraError, ResourceError
 from steps.sandbox import open_backend
 from steps.sandbox.diagnosis import Diagnosis, diagnose
@@ -181,7 +181,7 @@ class TestStrays:
 
     def test_a_container_whose_owner_is_dead_is_a_stray(self, lab: DockerLab, docker_host: None) -> None:
         script = (
-            "from steps.contracts.run_spec import SandboxSpec\n"
+            "from steps.contracts.sandbox_spec import SandboxSpec\n"
             "from steps.sandbox import open_backend\n"
             "from steps.sandbox.protocol import SandboxRequest\n"
             "backend = open_backend(SandboxSpec(backend='docker'))\n"

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
 from steps.bundles.tree import digest_tree
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.bundle_upload import upload_bundle
 from steps.sandbox.e2b.stored_templates import list_templates

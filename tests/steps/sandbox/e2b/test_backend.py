@@ -15,7 +15,8 @@ from werkzeug.wrappers import Response
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import RunSpec, SandboxSpec
+from steps.contracts.run_spec import RunSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError, InfraError
 from steps.planning.sandboxes import prepare_sandboxes
 from steps.sandbox import jobs
@@ -97,7 +98,7 @@ class TestMaking:
     def test_a_machine_without_certificates_is_told_what_it_lacks(self, lab: E2BLab) -> None:
         """As in an image without ca-certificates: the SDK's client cannot even be made, for a plain address neither."""
         nowhere = {"SSL_CERT_FILE": "/nonexistent", "SSL_CERT_DIR": "/nonexistent"}
-        ask = "from steps.contracts.run_spec import SandboxSpec; from steps.sandbox.diagnosis import diagnose; "
+        ask = "from steps.contracts.sandbox_spec import SandboxSpec; from steps.sandbox.diagnosis import diagnose; "
         program = [sys.executable, "-c", f"{ask}print(diagnose('e2b', SandboxSpec()))"]
         said = subprocess.run(program, env={**os.environ, **nowhere}, capture_output=True, text=True, check=True).stdout
         assert "well=False" in said

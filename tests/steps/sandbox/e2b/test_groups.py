@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
-from steps.contracts.data import SolveRecord
 from steps.contracts.record import key
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.verdict import GradeRecord
 from steps.datasets import mini
 from steps.datasets.mini.forms import image_by_id

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
 from steps.contracts.ids import store_id
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox.e2b.backend import connect
 from steps.sandbox.e2b.orphans import e2b_sandboxes
 from steps.sandbox.e2b.templates import template_name

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox.e2b.backend import connect
 from steps.sandbox.e2b.orphans import e2b_sandboxes
 from steps.sandbox.e2b.service import kill_sandbox

@@ -14,7 +14,7 @@ pytest.importorskip("e2b", reason="the extra e2b is not installed")
 from e2b import RateLimitException
 
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError, InfraError
 from steps.sandbox.e2b.backend import E2BBackend
 from steps.sandbox.e2b.care import care_for

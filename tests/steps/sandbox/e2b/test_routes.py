@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
 from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.diagnosis import diagnose
 from steps.sandbox.e2b.backend import E2BBackend, connect

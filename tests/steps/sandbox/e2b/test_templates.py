@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.run_spec import E2BSpec, SandboxSpec
+from steps.contracts.sandbox_spec import E2BSpec, SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.e2b.prices import hourly_price
 from steps.sandbox.e2b.templates import (

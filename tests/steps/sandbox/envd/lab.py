@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import pytest
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox.envd.machine import EnvdSandbox
 from steps.sandbox.job_sandbox import JobSandbox
 from steps.sandbox.protocol import Sandbox, SandboxRequest

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.kube.client import RetryPolicy
 from steps.sandbox.kubernetes.agent_files import add_agent_files, agent_image, has_agent_files, ways

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.sandbox.kubernetes.namespace import NamespaceSettings
 from steps.sandbox.kubernetes.pod_spec import label, manifest, owner_reference, resources

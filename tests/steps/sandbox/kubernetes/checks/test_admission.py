@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.sandbox.kubernetes.checks.admission import MOST_IMAGES, example_images, never_fits, pods_of, without_pod_name
 from steps.sandbox.kubernetes.namespace import NamespaceSettings
 from steps.sandbox.readiness import SandboxNeeds

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.run_spec import SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.errors import ConfigError
 from steps.kube.client import Cluster
 from steps.sandbox.kubernetes.checks import reach
