@@ -1,4 +1,4 @@
-"""What plan hands on, and the patch; of the other stages: shard.py, trajectory.py, solve_record.py, layer.py, verdict.py."""
+"""What plan hands on, and the patch; beside it shard.py, trajectory.py, solve_record.py, layer.py, verdict.py."""
 
 from __future__ import annotations
 
