@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	killAll    = 5 * time.Second
+	killAll    = 20 * time.Second
 	emptyLooks = 3 // in a row: one look may miss what changes while it lasts
 )
 
@@ -27,16 +27,16 @@ func killDescendants() {
 	until, empty := time.Now().Add(killAll), 0
 	for signal := syscall.SIGSTOP; time.Now().Before(until); {
 		alive, reached := 0, 0
-		for _, each := range descendants(os.Getpid()) {
+		visitDescendants(os.Getpid(), func(each process) {
 			if each.state == 'Z' || each.state == 'X' {
-				continue
+				return
 			}
 			alive++
 			if signal == syscall.SIGKILL || each.state != 'T' {
 				syscall.Kill(each.pid, signal)
 				reached++
 			}
-		}
+		})
 		if empty++; alive > 0 {
 			empty = 0
 		}
@@ -53,38 +53,47 @@ func killDescendants() {
 	}
 }
 
-// descendants are all processes below one, those that ended and are not waited for yet among them.
-func descendants(root int) []process {
-	processes := map[int]process{}
+// visitDescendants calls visit with each process below one, those that ended and are not waited for yet among them, as
+// soon as it is known: what forks and ends at once is gone by the time that all have been looked at.
+func visitDescendants(root int, visit func(process)) {
 	folder, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return
 	}
 	defer folder.Close()
-	names, _ := folder.Readdirnames(-1)
+	names, _ := folder.Readdirnames(-1) // in the order of their numbers, so most parents come before their children
+	below, read, others := map[int]bool{root: true}, map[int]bool{}, []process{}
 	for _, name := range names {
-		if name[0] >= '0' && name[0] <= '9' {
-			if each, ok := readProcess(name); ok {
-				processes[each.pid] = each
+		if name[0] < '0' || name[0] > '9' {
+			continue
+		}
+		if each, ok := readProcess(name); ok {
+			read[each.pid] = true
+			if below[each.parent] {
+				below[each.pid] = true
+				visit(each)
+			} else {
+				others = append(others, each)
 			}
 		}
 	}
-	children := map[int][]process{}
-	for pid, each := range processes {
-		if _, there := processes[each.parent]; !there {
+	for i, each := range others {
+		if !read[each.parent] {
 			// Its parent ended while this looked: who has it now is read once more.
-			if again, ok := readProcess(strconv.Itoa(pid)); ok {
-				each = again
+			if again, ok := readProcess(strconv.Itoa(each.pid)); ok {
+				others[i] = again
 			}
 		}
-		children[each.parent] = append(children[each.parent], each)
 	}
-	found := []process{}
-	for next := children[root]; len(next) > 0; {
-		found = append(found, next[0])
-		next = append(next[1:], children[next[0].pid]...)
+	for known := 0; known < len(below); {
+		known = len(below)
+		for _, each := range others {
+			if below[each.parent] && !below[each.pid] {
+				below[each.pid] = true
+				visit(each)
+			}
+		}
 	}
-	return found
 }
 
 func readProcess(name string) (found process, ok bool) {

@@ -84,9 +84,7 @@ func computedBelow() time.Duration {
 	usage := syscall.Rusage{}
 	syscall.Getrusage(syscall.RUSAGE_CHILDREN, &usage)
 	total := time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-	for _, process := range descendants(os.Getpid()) {
-		total += process.computed
-	}
+	visitDescendants(os.Getpid(), func(each process) { total += each.computed })
 	return total
 }
 

@@ -73,7 +73,7 @@ def test_what_forks_without_end_ends_with_its_agent(sandbox: Sandbox) -> None:
     # Each has a session of its own, forks and ends: none is below the agent any more, and none stays long. Where there
     # are many it forks once, so that they stay as many and leave a machine to the tests beside this one.
     bomb = """bash -c 'echo "[ -e stop ] || { setsid bash bomb &
-      if [ \\$(ls /proc | grep -c ^[0-9]) -gt 60 ]; then sleep 0.1; else setsid bash bomb & fi }" >bomb'
+      if [ \\$(ls /proc | grep -c ^[0-9]) -gt 100 ]; then sleep 0.02; else setsid bash bomb & fi }" >bomb'
       for n in 1 2 3 4 5 6 7 8; do setsid bash bomb & done; until [ $(ls /proc | grep -c ^[0-9]) -gt 40 ]
       do sleep 0.05; done; echo enough"""
     try:
