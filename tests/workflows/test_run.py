@@ -153,6 +153,7 @@ def test_given_predictions_are_graded_and_the_empty_ones_listed(tmp_path: Path, 
     assert "given: 0 units to do, 3 done before, 1 without a prediction" in again.stdout
 
 
+@pytest.mark.long
 def test_replay_performs_recorded_actions_and_its_patch_is_graded(tmp_path: Path, gold: str) -> None:
     patch = Path(gold, "runs", "gold", "units", QUICK[0], "1", "patch.diff").read_text()
     trajectory = {
@@ -198,6 +199,7 @@ def test_a_patch_that_does_not_apply_is_an_outcome(tmp_path: Path) -> None:
     assert json.loads(official(str(tmp_path), "r", "m"))["error_ids"] == [QUICK[0]]
 
 
+@pytest.mark.long
 def test_a_bucket_holds_the_same_run_as_a_folder(bucket: str, gold: str) -> None:
     store = f"s3://{bucket}/team"
     done = swe_argo("run", "--store", store, "--run-id", "gold", *ids(*QUICK))

@@ -21,6 +21,7 @@ def read_validation(store: Path, dataset: str, name: str) -> Validation:
     return Validation.from_bytes(open_store(str(store)).get(validation_key(dataset, name)))
 
 
+@pytest.mark.long
 def test_what_cannot_be_graded_has_a_class_of_its_own_and_the_rest_is_validated(tmp_path: Path) -> None:
     rows, store = str(tmp_path / "rows.jsonl"), tmp_path / "store"
     words = (*make_unfit_rows(tmp_path), "--store", str(store))

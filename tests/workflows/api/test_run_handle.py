@@ -124,7 +124,7 @@ def test_a_run_whose_program_was_killed_goes_on_by_its_id(tmp_path: Path) -> Non
     assert {name: verdicts(tmp_path)[name] for name in before} == before
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [pytest.param(way, marks=[] if way == "watch" else pytest.mark.long) for way in WAYS])
 def test_ctrl_c_while_a_program_waits_stops_the_run_cleanly(tmp_path: Path, way: str) -> None:
     with begin(tmp_path, way) as program:
         wait_for(lambda: verdicts(tmp_path) or program.poll() is not None)

@@ -51,7 +51,10 @@ def containers(docker_client: DockerClient, docker_host: None, monkeypatch: pyte
 
 
 @isolated
-@pytest.mark.parametrize(("protocol", "instance", "stream"), WAYS, ids=[way[0] for way in WAYS])
+@pytest.mark.parametrize(
+    ("protocol", "instance", "stream"),
+    [pytest.param(*way, id=way[0], marks=[] if way[0] == "responses" else pytest.mark.long) for way in WAYS],
+)
 def test_it_fixes_an_issue_in_a_folder(protocol: str, instance: str, stream: bool, tmp_path: Path) -> None:
     fixed(protocol, instance, stream, tmp_path, "local")
 

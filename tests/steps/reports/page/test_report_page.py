@@ -88,12 +88,9 @@ def test_every_unit_is_as_high_as_its_lines(
             assert tab.sideways() == 0, width
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1400, "dark")])
 @pytest.mark.parametrize("run", [pytest.param(run, marks=LARGE if "large" in run else []) for run in RUNS])
-def test_the_page_is_quiet_alone_and_no_wider_than_the_window(
-    pages: dict[str, Path], tab: Tab, run: str, width: int, scheme: Scheme
-) -> None:
-    check_quiet(tab, pages[run], width, scheme)
+def test_the_page_is_quiet_alone_and_no_wider_than_the_window(pages: dict[str, Path], tab: Tab, run: str) -> None:
+    check_quiet(tab, pages[run])
 
 
 @LARGE

@@ -44,12 +44,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
     return Pages(tmp_path_factory)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (768, "light"), (1280, "dark")])
 @pytest.mark.parametrize("training", TRAININGS)
-def test_the_page_is_quiet_alone_and_no_wider_than_the_window(
-    pages: Pages, tab: Tab, training: str, width: int, scheme: Scheme
-) -> None:
-    check_quiet(tab, pages[training], width, scheme)
+def test_the_page_is_quiet_alone_and_no_wider_than_the_window(pages: Pages, tab: Tab, training: str) -> None:
+    check_quiet(tab, pages[training])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
