@@ -21,11 +21,14 @@ OUTSIDE = ("mini-r2e", "harbor:mini")
 @pytest.mark.parametrize(
     ("agent", "share"), [("gold", 1), pytest.param("idle", 0, marks=pytest.mark.long)], ids=["gold", "idle"]
 )
-@pytest.mark.parametrize(("dataset", "size"), DATASETS.items())
+@pytest.mark.parametrize(
+    ("dataset", "size"),
+    [pytest.param(*each, marks=() if each[0] in OUTSIDE else pytest.mark.long) for each in DATASETS.items()],
+)
 def test_gold_resolves_and_idle_does_not_in_folders(
     dataset: str, size: int, agent: str, share: int, tmp_path: Path
 ) -> None:
-    """Idle is long: the tests of each family have an idle run of rows of their own."""
+    """Most are long: the tests of each family have such runs of rows of their own."""
     if dataset in OUTSIDE and (reason := bubblewrap.probe()) is not None:
         pytest.skip(f"hidden tests need a machine of their own: {reason}")
     assert count_resolved(dataset, agent, tmp_path) == f"{share * size} of {size}"

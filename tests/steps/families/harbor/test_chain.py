@@ -101,6 +101,7 @@ def test_nothing_of_the_answer_is_in_an_agents_machine_and_nothing_changed_is_no
     assert grade(unit)["outcome"] == "empty_patch"
 
 
+@pytest.mark.long
 def test_the_canary_of_a_run_is_made_by_solutions(tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     shutil.copytree(HARBOR_TASKS / "greeting", tmp_path / "tasks" / "greeting")
@@ -127,6 +128,7 @@ def test_what_cheats_plant_gains_nothing_or_shows(tmp_path: Path) -> None:
     assert grade(unit)["integrity"]["verdict"] == "suspect"
 
 
+@pytest.mark.long
 def test_a_verifier_that_is_broken_from_the_layer_stays_in_the_denominator_and_says_so(tmp_path: Path) -> None:
     unit = act(tmp_path, "mkdir -p /app/prices.json; ln -s /nowhere /app/orders.link", task="unit-prices")
     assert grade(unit)["outcome"] == "unresolved"  # that verifier knows of it
@@ -162,6 +164,7 @@ def test_a_task_without_a_solution_is_no_failure_of_the_machines(tmp_path: Path)
     assert grade(unit)["outcome"] == "empty_patch"
 
 
+@pytest.mark.long
 def test_a_validation_says_why_a_solution_fails_and_goes_on_beside_a_task_that_cannot_be_read(tmp_path: Path) -> None:
     for name in ("fails", "unread"):
         shutil.copytree(HARBOR_TASKS / "greeting", tmp_path / "tasks" / name)
