@@ -52,12 +52,17 @@ test-training: $(VENV)/.ready ## Train a tiny model on a real trainer of this ma
 	@$(BIN)/python -m tests.trainer.home
 	@$(BIN)/pytest -s tests/trainer $(ARGS)
 
-# Its libraries warn of many things that are not ours: no warning is an error here.
+# Their libraries warn of many things that are not ours: no warning is an error here.
+IN_OWN = PYTHONPATH=$(CURDIR):$(CURDIR)/workflows/python HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= \
+	$$python -m pytest -W ignore -o filterwarnings= --timeout 1800
+
 .PHONY: test-verl
 test-verl: $(VENV)/.ready ## Run verl's own loop, trainer parts and configuration on our sandboxes, without a GPU (installs verl once: 7 GB)
-	@python=$$($(BIN)/python -m tests.verl.home) && \
-	PYTHONPATH=$(CURDIR):$(CURDIR)/workflows/python HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= \
-	$$python -m pytest -W ignore -o filterwarnings= --timeout 1800 tests/verl $(ARGS)
+	@python=$$($(BIN)/python -m tests.verl.home) && $(IN_OWN) tests/verl $(ARGS)
+
+.PHONY: test-verifiers
+test-verifiers: $(VENV)/.ready ## Play episodes of verifiers in our sandboxes, without a GPU (installs verifiers once: 600 MB)
+	@python=$$($(BIN)/python -m tests.verifiers.home) && $(IN_OWN) tests/verifiers $(ARGS)
 
 AGENTS = claude-code codex opencode qwen-code openhands-cli aider
 .PHONY: test-agents

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+
+from tests.paths import ROOT
+
+INSTALL_TIMEOUT_S = 3600
 
 
 class NotInstalledError(Exception):
@@ -21,6 +30,38 @@ def make_environment(folder: Path, requirements: Path, *, what: str, timeout_s: 
     _call([sys.executable, "-m", "venv", "--clear", str(folder)], what, timeout_s)
     _call([str(python), "-m", "pip", "install", "--no-deps", "-r", str(requirements)], what, timeout_s)
     return python
+
+
+def install_library(name: str, requirements: Path, *, size: str) -> Path:
+    """The python of an environment in the user's cache, another one for each set of versions, with a library to test.
+
+    Nothing is done where it is there already, else ``size`` is told. The project's own code is that of the checkout
+    (PYTHONPATH), whichever it is: only its version is installed. Raises NotInstalledError.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    wanted = "\0".join([requirements.read_text(), sys.version])
+    home = cache / "swe-argo" / name / hashlib.sha256(wanted.encode()).hexdigest()[:16]
+    home.mkdir(parents=True, exist_ok=True)
+    python, done = home / "venv" / "bin" / "python", home / "installed"
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            sys.stderr.write(f"{name} comes into {home}, once: {size}\n")
+            make_environment(home / "venv", requirements, what=name, timeout_s=INSTALL_TIMEOUT_S)
+            done.touch()
+        _describe_project(python)
+    return python
+
+
+def _describe_project(python: Path) -> None:
+    version = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
+    [packages] = python.parents[1].glob("lib/python3*/site-packages")
+    folder = packages / f"swe_argo-{version}.dist-info"
+    for each in packages.glob("swe_argo-*.dist-info"):
+        if each != folder:
+            shutil.rmtree(each)
+    folder.mkdir(exist_ok=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: swe-argo\nVersion: {version}\n")
 
 
 def _call(words: list[str], what: str, timeout_s: float) -> None:

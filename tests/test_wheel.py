@@ -62,6 +62,10 @@ def test_it_has_the_gate_for_agent_programs(installed: Path, tmp_path: Path) -> 
     assert done.stdout == "b'\\x7fELF'\n", done.stderr
 
 
+def test_it_has_the_names_that_programs_import(installed: Path) -> None:
+    assert {"swe_argo", "swe_argo_verifiers"} <= {file.parent.name for file in installed.glob("*/__init__.py")}
+
+
 def test_it_is_typed(installed: Path) -> None:
     assert (installed / "steps/py.typed").is_file()
     assert (installed / "workflows/py.typed").is_file()

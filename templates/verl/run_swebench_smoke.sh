@@ -59,7 +59,7 @@ data() {
 
 sandbox() {
   local store="$SWE_ARGO_VERL_DATA/store"
-  step sandbox "a sandbox or its verdict" "$PYTHON" -m workflows.verl.regression "$store" ${INSTANCE:+"$INSTANCE"}
+  step sandbox "a sandbox or its verdict" "$PYTHON" -m workflows.rollouts.regression "$store" ${INSTANCE:+"$INSTANCE"}
   sed 's/^/smoke: sandbox: /' "$LOGS/sandbox.log"
 }
 

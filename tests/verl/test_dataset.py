@@ -17,8 +17,8 @@ from verl.utils.dataset.rl_dataset import RLHFDataset  # noqa: E402
 from steps.contracts.run_spec import RunSpec  # noqa: E402
 from tests.solutions import rows as mini_rows  # noqa: E402
 from tests.verl.loops import ScriptedServer, call, play  # noqa: E402
+from workflows.rollouts.kept_runs import FILES  # noqa: E402
 from workflows.verl.dataset import export_dataset  # noqa: E402
-from workflows.verl.kept_runs import FILES  # noqa: E402
 from workflows.verl.prompt_files import VerlOptions  # noqa: E402
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.verl.conftest import doomed_processes, plan_rows
+from tests.rollouts.stores import plan_rows
+from tests.verl.conftest import doomed_processes
 
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 pytest.importorskip("docker")

@@ -16,7 +16,8 @@ import pytest
 
 from steps.host.folders import find_orphans
 from tests.paths import ROOT
-from tests.verl.conftest import doomed_processes, plan_rows
+from tests.rollouts.stores import plan_rows
+from tests.verl.conftest import doomed_processes
 from workflows.local.machines import remove_leftovers
 
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")

@@ -29,9 +29,9 @@ from tests.model_server.answers import Answer, function_text  # noqa: E402
 from tests.solutions import answers as solution  # noqa: E402
 from tests.verl.loops import Loops, ScriptedServer, play  # noqa: E402
 from tests.workflows.command import summary, swe_argo  # noqa: E402
+from workflows.rollouts.rollout import LostRolloutError  # noqa: E402
 from workflows.verl.dataset import export_dataset  # noqa: E402
 from workflows.verl.prompt_files import VerlOptions  # noqa: E402
-from workflows.verl.rollout import LostRolloutError  # noqa: E402
 
 Sandboxes = Callable[[], list[str]]
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
+from tests.rollouts.stores import plan_failing_rows, plan_rows
 from tests.solutions import rows as mini_rows
-from tests.verl.conftest import plan_failing_rows, plan_rows
 
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 
 from omegaconf import OmegaConf  # noqa: E402
 
 from tests.verl.loops import Loops, ScriptedServer, call, play, row  # noqa: E402
-from workflows.verl.rollout import LostRolloutError  # noqa: E402
-from workflows.verl.rollout_machine import RolloutMachine  # noqa: E402
+from workflows.rollouts.machine import RolloutMachine  # noqa: E402
+from workflows.rollouts.rollout import LostRolloutError  # noqa: E402
 
 Sandboxes = Callable[[], list[str]]
 INSTANCE = "mini__slugkit-2"
@@ -163,7 +163,7 @@ def test_output_is_cut_in_the_middle_and_a_long_command_ended(
 
 
 def _agent() -> str:
-    from tests.verl.conftest import AGENT
+    from tests.rollouts.stores import AGENT
 
     return f"{AGENT}:Scripted"
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.rollouts.stores import INSTANCES, plan_failing_rows
 from tests.solutions import rows as mini_rows
-from tests.verl.conftest import INSTANCES, plan_failing_rows
 from tests.workflows.command import summary, swe_argo
 
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")

@@ -9,8 +9,8 @@ from typing import Any
 
 from steps.agents.journal import Journal
 from steps.contracts.trajectory import AgentInfo, Metrics, Result, StopReason, ToolCall, Trajectory, Usage
+from workflows.rollouts.task import RolloutTask
 from workflows.verl.kept_units import KeptUnit
-from workflows.verl.rollout_task import RolloutTask
 
 
 def trajectory_of(

@@ -27,7 +27,7 @@ from steps.reports.text.formatting import count
 from steps.store import Store, open_store
 from steps.store.runs import record_of
 from steps.training.verl_rows import TOOL_AGENT
-from workflows.verl.kept_runs import FILES
+from workflows.rollouts.kept_runs import FILES
 from workflows.verl.prompt_files import VerlOptions, describe_empty_files, own_style, write_prompt_files
 
 DATASET: Final = "MariusHobbhahn/swe-bench-verified-mini"

@@ -11,7 +11,7 @@ from steps.contracts.failure import Failure
 from steps.contracts.record import Raw, Record, key
 from steps.errors import StepError
 from steps.store import open_store
-from workflows.verl.rollout_task import RolloutTask
+from workflows.rollouts.task import RolloutTask
 
 
 class KeptUnit:

@@ -5,36 +5,23 @@ from __future__ import annotations
 from math import ceil
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from steps.errors import ConfigError
 from workflows.local.machines import default_graders
+from workflows.rollouts.options import RolloutOptions
 
 
-class LoopOptions(BaseModel):
+class LoopOptions(RolloutOptions):
     """The keys of one entry of ``agent_loops.yaml`` beside ``name`` and ``_target_``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     store: str | None = None
     """Store that the export wrote beside the parquet, where a row's ``extra_info.store`` names none."""
     run: str | None = None
     """Its run, where a row's ``extra_info.run`` names none; not needed where the store has one run."""
-    output_chars: int = Field(10_000, ge=200)
-    """Characters of a command's output that the model is shown: its beginning and its end. verl cuts once more, at
-    ``multi_turn.max_tool_response_length``, which has to be larger."""
-    invalid_patch_penalty: float = Field(0.0, ge=0)
-    """Taken off the reward of a rollout whose patch does not apply."""
-    suspect: Literal["keep", "drop"] = "drop"
-    """Rollouts whose verdict there is a reason not to believe. drop: absent from their group. Validation counts all."""
     keep: Literal["none", "val", "all"] = "val"
     """Rollouts of which rows are kept as units of a run in the store, one run a step: ``<experiment>-val-000010``
     (``trainer.experiment_name``) for ``swe-argo report``."""
-    graders: int | None = Field(None, ge=1)
-    """Rollouts that one worker process grades at a time; by default its share of what ``swe-argo run`` grades at a time
-    on a machine with this backend, and one at least."""
-    threads: int = Field(256, ge=1)
-    """Calls of sandboxes that one worker process waits for at a time."""
 
 
 def share_graders(options: LoopOptions, backend: str, *, workers: int, nodes: int) -> LoopOptions:

@@ -12,7 +12,7 @@ from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.data import Instance, RunFile
 from steps.errors import ConfigError
 from steps.training.verl_rows import PromptedInstance, RowSource, loop_of, write_rows
-from workflows.verl.kept_runs import FILES, TRAINING, VALIDATION
+from workflows.rollouts.kept_runs import FILES, TRAINING, VALIDATION
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from steps.models.reply import Message
 from steps.serving.answers import ToolFormat, tool_format_of
 from steps.training.samples import Stretch
 from steps.training.verl_rows import TOOL_AGENT
-from workflows.verl.rollout import LiveRollout, LostRolloutError, open_rollout
+from workflows.rollouts.rollout import LiveRollout, LostRolloutError, open_rollout
 from workflows.verl.scaffold_work import open_journal, work
 from workflows.verl.token_model import Room, TokenModel, Tools
 from workflows.verl.tool_loop import RolloutTry, SweAgentLoop

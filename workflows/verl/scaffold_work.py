@@ -14,7 +14,7 @@ from steps.models.model_sender import ModelSender
 from steps.models.reply import Model
 from steps.sandbox.protocol import Sandbox
 from steps.sandbox.untrusted import SandboxBroken
-from workflows.verl.rollout_task import RolloutTask
+from workflows.rollouts.task import RolloutTask
 
 
 def open_journal(task: RolloutTask, run_id: str, attempt: int, model: str) -> Journal:

@@ -17,11 +17,8 @@ from steps.contracts.record import Raw, Record
 from steps.contracts.trajectory import StopReason
 from steps.errors import ConfigError, InfraError, ResourceError, StepError
 from workflows.resources import retry
-from workflows.verl.conversation import metrics_of, trajectory_of
-from workflows.verl.kept_runs import TRAINING, VALIDATION, name_of_kept_run
-from workflows.verl.kept_units import KeptUnit
-from workflows.verl.options import read_options, share_graders
-from workflows.verl.rollout import (
+from workflows.rollouts.kept_runs import TRAINING, VALIDATION, name_of_kept_run
+from workflows.rollouts.rollout import (
     LiveRollout,
     LostRolloutError,
     enlarge,
@@ -29,7 +26,10 @@ from workflows.verl.rollout import (
     reward_of,
     wait_in_thread,
 )
-from workflows.verl.rollout_task import RolloutTask, read_task
+from workflows.rollouts.task import RolloutTask, read_task
+from workflows.verl.conversation import metrics_of, trajectory_of
+from workflows.verl.kept_units import KeptUnit
+from workflows.verl.options import read_options, share_graders
 
 logger = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from steps.training.verl_rows import SCHEMA
 from tests.paths import DATA, ROOT, needs_data
 from tests.steps.agents.solved_units import instance, run_file
 from tests.steps.families.test_real_rows import FAMILIES
+from workflows.rollouts.kept_runs import FILES
 from workflows.verl.dataset import RUN, SAMPLE, STORE, VerlFiles, export_dataset, export_run, sample_spec
-from workflows.verl.kept_runs import FILES
 from workflows.verl.prompt_files import VerlOptions, split_ids
 
 Row = dict[str, Any]

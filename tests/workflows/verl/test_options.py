@@ -16,7 +16,7 @@ def test_the_docs_have_every_key() -> None:
 
 
 def test_a_key_that_there_is_not_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"penalty: .*there are store, run, output_chars"):
+    with pytest.raises(ConfigError, match=r"penalty: .*there are output_chars, .*, keep"):
         read_options({"penalty": 1})
 
 

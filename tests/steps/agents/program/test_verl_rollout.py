@@ -21,7 +21,7 @@ from tests.steps.agents.program.running import PROGRAM
 from tests.steps.agents.solved_units import run_file
 from tests.steps.agents.tasks import instance
 from tests.workflows.verl.test_token_model import END, Letters
-from workflows.verl.rollout_task import RolloutTask
+from workflows.rollouts.task import RolloutTask
 from workflows.verl.scaffold_work import open_journal, work
 from workflows.verl.token_model import Room, TokenModel
 

@@ -1,4 +1,4 @@
-"""What the sandboxes of one of verl's processes need beside: an owner while it lives, no leftovers of dead ones."""
+"""What sandboxes of a process that trains need beside: an owner while it lives, no leftovers of dead ones."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def take_care(run: RunFile) -> None:
 
 
 def _enter(run: RunFile) -> Care:
-    """To be left when this process ends. verl has many for one run, which one holds: each is a run of its own there."""
-    plan = Plan(run_id=f"{run.run_id}-verl-{secrets.token_hex(4)}", units=[])
+    """To be left when this process ends. A trainer has many for one run, which one holds: each is a run of its own."""
+    plan = Plan(run_id=f"{run.run_id}-rollouts-{secrets.token_hex(4)}", units=[])
     stack = ExitStack()
     care = stack.enter_context(care_for(run.spec.sandbox, plan))
     atexit.register(stack.close)

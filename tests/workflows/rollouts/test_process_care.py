@@ -12,8 +12,8 @@ from steps.host import folders
 from steps.settings import settings
 from steps.store import open_store
 from steps.store.runs import record_of
-from tests.verl.conftest import plan_rows
-from workflows.verl import process_care
+from tests.rollouts.stores import plan_rows
+from workflows.rollouts import process_care
 
 BACKEND = """
 from contextlib import contextmanager
@@ -49,11 +49,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunFile]:
 def test_a_process_is_the_owner_of_its_sandboxes_under_a_name_that_no_other_has(run: RunFile, tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(process_care.take_care, [run] * 16))
-    process_care._TAKEN.clear()  # another process of verl's
+    process_care._TAKEN.clear()  # another process of the trainer's
     process_care.take_care(run)
     one, other = (tmp_path / "entered").read_text().split()
-    assert one.startswith("rows-verl-")
-    assert other.startswith("rows-verl-")
+    assert one.startswith("rows-rollouts-")
+    assert other.startswith("rows-rollouts-")
     assert one != other
     assert os.environ["SWE_ARGO_LEASE"] == settings().lease == "mine/1-2-3"
 

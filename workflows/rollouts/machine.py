@@ -14,8 +14,8 @@ from steps.sandbox.bundle_mounts import mount_of
 from steps.sandbox.protocol import ExecResult, Sandbox
 from steps.sandbox.unit_sandbox import Context, open_sandbox
 from steps.sandbox.untrusted import as_untrusted
-from workflows.verl.process_care import take_care
-from workflows.verl.rollout_task import RolloutTask
+from workflows.rollouts.process_care import take_care
+from workflows.rollouts.task import RolloutTask
 
 CHECK_S = 120.0
 """Seconds that looking at a patch may take."""

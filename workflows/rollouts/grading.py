@@ -21,7 +21,7 @@ from steps.sandbox.unit_sandbox import Context
 from workflows.local.process import DETAIL, GRACE_S
 from workflows.local.step_servers import ForkedStep, Forking
 from workflows.resources import deadline_s
-from workflows.verl.rollout_task import RolloutTask
+from workflows.rollouts.task import RolloutTask
 
 
 @cache

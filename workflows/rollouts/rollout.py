@@ -30,10 +30,10 @@ from steps.sandbox.unit_sandbox import Context
 from steps.sandbox.untrusted import SandboxBroken
 from workflows.local.machines import default_graders
 from workflows.resources import retry
-from workflows.verl.grading import GradingTry
-from workflows.verl.options import LoopOptions
-from workflows.verl.rollout_machine import RolloutMachine
-from workflows.verl.rollout_task import RolloutTask
+from workflows.rollouts.grading import GradingTry
+from workflows.rollouts.machine import RolloutMachine
+from workflows.rollouts.options import RolloutOptions
+from workflows.rollouts.task import RolloutTask
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class LostRolloutError(Exception):
 class LiveRollout:
     """What the tools of one conversation act on. Its sandbox is there while ``open_rollout`` is."""
 
-    def __init__(self, task: RolloutTask, options: LoopOptions, attempt: int, factor: float) -> None:
+    def __init__(self, task: RolloutTask, options: RolloutOptions, attempt: int, factor: float) -> None:
         self.task, self.options = task, options
         self.context = Context(attempt, secrets.token_hex(6), factor)
         self.machine = RolloutMachine(self.context, task)
@@ -57,7 +57,7 @@ class LiveRollout:
         """How the model broke its sandbox: what it had is graded."""
         self._refused: HandedOn | None = None
         self._one_call = asyncio.Lock()
-        """verl makes the calls of one answer all at once (``max_parallel_calls``): here they come one after another."""
+        """A trainer may make the calls of one answer all at once: here they come one after another."""
         self._began_at = self._opened_at = time.monotonic()
 
     @property
@@ -189,8 +189,8 @@ class LiveRollout:
         return None
 
 
-async def wait_in_thread(options: LoopOptions, act: Callable[[], T]) -> T:
-    """Its answer. What waits for a sandbox or a store waits in threads of our own: none of verl's waits behind it."""
+async def wait_in_thread(options: RolloutOptions, act: Callable[[], T]) -> T:
+    """Its answer. What waits for a sandbox or a store waits in threads of our own: none of a trainer's waits for it."""
     return await asyncio.wrap_future(_threads(options.threads).submit(act))
 
 
@@ -201,7 +201,7 @@ def enlarge(factor: float, error: StepError) -> float:
 
 @asynccontextmanager
 async def open_rollout(
-    task: RolloutTask, options: LoopOptions, *, attempt: int, factor: float = 1.0
+    task: RolloutTask, options: RolloutOptions, *, attempt: int, factor: float = 1.0
 ) -> AsyncIterator[LiveRollout]:
     """A rollout whose tools find it, its sandbox destroyed on every way out. Raises StepError where none is made."""
     rollout = LiveRollout(task, options, attempt, factor)
@@ -219,7 +219,7 @@ def current_rollout() -> LiveRollout:
     return _CURRENT.get()
 
 
-def reward_of(record: GradeRecord, options: LoopOptions, *, trains: bool = True) -> float:
+def reward_of(record: GradeRecord, options: RolloutOptions, *, trains: bool = True) -> float:
     """The reward of a verdict. Raises LostRolloutError where it is to move no mean.
 
     ``trains``: whether something is learnt from it; what is only measured counts by its verdict, believed or not.

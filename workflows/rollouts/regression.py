@@ -1,6 +1,6 @@
 """The chain of a rollout without a model: solutions whose reward is known, handed in as a model hands them in.
 
-``python -m workflows.verl.regression STORE [INSTANCE]``: a line each; exit code 1 where a reward is another one.
+``python -m workflows.rollouts.regression STORE [INSTANCE]``: a line each; exit code 1 where a reward is another one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from steps.errors import EXIT_INFRA, ConfigError, StepError
 from steps.families.family import load_family
 from steps.store import open_store
 from steps.store.runs import record_of
-from workflows.verl.options import LoopOptions
-from workflows.verl.rollout import LostRolloutError, open_rollout, reward_of
-from workflows.verl.rollout_task import RolloutTask, find_exported_run, read_task
+from workflows.rollouts.options import RolloutOptions
+from workflows.rollouts.rollout import LostRolloutError, open_rollout, reward_of
+from workflows.rollouts.task import RolloutTask, find_exported_run, read_task
 
 _INVALID = """diff --git a/no/such/file b/no/such/file
 --- a/no/such/file
@@ -54,7 +54,7 @@ class TriedSolution:
     seconds: float
 
 
-def read_known_solutions(task: RolloutTask, options: LoopOptions) -> list[KnownSolution]:
+def read_known_solutions(task: RolloutTask, options: RolloutOptions) -> list[KnownSolution]:
     """The dataset's own patch, none, and one that does not apply.
 
     Raises ConfigError where the dataset has no patch for the task, InfraError where it cannot be read.
@@ -75,7 +75,7 @@ def read_known_solutions(task: RolloutTask, options: LoopOptions) -> list[KnownS
     ]
 
 
-async def try_solution(task: RolloutTask, patch: str, options: LoopOptions) -> TriedSolution:
+async def try_solution(task: RolloutTask, patch: str, options: RolloutOptions) -> TriedSolution:
     """Hand it in, in a sandbox of its own. Raises StepError, LostRolloutError."""
     began = time.monotonic()
     async with open_rollout(task, options, attempt=1) as rollout:
@@ -93,7 +93,7 @@ async def try_solution(task: RolloutTask, patch: str, options: LoopOptions) -> T
 
 def try_known_solutions(store: str, instance_id: str | None) -> Iterator[tuple[bool, str]]:
     """Whether each came out as it is known to, and a line that says how. Raises StepError, LostRolloutError."""
-    options = LoopOptions()
+    options = RolloutOptions()
     task = read_task(store, None, instance_id or _first(store))
     for known in read_known_solutions(task, options):
         tried = asyncio.run(try_solution(task, known.patch, options))

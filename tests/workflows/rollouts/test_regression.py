@@ -9,11 +9,11 @@ import pytest
 
 from steps.errors import ConfigError
 from steps.sandbox.local import bubblewrap
+from tests.rollouts.stores import plan_rows
 from tests.solutions import rows
-from tests.verl.conftest import plan_rows
-from workflows.verl import regression
-from workflows.verl.kept_runs import name_of_kept_run
-from workflows.verl.rollout_task import find_exported_run, read_task
+from workflows.rollouts import regression
+from workflows.rollouts.kept_runs import name_of_kept_run
+from workflows.rollouts.task import find_exported_run, read_task
 
 INSTANCE = "mini__slugkit-2"
 

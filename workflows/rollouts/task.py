@@ -12,7 +12,7 @@ from steps.contracts.record import key
 from steps.errors import ConfigError
 from steps.store import open_store
 from steps.store.runs import record_of
-from workflows.verl.kept_runs import is_kept_run
+from workflows.rollouts.kept_runs import is_kept_run
 
 
 @dataclass(frozen=True)

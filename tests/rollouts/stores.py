@@ -1,0 +1,34 @@
+"""Stores as an export makes them, of two issues of mini."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from steps.contracts.run_spec import RunSpec
+from steps.plan import plan
+
+AGENT = Path(__file__).parents[1] / "workflows" / "api" / "scripted_agent.py"
+INSTANCES = ["mini__slugkit-1", "mini__slugkit-2"]
+
+
+def plan_rows(folder: Path, backend: str = "local", *, timeout_s: float = 600, **fields: object) -> str:
+    """The store of an export: a run's first files, of two issues of mini."""
+    spec = {
+        "run_id": "rows",
+        "store": str(folder),
+        "select": {"instance_ids": INSTANCES},
+        "agent": {"name": f"{AGENT}:Scripted", "timeout_s": timeout_s, "command_timeout_s": 20},
+        "sandbox": {"backend": backend},
+        **fields,
+    }
+    plan(RunSpec.model_validate(spec))
+    return str(folder)
+
+
+def plan_failing_rows(folder: Path, *orders: str, retries: int) -> str:
+    """The same on a backend that fails to make these sandboxes (``role attempt``), once each."""
+    shutil.copy(Path(__file__).with_name("failing_backend.py"), folder / "failing_backend.py")
+    store = plan_rows(folder / "store", f"{folder}/failing_backend.py:connect", retries=retries)
+    (folder / "orders").write_text("\n".join(orders))
+    return store

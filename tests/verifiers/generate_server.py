@@ -1,0 +1,53 @@
+"""vLLM's ``/inference/v1/generate`` for tests: tokens in, tokens out; what is sampled is a script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from tests.http_server import Handler, serve
+
+
+@dataclass
+class GenerateServer:
+    """``url`` is what a client takes as base_url. ``texts``: the answers in turn, as a model writes them."""
+
+    tokenizer: Tokenizer
+    texts: list[str]
+    url: str = ""
+    prompts: list[list[int]] = field(default_factory=list)
+    sampled: list[list[int]] = field(default_factory=list)
+
+
+def logprob_of(token: int) -> float:
+    """What this model pretends to have thought of a token."""
+    return -0.25 - 0.001 * (token % 7)
+
+
+@contextmanager
+def generate_server(model: Path, *texts: str) -> Iterator[GenerateServer]:
+    """A running server for one conversation. ``model``: the folder of its tokenizer."""
+    state = GenerateServer(Tokenizer.from_file(str(model / "tokenizer.json")), list(texts))
+
+    class Generate(Handler):
+        def respond(self) -> None:
+            if self.path.endswith("/models"):
+                return self.answer(200, {"object": "list", "data": [{"id": "scripted", "object": "model"}]})
+            if self.path != "/inference/v1/generate":
+                return self.answer(404)
+            asked = json.loads(self.body())
+            tokens = state.tokenizer.encode(state.texts[len(state.sampled)], add_special_tokens=False).ids
+            state.prompts.append(asked["token_ids"])
+            state.sampled.append(tokens)
+            content = [{"token": f"token_id:{each}", "logprob": logprob_of(each)} for each in tokens]
+            choice = {"index": 0, "token_ids": tokens, "logprobs": {"content": content}, "finish_reason": "stop"}
+            return self.answer(200, {"request_id": f"request-{len(state.sampled)}", "choices": [choice]})
+
+    with serve(Generate) as address:
+        state.url = f"{address}/v1"
+        yield state

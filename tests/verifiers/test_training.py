@@ -1,0 +1,53 @@
+"""What a trainer is handed of an episode: the tokens that were sampled, by verifiers' own client of vLLM."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import AddedToken, Tokenizer
+
+from tests.byte_model import make_model
+
+vf = pytest.importorskip("verifiers.v1", reason="needs verifiers: make test-verifiers")
+
+from tests.verifiers.episodes import GOLD, make_env, run_episode  # noqa: E402
+from tests.verifiers.generate_server import generate_server, logprob_of  # noqa: E402
+
+
+def call(tool: str, **arguments: str) -> str:
+    """A call as Qwen3 writes it."""
+    return f"<tool_call>\n{json.dumps({'name': tool, 'arguments': arguments})}\n</tool_call><|im_end|>"
+
+
+def make_qwen3(folder: Path) -> Path:
+    """The files of a tokenizer of bytes that has all the words of Qwen3's conversations."""
+    file = make_model(folder) / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.add_tokens([AddedToken(word, normalized=False) for word in ("<tool_response>", "</tool_response>")])
+    tokenizer.save(str(file))
+    special = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_exactly_what_was_sampled_is_trained_on_in_one_sequence(exported: Path, tmp_path: Path) -> None:
+    model = make_qwen3(tmp_path / "model")
+    texts = ("Let me look.\n\n" + call("bash", command="ls"), call("submit_solution", patch=GOLD))
+    with generate_server(model, *texts) as server:
+        client = vf.TrainClientConfig(
+            base_url=server.url, api_key_var="NO_KEY", renderer={"name": "qwen3"}, renderer_model_name=str(model)
+        )
+        episode = asyncio.run(run_episode(make_env(exported), client))
+    [trace] = episode.traces
+    assert (trace.ok, trace.reward, trace.errors) == (True, 1.0, [])
+    [branch] = trace.branches
+    sampled = [token for tokens in server.sampled for token in tokens]
+    pairs = list(zip(branch.token_ids, branch.sampled_mask, branch.logprobs, strict=True))
+    assert [token for token, mask, _ in pairs if mask] == sampled
+    assert [logprob for _, mask, logprob in pairs if mask] == [logprob_of(each) for each in sampled]
+    assert server.prompts[1][: len(server.prompts[0])] == server.prompts[0]
+    assert "Exit code: 0" in server.tokenizer.decode(server.prompts[1])

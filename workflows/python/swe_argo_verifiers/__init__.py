@@ -1,0 +1,10 @@
+"""``swe-argo-verifiers``, an environment of verifiers 0.4: issues in sandboxes, rewarded by their tests.
+
+verifiers finds a taskset, a harness and an environment by the kinds of these classes (docs/verifiers.md).
+"""
+
+from workflows.verifiers.environment import SweEnv
+from workflows.verifiers.harness import SweHarness
+from workflows.verifiers.taskset import SweTaskset
+
+__all__ = ["SweEnv", "SweHarness", "SweTaskset"]

@@ -1,0 +1,62 @@
+"""The tools ``bash`` and ``submit_solution``: what a model is told of them, and what a call of one comes to.
+
+What it is told stands in ``templates/verl/tools.yaml``, as verl reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+import steps
+from steps.agents.tools.toolsets import NOT_TEXT, is_sendable
+from workflows.rollouts.rollout import LiveRollout
+
+_FILE: Final = Path(steps.__path__[0]).parent / "templates" / "verl" / "tools.yaml"
+
+
+async def run_bash(rollout: LiveRollout, parameters: Mapping[str, Any]) -> str:
+    """What the command printed, below its exit code. Raises StepError where the sandbox was lost."""
+    command = parameters.get("command")
+    if not isinstance(command, str) or not command.strip():
+        return "bash needs a command: a text in the argument 'command'."
+    if not is_sendable("command", command):
+        return f"bash did not run this: the argument 'command' {NOT_TEXT}."
+    return await rollout.run_command(command)
+
+
+async def submit_solution(rollout: LiveRollout, parameters: Mapping[str, Any]) -> str:
+    """Whether the solution was taken, and why not. Nothing of its grading. Raises StepError."""
+    patch = parameters.get("patch") or ""
+    if not isinstance(patch, str):
+        return "submit_solution takes a text in the argument 'patch', or none."
+    return await rollout.submit(patch)
+
+
+TOOLS: Final[Mapping[str, Callable[[LiveRollout, Mapping[str, Any]], Awaitable[str]]]] = {
+    "bash": run_bash,
+    "submit_solution": submit_solution,
+}
+
+
+async def call_tool(rollout: LiveRollout, name: str, arguments: str) -> str:
+    """What the model is shown of a call as it wrote it, mistakes too. ``arguments``: JSON. Raises StepError."""
+    tool = TOOLS.get(name)
+    if tool is None:
+        return f"There is no tool {name!r}; there are {' and '.join(TOOLS)}."
+    try:
+        parameters = json.loads(arguments or "{}")
+    except ValueError as error:
+        return f"The arguments of {name} are no JSON: {error}."
+    if not isinstance(parameters, dict):
+        return f"The arguments of {name} are to be a JSON object."
+    return await tool(rollout, parameters)
+
+
+def tool_definitions() -> list[dict[str, Any]]:
+    """The tools as a request for a chat completion has them."""
+    return [entry["tool_schema"] for entry in yaml.safe_load(_FILE.read_text())["tools"]]

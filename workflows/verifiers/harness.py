@@ -1,0 +1,98 @@
+"""The model of verifiers at work in our sandbox, inside the environment's own process."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import Any
+
+import httpx
+import verifiers.v1 as vf
+from openai import APIStatusError, AsyncOpenAI
+
+from steps.errors import InfraError, ResourceError
+from steps.models.errors import ErrorMeaning, Refusal, error_meaning
+from workflows.resources import retry
+from workflows.rollouts.rollout import LiveRollout, enlarge
+from workflows.rollouts.tools import call_tool, tool_definitions
+from workflows.verifiers.task import lost_as_sandbox_error, rollout_of
+
+
+class SweHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
+    """Chat completions with the tools ``bash`` and ``submit_solution``, until the model has no more to do.
+
+    Nothing is executed in the runtime of verifiers: the sandbox is that of the exported run, on its backend.
+    """
+
+    APPENDS_SYSTEM_PROMPT = True
+    EXECUTES_CODE = False
+    NEEDS_CONTAINER = False
+
+    async def launch(  # noqa: PLR0917 - verifiers' own signature
+        self,
+        ctx: vf.ModelContext,
+        trace: vf.Trace,
+        runtime: vf.Runtime,  # noqa: ARG002
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],  # noqa: ARG002
+        data: vf.TaskData,
+    ) -> vf.ProgramResult:
+        """One conversation. Raises SandboxError where its sandbox was not made or was lost."""
+        system, prompt = self.resolve_text_prompt(data)
+        messages = [{"role": "system", "content": system}] if system else []
+        messages.append({"role": "user", "content": prompt})
+        timeout = httpx.Timeout(None, connect=5.0)
+        with lost_as_sandbox_error():
+            await _open(trace)
+            trace.state.is_open = True
+            async with AsyncOpenAI(base_url=endpoint, api_key=secret, timeout=timeout) as client:
+                await _converse(trace, client, ctx.model, messages)
+        return vf.ProgramResult(exit_code=0, stdout="", stderr="")
+
+    async def cleanup(self, trace: vf.Trace, runtime: vf.Runtime) -> None:  # noqa: ARG002
+        """Destroy the sandbox, on every way out."""
+        if (rollout := getattr(trace.state, "rollout", None)) is not None:
+            await rollout.close()
+
+
+async def _open(trace: vf.Trace) -> None:
+    """Make the sandbox, again where the world failed, as often as the run says. Raises InfraError, ResourceError."""
+    rule, number = retry(rollout_of(trace).task.run.spec), 1
+    while True:
+        rollout = rollout_of(trace)
+        try:
+            return await rollout.open()
+        except (InfraError, ResourceError) as error:
+            await rollout.close()
+            if number > rule.limit:
+                raise
+            await asyncio.sleep(rule.pause_s(number))
+            factor = enlarge(rollout.context.resource_factor, error)
+            trace.state.rollout = LiveRollout(rollout.task, rollout.options, rollout.context.attempt, factor)
+            number += 1
+
+
+async def _converse(trace: vf.Trace, client: AsyncOpenAI, model: str, messages: list[Any]) -> None:
+    """Until there is nothing more to do, or verifiers ends it. Raises StepError, and the endpoint's failures."""
+    rollout = rollout_of(trace)
+    tools: Any = tool_definitions()
+    most = rollout.task.run.spec.agent.max_steps  # the prompt says so
+    for turn in count():
+        if rollout.is_over or turn == most:
+            return
+        try:
+            completion = await client.chat.completions.create(model=model, messages=messages, tools=tools)
+        except APIStatusError as error:
+            overflows = error_meaning(Refusal.of(error.status_code, error.body)) is ErrorMeaning.OVERFLOW
+            if overflows or trace.stop_condition is not None:
+                return
+            raise
+        message = completion.choices[0].message
+        calls: list[Any] = message.tool_calls or []
+        messages.append(message.model_dump(exclude_none=True))
+        if not calls:
+            return
+        for call in calls:
+            text = await call_tool(rollout, call.function.name, call.function.arguments)
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": text})

@@ -1,0 +1,109 @@
+"""One row of an export as a task of verifiers: its rollout, the verdict on it, the reward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import verifiers.v1 as vf
+from pydantic import ConfigDict, Field
+
+from steps.contracts.verdict import GradeRecord
+from steps.errors import InfraError, ResourceError
+from workflows.rollouts.kept_runs import VALIDATION
+from workflows.rollouts.options import RolloutOptions
+from workflows.rollouts.rollout import LiveRollout, LostRolloutError, reward_of, wait_in_thread
+from workflows.rollouts.task import read_task
+
+
+class SweTaskData(vf.TaskData):  # type: ignore[misc]
+    """What of a row travels. ``id`` is the instance's; what grades it stays in the store."""
+
+    store: str
+    run: str | None = None
+    split: str
+
+
+class SweTaskConfig(RolloutOptions, vf.TaskConfig):  # type: ignore[misc]
+    """``--env.taskset.task.*``: how rollouts are run and rewarded."""
+
+
+class SweState(vf.State):  # type: ignore[misc]
+    """What the stages of one rollout hand on, in this process alone."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    rollout: LiveRollout | None = Field(None, exclude=True)
+    is_open: bool = False
+    """Whether the model had a sandbox: where verifiers did not wait for one, there is nothing to grade."""
+    record: GradeRecord | None = Field(None, exclude=True)
+
+
+class SweTask(vf.Task[SweTaskData, SweState, SweTaskConfig]):  # type: ignore[misc]
+    """An issue, to be worked on by ``SweHarness`` in a sandbox of its own, and graded in another."""
+
+    @property
+    def key(self) -> str:
+        """Run and instance: the same wherever the row stands."""
+        return f"{self.data.run or ''}/{self.data.id}"
+
+    async def setup(self, trace: vf.Trace, runtime: vf.Runtime) -> None:  # noqa: ARG002
+        """Read the task from its store. Raises ConfigError, and SandboxError where the world failed."""
+        data = self.data
+        with lost_as_sandbox_error():
+            task = await wait_in_thread(self.config, partial(read_task, data.store, data.run, data.id))
+        trace.state.rollout = LiveRollout(task, self.config, attempt=1, factor=1.0)
+
+    async def finalize(self, trace: vf.Trace, runtime: vf.Runtime) -> None:  # noqa: ARG002
+        """Take the solution, destroy its sandbox, grade it. Raises SandboxError where the world failed."""
+        rollout = rollout_of(trace)
+        if not trace.state.is_open:
+            raise vf.SandboxError("verifiers did not wait for the sandbox: leave more time to timeout.rollout")
+        with lost_as_sandbox_error():
+            handed_on = await rollout.take()
+            await rollout.close()
+            trace.state.record = (await rollout.grade(handed_on)).record
+        trace.info["outcome"] = trace.state.record.outcome.value
+        trace.info["patch"] = handed_on.patch.decode("utf-8", "replace")
+
+    @vf.reward  # type: ignore[untyped-decorator]
+    async def reward(self, trace: vf.Trace) -> float:
+        """1 where the issue is resolved. Raises LostRolloutError where the verdict is to move no mean."""
+        return reward_of(_record_of(trace), self.config, trains=self.data.split != VALIDATION)
+
+    @vf.metric  # type: ignore[untyped-decorator]
+    async def acc(self, trace: vf.Trace) -> float:
+        """Whether the issue is resolved, believed or not."""
+        return float(_record_of(trace).resolved)
+
+    @vf.metric  # type: ignore[untyped-decorator]
+    async def suspect(self, trace: vf.Trace) -> float:
+        """Whether there is a reason not to believe the verdict."""
+        return float(_record_of(trace).is_suspect)
+
+
+@contextmanager
+def lost_as_sandbox_error() -> Iterator[None]:
+    """What the world lost, by the name that verifiers has for it: an error of the trace, which its rules may retry."""
+    try:
+        yield
+    except (InfraError, ResourceError, LostRolloutError) as error:
+        raise vf.SandboxError(str(error)) from error
+
+
+def rollout_of(trace: vf.Trace) -> LiveRollout:
+    """The rollout of a task of ours. Raises ValueError for any other."""
+    rollout: LiveRollout | None = getattr(trace.state, "rollout", None)
+    if rollout is None:
+        raise ValueError("the harness and the tasks of swe-argo-verifiers work together, and with no others")
+    return rollout
+
+
+def _record_of(trace: vf.Trace) -> GradeRecord:
+    record: GradeRecord | None = trace.state.record
+    if record is None:  # finalize ran out of verifiers' time, which says nothing of the solution
+        raise vf.SandboxError(
+            "verifiers did not wait for the verdict: leave out timeout.finalize, a run has its own limit"
+        )
+    return record

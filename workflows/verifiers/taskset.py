@@ -1,0 +1,79 @@
+"""An export of ``swe-argo export --format verl`` as a taskset of verifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import verifiers.v1 as vf
+from pydantic import AfterValidator
+
+from steps.errors import ConfigError
+from steps.training.verl_rows import TOOL_LOOP
+from workflows.rollouts.kept_runs import FILES
+from workflows.verifiers.task import SweTask, SweTaskConfig, SweTaskData
+
+
+def _existing(path: Path) -> Path:
+    found = path.expanduser().absolute()
+    if not found.exists():
+        raise ValueError(f"there is no {found}: swe-argo export --format verl --out {found} makes it")
+    return found
+
+
+class SweTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
+    """``--env.taskset.*``: which rows there are."""
+
+    data: Annotated[Path, AfterValidator(_existing)] = Path("~/data/swebench_mini")
+    """Folder that the export wrote, or one of its parquet files."""
+    split: Literal["train", "val"] = "train"
+    """File of the folder. Of ``val`` nothing is learnt: verdicts that there is a reason not to believe count, too."""
+    store: str | None = None
+    """Store that the export wrote, where it lies at another place than the rows say."""
+    run: str | None = None
+    """Its run, where it is to be another one than that of the rows."""
+    task: SweTaskConfig = SweTaskConfig()
+
+    @property
+    def file(self) -> Path:
+        """The rows' file."""
+        path = _existing(self.data)
+        return path / FILES[self.split] if path.is_dir() else path
+
+
+class SweTaskset(vf.Taskset[SweTask, SweTasksetConfig]):  # type: ignore[misc]
+    """A task for each row, in the rows' order."""
+
+    def load(self) -> Iterator[SweTask]:
+        """Raises ConfigError where the rows are not of such an export, or for an agent of their own."""
+        try:
+            rows = pq.read_table(self.config.file).to_pylist()
+        except (OSError, pa.ArrowException) as error:
+            raise ConfigError(f"{self.config.file} cannot be read: {error}", field="taskset.data") from None
+        return (SweTask(self._data(row), self.config.task) for row in rows)
+
+    def _data(self, row: dict[str, Any]) -> SweTaskData:
+        try:
+            loop, info = row["agent_name"], row["extra_info"]
+            messages = {message["role"]: message["content"] for message in row["prompt"]}
+            name, store, run = info["instance_id"], self.config.store or info["store"], self.config.run or info["run"]
+        except (KeyError, TypeError):
+            raise ConfigError(f"{self.config.file} is not of swe-argo export", field="taskset.data") from None
+        if loop != TOOL_LOOP:
+            raise ConfigError(
+                f"the rows of {self.config.file} are for {loop}, which works inside verl alone: "
+                "export with a --prompt-style of tools",
+                field="taskset.data",
+            )
+        return SweTaskData(
+            id=name,
+            name=name,
+            system_prompt=messages.get("system"),
+            prompt=messages["user"],
+            store=store,
+            run=run,
+            split=info["split"],
+        )
