@@ -92,6 +92,29 @@ def test_a_page_that_was_asked_for_before_a_filter_does_not_undo_it(tab: Tab, vi
         tab.page.unroute_all()
 
 
+def test_a_page_says_when_its_server_no_longer_answers(tab: Tab, viewer: Address) -> None:
+    tab.open(f"{viewer.url}/runs/half-done")
+    told = "document.querySelector('.live').textContent"
+    assert tab.value(told) == "live"
+    for gone in (lambda route: route.abort(), lambda route: route.fulfill(status=503)):
+        tab.page.route(f"{viewer.url}/runs/half-done", gone)
+        tab.page.evaluate("refresh()")
+        assert tab.value(told) == "no answer"
+        tab.page.unroute_all()
+        tab.page.evaluate("refresh()")
+        assert tab.value(told) == "live"
+
+
+def test_the_bar_of_a_unit_is_that_of_its_run(tab: Tab, viewer: Address) -> None:
+    tab.size(390)
+    tab.open(f"{viewer.url}/runs/other")
+    unit = tab.value("document.querySelector('#table [data-row] a').href")
+    bar = "[...document.querySelectorAll('.bar > :not(small)')].map(e => [e.innerText, e.getBoundingClientRect().left])"
+    before = tab.value(bar)
+    tab.open(unit)
+    assert tab.value(bar)[:2] == before[:2]
+
+
 def test_keys_go_to_lines_to_what_went_wrong_and_up_again(tab: Tab, viewer: Address) -> None:
     tab.open(f"{viewer.url}/runs/half-done")
     for _ in range(3):
