@@ -50,6 +50,7 @@ class UnitLine:
     tries: int
     """That failed."""
     turns: int | None
+    """Before there is a report, the answered calls of the model."""
     tokens: int
     cost_usd: float | None
     patch_sha256: str | None
@@ -88,8 +89,9 @@ UNIT_FILTERS: tuple[Filter[UnitLine], ...] = (
 )
 _COLUMNS = (
     *("instance_id", "attempt", "repo", "standing", "stop_reason", "failure_class", "failure_reason", "failing_tests"),
-    *("failed_tries", "integrity", "counter_proof", "counter_proof_reason", "turns", "prompt_tokens"),
-    *("completion_tokens", "cost_usd", "patch_sha256", "seconds", "total_seconds", "error", "first_failing_tests"),
+    *("failed_tries", "integrity", "counter_proof", "counter_proof_reason", "turns", "calls"),
+    *("prompt_tokens", "completion_tokens", "cost_usd", "patch_sha256", "seconds", "total_seconds", "error"),
+    "first_failing_tests",
 )
 
 
@@ -124,7 +126,7 @@ def _line(row: dict[str, Any]) -> UnitLine:
         suspect=row["integrity"] == "suspect",
         unconfirmed=describe_confirmation(proof, row["counter_proof_reason"] or "") if unconfirmed else "",
         tries=row["failed_tries"] or 0,
-        turns=row["turns"],
+        turns=row["calls"] or None if row["turns"] is None else row["turns"],
         tokens=(row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0),
         cost_usd=row["cost_usd"],
         patch_sha256=row["patch_sha256"],

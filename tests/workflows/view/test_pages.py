@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 
-from steps.contracts.data import Plan
-from steps.store import Store
+from steps.contracts.data import Plan, RunFile
+from steps.contracts.record import key
+from steps.store import Store, open_store
 from steps.store.runs import record_of
-from tests.workflows.view.server import Address
+from tests.steps.reports.synthetic import Synthetic
+from tests.workflows.view.server import Address, viewing
 
+PAIR = "run=nightly-1&run=other"
 OWN_SCRIPTS = {'<script src="/static/view.js" defer>', '<script src="/static/expand.js">'}
 
 
@@ -94,6 +99,42 @@ def test_every_unit_has_its_page_and_its_files(viewer: Address) -> None:
             answer = viewer.get(unescape(link))
             assert answer.status == 200, link
             assert not answer.headers["content-type"].startswith("text/html")
+
+
+def links(html: str) -> set[str]:
+    return {unescape(path).partition("#")[0] for path in re.findall(r'<a [^>]*?href="([^"#]+)', html)}
+
+
+@pytest.mark.parametrize("path", ["/", "/runs/other", "/runs/half-done", "/trend?run=nightly-1", f"/compare?{PAIR}"])
+def test_every_link_leads_somewhere(viewer: Address, path: str) -> None:
+    found = links(viewer.get(path).text)
+    assert found
+    assert [link for link in found if viewer.get(urljoin(path, link)).status != 200] == []
+
+
+def test_a_unit_is_below_its_run(viewer: Address) -> None:
+    page = viewer.get(rows(viewer.get("/runs/other").text)[0]).text
+    assert '<span>/</span> <a href="/runs/other">other</a>' in page
+
+
+def test_attempts_are_offered_in_their_order(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"), create=True)
+    Synthetic("many", 1, 11).write(store)
+    with viewing(store) as address:
+        (choices,) = re.findall(r'<select name="attempt">(.*?)</select>', address.get("/runs/many").text)
+    assert re.findall(r'value="(\d+)"', choices) == [str(number) for number in range(1, 12)]
+
+
+def test_what_is_unreadable_costs_its_own_line_and_says_why(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"), create=True)
+    for name in ("whole", "torn"):
+        Synthetic(name, 2).write(store)
+    store.put(key(RunFile, "torn"), b"{")
+    with viewing(store) as address:
+        assert sorted(rows(address.get("/").text)) == ["/runs/torn", "/runs/whole"]
+        for path in ("/runs/torn", "/trend?run=torn", "/compare?run=torn&run=whole"):
+            page = address.get(path)
+            assert (path, page.status, "run.json" in page.text) == (path, 404, True)
 
 
 def test_hostile_texts_are_texts(viewer: Address) -> None:
