@@ -38,6 +38,8 @@ class UnitLine:
 
     instance_id: str
     attempt: int
+    title: str
+    """Of the issue; empty before there is a report."""
     repo: str
     standing: str
     label: StandingLabel
@@ -99,7 +101,8 @@ def lines_of(table: pa.Table) -> list[UnitLine]:
     """In the order of the plan. Raises ValueError where a column is missing: the table is of another version."""
     try:
         columns = {name: table.column(name).to_pylist() for name in _COLUMNS}
-        columns["tries"] = table.column("tries").to_pylist() if "tries" in table.column_names else [None] * len(table)
+        for name in ("title", "tries"):
+            columns[name] = table.column(name).to_pylist() if name in table.column_names else [None] * len(table)
     except KeyError as error:
         raise ValueError(f"no column {error}") from None
     rows = zip(*columns.values(), strict=True)
@@ -114,10 +117,11 @@ def _line(row: dict[str, Any]) -> UnitLine:
     if stop not in ("", "finished"):
         note = "; ".join(filter(None, [note, stop_phrase(stop)]))
     unconfirmed = standing == Standing.RESOLVED and proof
-    words = (row["instance_id"], row["repo"], standing, stop, row["failure_class"] or "", row["failure_reason"] or "")
+    words = (row["instance_id"], row["title"] or "", row["repo"], standing, stop, row["failure_class"] or "", row["failure_reason"] or "")
     return UnitLine(
         instance_id=row["instance_id"],
         attempt=row["attempt"],
+        title=make_visible(row["title"] or ""),
         repo=make_visible(row["repo"]),
         standing=standing,
         label=standing_label(standing, row["failure_class"]),

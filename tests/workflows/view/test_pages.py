@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
-from urllib.parse import urljoin
+from urllib.parse import urlencode, urljoin
 
 import pytest
 
-from steps.contracts.data import Plan, RunFile
+from steps.contracts.data import Instance, Plan, RunFile
 from steps.contracts.record import key
 from steps.store import Store, open_store
 from steps.store.runs import record_of
@@ -82,6 +82,16 @@ def test_units_are_filtered_and_sorted_by_the_address(viewer: Address) -> None:
     assert len(rows(page)) == 5
     assert all(path.endswith("/2") for path in rows(page))
     assert "<html" not in page
+
+
+def test_units_are_found_by_the_titles_of_their_issues(viewer: Address, store: Store) -> None:
+    units = record_of(store, Plan, "nightly-1").units
+    issue = Instance.from_bytes(store.get(key(Instance, "nightly-1", units[0].instance_id)))
+    title = issue.problem_statement.splitlines()[0]
+    page = viewer.get(f"/runs/nightly-1?{urlencode({'q': title.upper()})}", X_Part="table").text
+    assert f"/runs/nightly-1/units/{units[0].instance_id}/1" in rows(page)
+    assert len(rows(page)) < len(units)
+    assert page.count(f"<small class=\"roomy\">{escape(title)}</small>") == len(rows(page))
 
 
 def test_a_run_without_a_report_is_shown_as_far_as_it_is(viewer: Address, store: Store) -> None:
