@@ -46,8 +46,8 @@ class KeptConversations:
         self._lock = threading.Lock()
 
     def read(self, run: RunFile, unit: AnsweredUnit) -> Conversation | None:
-        """What a scaffold of ours was told first is made anew, for nobody keeps it; of an agent program there is neither
-        that nor what it was shown. None where no answer can be read. Raises InfraError, ConfigError."""
+        """What a scaffold of ours was told first is made anew, for nobody keeps it; of an agent program that is
+        missing, and what it was shown. None where no answer can be read. Raises InfraError, ConfigError."""
         name = (run.created_at, unit.parts[0])
         with self._lock:
             if name not in self._known:

@@ -117,7 +117,8 @@ def _line(row: dict[str, Any]) -> UnitLine:
     if stop not in ("", "finished"):
         note = "; ".join(filter(None, [note, stop_phrase(stop)]))
     unconfirmed = standing == Standing.RESOLVED and proof
-    words = (row["instance_id"], row["title"] or "", row["repo"], standing, stop, row["failure_class"] or "", row["failure_reason"] or "")
+    words = (row["instance_id"], row["repo"], standing, stop)
+    words += tuple(row[name] or "" for name in ("title", "failure_class", "failure_reason"))
     return UnitLine(
         instance_id=row["instance_id"],
         attempt=row["attempt"],

@@ -91,12 +91,14 @@ def test_units_are_found_by_the_titles_of_their_issues(viewer: Address, store: S
     page = viewer.get(f"/runs/nightly-1?{urlencode({'q': title.upper()})}", X_Part="table").text
     assert f"/runs/nightly-1/units/{units[0].instance_id}/1" in rows(page)
     assert len(rows(page)) < len(units)
-    assert page.count(f"<small class=\"roomy\">{escape(title)}</small>") == len(rows(page))
+    assert page.count(f'<small class="roomy">{escape(title)}</small>') == len(rows(page))
 
 
 def test_a_run_without_a_report_is_shown_as_far_as_it_is(viewer: Address, store: Store) -> None:
     page = viewer.get("/runs/half-done").text
     assert "it has no report yet" in page
+    assert re.search(r"resolved of \d graded so far, of 8 issues in&nbsp;all", page)
+    assert "<dt>Sandboxes</dt><dd>none" not in page
     assert len(rows(page)) == len(record_of(store, Plan, "half-done").units)
 
 
@@ -131,6 +133,7 @@ def test_attempts_are_offered_in_their_order(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
     Synthetic("many", 1, 11).write(store)
     with viewing(store) as address:
+        assert "official" not in "".join(links(address.get("/runs/many").text)), "there is none yet"
         (choices,) = re.findall(r'<select name="attempt">(.*?)</select>', address.get("/runs/many").text)
     assert re.findall(r'value="(\d+)"', choices) == [str(number) for number in range(1, 12)]
 
