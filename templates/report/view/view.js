@@ -49,6 +49,11 @@ document.addEventListener("change", (event) => {
   picked[event.target.checked ? "add" : "delete"](event.target.value);
   markPicked();
 });
+$("#compare")?.addEventListener("submit", (event) => { // a filter may have taken lines with marks off the page
+  event.preventDefault();
+  for (const box of $$("input[form=compare]:checked")) picked.add(box.value);
+  location.href = "/compare?" + new URLSearchParams([...picked].map((run) => ["run", run]));
+});
 function markPicked() {
   for (const box of $$("input[form=compare]")) box.checked = picked.has(box.value);
   $("#compare")?.classList.toggle("some", picked.size > 1);

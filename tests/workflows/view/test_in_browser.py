@@ -115,6 +115,16 @@ def test_the_bar_of_a_unit_is_that_of_its_run(tab: Tab, viewer: Address) -> None
     assert tab.value(bar)[:2] == before[:2]
 
 
+def test_a_cell_of_outcomes_leads_to_the_units_that_it_counts(tab: Tab, viewer: Address) -> None:
+    tab.size(1280)
+    tab.open(f"{viewer.url}/runs/other")
+    cell = tab.page.locator("main section a[href*='outcome=']").first
+    with tab.page.expect_navigation():
+        cell.click()
+    assert "outcome=" in tab.page.url
+    assert tab.value("document.querySelector('#units').getBoundingClientRect().top < innerHeight / 2")
+
+
 def test_keys_go_to_lines_to_what_went_wrong_and_up_again(tab: Tab, viewer: Address) -> None:
     tab.open(f"{viewer.url}/runs/half-done")
     for _ in range(3):
@@ -139,6 +149,16 @@ def test_marked_runs_are_compared(tab: Tab, viewer: Address) -> None:
     with tab.page.expect_navigation():
         tab.page.click("text=Compare the marked runs")
     assert tab.value("document.querySelector('h1').innerText") == "2 runs compared"
+
+
+def test_runs_are_compared_that_were_marked_before_a_filter_hid_them(tab: Tab, viewer: Address) -> None:
+    tab.open(f"{viewer.url}/?q=nightly-1")
+    tab.page.check("[type=checkbox][value=nightly-1]")
+    tab.page.fill("[type=search]", "nightly-2")
+    tab.page.check("[type=checkbox][value=nightly-2]")
+    with tab.page.expect_navigation():
+        tab.page.click("text=Compare the marked runs")
+    assert tab.page.url == f"{viewer.url}/compare?run=nightly-1&run=nightly-2"
 
 
 def test_without_scripts_a_filter_is_a_form(tab: Tab, viewer: Address) -> None:
