@@ -117,8 +117,7 @@ def _line(row: dict[str, Any]) -> UnitLine:
     if stop not in ("", "finished"):
         note = "; ".join(filter(None, [note, stop_phrase(stop)]))
     unconfirmed = standing == Standing.RESOLVED and proof
-    words = (row["instance_id"], row["repo"], standing, stop)
-    words += tuple(row[name] or "" for name in ("title", "failure_class", "failure_reason"))
+    told = (row[name] or "" for name in ("instance_id", "title", "repo", "failure_class", "failure_reason"))
     return UnitLine(
         instance_id=row["instance_id"],
         attempt=row["attempt"],
@@ -139,7 +138,7 @@ def _line(row: dict[str, Any]) -> UnitLine:
         total_s=row["total_seconds"] or 0.0,
         failing_tests=row["first_failing_tests"] or (),
         error=row["error"] or "",
-        text=" ".join(words).lower(),
+        text=" ".join((*told, standing, stop)).lower(),
         times=[times for one in row["tries"] or () if (times := _times(one)) is not None],
     )
 
