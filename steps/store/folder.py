@@ -101,8 +101,10 @@ class FolderStore:
     def folders(self, prefix: str) -> list[str]:
         """Names of the folders directly below a prefix."""
         try:
-            return sorted(entry.name for entry in os.scandir(self._root / prefix) if entry.is_dir())
-        except (FileNotFoundError, NotADirectoryError):
+            with _failures():
+                return sorted(entry.name for entry in os.scandir(self._root / prefix) if entry.is_dir())
+        except FileNotFoundError:
+            self._look()
             return []
 
     def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:

@@ -30,6 +30,7 @@ def test_all_is_told_nothing_is_made_and_no_model_is_asked(tmp_path: Path) -> No
     assert "run r: 4 units to do: 2 instances of mini, 2 attempts each, agent openhands, openai/m" in lines
     assert f"instances: {QUICK[0]}, {QUICK[1]}" in lines
     assert "sandboxes: backend local, 2 units at a time" in lines
+    assert "images: none, its sandboxes are folders" in lines
     assert any(line.startswith("estimate: no earlier run ") for line in lines)
     assert f"first prompt, of {QUICK[0]}:" in lines
     assert "<issue_description>" in lines

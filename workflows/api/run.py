@@ -40,7 +40,7 @@ class RunProgress:
     standings: dict[str, int]
     """How units stand (``resolved``, ``unresolved``, ``failed``, ``not_run``, ...) -> units."""
     being_worked_on: bool
-    """Whether a runner that lives holds the run's lock. Workflows on Argo hold none."""
+    """As ``Run.is_worked_on``."""
 
 
 class Run:
@@ -91,6 +91,13 @@ class Run:
         return "summary" in self.__dict__ or bool(self._store.get_many([key(Summary, self.run_id)]))
 
     @property
+    def is_worked_on(self) -> bool:
+        """Whether a runner that lives holds the run's lock. Workflows on Argo hold none."""
+        name = key(Lock, self.run_id)
+        lock = lock_in(self._store.get_many([name]).get(name))
+        return lock is not None and not lock.is_over()
+
+    @property
     def page(self) -> str:
         """Where a person finds the page of the report: a path, or an ``s3://`` address."""
         return self._store.locate(page_key(self.run_id))
@@ -128,13 +135,11 @@ class Run:
     def progress(self) -> RunProgress:
         """How far it has come by now."""
         standings = Counter(unit.standing for unit in self.read().units)
-        name = key(Lock, self.run_id)
-        lock = lock_in(self._store.get_many([name]).get(name))
         return RunProgress(
             total=standings.total(),
             ended=standings.total() - standings[Standing.NOT_RUN],
             standings={standing.value: number for standing, number in standings.items()},
-            being_worked_on=lock is not None and not lock.is_over(),
+            being_worked_on=self.is_worked_on,
         )
 
     def units_frame(self) -> DataFrame:

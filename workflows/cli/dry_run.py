@@ -13,6 +13,7 @@ from steps.errors import StepError
 from steps.planning.preview import RunPreview, preview_run
 from steps.reports.text.formatting import count, duration, listing, money, size
 from steps.reports.text.visible import make_visible
+from steps.sandbox import mini_images
 from workflows.local.runner import worker_count
 
 NAMED = 10
@@ -60,6 +61,8 @@ def _sandboxes(spec: RunSpec, preview: RunPreview, workers: int) -> list[str]:
 
 def _images(spec: RunSpec, images: list[str]) -> str:
     """How many, and how large: of those that a Docker engine of this machine has, what it says."""
+    if mini_images(spec.sandbox.backend) == "folders":
+        return "none, its sandboxes are folders"
     shown = f"{len(images):,}, as {images[0]}" if images else "none"
     if spec.sandbox.backend != "docker" or not images:
         return shown

@@ -171,6 +171,8 @@ def _line(run: Run) -> ListedRun:
         line = ListedRun(run.run_id, file.created_at, agent, file.model, file.dataset.name, tuple(file.spec.tags))
     except ConfigError:  # of another version, or broken: the others are listed all the same
         line = ListedRun(run.run_id)
+    if run.is_worked_on:
+        return replace(line, problem="working")
     if not run.has_report:
         return replace(line, problem="no report")
     try:

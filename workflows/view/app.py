@@ -11,13 +11,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from steps.contracts.data import RunFile
 from steps.contracts.ids import is_run_id
 from steps.contracts.record import key
 from steps.errors import ConfigError, StepError
 from steps.reports.figures.summary import Summary
 from steps.reports.page.templating import PAGE_FOLDER, as_page, page_templates
 from steps.store import Store
-from steps.store.runs import no_run
+from steps.store.runs import record_of
 from workflows.view.addresses import compare_url, report_url, run_url, trend_url, unit_url
 from workflows.view.compare_page import Comparisons
 from workflows.view.guard import Guard
@@ -99,7 +100,7 @@ class Viewer:
 
     def show_report_file(self, request: Request) -> Response:
         """A file of the report, as it lies in the store."""
-        run, name = self._run(request), request.path_params["name"]
+        run, name = _run_id(request.path_params["run"]), request.path_params["name"]
         folder = key(Summary, run).removesuffix(Summary.file)
         if f"{folder}{name}" not in self.store.keys(folder):
             raise ConfigError(f"the report of {run!r} has no file {name!r}", field="run")
@@ -111,20 +112,13 @@ class Viewer:
 
     def show_trend(self, request: Request) -> Response:
         """The runs of a spec."""
-        run = request.query_params.get("run", "")
-        file = next((file for line, file in self.runs.files() if line.run_id == run), None)
-        if file is None:
-            raise no_run(self.store, run)
-        return _html("view/trend.html.j2", **trend_context(file, self.runs.files()))
+        run = _run_id(request.query_params.get("run", ""))
+        known = self.runs.files()
+        file = next((file for line, file in known if line.run_id == run), None) or record_of(self.store, RunFile, run)
+        return _html("view/trend.html.j2", **trend_context(file, known))
 
     def _state(self, request: Request) -> RunState:
-        return self.states.read(self._run(request))
-
-    def _run(self, request: Request) -> str:
-        run: str = request.path_params["run"]
-        if not is_run_id(run):
-            raise ConfigError(f"{make_short(run)!r} is no name of a run", field="run")
-        return run
+        return self.states.read(_run_id(request.path_params["run"]))
 
     def _page(self, show: Callable[[Request], Response]) -> Callable[[Request], Response]:
         def page(request: Request) -> Response:
@@ -148,6 +142,13 @@ def prepare_pages() -> None:
 def make_short(text: str) -> str:
     """For a message."""
     return text[:80]
+
+
+def _run_id(name: str) -> str:
+    """Raises ConfigError."""
+    if not is_run_id(name):
+        raise ConfigError(f"{make_short(name)!r} is no name of a run", field="run")
+    return name
 
 
 def _attempt(request: Request) -> int:

@@ -7,11 +7,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any
 
+from steps.agents.opening import open_scaffold
+from steps.agents.scaffolds import SCAFFOLDS
 from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import RunFile
+from steps.contracts.data import Instance, RunFile
 from steps.contracts.kept_calls import KeptCall, calls_that_count
+from steps.contracts.record import key
+from steps.contracts.trajectory import Turn
+from steps.errors import ConfigError
+from steps.models.images import describe_images
 from steps.reports.unit.conversation import Conversation, read_conversation
 from steps.store import Store
 from steps.store.kept_calls import read_answered
@@ -25,6 +32,7 @@ KEPT = 8
 class _ReadCalls:
     """What was read of a unit's parts; those that come later are later."""
 
+    opening: list[Turn]
     parts: set[str] = field(default_factory=set)
     calls: list[KeptCall] = field(default_factory=list)
 
@@ -38,11 +46,13 @@ class KeptConversations:
         self._lock = threading.Lock()
 
     def read(self, run: RunFile, unit: AnsweredUnit) -> Conversation | None:
-        """Without what the agent was told at first, which nobody keeps; of an agent program without what it was shown,
-        too. None where no answer can be read. Raises InfraError, ConfigError."""
+        """What a scaffold of ours was told first is made anew, for nobody keeps it; of an agent program that is
+        missing, and what it was shown. None where no answer can be read. Raises InfraError, ConfigError."""
         name = (run.created_at, unit.parts[0])
         with self._lock:
-            known = self._known.setdefault(name, _ReadCalls())
+            if name not in self._known:
+                self._known[name] = _ReadCalls(self._make_opening(run, unit.progress.instance_id))
+            known = self._known[name]
             self._known.move_to_end(name)
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
@@ -53,8 +63,25 @@ class KeptConversations:
             attempts = _attempts(known.calls)
         if not attempts:
             return None
-        documents = [_document(run, calls) for calls in attempts]
+        documents = [_document(run, known.opening, calls) for calls in attempts]
         return read_conversation(json.dumps(documents[-1] | {"subagent_trajectories": documents[:-1]}).encode())
+
+    def _make_opening(self, run: RunFile, instance_id: str) -> list[Turn]:
+        """Empty where another version of swe-argo worked, whose words may be others, and of agents whose words are not
+        those of a scaffold."""
+        spec, name = run.spec.agent, key(Instance, run.run_id, instance_id)
+        if spec.name not in SCAFFOLDS or run.versions.get("swe-argo") != version("swe-argo"):
+            return []
+        try:
+            instance = Instance.from_bytes(self._store.get(name))
+            told = open_scaffold(spec, instance, run.instruction, run.words, fn_calling=bool(run.fn_calling))
+        except (FileNotFoundError, ValueError, ConfigError):
+            return []
+        images = describe_images(instance.images) if spec.issue_images else ""
+        return [
+            Turn(step_id=1, source="system", message=told.system),
+            Turn(step_id=2, source="user", message=told.instruction + images),
+        ]
 
 
 def _without_bulk(call: KeptCall) -> KeptCall:
@@ -68,17 +95,17 @@ def _attempts(calls: Sequence[KeptCall]) -> list[list[KeptCall]]:
     return [[call for call in calls if call.attempt == number] for number in numbers]
 
 
-def _document(run: RunFile, calls: Sequence[KeptCall]) -> dict[str, Any]:
+def _document(run: RunFile, opening: Sequence[Turn], calls: Sequence[KeptCall]) -> dict[str, Any]:
     """As a trajectory has it. What came of a call's actions is in the next."""
     shown = [*(call.shown for call in calls[1:]), []]
     turns = [
         call.as_turn(number, seen)
-        for number, (call, seen) in enumerate(zip(calls, shown, strict=True), 1)
+        for number, (call, seen) in enumerate(zip(calls, shown, strict=True), len(opening) + 1)
         if call.ended is None
     ]
     name = run.program.recipe.name if run.program else agent_of(run.spec.agent).name
     return {
         "agent": {"name": name, "model_name": run.model, "extra": {"format": run.call_format}},
-        "steps": [turn.model_dump(mode="json") for turn in turns],
+        "steps": [turn.model_dump(mode="json") for turn in (*opening, *turns)],
         "extra": {"seconds": calls[-1].seconds, "usage": calls[-1].usage.model_dump()},
     }

@@ -16,7 +16,7 @@ from steps.reports.text.formatting import duration, money, tokens
 from steps.reports.text.visible import make_visible
 from steps.reports.unit.progress import PHASES, phase_seconds
 from workflows.local.at_work import find_units_at_work
-from workflows.view.addresses import run_url, unit_url
+from workflows.view.addresses import report_url, run_url, unit_url
 from workflows.view.answered_units import STILL_S
 from workflows.view.run_states import RunState
 from workflows.view.tables import read_state, show_table
@@ -52,6 +52,7 @@ def run_context(state: RunState, query: QueryParams) -> dict[str, Any]:
     return {
         **report_sections(state.summary, figures, state.compared),
         "filtered": run_url(state.run_id),
+        "beside_report": report_url(state.run_id, "") if state.reported else None,
         **units_context(state, query),
         "working": [working_line(state.run_id, progress, answered_at) for progress, answered_at in at_work],
         "timeline": draw_timeline(

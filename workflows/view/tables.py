@@ -134,7 +134,8 @@ def show_table(
 
 def _choices(each: Filter[L], lines: Iterable[L], state: TableState) -> list[str]:
     chosen = {state.picks[each.name]} if each.name in state.picks else set()
-    return sorted({value for line in lines for value in each.values(line)} | chosen, key=str.lower)
+    choices = {value for line in lines for value in each.values(line)} | chosen
+    return sorted(choices, key=lambda choice: (len(choice) if choice.isdecimal() else 0, choice.lower()))
 
 
 def _has(text: str, words: list[str]) -> bool:

@@ -38,6 +38,8 @@ class UnitLine:
 
     instance_id: str
     attempt: int
+    title: str
+    """Of the issue; empty before there is a report."""
     repo: str
     standing: str
     label: StandingLabel
@@ -50,6 +52,7 @@ class UnitLine:
     tries: int
     """That failed."""
     turns: int | None
+    """Before there is a report, the answered calls of the model."""
     tokens: int
     cost_usd: float | None
     patch_sha256: str | None
@@ -88,8 +91,9 @@ UNIT_FILTERS: tuple[Filter[UnitLine], ...] = (
 )
 _COLUMNS = (
     *("instance_id", "attempt", "repo", "standing", "stop_reason", "failure_class", "failure_reason", "failing_tests"),
-    *("failed_tries", "integrity", "counter_proof", "counter_proof_reason", "turns", "prompt_tokens"),
-    *("completion_tokens", "cost_usd", "patch_sha256", "seconds", "total_seconds", "error", "first_failing_tests"),
+    *("failed_tries", "integrity", "counter_proof", "counter_proof_reason", "turns", "calls"),
+    *("prompt_tokens", "completion_tokens", "cost_usd", "patch_sha256", "seconds", "total_seconds", "error"),
+    "first_failing_tests",
 )
 
 
@@ -97,7 +101,8 @@ def lines_of(table: pa.Table) -> list[UnitLine]:
     """In the order of the plan. Raises ValueError where a column is missing: the table is of another version."""
     try:
         columns = {name: table.column(name).to_pylist() for name in _COLUMNS}
-        columns["tries"] = table.column("tries").to_pylist() if "tries" in table.column_names else [None] * len(table)
+        for name in ("title", "tries"):
+            columns[name] = table.column(name).to_pylist() if name in table.column_names else [None] * len(table)
     except KeyError as error:
         raise ValueError(f"no column {error}") from None
     rows = zip(*columns.values(), strict=True)
@@ -112,10 +117,11 @@ def _line(row: dict[str, Any]) -> UnitLine:
     if stop not in ("", "finished"):
         note = "; ".join(filter(None, [note, stop_phrase(stop)]))
     unconfirmed = standing == Standing.RESOLVED and proof
-    words = (row["instance_id"], row["repo"], standing, stop, row["failure_class"] or "", row["failure_reason"] or "")
+    told = (row[name] or "" for name in ("instance_id", "title", "repo", "failure_class", "failure_reason"))
     return UnitLine(
         instance_id=row["instance_id"],
         attempt=row["attempt"],
+        title=make_visible(row["title"] or ""),
         repo=make_visible(row["repo"]),
         standing=standing,
         label=standing_label(standing, row["failure_class"]),
@@ -124,7 +130,7 @@ def _line(row: dict[str, Any]) -> UnitLine:
         suspect=row["integrity"] == "suspect",
         unconfirmed=describe_confirmation(proof, row["counter_proof_reason"] or "") if unconfirmed else "",
         tries=row["failed_tries"] or 0,
-        turns=row["turns"],
+        turns=row["calls"] or None if row["turns"] is None else row["turns"],
         tokens=(row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0),
         cost_usd=row["cost_usd"],
         patch_sha256=row["patch_sha256"],
@@ -132,7 +138,7 @@ def _line(row: dict[str, Any]) -> UnitLine:
         total_s=row["total_seconds"] or 0.0,
         failing_tests=row["first_failing_tests"] or (),
         error=row["error"] or "",
-        text=" ".join(words).lower(),
+        text=" ".join((*told, standing, stop)).lower(),
         times=[times for one in row["tries"] or () if (times := _times(one)) is not None],
     )
 

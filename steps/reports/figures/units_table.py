@@ -34,7 +34,7 @@ def units_table(run: StoredRun) -> pa.Table:
         [
             *((name, text) for name in ("run_id", "model", "instance_id")),
             ("attempt", whole),
-            *((name, text) for name in ("repo", "difficulty", "standing")),
+            *((name, text) for name in ("title", "repo", "difficulty", "standing")),
             ("resolved", truth),
             ("reward", real),
             *((name, text) for name in ("failure_class", "failure_step", "failure_reason", "stop_reason")),
@@ -87,6 +87,7 @@ def _row(run: StoredRun, unit: StoredUnit) -> dict[str, Any]:
         "model": run.run.model,
         "instance_id": unit.instance_id,
         "attempt": unit.attempt,
+        "title": unit.title or None,
         "repo": unit.repo,
         "difficulty": unit.difficulty,
         "standing": unit.standing.value,

@@ -84,7 +84,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("Graded by", describe_grading(summary)),
         *([("Canary", summary.canary.word)] if summary.canary else []),
         *([("Counter-proof", confirmations.format_confirmations(proofs))] if proofs else []),
-        ("Sandboxes", "; ".join(how.machines) or "none"),
+        *([("Sandboxes", "; ".join(how.machines))] if how.machines else []),
         ("Code", f"swe-argo {versions.get('swe-argo', 'unknown')} {versions.get('code', '')[:12]}".strip()),
         ("Planned", utc(summary.created_at)),
         *([("Tags", listing(summary.tags))] if summary.tags else []),

@@ -49,6 +49,11 @@ document.addEventListener("change", (event) => {
   picked[event.target.checked ? "add" : "delete"](event.target.value);
   markPicked();
 });
+$("#compare")?.addEventListener("submit", (event) => { // a filter may have taken lines with marks off the page
+  event.preventDefault();
+  for (const box of $$("input[form=compare]:checked")) picked.add(box.value);
+  location.href = "/compare?" + new URLSearchParams([...picked].map((run) => ["run", run]));
+});
 function markPicked() {
   for (const box of $$("input[form=compare]")) box.checked = picked.has(box.value);
   $("#compare")?.classList.toggle("some", picked.size > 1);
@@ -65,14 +70,18 @@ async function refresh() {
   const bar = $("[data-again]");
   if (!bar) return;
   const began = Date.now(), mine = asked, where = location.href;
+  let isAnswered = document.hidden;
   try {
     if (!document.hidden) {
       const answer = await fetch(location.href, { cache: "no-store" });
       const text = await answer.text();
+      isAnswered = answer.ok;
       const isOld = mine !== asked || where !== location.href; // a filter was chosen while it was on its way
       if (answer.ok && !isOld) swap(new DOMParser().parseFromString(text, "text/html"));
     }
   } catch { /* the server is gone for a moment, or for good: what there is stays */ }
+  const live = $(".live");
+  if (live) live.classList.toggle("lost", !isAnswered), live.textContent = isAnswered ? "live" : "no answer";
   setTimeout(refresh, Math.max(1000 * (bar.dataset.again || 2), 5 * (Date.now() - began)));
 }
 

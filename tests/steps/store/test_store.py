@@ -175,12 +175,12 @@ def test_of_those_that_swap_at_a_time_one_succeeds(store: Store) -> None:
     assert store.keys("nothing/") == []
 
 
-@pytest.mark.parametrize("act", ["get", "put", "keys", "swap"])
+@pytest.mark.parametrize("act", ["get", "put", "keys", "folders", "swap"])
 def test_a_folder_that_vanishes_is_the_worlds_failure(act: str, tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
     store.put("a", b"x")
     (tmp_path / "store").rename(tmp_path / "gone")
-    words = {"get": ("a",), "put": ("a", b""), "keys": ("runs/",), "swap": ("a", None, b"")}[act]
+    words = {"get": ("a",), "put": ("a", b""), "keys": ("runs/",), "folders": ("runs/",), "swap": ("a", None, b"")}[act]
     with pytest.raises(InfraError, match="is gone"):
         getattr(store, act)(*words)
     assert not (tmp_path / "store").exists()

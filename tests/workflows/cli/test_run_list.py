@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from importlib import metadata
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from steps.contracts.verdict import GradeRecord
 from steps.reports.figures.summary import Summary
 from steps.reports.write import write_report
 from steps.store import Store, open_store
+from steps.store.run_lock import DEAD_S, Lock
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.command import swe_argo
 from workflows.cli import run_list
@@ -59,6 +61,16 @@ def test_a_later_attempt_without_a_verdict_is_told_and_is_no_success(tmp_path: P
     (line,) = listed(store).splitlines()[1:]
     assert "  2/2  twice  " in line
     assert line.endswith("  1 without a verdict")
+
+
+def test_a_run_at_work_is_told_as_that_whatever_it_came_to_before(tmp_path: Path) -> None:
+    store = a_run(tmp_path, "again")
+    write_report(store, "again")
+    lock = Lock(token="t", process="p", pid=1, host="elsewhere", alive_at=time.time())
+    store.put(key(Lock, "again"), lock.to_bytes())
+    assert "  working  again  " in listed(store)
+    store.put(key(Lock, "again"), lock.model_copy(update={"alive_at": time.time() - 2 * DEAD_S}).to_bytes())
+    assert "/2  again  " in listed(store)
 
 
 def test_files_of_another_version_cost_their_own_line_only(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from html import unescape
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Plan, Unit
+from steps.contracts.data import Instance, Plan, RunFile, Unit
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.kept_calls import FOLDER, KeptCall, KeptToolCall, calls_place
 from steps.contracts.record import Place, key
@@ -151,6 +153,21 @@ def test_its_page_has_its_conversation_so_far(store: CountingStore, unit: Unit) 
     assert places == sorted(places)
     assert "In vain." not in page
     assert "trajectory.json" not in page
+
+
+@pytest.mark.parametrize(("of", "is_told"), [(version("swe-argo"), True), ("0.0.0", False)])
+def test_its_conversation_begins_with_what_its_own_version_tells_a_scaffold(
+    store: CountingStore, unit: Unit, of: str, *, is_told: bool
+) -> None:
+    run = record_of(store, RunFile, "r")
+    told = {"instruction": "Mend <this>: {{ problem_statement }}", "versions": {"swe-argo": of}, "fn_calling": False}
+    store.put(key(RunFile, "r"), run.model_copy(update=told).to_bytes())
+    keep(store, unit, answer(1))
+    instance = Instance.from_bytes(store.get(key(Instance, "r", unit.instance_id)))
+    with viewing(store) as viewer:
+        page = unescape(viewer.get(href(unit)).text)
+    assert ("BEGIN FUNCTION" in page, f"Mend <this>: {instance.problem_statement}" in page) == (is_told, is_told)
+    assert "Thought 1." in page
 
 
 def test_no_part_is_read_twice_and_nothing_more_is_listed(store: CountingStore, unit: Unit) -> None:

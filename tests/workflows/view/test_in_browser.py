@@ -92,6 +92,39 @@ def test_a_page_that_was_asked_for_before_a_filter_does_not_undo_it(tab: Tab, vi
         tab.page.unroute_all()
 
 
+def test_a_page_says_when_its_server_no_longer_answers(tab: Tab, viewer: Address) -> None:
+    tab.open(f"{viewer.url}/runs/half-done")
+    told = "document.querySelector('.live').textContent"
+    assert tab.value(told) == "live"
+    for gone in (lambda route: route.abort(), lambda route: route.fulfill(status=503)):
+        tab.page.route(f"{viewer.url}/runs/half-done", gone)
+        tab.page.evaluate("refresh()")
+        assert tab.value(told) == "no answer"
+        tab.page.unroute_all()
+        tab.page.evaluate("refresh()")
+        assert tab.value(told) == "live"
+
+
+def test_the_bar_of_a_unit_is_that_of_its_run(tab: Tab, viewer: Address) -> None:
+    tab.size(390)
+    tab.open(f"{viewer.url}/runs/other")
+    unit = tab.value("document.querySelector('#table [data-row] a').href")
+    bar = "[...document.querySelectorAll('.bar > :not(small)')].map(e => [e.innerText, e.getBoundingClientRect().left])"
+    before = tab.value(bar)
+    tab.open(unit)
+    assert tab.value(bar)[:2] == before[:2]
+
+
+def test_a_cell_of_outcomes_leads_to_the_units_that_it_counts(tab: Tab, viewer: Address) -> None:
+    tab.size(1280)
+    tab.open(f"{viewer.url}/runs/other")
+    cell = tab.page.locator("main section a[href*='outcome=']").first
+    with tab.page.expect_navigation():
+        cell.click()
+    assert "outcome=" in tab.page.url
+    assert tab.value("document.querySelector('#units').getBoundingClientRect().top < innerHeight / 2")
+
+
 def test_keys_go_to_lines_to_what_went_wrong_and_up_again(tab: Tab, viewer: Address) -> None:
     tab.open(f"{viewer.url}/runs/half-done")
     for _ in range(3):
@@ -116,6 +149,16 @@ def test_marked_runs_are_compared(tab: Tab, viewer: Address) -> None:
     with tab.page.expect_navigation():
         tab.page.click("text=Compare the marked runs")
     assert tab.value("document.querySelector('h1').innerText") == "2 runs compared"
+
+
+def test_runs_are_compared_that_were_marked_before_a_filter_hid_them(tab: Tab, viewer: Address) -> None:
+    tab.open(f"{viewer.url}/?q=nightly-1")
+    tab.page.check("[type=checkbox][value=nightly-1]")
+    tab.page.fill("[type=search]", "nightly-2")
+    tab.page.check("[type=checkbox][value=nightly-2]")
+    with tab.page.expect_navigation():
+        tab.page.click("text=Compare the marked runs")
+    assert tab.page.url == f"{viewer.url}/compare?run=nightly-1&run=nightly-2"
 
 
 def test_without_scripts_a_filter_is_a_form(tab: Tab, viewer: Address) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from html import unescape
+from html import escape, unescape
+from pathlib import Path
+from urllib.parse import urlencode, urljoin
 
 import pytest
 
-from steps.contracts.data import Plan
-from steps.store import Store
+from steps.contracts.data import Instance, Plan, RunFile
+from steps.contracts.record import key
+from steps.store import Store, open_store
 from steps.store.runs import record_of
-from tests.workflows.view.server import Address
+from tests.steps.reports.synthetic import Synthetic
+from tests.workflows.view.server import Address, viewing
 
+PAIR = "run=nightly-1&run=other"
 OWN_SCRIPTS = {'<script src="/static/view.js" defer>', '<script src="/static/expand.js">'}
 
 
@@ -79,9 +84,21 @@ def test_units_are_filtered_and_sorted_by_the_address(viewer: Address) -> None:
     assert "<html" not in page
 
 
+def test_units_are_found_by_the_titles_of_their_issues(viewer: Address, store: Store) -> None:
+    units = record_of(store, Plan, "nightly-1").units
+    issue = Instance.from_bytes(store.get(key(Instance, "nightly-1", units[0].instance_id)))
+    title = issue.problem_statement.splitlines()[0]
+    page = viewer.get(f"/runs/nightly-1?{urlencode({'q': title.upper()})}", X_Part="table").text
+    assert f"/runs/nightly-1/units/{units[0].instance_id}/1" in rows(page)
+    assert len(rows(page)) < len(units)
+    assert page.count(f'<small class="roomy">{escape(title)}</small>') == len(rows(page))
+
+
 def test_a_run_without_a_report_is_shown_as_far_as_it_is(viewer: Address, store: Store) -> None:
     page = viewer.get("/runs/half-done").text
     assert "it has no report yet" in page
+    assert re.search(r"resolved of \d graded so far, of 8 issues in&nbsp;all", page)
+    assert "<dt>Sandboxes</dt><dd>none" not in page
     assert len(rows(page)) == len(record_of(store, Plan, "half-done").units)
 
 
@@ -94,6 +111,43 @@ def test_every_unit_has_its_page_and_its_files(viewer: Address) -> None:
             answer = viewer.get(unescape(link))
             assert answer.status == 200, link
             assert not answer.headers["content-type"].startswith("text/html")
+
+
+def links(html: str) -> set[str]:
+    return {unescape(path).partition("#")[0] for path in re.findall(r'<a [^>]*?href="([^"#]+)', html)}
+
+
+@pytest.mark.parametrize("path", ["/", "/runs/other", "/runs/half-done", "/trend?run=nightly-1", f"/compare?{PAIR}"])
+def test_every_link_leads_somewhere(viewer: Address, path: str) -> None:
+    found = links(viewer.get(path).text)
+    assert found
+    assert [link for link in found if viewer.get(urljoin(path, link)).status != 200] == []
+
+
+def test_a_unit_is_below_its_run(viewer: Address) -> None:
+    page = viewer.get(rows(viewer.get("/runs/other").text)[0]).text
+    assert '<span>/</span> <a href="/runs/other">other</a>' in page
+
+
+def test_attempts_are_offered_in_their_order(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"), create=True)
+    Synthetic("many", 1, 11).write(store)
+    with viewing(store) as address:
+        assert "official" not in "".join(links(address.get("/runs/many").text)), "there is none yet"
+        (choices,) = re.findall(r'<select name="attempt">(.*?)</select>', address.get("/runs/many").text)
+    assert re.findall(r'value="(\d+)"', choices) == [str(number) for number in range(1, 12)]
+
+
+def test_what_is_unreadable_costs_its_own_line_and_says_why(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"), create=True)
+    for name in ("whole", "torn"):
+        Synthetic(name, 2).write(store)
+    store.put(key(RunFile, "torn"), b"{")
+    with viewing(store) as address:
+        assert sorted(rows(address.get("/").text)) == ["/runs/torn", "/runs/whole"]
+        for path in ("/runs/torn", "/trend?run=torn", "/compare?run=torn&run=whole"):
+            page = address.get(path)
+            assert (path, page.status, "run.json" in page.text) == (path, 404, True)
 
 
 def test_hostile_texts_are_texts(viewer: Address) -> None:
