@@ -18,7 +18,9 @@ from steps.agents.going_on import AgentClock, AttemptCalls, SolveCalls, answer_o
 from steps.agents.observation_diff import without_volatile_parts
 from steps.contracts.kept_calls import KeptCall, KeptForwarded
 from steps.contracts.trajectory import Metrics, Result, Usage
-from steps.models.forwarding import Forwarded, Forwarder, ModelCall
+from steps.models.forwarding import Forwarder
+from steps.models.program_answers import Forwarded
+from steps.models.program_requests import ModelCall
 from steps.models.reply import NoReplyError
 
 NO_MATTER = frozenset(

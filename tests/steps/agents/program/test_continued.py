@@ -17,7 +17,8 @@ from steps.contracts.kept_calls import KeptCall, read_lines, spent_by
 from steps.contracts.trajectory import StopReason
 from steps.contracts.wire_protocol import WireProtocol
 from steps.errors import InfraError
-from steps.models.forwarding import Forwarded, open_forwarder
+from steps.models.forwarding import open_forwarder
+from steps.models.program_answers import Forwarded
 from tests.model_server import Answer, Call, Fault, ModelServer, model_server, play
 from tests.model_server.answers import FILTERED, SERVER_ERROR, Request
 from tests.steps.models.model_specs import spec
