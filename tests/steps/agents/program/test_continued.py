@@ -14,7 +14,7 @@ import pytest
 from steps.agents.going_on import AgentClock, SolveCalls
 from steps.agents.program.continued import ContinuedForwarder, ProgramCalls
 from steps.contracts.kept_calls import KeptCall, read_lines, spent_by
-from steps.contracts.trajectory import StopReason
+from steps.contracts.trajectory import Metrics, StopReason
 from steps.contracts.wire_protocol import WireProtocol
 from steps.errors import InfraError
 from steps.models.forwarding import open_forwarder
@@ -115,6 +115,36 @@ def test_the_answer_of_then_is_given_again_and_only_what_is_new_is_asked(
     assert spent_by("a", record.calls) == usage
     assert spent_by("b", record.calls).calls == 1
     assert record.calls[-1].usage.calls == 4
+
+
+def test_a_record_holds_the_ids_of_a_conversation_once_and_gives_all_of_them_back() -> None:
+    """Of three conversations that take turns, gone on with by a second try and by a third."""
+    record, chat = Record(), WireProtocol.CHAT
+    tokens: dict[str, Any] = {"extra_body": {"return_token_ids": True, "logprobs": True}}
+
+    def talk(forwarder: ContinuedForwarder, turns: int) -> list[Metrics]:
+        told: list[Metrics] = []
+        for turn in range(turns):
+            for name in ("one", "two", "three"):
+                words = [f"{name} " * 40, *["I look.", f"{name} was seen " * 20] * turn]
+                done = ask(forwarder, chat, request(chat, *words))
+                assert done.call
+                told.append(done.call.metrics)
+        return told
+
+    with model_server(play(*[ANSWER] * 99)) as server:
+        with a_try(server, record, "a", **tokens) as (forwarder, _):
+            first = talk(forwarder, 5)
+        with a_try(server, record, "b", **tokens) as (forwarder, _):
+            second = talk(forwarder, 9)
+        with a_try(server, record, "c", **tokens) as (forwarder, _):
+            third = talk(forwarder, 9)
+        assert server.counts.requests == 27
+    assert second[:15] == first
+    assert third == second
+    whole = sum(len(metrics.prompt_token_ids or []) for metrics in second[-3:])
+    kept = [json.loads(call.forwarded.tokens)[0] for call in record.calls if call.forwarded]
+    assert sum(map(len, kept)) <= whole
 
 
 def test_calls_at_a_time_are_taken_over_in_any_order_each_once() -> None:
