@@ -67,7 +67,7 @@ class ProgramCalls(AttemptCalls):
             if not same:
                 return None
             known = same.pop(0)
-            self.taken.append(known)
+            self.reused.append(known)
             self._inherited += _usage_of(known.metrics)
             self._lost_s = max(self._lost_s, known.lost_s)
             self.clock.set(max(self.clock(), known.seconds))
@@ -94,9 +94,9 @@ class ContinuedForwarder:
         return self._calls.lost_s + self._forwarder.lost_s
 
     @property
-    def taken(self) -> int:
+    def reused_count(self) -> int:
         """Answers that were not asked for again, so far."""
-        return len(self._calls.taken)
+        return len(self._calls.reused)
 
     @property
     def endpoint(self) -> str:
