@@ -11,14 +11,18 @@ from steps.models.protocols.wire import Body
 from steps.models.reply import Reply
 from steps.models.response_body import choice_of
 
+STOPPED_BY = "stop_reason"
+"""Field of a choice: the stop word that ended the answer, as vLLM names it; OpenAI does not tell."""
+
 
 def plain_completion(answered: Answered) -> Body:
     """The same; the arguments of calls in the model's own letters."""
     body, metrics = answered.response.body, answered.metrics
     choice, extra, created = choice_of(body), metrics.extra, body.get("created")
+    finish = {"finish_reason": extra and extra.finish_reason} | {STOPPED_BY: _stop_word(choice)}
     return {
         "created": created if isinstance(created, int) else 0,
-        "choices": [{"message": _message(answered, choice), "finish_reason": extra and extra.finish_reason}],
+        "choices": [{"message": _message(answered, choice)} | finish],
         "usage": {
             "prompt_tokens": metrics.prompt_tokens,
             "completion_tokens": metrics.completion_tokens,
@@ -26,6 +30,11 @@ def plain_completion(answered: Answered) -> Body:
             "completion_tokens_details": {"reasoning_tokens": extra and extra.reasoning_tokens},
         },
     }
+
+
+def _stop_word(choice: Body) -> str | None:
+    words = (choice.get(name) for name in (STOPPED_BY, "matched_stop"))  # SGLang's name; either may be a token's id
+    return next((word for word in words if isinstance(word, str)), None)
 
 
 def _message(answered: Answered, choice: Body) -> Body:

@@ -203,6 +203,20 @@ def test_calls_and_usage_that_an_endpoint_writes_otherwise_are_translated_all_th
     assert (said.usage.input_tokens, said.usage.output_tokens) == (7, 3)
 
 
+@pytest.mark.parametrize(("field", "word"), [("stop_reason", "END"), ("matched_stop", "END"), ("stop_reason", 17)])
+def test_the_stop_word_that_ended_an_answer_is_told(field: str, word: str | int) -> None:
+    body = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop", field: word}]}
+    with (
+        model_server(play(Fault(200, body))) as server,
+        forwarding(server.url) as (at, _, _),
+        _client(at) as agent,
+    ):
+        said = _ask(agent, True, ASKED, stop_sequences=["END"])
+    assert server.calls[0].body["stop"] == ["END"]
+    told = ("stop_sequence", "END") if word == "END" else ("end_turn", None)
+    assert (said.stop_reason, said.stop_sequence) == told
+
+
 def test_an_answer_that_cannot_be_handed_on_is_the_endpoints_failure() -> None:
     body = {"type": "message", "role": "assistant", "stop_reason": "end_turn", "content": [{"type": "server_tool_use"}]}
     asked = json.dumps({"model": "m", "max_tokens": 9, "messages": ASKED, "stream": True}).encode()
