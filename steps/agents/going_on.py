@@ -82,7 +82,7 @@ class AttemptCalls:
 
     def __init__(self, solve: SolveCalls, number: int, known: list[KeptCall], clock: AgentClock, workdir: str) -> None:
         self.solve, self.known, self.clock = solve, known, clock
-        self.taken: list[KeptCall] = []
+        self.reused: list[KeptCall] = []
         """Of those that are known, the ones that were asked again."""
         self.workdir = workdir
         self._number = number
@@ -92,22 +92,22 @@ class AttemptCalls:
     @property
     def inherited(self) -> Usage:
         """What the calls that are taken over had cost."""
-        return self.taken[-1].usage if self.taken else Usage()
+        return self.reused[-1].usage if self.reused else Usage()
 
     @property
     def lost_s(self) -> float:
         """Seconds that the endpoint had wasted until the last of these was answered."""
-        return self.taken[-1].lost_s if self.taken else 0.0
+        return self.reused[-1].lost_s if self.reused else 0.0
 
     @property
     def _next(self) -> KeptCall | None:
-        return self.known[len(self.taken)] if len(self.taken) < len(self.known) else None
+        return self.known[len(self.reused)] if len(self.reused) < len(self.known) else None
 
     def show(self, results: list[Result]) -> list[Result]:
         """What the agent is to see of its actions: what it saw then. Raises DivergedError where that was another."""
         if (known := self._next) is not None:
             then = known.shown[len(self._shown) :][: len(results)]
-            number = len(self.taken)
+            number = len(self.reused)
             if len(then) < len(results):
                 raise DivergedError(f"after answer {number} it saw less")
             for before, now in zip(then, results, strict=True):
@@ -122,8 +122,8 @@ class AttemptCalls:
         if (known := self._next) is None:
             return None
         if known.request != request:
-            raise DivergedError(f"request {len(self.taken) + 1} is another")
-        self.taken.append(known)
+            raise DivergedError(f"request {len(self.reused) + 1} is another")
+        self.reused.append(known)
         self._shown = []
         self.clock.set(known.seconds)
         return known

@@ -195,7 +195,7 @@ class Journal:
                 attempt=attempt,
                 stop_reason=reason,
                 usage=self.usage,
-                inherited=self._calls.inherited if self._calls and self._calls.taken else None,
+                inherited=self._calls.inherited if self._calls and self._calls.reused else None,
                 started_at=self.started_at,
                 seconds=round(self._clock() - self._began if seconds is None else seconds, 3),
                 printed=self.printed or None,

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from steps.agents import iterative
 from steps.agents.critic import AttemptResult
-from steps.agents.going_on import AgentClock, AttemptCalls, ContinuedModel, DivergedError, SolveCalls
+from steps.agents.going_on import AgentClock, AttemptCalls, DivergedError, SolveCalls
 from steps.agents.handing_on import HandedOn, WorkStart, describe_start, prepare, start_of
 from steps.agents.iterative import Attempt
 from steps.agents.journal import Journal
+from steps.agents.model_access import calls_of_attempt, find_endpoint, open_forwarder_for, open_model_for
 from steps.agents.runner import act
-from steps.agents.task import Forwards, NoModel, Task
+from steps.agents.task import Task
 from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.chain import SOLVE
@@ -28,7 +29,6 @@ from steps.contracts.solve_record import Continued, History, SolveRecord
 from steps.contracts.trajectory import AgentExtra, AgentInfo, StopReason, Trajectory, Turn, Usage
 from steps.contracts.unit_progress import Phase
 from steps.families.family import load_family
-from steps.models.reply import Model
 from steps.sandbox.bundle_mounts import mount_of
 from steps.sandbox.groups import GroupMember, join_group
 from steps.sandbox.protocol import Sandbox
@@ -44,7 +44,7 @@ AROUND_S = 3600.0
 class FinishedAttempt(Attempt):
     """An attempt that is over, and what is recorded of it beside."""
 
-    taken: HandedOn
+    result: HandedOn
     history: History | None
     machine: Machine
     note: str
@@ -74,13 +74,7 @@ class Solving:
         """Of the newest attempt whose agent began."""
         self._clock: AgentClock | None = None
         """Runs from when its agent first began."""
-        self._endpoint = self._where() if self.agent.asks_model else None
-
-    def _where(self) -> str:
-        """The endpoint, fit to be shown: refused before there is a sandbox where it cannot be asked at all."""
-        from steps.models.endpoint import resolve_endpoint
-
-        return resolve_endpoint(self.run.spec).display_url
+        self._endpoint = find_endpoint(run) if self.agent.asks_model else None
 
     def outputs(self) -> Iterator[Trajectory | Patch | Layer | SolveRecord]:
         """Attempt it, again while the critic refuses, and give the best."""
@@ -99,26 +93,26 @@ class Solving:
             usage=iterative.total_usage(self.attempts),
             continued=self._continued(),
             kept_calls=self.calls.kept_as,
-            patch_bytes=len(done.taken.patch),
-            layer_bytes=len(done.taken.layer),
-            layer=done.taken.summary,
+            patch_bytes=len(done.result.patch),
+            layer_bytes=len(done.result.layer),
+            layer=done.result.summary,
             patch_note=done.note,
             attempts=iterative.describe_attempts(self.spec, self.attempts, best),
             replayed=done.replayed,
         )
         yield iterative.merge_trajectories(self.attempts, best)
-        yield Patch(done.taken.patch)
+        yield Patch(done.result.patch)
         if load_family(self.instance.family).hands_on == "layer":
-            yield Layer(done.taken.layer)
+            yield Layer(done.result.layer)
         yield record
 
     def _continued(self) -> Continued | None:
-        taken = [call for done in self.attempts for call in done.calls.taken]
-        if not taken and not self.calls.started_over:
+        reused = [call for done in self.attempts for call in done.calls.reused]
+        if not reused and not self.calls.started_over:
             return None
         return Continued(
-            tries=list(dict.fromkeys(call.try_name for call in taken)),
-            calls=sum(call.ended is None for call in taken),
+            tries=list(dict.fromkeys(call.try_name for call in reused)),
+            calls=sum(call.ended is None for call in reused),
             usage=sum((done.calls.inherited for done in self.attempts), Usage()),
             started_over=self.calls.started_over,
         )
@@ -168,7 +162,7 @@ class Solving:
             if spec is None:
                 return False
             temperature = iterative.attempt_temperature(self.run.spec.llm.temperature, number)
-            calls = self._calls_of(number, self._clock, box.machine.workdir)
+            calls = calls_of_attempt(self.calls, self.agent, number, self._clock, box.machine.workdir)
             self.journal = self._journal(temperature, calls, self._clock)
             began_s = self._clock()
             with self._stage("agent"):
@@ -176,21 +170,21 @@ class Solving:
             trajectory = self.journal.alone(acted.reason, self._clock() - began_s)
             self.calls.spent += trajectory.extra.usage - calls.inherited
             with self._stage("patch"):
-                taken = start.take(self._untrusted(box)) if acted.patch is None else HandedOn(acted.patch)
+                result = start.take(self._untrusted(box)) if acted.patch is None else HandedOn(acted.patch)
         replayed = None
         if self.recording is not None and self.agent.kind is AgentKind.REPLAY:
             from steps.agents.replay import agent
 
-            replayed = agent.compare_with_recording(self.recording, self.journal, taken.patch)
+            replayed = agent.compare_with_recording(self.recording, self.journal, result.patch)
         self.attempts.append(
             FinishedAttempt(
-                left=AttemptResult(acted.reason, taken.answer),
-                taken=taken,
+                left=AttemptResult(acted.reason, result.answer),
+                result=result,
                 trajectory=trajectory,
                 temperature=temperature if self.agent.asks_model else None,
                 history=start.history,
                 machine=box.machine,
-                note="; ".join(filter(None, (acted.note, taken.note))),
+                note="; ".join(filter(None, (acted.note, result.note))),
                 replayed=replayed,
                 calls=calls,
             )
@@ -256,8 +250,11 @@ class Solving:
     def _act(
         self, box: Sandbox, spec: AgentSpec, journal: Journal, temperature: float | None, calls: AttemptCalls
     ) -> AgentEnd:
-        """Let the agent work. What an agent needs is imported when it is that agent."""
-        with self._model(calls) as model, self._forwarder(temperature, calls) as forwarder:
+        """Let the agent work."""
+        with (
+            open_model_for(self.agent, self.run, calls) as model,
+            open_forwarder_for(self.agent, self.run, temperature, calls) as forwarder,
+        ):
             task = Task(
                 instance=self.instance,
                 spec=spec,
@@ -276,36 +273,6 @@ class Solving:
             if not self.agent.asks_model:
                 journal.add_message("user", self.instance.problem_statement)
             return AgentEnd(act(self.agent, task), task.patch)
-
-    def _calls_of(self, number: int, clock: AgentClock, workdir: str) -> AttemptCalls:
-        if not self.agent.is_program:
-            return self.calls.of_attempt(number, clock, workdir)
-        from steps.agents.program.continued import ProgramCalls
-
-        return self.calls.of_attempt(number, clock, workdir, ProgramCalls)
-
-    @contextmanager
-    def _model(self, calls: AttemptCalls) -> Iterator[Model]:
-        if not self.agent.asks_model or self.agent.is_program:
-            yield NoModel()
-            return
-        from steps.models.client import open_model
-
-        with open_model(self.run.spec) as client:
-            yield ContinuedModel(client, calls)
-
-    @contextmanager
-    def _forwarder(self, temperature: float | None, calls: AttemptCalls) -> Iterator[Forwards | None]:
-        """What answers an agent program, whose requests have the temperature of this attempt."""
-        if not self.agent.is_program:
-            yield None
-            return
-        from steps.agents.program.continued import ContinuedForwarder
-        from steps.models.forwarding import open_forwarder
-
-        llm = self.run.spec.llm.model_copy(update={"temperature": temperature})
-        with open_forwarder(self.run.spec.model_copy(update={"llm": llm}), self.run.speaks) as forwarder:
-            yield ContinuedForwarder(forwarder, calls)
 
     @contextmanager
     def _stage(self, name: Phase) -> Iterator[None]:

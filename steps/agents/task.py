@@ -18,7 +18,7 @@ from steps.models.reply import Model
 from steps.sandbox.protocol import Sandbox
 
 if TYPE_CHECKING:
-    from steps.models.forwarding import Forwarded
+    from steps.models.program_answers import Forwarded
 
 
 class Forwards(Protocol):

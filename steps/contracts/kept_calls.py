@@ -62,7 +62,13 @@ class KeptForwarded(Part):
     body: Packed
     tokens: Packed = b""
     """JSON: the metrics' prompt_token_ids, completion_token_ids and logprobs, which stand here alone; empty where the
-    endpoint told none. Every prompt is told whole."""
+    endpoint told none."""
+    name: str = ""
+    """By which later calls refer to it, where it has tokens."""
+    extends: str = ""
+    """The call before it, by its name, whose prompt and answer begin with the same ids; empty for none."""
+    shared_ids: int = 0
+    """How many of those: they lead the prompt, and do not stand in ``tokens``."""
 
 
 class KeptCall(Part):

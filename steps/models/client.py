@@ -33,7 +33,7 @@ FIRST_WAIT_S = 1.0
 """At most, before the second request; each further wait may be twice as long."""
 MOMENT_S = 0.001
 """The least time that a request is given."""
-_SHAPE = (AttributeError, KeyError, TypeError, ValueError)
+_SHAPE = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 """What comes of reading JSON of another shape."""
 
 

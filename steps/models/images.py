@@ -20,7 +20,7 @@ def with_images(text: str, images: Sequence[str]) -> list[dict[str, Any]]:
 def text_of(content: object) -> str:
     """The text of a message's content, with images in it or without."""
     if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content)
+        return "".join(part if isinstance(part, str) else str(part.get("text") or "") for part in content)
     return str(content or "")
 
 

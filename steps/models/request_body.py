@@ -66,7 +66,7 @@ class RequestDialect:
         told = [limit for limit in (*limits, llm.max_output_tokens) if isinstance(limit, int)]
         limit = self.limit if wire is CHAT else wire.fields["max_output_tokens"][0]
         _set(body, (limit,), min(told, default=None))
-        if llm.stream:
+        if llm.stream and body.get("n") in (None, 1):  # several answers in one stream are taken for one
             body |= {"stream": True} | ({"stream_options": {"include_usage": True}} if wire is CHAT else {})
         if llm.logprobs and wire is CHAT:
             body |= {"logprobs": True, "return_token_ids": True}

@@ -29,7 +29,7 @@ class SharedIds:
             return metrics
         shared = 0
         if any(message.get("role") == "assistant" for message in messages):
-            shared = _common(self._last, prompt)
+            shared = count_common(self._last, prompt)
         self._last = [*prompt, *(completion or [])]
         if not shared or metrics.extra is None:
             return metrics
@@ -37,7 +37,8 @@ class SharedIds:
         return metrics.model_copy(update={"prompt_token_ids": prompt[shared:], "extra": extra})
 
 
-def _common(one: list[int], other: list[int]) -> int:
+def count_common(one: list[int], other: list[int]) -> int:
+    """With how many ids both begin."""
     shorter = min(len(one), len(other))
     if one[:shorter] == other[:shorter]:
         return shorter

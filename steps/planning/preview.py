@@ -1,4 +1,4 @@
-"""RunSpec -> what its run would be: units, first prompt, images, what an earlier run took. Nothing is made."""
+"""RunSpec -> what its run would be: units, first prompt, images, what an earlier run took. No run is made of it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from steps.families import rows
 from steps.families.family import Row
 from steps.models.reply import Message
 from steps.planning.dataset import read_dataset
+from steps.planning.program import resolve_program
 from steps.planning.redo import plan_redo
 from steps.planning.refuse import refuse_changes, refuse_model
 from steps.planning.sandbox_cost import EarlierRun, find_earlier
@@ -57,6 +58,7 @@ def preview_run(spec: RunSpec) -> RunPreview:
         elif spec.redo:
             raise ConfigError(f"there is no run {run_id!r} in {spec.store} to do anything of again", field="redo")
         dataset = read_dataset(spec, here, before, store)
+        resolve_program(spec, here, before)
         given = prepared.prepare(here, store, dataset.rows, dataset.known_ids)
         refuse_model(spec, given.model)
         instruction, instruction_notices = run_prompts.read_instruction(here.agent, dataset.rows, before)

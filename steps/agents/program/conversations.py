@@ -13,8 +13,9 @@ from typing import Any
 
 from steps.agents.journal import Journal
 from steps.contracts.trajectory import Metrics, Result, ToolCall
-from steps.models.forwarding import ModelCall
 from steps.models.images import text_of
+from steps.models.json_depth import is_deeper
+from steps.models.program_requests import ModelCall
 from steps.models.reply import Message, Reply
 from steps.models.token_ids import SharedIds
 
@@ -58,7 +59,7 @@ class Conversations:
     def __init__(self, journal: Journal, instruction: str, model: str) -> None:
         """``model``: the one of the run, as the endpoint knows it."""
         self._journal, self._model, self._name = journal, model, journal.agent.model_name
-        self._told = _mark_of(instruction)
+        self._instruction_mark = _mark_of(instruction)
         self._all: list[_Conversation] = []
         """The one of the newest call is the last."""
         self._main: _Conversation | None = None
@@ -100,7 +101,7 @@ class Conversations:
     def _begin(self, call: ModelCall) -> _Conversation:
         tools = _names(call.tools)
         said = (text_of(each.get("content")) for each in call.messages if each["role"] == "user")
-        rank = (bool(tools), any(self._told in text for text in said))
+        rank = (bool(tools), any(self._instruction_mark in text for text in said))
         if self._main is not None and rank > self._main.rank:
             self._journal.set_aside()
             self._main.journal, self._main = self._journal.beside[-1], None
@@ -177,7 +178,7 @@ def _lasting(system: str) -> str:
 
 
 def _functions(message: Message) -> list[dict[str, Any]]:
-    return [call for call in message.get("tool_calls") or [] if "function" in call]
+    return [call for call in message.get("tool_calls") or [] if call.get("function")]
 
 
 def _same_answer(key: Key, answer: Key) -> bool:
@@ -194,12 +195,12 @@ def _names(tools: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _tool_call(call_id: str, function: dict[str, Any]) -> ToolCall:
-    """A call as it is recorded; arguments that are no JSON object stand beside, as they were written."""
+    """A call as it is recorded; arguments that no record can hold stand beside, as they were written."""
     written, extra = function.get("arguments") or "{}", None
     try:
         arguments = json.loads(written)
-    except ValueError:
+    except (ValueError, RecursionError):
         arguments = None
-    if not isinstance(arguments, dict):
+    if not isinstance(arguments, dict) or is_deeper(arguments):
         arguments, extra = {}, {"arguments": written}
     return ToolCall(tool_call_id=call_id, function_name=str(function.get("name")), arguments=arguments, extra=extra)

@@ -14,7 +14,8 @@ from steps.agents.limits import Limits
 from steps.agents.program.conversations import Conversations
 from steps.agents.task import Forwards, Task
 from steps.contracts.trajectory import StopReason
-from steps.models.forwarding import Forwarded, asks_model
+from steps.models.program_answers import Forwarded
+from steps.models.program_requests import asks_model
 
 AT_A_TIME = 16
 FAILURES = 10

@@ -19,7 +19,11 @@ CODES = {
 def _answer(completion: Body, request: Body) -> Body:
     """Without the token ids that are recorded: those of a prompt are longer than all else, and no agent asked."""
     unasked = {"prompt_token_ids", "token_ids", *(() if request.get("logprobs") else ("logprobs",))}
-    choices = [{name: each[name] for name in each if name not in unasked} for each in completion["choices"]]
+    choices = [
+        {"message": {"role": "assistant", "content": None}}  # some filters leave none
+        | {name: each[name] for name in each if name not in unasked}
+        for each in completion["choices"]
+    ]
     return {name: completion[name] for name in completion if name not in unasked} | {"choices": choices}
 
 
@@ -40,7 +44,8 @@ def _events(completion: Body, request: Body) -> bytes:
 
 
 def _delta(message: Body) -> Body:
-    calls = [call | {"index": place} for place, call in enumerate(message.get("tool_calls") or [])]
+    called = [call for call in message.get("tool_calls") or [] if isinstance(call, dict)]
+    calls = [call | {"index": place} for place, call in enumerate(called)]
     return {"role": "assistant"} | message | ({"tool_calls": calls} if calls else {})
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from steps.contracts.wire_protocol import WireProtocol
-from steps.models.forwarding import Forwarded, Forwarder, open_forwarder
+from steps.models.forwarding import Forwarder, open_forwarder
+from steps.models.program_answers import Forwarded
 from tests.http_server import Handler, serve
 from tests.steps.models.model_specs import spec
 

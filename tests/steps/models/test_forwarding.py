@@ -13,7 +13,7 @@ from steps.contracts.trajectory import StopReason
 from steps.contracts.wire_protocol import WireProtocol
 from steps.errors import ConfigError, InfraError
 from steps.models.forwarding import open_forwarder
-from tests.model_server import Answer, Call, flaky, model_server, play, rate_limited, refusing
+from tests.model_server import Answer, Call, Fault, flaky, model_server, play, rate_limited, refusing
 from tests.model_server.answers import CONTEXT_VLLM, FILTERED, NO_CREDIT, SERVER_ERROR, error
 from tests.steps.models.agent_side import forwarding
 from tests.steps.models.model_specs import ISSUE, TOOLS, spec
@@ -191,6 +191,20 @@ def test_a_dead_endpoint_and_a_used_up_quota_are_not_the_agents_affair() -> None
         forwarder.answer("POST", "/v1/chat/completions", {}, body)
 
 
+@BOTH
+def test_a_filter_that_leaves_no_message_leaves_an_empty_one(stream: bool) -> None:
+    body = {"choices": [{"index": 0, "finish_reason": "content_filter"}]}
+    with (
+        model_server(play(Fault(200, body))) as server,
+        forwarding(server.url) as (at, _, answers),
+        _client(at) as agent,
+    ):
+        said = agent.chat.completions.create(model="m", messages=ISSUE, stream=stream)
+        ends = [choice.finish_reason for chunk in (said if stream else [said]) for choice in chunk.choices]
+    assert ends[-1] == "content_filter"
+    assert [done.call.ended for done in answers if done.call] == [StopReason.CONTENT_FILTER]
+
+
 @pytest.mark.parametrize(
     ("body", "headers"),
     [
@@ -199,6 +213,13 @@ def test_a_dead_endpoint_and_a_used_up_quota_are_not_the_agents_affair() -> None
         (b'{"model": "m"}', {}),
         (b'{"messages": ["x"]}', {}),
         (b'{"messages": 7}', {}),
+        (b'{"messages": [{"role": "user", "content": [7]}]}', {}),
+        (b'{"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "ls", "arguments": {}}}]}]}', {}),
+        (b'{"messages": [], "tools": [{"function": {"name": ["ls"]}}]}', {}),
+        (b'{"messages": [], "stream": true, "stream_options": "x"}', {}),
+        (b'{"messages": [], "temperature": NaN}', {}),
+        (b'{"messages": [], "temperature": 1e999}', {}),
+        (b'{"messages": [], "tools": ' + b"[" * 300 + b"]" * 300 + b"}", {}),
         (b"[" * 100_000, {}),
         (b'{"messages": []}', {"content-encoding": "zstd"}),
     ],
@@ -225,6 +246,17 @@ def test_other_paths_are_refused_and_what_agents_look_for_first_is_there() -> No
     assert (told.status, server.counts.requests) == (400, 0)
     assert json.loads(told.body)["error"]["message"] == "40 calls are all that a run may make"
     assert told.headers["x-should-retry"] == "false"
+
+
+def test_of_several_answers_each_is_one_though_answers_are_taken_as_streams() -> None:
+    with (
+        model_server(play(Answer("x"))) as server,
+        forwarding(server.url, stream=True) as (at, _, _),
+        _client(at) as agent,
+    ):
+        for count in (1, 2):
+            agent.chat.completions.create(model="m", messages=ISSUE, n=count)
+    assert [seen.body.get("stream") for seen in server.calls] == [True, None]
 
 
 def test_calls_of_many_threads_are_all_counted() -> None:

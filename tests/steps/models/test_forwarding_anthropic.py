@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from steps.contracts.failure import FailureClass
 from steps.contracts.trajectory import StopReason
 from steps.contracts.wire_protocol import WireProtocol
-from tests.model_server import Answer, Call, flaky, model_server, play, rate_limited
+from steps.errors import InfraError
+from steps.models.forwarding import open_forwarder
+from tests.model_server import Answer, Call, Fault, flaky, model_server, play, rate_limited
 from tests.model_server.answers import BAD_ARGUMENTS, CONTEXT_VLLM, REFUSAL, STREAM_ERROR, TRUNCATED
 from tests.steps.models.agent_side import forwarding
+from tests.steps.models.model_specs import spec
 
 anthropic = pytest.importorskip("anthropic", reason="the extra dev is not installed")
 
@@ -180,6 +184,60 @@ def test_arguments_that_are_no_json_reach_the_agent_as_something_to_complain_abo
     ):
         (block,) = _ask(agent, True, ASKED).content
     assert block.input == {"unreadable": '{"command": "ls'}
+
+
+@BOTH
+def test_calls_and_usage_that_an_endpoint_writes_otherwise_are_translated_all_the_same(stream: bool) -> None:
+    called = {"function": {"name": "ls", "arguments": {"path": "a"}}}
+    message = {"role": "assistant", "content": [{"type": "text", "text": "I look."}], "tool_calls": [called, None]}
+    usage = json.dumps({"prompt_tokens": "7", "completion_tokens": 3, "prompt_tokens_details": "none"})
+    body = {"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": usage}
+    with (
+        model_server(play(Fault(200, body))) as server,
+        forwarding(server.url) as (at, _, _),
+        _client(at) as agent,
+    ):
+        said = _ask(agent, stream, ASKED)
+    assert [block.type for block in said.content] == ["text", "tool_use"]
+    assert (said.content[0].text, said.content[1].input, said.stop_reason) == ("I look.", {"path": "a"}, "tool_use")
+    assert (said.usage.input_tokens, said.usage.output_tokens) == (7, 3)
+
+
+@pytest.mark.parametrize(("field", "word"), [("stop_reason", "END"), ("matched_stop", "END"), ("stop_reason", 17)])
+def test_the_stop_word_that_ended_an_answer_is_told(field: str, word: str | int) -> None:
+    body = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop", field: word}]}
+    with (
+        model_server(play(Fault(200, body))) as server,
+        forwarding(server.url) as (at, _, _),
+        _client(at) as agent,
+    ):
+        said = _ask(agent, True, ASKED, stop_sequences=["END"])
+    assert server.calls[0].body["stop"] == ["END"]
+    told = ("stop_sequence", "END") if word == "END" else ("end_turn", None)
+    assert (said.stop_reason, said.stop_sequence) == told
+
+
+def test_an_answer_that_cannot_be_handed_on_is_the_endpoints_failure() -> None:
+    body = {"type": "message", "role": "assistant", "stop_reason": "end_turn", "content": [{"type": "server_tool_use"}]}
+    asked = json.dumps({"model": "m", "max_tokens": 9, "messages": ASKED, "stream": True}).encode()
+    with (
+        model_server(play(Fault(200, body))) as server,
+        open_forwarder(spec(server.url), [WireProtocol.ANTHROPIC]) as forwarder,
+        pytest.raises(InfraError, match="gave no message of Anthropic's that can be handed on") as told,
+    ):
+        forwarder.answer("POST", "/v1/messages", {}, asked)
+    assert told.value.failure_class is FailureClass.MODEL
+
+
+def test_a_header_that_no_endpoint_can_be_shown_is_not_shown() -> None:
+    asked = json.dumps({"model": "m", "max_tokens": 9, "messages": ASKED}).encode()
+    headers = {"anthropic-beta": "b-ü", "anthropic-version": "v-1\nx: y"}
+    with (
+        model_server(play(Answer("x"))) as server,
+        open_forwarder(spec(server.url), [WireProtocol.ANTHROPIC]) as forwarder,
+    ):
+        assert forwarder.answer("POST", "/v1/messages", headers, asked).status == 200
+    assert "anthropic-beta" not in server.calls[0].headers
 
 
 @SPEAKS

@@ -22,6 +22,7 @@ type Agent struct {
 	output  []*output
 	ended   chan struct{}
 	status  syscall.WaitStatus
+	flooded sync.Once
 	killing sync.Once
 	killed  bool
 	over    string // the bound that ended it; see watch.go
@@ -48,7 +49,7 @@ func startAgent(config *Config, out *Teller) (*Agent, error) {
 		files = append(files, write)
 		agent.output = append(agent.output, newOutput(stream, read, config.PrintedBytes, out, func() {
 			if config.OutputBytes > 0 && agent.printed() > config.OutputBytes {
-				go agent.end(overOutput)
+				agent.flooded.Do(func() { go agent.end(overOutput) })
 			}
 		}))
 	}

@@ -83,6 +83,9 @@ def answer_of(chat: Body, request: Body) -> Body:
     content += [_tool_use(call) for call in message.get("tool_calls") or []]
     finish = choice.get("finish_reason")
     stopped = "tool_use" if message.get("tool_calls") and finish == "stop" else _STOPPED.get(str(finish), "end_turn")
+    stop_words, stop_word = request.get("stop_sequences"), choice.get("stop_reason")
+    if stopped != "end_turn" or not stop_word or not isinstance(stop_words, list) or stop_word not in stop_words:
+        stop_word = None
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     thought_tokens = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
     return {
@@ -91,8 +94,8 @@ def answer_of(chat: Body, request: Body) -> Body:
         "role": "assistant",
         "model": request.get("model"),
         "content": content,
-        "stop_reason": "refusal" if message.get("refusal") else stopped,
-        "stop_sequence": None,
+        "stop_reason": "refusal" if message.get("refusal") else "stop_sequence" if stop_word else stopped,
+        "stop_sequence": stop_word,
         "usage": {
             "input_tokens": (usage.get("prompt_tokens") or 0) - cached,
             "cache_creation_input_tokens": 0,

@@ -109,7 +109,7 @@ def _offered(tools: list[Body], namespace: str | None = None) -> dict[str, Body]
         kind = tool.get("type")
         if kind == "namespace":
             offered |= _offered(tool.get("tools") or [], tool.get("name"))
-        elif name := LOCAL_SHELL if kind == LOCAL_SHELL else tool.get("name"):
+        elif name := LOCAL_SHELL if kind == LOCAL_SHELL else str(tool.get("name") or ""):
             offered[name] = {"type": kind} | ({"namespace": namespace} if namespace else {})
     return offered
 

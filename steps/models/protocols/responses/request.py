@@ -73,48 +73,48 @@ class _ItemReading:
 
     def __init__(self, messages: list[Body]) -> None:
         self._messages = messages
-        self._said: Body | None = None
+        self._answer: Body | None = None
         self._thought, self._packed = "", ""
 
     def add(self, item: Item) -> None:
         """Take an item. What no model says and no tool answers here (a search of OpenAI's) is left out."""
         kind = item.get("type", "message")
         if kind == "message" and item["role"] != "assistant":
-            self._end()
+            self._end_answer()
             self._messages.append({"role": item["role"], "content": _content(item["content"])})
         elif kind in ("function_call_output", "custom_tool_call_output", "local_shell_call_output"):
-            self._end()
+            self._end_answer()
             self._result(item)
         elif kind == "message":
-            said = self._begun()
+            said = self._begin_answer()
             said["content"] = (said["content"] or "") + _text(item["content"])
         elif kind == "reasoning":
-            self._begun()
+            self._begin_answer()
             parts = item.get("content") or item.get("summary") or []
             self._thought += "".join(part["text"] for part in parts)
             self._packed = self._packed or item.get("encrypted_content") or ""
         elif kind in CALLS:
-            self._begun().setdefault("tool_calls", []).append(call_of(item))
+            self._begin_answer().setdefault("tool_calls", []).append(call_of(item))
         elif kind == "item_reference":
             raise ValueError("item_reference names what is stored, and nothing is: send the conversation whole")
 
     def messages(self) -> list[Body]:
         """All, at the end."""
-        self._end()
+        self._end_answer()
         return self._messages
 
-    def _begun(self) -> Body:
-        if self._said is None:
-            self._said = {"role": "assistant", "content": None}
-        return self._said
+    def _begin_answer(self) -> Body:
+        if self._answer is None:
+            self._answer = {"role": "assistant", "content": None}
+        return self._answer
 
-    def _end(self) -> None:
-        if self._said is not None:
-            if not self._said.get("tool_calls"):
-                self._said["content"] = self._said["content"] or ""
-            unpack(self._packed, self._thought, self._said)
-            self._messages.append(self._said)
-        self._said, self._thought, self._packed = None, "", ""
+    def _end_answer(self) -> None:
+        if self._answer is not None:
+            if not self._answer.get("tool_calls"):
+                self._answer["content"] = self._answer["content"] or ""
+            unpack(self._packed, self._thought, self._answer)
+            self._messages.append(self._answer)
+        self._answer, self._thought, self._packed = None, "", ""
 
     def _result(self, item: Item) -> None:
         """Images have no place in a result: the user shows them, behind it."""

@@ -67,6 +67,18 @@ def test_whatever_an_agent_does_its_gate_stays_small(box: Box, what: str) -> Non
     assert len(sizes) == {"large bodies": 18, "the largest bodies at once": 16, "a trailer without end": 1}.get(what, 0)
 
 
+def test_a_gate_stays_small_while_it_ends_who_prints_too_much(box: Box) -> None:
+    command = """
+    trap '' TERM; for n in 1 2 3; do yes & yes >&2 & done
+    while sleep 0.1; do peak >peak; cp peak last; done
+    """
+    with open_gate(box.sandbox, TOOLS + command, replace(LIMITS, output_bytes=1_000_000)) as gate:
+        events = drive(gate)
+    assert isinstance(events[-1], Ended)
+    assert events[-1].over == "output"
+    assert peak_mib((box.testbed / "last").read_bytes()) < MOST_MIB
+
+
 def test_large_answers_come_whole_through_a_small_gate(box: Box) -> None:
     noise = random.Random(1)
     bodies = [noise.randbytes(MANY_BYTES) for _ in range(AT_A_TIME)]

@@ -14,10 +14,11 @@ import pytest
 from steps.agents.going_on import AgentClock, SolveCalls
 from steps.agents.program.continued import ContinuedForwarder, ProgramCalls
 from steps.contracts.kept_calls import KeptCall, read_lines, spent_by
-from steps.contracts.trajectory import StopReason
+from steps.contracts.trajectory import Metrics, StopReason
 from steps.contracts.wire_protocol import WireProtocol
 from steps.errors import InfraError
-from steps.models.forwarding import Forwarded, open_forwarder
+from steps.models.forwarding import open_forwarder
+from steps.models.program_answers import Forwarded
 from tests.model_server import Answer, Call, Fault, ModelServer, model_server, play
 from tests.model_server.answers import FILTERED, SERVER_ERROR, Request
 from tests.steps.models.model_specs import spec
@@ -97,7 +98,7 @@ def test_the_answer_of_then_is_given_again_and_only_what_is_new_is_asked(
             usage = forwarder.usage
         with a_try(server, record, "b", *speaks, **more) as (forwarder, calls):
             now = asked(forwarder, "2026-11-24", "5678", 4)
-            assert forwarder.taken == 3
+            assert forwarder.reused_count == 3
             assert calls.inherited == usage
             assert (forwarder.usage.calls, forwarder.usage.requests) == (4, 4)
         assert server.counts.requests == 4
@@ -116,6 +117,36 @@ def test_the_answer_of_then_is_given_again_and_only_what_is_new_is_asked(
     assert record.calls[-1].usage.calls == 4
 
 
+def test_a_record_holds_the_ids_of_a_conversation_once_and_gives_all_of_them_back() -> None:
+    """Of three conversations that take turns, gone on with by a second try and by a third."""
+    record, chat = Record(), WireProtocol.CHAT
+    tokens: dict[str, Any] = {"extra_body": {"return_token_ids": True, "logprobs": True}}
+
+    def talk(forwarder: ContinuedForwarder, turns: int) -> list[Metrics]:
+        told: list[Metrics] = []
+        for turn in range(turns):
+            for name in ("one", "two", "three"):
+                words = [f"{name} " * 40, *["I look.", f"{name} was seen " * 20] * turn]
+                done = ask(forwarder, chat, request(chat, *words))
+                assert done.call
+                told.append(done.call.metrics)
+        return told
+
+    with model_server(play(*[ANSWER] * 99)) as server:
+        with a_try(server, record, "a", **tokens) as (forwarder, _):
+            first = talk(forwarder, 5)
+        with a_try(server, record, "b", **tokens) as (forwarder, _):
+            second = talk(forwarder, 9)
+        with a_try(server, record, "c", **tokens) as (forwarder, _):
+            third = talk(forwarder, 9)
+        assert server.counts.requests == 27
+    assert second[:15] == first
+    assert third == second
+    whole = sum(len(metrics.prompt_token_ids or []) for metrics in second[-3:])
+    kept = [json.loads(call.forwarded.tokens)[0] for call in record.calls if call.forwarded]
+    assert sum(map(len, kept)) <= whole
+
+
 def test_calls_at_a_time_are_taken_over_in_any_order_each_once() -> None:
     """Two are the same: the third that is, is asked."""
     record = Record()
@@ -129,8 +160,8 @@ def test_calls_at_a_time_are_taken_over_in_any_order_each_once() -> None:
             list(several.map(lambda body: ask(forwarder, WireProtocol.CHAT, body), bodies))
         with a_try(server, record, "b") as (forwarder, calls):
             done = list(several.map(lambda body: ask(forwarder, WireProtocol.CHAT, body), [*bodies[::-1], bodies[2]]))
-            assert forwarder.taken == len(bodies)
-            assert len({call.at for call in calls.taken}) == len(bodies)
+            assert forwarder.reused_count == len(bodies)
+            assert len({call.at for call in calls.reused}) == len(bodies)
         assert server.counts.requests == len(bodies) + 1
     said = [done_.call.reply.text for done_ in done if done_.call and done_.call.reply]
     assert said == [f"to helper {number}" for number in (4, 3, 3, 2, 1, 3)]
@@ -149,13 +180,13 @@ def test_what_is_asked_otherwise_is_asked_and_the_rest_can_still_be_taken_over()
                 ask(forwarder, chat, request(chat, text))
             for name, other in (("temperature", 0.5), ("tools", []), ("max_tokens", 5), ("stream", True)):
                 ask(forwarder, chat, request(chat, "one", **{name: other}))
-            assert forwarder.taken == 2
+            assert forwarder.reused_count == 2
         assert server.counts.requests == 3 + 1 + 4
         with a_try(server, record, "c") as (forwarder, calls):
             for text in ("three", "two", "two, and more", "one"):
                 ask(forwarder, chat, request(chat, text))
-            assert forwarder.taken == 4
-            assert {call.try_name for call in calls.taken} == {"a", "b"}
+            assert forwarder.reused_count == 4
+            assert {call.try_name for call in calls.reused} == {"a", "b"}
         assert server.counts.requests == 3 + 1 + 4
 
 
@@ -175,9 +206,9 @@ def test_items_that_codex_names_anew_are_the_same() -> None:
             ask(forwarder, ways, body("01a20d74-4468-7133-bf22-f16176bf8a07"))
         with a_try(server, record, "b") as (forwarder, _):
             ask(forwarder, ways, body("01a20d74-54e6-7f23-82ba-2b25176ed8e2"))
-            assert forwarder.taken == 1
+            assert forwarder.reused_count == 1
             ask(forwarder, ways, body("2", output="b.py"))
-            assert forwarder.taken == 1
+            assert forwarder.reused_count == 1
         assert server.counts.requests == 2
 
 
@@ -198,7 +229,7 @@ def test_a_refusal_is_kept_and_a_failure_is_not() -> None:
             items["broken"] = ANSWER
             ask(forwarder, chat, request(chat, "broken"))
             assert forwarder.usage.requests == usage.requests + 1
-            assert len(calls.taken) == 1
+            assert len(calls.reused) == 1
         assert server.counts.requests == 3
     assert (now.status, now.body, now.headers) == (then.status, then.body, then.headers)
     assert now.call is not None

@@ -4,9 +4,9 @@ from typing import Any
 
 from steps.agents.journal import Journal
 from steps.agents.program.conversations import Conversations
-from steps.contracts.trajectory import AgentInfo, Metrics, MetricsExtra
+from steps.contracts.trajectory import AgentInfo, Metrics, MetricsExtra, StopReason
 from steps.contracts.wire_protocol import WireProtocol
-from steps.models.forwarding import ModelCall
+from steps.models.program_requests import ModelCall
 from steps.models.reply import Message, Reply, RequestedCall
 
 TASK = "Fix what is wrong.\nAll of it."
@@ -140,3 +140,15 @@ def test_tokens_that_a_prompt_shares_with_the_call_before_are_recorded_once() ->
     assert last
     assert last.extra
     assert (last.prompt_token_ids, last.extra.shared_prompt_ids) == ([4], 3)
+
+
+def test_arguments_that_no_record_can_hold_stand_beside_as_they_were_written() -> None:
+    agent, task, deep = Agent(), user(TASK), '{"a":' * 300 + "1" + "}" * 300
+    first = agent.ask([task], "a", ("1", deep), ("2", "[" * 100_000))
+    agent.ask([task, first, tool("1", "x")], "b")
+    calls = agent.journal.turns[-2].tool_calls or []
+    assert [(call.arguments, call.extra and call.extra["arguments"][:6]) for call in calls] == [
+        ({}, '{"a":{'),
+        ({}, "[[[[[["),
+    ]
+    assert agent.journal.alone(StopReason.FINISHED, 1.0).to_bytes()

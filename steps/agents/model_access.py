@@ -1,0 +1,59 @@
+"""What an agent asks its model by: what an earlier try was answered comes first, then the endpoint.
+
+What only some agents need is imported for those alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from steps.agents.going_on import AgentClock, AttemptCalls, ContinuedModel, SolveCalls
+from steps.agents.task import Forwards, NoModel
+from steps.contracts.agents import Agent
+from steps.contracts.data import RunFile
+from steps.models.reply import Model
+
+
+def find_endpoint(run: RunFile) -> str:
+    """The endpoint, fit to be shown. Raises ConfigError where it cannot be asked at all."""
+    from steps.models.endpoint import resolve_endpoint
+
+    return resolve_endpoint(run.spec).display_url
+
+
+def calls_of_attempt(solve: SolveCalls, agent: Agent, number: int, clock: AgentClock, workdir: str) -> AttemptCalls:
+    """The calls of a solve's attempt, as its kind of agent takes them over."""
+    if not agent.is_program:
+        return solve.of_attempt(number, clock, workdir)
+    from steps.agents.program.continued import ProgramCalls
+
+    return solve.of_attempt(number, clock, workdir, ProgramCalls)
+
+
+@contextmanager
+def open_model_for(agent: Agent, run: RunFile, calls: AttemptCalls) -> Iterator[Model]:
+    """The model of an agent of ours; none where it asks none."""
+    if not agent.asks_model or agent.is_program:
+        yield NoModel()
+        return
+    from steps.models.client import open_model
+
+    with open_model(run.spec) as client:
+        yield ContinuedModel(client, calls)
+
+
+@contextmanager
+def open_forwarder_for(
+    agent: Agent, run: RunFile, temperature: float | None, calls: AttemptCalls
+) -> Iterator[Forwards | None]:
+    """What answers an agent program, whose requests have this temperature; None where the agent is none."""
+    if not agent.is_program:
+        yield None
+        return
+    from steps.agents.program.continued import ContinuedForwarder
+    from steps.models.forwarding import open_forwarder
+
+    llm = run.spec.llm.model_copy(update={"temperature": temperature})
+    with open_forwarder(run.spec.model_copy(update={"llm": llm}), run.speaks) as forwarder:
+        yield ContinuedForwarder(forwarder, calls)

@@ -1,0 +1,51 @@
+"""An answer as a chat completion whose every field has OpenAI's form, for translations to other protocols.
+
+Endpoints write the arguments of calls as objects, usage as text, contents as parts: ``reply_of`` and ``metrics_of``
+have read them all.
+"""
+
+from __future__ import annotations
+
+from steps.models.call import Answered
+from steps.models.protocols.wire import Body
+from steps.models.reply import Reply
+from steps.models.response_body import choice_of
+
+STOPPED_BY = "stop_reason"
+"""Field of a choice: the stop word that ended the answer, as vLLM names it; OpenAI does not tell."""
+
+
+def plain_completion(answered: Answered) -> Body:
+    """The same; the arguments of calls in the model's own letters."""
+    body, metrics = answered.response.body, answered.metrics
+    choice, extra, created = choice_of(body), metrics.extra, body.get("created")
+    finish = {"finish_reason": extra and extra.finish_reason} | {STOPPED_BY: _stop_word(choice)}
+    return {
+        "created": created if isinstance(created, int) else 0,
+        "choices": [{"message": _message(answered, choice)} | finish],
+        "usage": {
+            "prompt_tokens": metrics.prompt_tokens,
+            "completion_tokens": metrics.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": metrics.cached_tokens},
+            "completion_tokens_details": {"reasoning_tokens": extra and extra.reasoning_tokens},
+        },
+    }
+
+
+def _stop_word(choice: Body) -> str | None:
+    words = (choice.get(name) for name in (STOPPED_BY, "matched_stop"))  # SGLang's name; either may be a token's id
+    return next((word for word in words if isinstance(word, str)), None)
+
+
+def _message(answered: Answered, choice: Body) -> Body:
+    raw, reply = choice.get("message"), answered.outcome
+    said: Body = raw if isinstance(raw, dict) else {}
+    refusal = said["refusal"] if isinstance(said.get("refusal"), str) else None
+    if not isinstance(reply, Reply):
+        return {"content": said["content"] if isinstance(said.get("content"), str) else "", "refusal": refusal}
+    message: Body = reply.message | {"refusal": refusal}
+    if reply.calls:
+        written = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]
+        pairs = zip(message["tool_calls"], written, strict=True)
+        message["tool_calls"] = [call | {"function": function} for call, function in pairs]
+    return message

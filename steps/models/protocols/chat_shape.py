@@ -1,0 +1,53 @@
+"""What of a chat completion's request is read here must have the form that is read: programs write what they like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from steps.models.protocols.wire import Body
+
+
+class _Part(BaseModel):
+    text: str | None = None
+
+
+class _CalledFunction(BaseModel):
+    name: str
+    arguments: str | None = None
+
+
+class _ToolCall(BaseModel):
+    function: _CalledFunction | None = None
+
+
+class _Message(BaseModel):
+    role: str
+    content: str | list[str | _Part] | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _OfferedFunction(BaseModel):
+    name: str
+
+
+class _Tool(BaseModel):
+    function: _OfferedFunction | None = None
+
+
+class _ChatRequest(BaseModel):
+    """All else is the endpoint's affair."""
+
+    messages: list[_Message]
+    tools: list[_Tool] | None = None
+    stream_options: dict[str, Any] | None = None
+
+
+def check_chat_request(request: Body) -> None:
+    """Raises ValueError, which names the field, where a request has another form."""
+    try:
+        _ChatRequest.model_validate(request, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from steps.agents.gate.binary import find_gate, is_shipped
+from steps.settings import settings
+from tests.steps.agents.gate.toolchain import needs_go
+
+
+@pytest.mark.slow
+@needs_go
+@pytest.mark.skipif(is_shipped(), reason="it came along, and none is built")
+def test_programs_of_other_checkouts_stay_but_for_the_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWE_ARGO_HOME", str(tmp_path))
+    settings.cache_clear()
+    find_gate.cache_clear()
+    others = [tmp_path / "gate" / f"{number:016}" for number in range(10)]
+    for number, folder in enumerate(others):
+        folder.mkdir(parents=True)
+        (folder / "gate-amd64").touch()
+        os.utime(folder / "gate-amd64", (number, number))
+    try:
+        assert find_gate("amd64").startswith(b"\x7fELF")
+    finally:
+        settings.cache_clear()
+        find_gate.cache_clear()
+    assert [folder.is_dir() for folder in others] == [False] * 3 + [True] * 7
