@@ -164,7 +164,9 @@ def test_pods_that_end_in_the_midst_of_a_conversation_leave_it_and_all_calls_cou
     for each in left:
         cut = Trajectory.from_bytes(held.get(each))
         assert (cut.extra.stop_reason, cut.extra.usage.calls) == (StopReason.INTERRUPTED, 1)
-    assert told.cost.failed_tries.calls == 2
+    records = [SolveRecord.from_bytes(held.get(key(SolveRecord, run, each, 1))) for each in (deleted, killed)]
+    assert [record.continued and record.continued.calls for record in records] == [1, 1]
+    assert told.cost.failed_tries.calls == 0  # the next tries went on from what these had been answered
     assert pipeline.sandboxes() == []
 
 
