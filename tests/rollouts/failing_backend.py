@@ -3,6 +3,7 @@ they cannot be made. A test copies this file to where its orders are."""
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 from steps.contracts.failure import FailureClass
@@ -25,12 +26,25 @@ class FailingBackend:
 
     def create(self, request: SandboxRequest) -> Sandbox:
         order = f"{request.labels['role']} {request.labels['attempt']}"
-        lines = self._orders.read_text().splitlines() if self._orders.is_file() else []
-        if order in lines:
-            lines.remove(order)
-            self._orders.write_text("\n".join(lines))
+        if self._take(order):
             raise InfraError(FailureClass.NODE_LOST, "the node went away")
         return self._local.create(request)
+
+    def _take(self, order: str) -> bool:
+        """Whether it stands there; who asks at the same time is told once."""
+        if not self._orders.is_file():
+            return False
+        with self._orders.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            lines = file.read().splitlines()
+            if order not in lines:
+                return False
+            lines.remove(order)
+            file.seek(0)
+            file.truncate()
+            file.write("\n".join(lines))
+            file.flush()
+            return True
 
     def destroy(self, sandbox: Sandbox) -> None:
         self._local.destroy(sandbox)

@@ -194,9 +194,13 @@ def validate(config: Any, loops: Loops, server: ScriptedServer, batch: dict[str,
 
 
 def compute_advantages(config: Any, batch: Any) -> list[float]:
-    """The advantage of each rollout, by the trainer's own method: the same on all tokens that it sampled, 0 else."""
+    """The advantage of each rollout, by the trainer's own method: the same on all tokens that it sampled, 0 else.
+
+    They are gone then, as at the end of a trainer's step.
+    """
     PPOTrainer._compute_advantage(SimpleNamespace(config=config), batch, metrics={})
     data = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=["advantages", "response_mask"])
+    tq.kv_clear(keys=batch.keys, partition_id="train")
     found = []
     for advantages, mask in zip(data["advantages"], data["response_mask"], strict=True):
         [advantage] = set(advantages[mask.bool()].tolist())
