@@ -109,9 +109,13 @@ def machine() -> dict[str, object]:
 
 def main() -> None:
     """Measure everything, print a line a figure, write the file; exit 1 when a figure is over its limit."""
+    names = [word.replace("-", "_") for word in sys.argv[1:]]
+    for unknown in set(names) - set(NAMES):
+        sys.stderr.write(f"nothing is measured by the name {unknown}; there are {', '.join(NAMES)}\n")
+        sys.exit(64)
     figures: dict[str, float] = {}
-    for name in sys.argv[1:] or NAMES:
-        figures |= import_module(f"tests.bench.{name.replace('-', '_')}").measure()
+    for name in names or NAMES:
+        figures |= import_module(f"tests.bench.{name}").measure()
     over = []
     for name, value in figures.items():
         limit = LIMITS.get(name)
@@ -119,7 +123,7 @@ def main() -> None:
             over.append(name)
         sys.stdout.write(f"{name:<36} {value:>10.4g}" + (f"   at most {limit:g}" if limit is not None else "") + "\n")
     # Some figures measured again take nothing from the others.
-    earlier = json.loads(RESULTS.read_text())["figures"] if sys.argv[1:] and RESULTS.exists() else {}
+    earlier = json.loads(RESULTS.read_text())["figures"] if names and RESULTS.exists() else {}
     results = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
