@@ -27,13 +27,13 @@ _NONE_SUCH = (
 def npm() -> list[str]:
     """The npm client, as words of a command. Raises ConfigError where there is none and none can be brought."""
     found = shutil.which("npm")
-    return [found] if found else [str(_brought(_NODE, "npm"))]
+    return [found] if found else [str(_install_program(_NODE, "npm"))]
 
 
 def go() -> list[str]:
     """The Go client. Raises as ``npm``."""
     found = shutil.which("go")
-    return [found] if found else [str(_brought(_GO, "go"))]
+    return [found] if found else [str(_install_program(_GO, "go"))]
 
 
 def pip() -> list[str]:
@@ -77,7 +77,7 @@ def _failed(what: str, text: str) -> StepError:
     return InfraError(FailureClass.STORAGE, f"could not bring {what}: {reason}", detail=text[-4000:])
 
 
-def _brought(package: str, program: str) -> Path:
+def _install_program(package: str, program: str) -> Path:
     """A program of a PyPI package, in an environment of its own."""
     name, _, version = package.partition("==")
     folder = _environment(f"{name}-{version}")

@@ -98,7 +98,7 @@ class _Probe(Probing):
 
     def _ask(self, messages: list[Message], tools: list[ToolDefinition] | None) -> Reply:
         model = self.model
-        with self.told():
+        with self.explain_failures():
             reply = model.ask(messages, tools=tools)
             extra = reply.metrics.extra
             if extra and extra.finish_reason == "length" and not reply.calls and model.wording.llm.max_output_tokens:

@@ -116,7 +116,7 @@ class Probing:
         return lines
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def explain_failures(self) -> Iterator[None]:
         """Whatever is raised within would stop every unit: it is told as such."""
         try:
             yield

@@ -114,7 +114,7 @@ class _ProgramProbe(Probing):
         """Ask in it; the model takes no tools: without. Raises NotSpokenError, and as ``probe``."""
         wording = RequestDialect(name or self.model.where.model, self.model.wording.llm, wire=WIRES[protocol])
         request = REQUESTS[protocol]
-        with self.told():
+        with self.explain_failures():
             try:
                 answered = self.model.probe(request, wording)
             except ConfigError as error:
