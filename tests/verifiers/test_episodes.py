@@ -12,6 +12,7 @@ import pytest
 
 from tests.model_server import Answer, Call, Fault, Script, call, play
 from tests.model_server.answers import error
+from tests.rollouts.cancelling import cancel_where
 
 vf = pytest.importorskip("verifiers.v1", reason="needs verifiers: make test-verifiers")
 
@@ -244,18 +245,7 @@ def test_a_cancelled_episode_leaves_no_sandbox(exported: Path, sandboxes: Sandbo
             return call("bash", command="sleep 600") if where == "a command" else SUBMIT
 
         playing = asyncio.create_task(play_episode(make_env(exported), answers))
-        if where == "making its sandbox":
-            while not sandboxes():
-                await asyncio.sleep(0)
-        else:
-            await reached.wait()
-            await asyncio.sleep(0.5)
-        if where == "grading":
-            while sandboxes():  # its own is gone: it is graded
-                await asyncio.sleep(0.01)
-        playing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await playing
+        await cancel_where(playing, where, reached, sandboxes)
         assert not sandboxes()
 
     asyncio.run(cancel())

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
+from tests.rollouts.cancelling import cancel_where
 from tests.rollouts.stores import plan_failing_rows, plan_rows
 from tests.solutions import rows as mini_rows
 
@@ -260,18 +261,7 @@ def test_a_cancelled_trajectory_leaves_no_sandbox(
             return call("submit_solution", patch=GOLD)
 
         task = asyncio.create_task(loops.run(rows, INSTANCE, answers))  # type: ignore[arg-type]
-        if where == "making its sandbox":
-            while not sandboxes():
-                await asyncio.sleep(0)
-        else:
-            await reached.wait()
-            await asyncio.sleep(0.5)
-        if where == "grading":
-            while sandboxes():  # its own is gone: it is graded
-                await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel_where(task, where, reached, sandboxes)
         assert not sandboxes()
 
     asyncio.run(script())
