@@ -69,8 +69,8 @@ def test_whatever_an_agent_does_its_gate_stays_small(box: Box, what: str) -> Non
 
 def test_a_gate_stays_small_while_it_ends_who_prints_too_much(box: Box) -> None:
     command = """
-    trap '' TERM; for n in 1 2 3; do yes & yes >&2 & done
-    while sleep 0.1; do peak >peak; cp peak last; done
+    trap '' TERM; peak >last; for n in 1 2 3; do yes & yes >&2 & done
+    while sleep 0.1; do peak >peak && mv peak last; done
     """
     with open_gate(box.sandbox, TOOLS + command, replace(LIMITS, output_bytes=1_000_000)) as gate:
         events = drive(gate)
