@@ -9,22 +9,21 @@ was started.
 from __future__ import annotations
 
 import atexit
-import gc
 import os
-import runpy
-import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryFile
+from typing import IO
 
-from steps.forking import ForkServer, Request
+from steps.forking import Request, fork_from_stdin
 from tests.paths import ROOT
+from workflows.local.forked_programs import Forker
 
 IMPORTED = (  # nothing that is a program itself: runpy warns of one that is imported already
     "workflows.cli.session",
@@ -41,7 +40,6 @@ EARLY = (
 )
 """How names of variables begin that are read while a process starts and imports, too early for one that is forked."""
 _AT_FIRST = dict(os.environ)  # before any test sets something
-_lock = threading.Lock()
 
 
 def run_program(
@@ -61,22 +59,27 @@ def run_program(
         return subprocess.run(
             command, capture_output=True, text=True, check=False, cwd=cwd, timeout=timeout_s, env=environment
         )
-    with TemporaryDirectory() as folder:
-        stdout, stderr = Path(folder, "stdout"), Path(folder, "stderr")
-        line, its_line = socket.socketpair()
-        with its_line, Path(os.devnull).open("rb") as nothing, stderr.open("ab") as errors, _lock:
-            socket.send_fds(_server(), [b"\0"], [its_line.fileno(), nothing.fileno(), errors.fileno()])
-        with line:
-            line.sendall(Request([str(cwd or Path.cwd()), str(stdout), module, *words], environment).to_bytes())
-            line.settimeout(timeout_s)
-            try:
-                code = int(line.recv(16))
-            except BaseException as error:
-                line.send(bytes([signal.SIGKILL]))
-                if isinstance(error, TimeoutError):
-                    raise subprocess.TimeoutExpired([module, *words], timeout_s) from None
-                raise
-        return subprocess.CompletedProcess([module, *words], code, stdout.read_text(), stderr.read_text())
+    with TemporaryFile() as stdout, TemporaryFile() as stderr:
+        request = Request(module, list(words), environment, str(cwd or Path.cwd()))
+        process = _forker().start(request, stdout=stdout.fileno(), stderr=stderr.fileno())
+        late = threading.Timer(timeout_s, process.kill)
+        late.start()
+        try:
+            code = process.wait()
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            is_over = not late.is_alive()
+            late.cancel()
+        if is_over:
+            raise subprocess.TimeoutExpired([module, *words], timeout_s)
+        return subprocess.CompletedProcess([module, *words], code, *map(_text, (stdout, stderr)))
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode().replace("\r\n", "\n")
 
 
 def early_variables(environment: Mapping[str, str] = _AT_FIRST) -> dict[str, str]:
@@ -85,34 +88,25 @@ def early_variables(environment: Mapping[str, str] = _AT_FIRST) -> dict[str, str
 
 
 @cache
-def _server() -> socket.socket:
-    control, its = socket.socketpair()
-    with its:
-        command = [sys.executable, "-m", __name__]
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdin=its.fileno(), stdout=subprocess.DEVNULL, env=_AT_FIRST, start_new_session=True
-        )
-    atexit.register(process.wait)
-    atexit.register(control.close)
-    return control
+def _forker() -> Forker:
+    forker = Forker(_begin)
+    atexit.register(forker.close)
+    return forker
+
+
+def _begin(control: socket.socket) -> Callable[[], object]:
+    command = [sys.executable, "-m", __name__]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=control.fileno(), stdout=subprocess.DEVNULL, env=_AT_FIRST, start_new_session=True
+    )
+    return process.wait
 
 
 def main() -> None:
     """Fork until nobody asks any more. In a process that was forked, be the program."""
     for name in IMPORTED:
         import_module(name)
-    gc.freeze()
-    asked = ForkServer(socket.socket(fileno=0)).serve()
-    if asked is None:
-        return
-    cwd, stdout, module, *words = asked
-    file = os.open(stdout, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(file, sys.stdout.fileno())
-    os.close(file)
-    os.chdir(cwd)
-    sys.path[0] = cwd
-    sys.argv = [module, *words]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    fork_from_stdin()
 
 
 if __name__ == "__main__":

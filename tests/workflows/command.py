@@ -66,8 +66,18 @@ def wait_for(true: Callable[[], Any]) -> None:
 def steps_of(folder: str) -> list[int]:
     """Process ids of the steps under way of the runners that this process began with ``folder`` among their words."""
     runners = [pid for pid in children(os.getpid()) if folder.encode() in words_of(pid)]
-    forking = [pid for runner in runners for pid in children(runner) if b"steps.forking" in words_of(pid)]
-    return [pid for each in forking for pid in children(each)]
+    roots = [pid for runner in runners for pid in programs(runner)]
+    kept = [pid for root in roots for pid in programs(root)]
+    return [pid for each in kept for pid in programs(each)]
+
+
+def programs(pid: int) -> list[int]:
+    """Those of the children of a process that lead a session of their own, as each program does that is forked."""
+    found: list[int] = []
+    for each in children(pid):
+        with suppress(ProcessLookupError):
+            found += [each] if os.getsid(each) == each else []
+    return found
 
 
 def children(pid: int) -> list[int]:

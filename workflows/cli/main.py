@@ -32,6 +32,7 @@ from workflows.cli import (
 from workflows.cli.aliases import our_names
 from workflows.cli.printed_spec import spec_toml
 from workflows.cli.suggestions import CommandGroup, describe_flag_error
+from workflows.local.forked_programs import fork_root
 
 app = typer.Typer(
     name="swe-argo",
@@ -41,6 +42,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 console = Console()
+
+OF_STEPS = ("run", "validate", "regrade", "report", "train")
+"""Commands that begin steps on this machine."""
 
 
 def _with_spec(command: Callable[..., None], has: Callable[[SpecField], bool] = lambda _: True) -> Callable[..., None]:
@@ -239,6 +243,8 @@ programs.add_program(
 
 def main() -> None:
     """Run the command line; every wrong request is one line on stderr and exit 64."""
+    if sys.argv[1:2] and sys.argv[1] in OF_STEPS:
+        fork_root()
     _find_what_stands_here()
     try:
         settings()

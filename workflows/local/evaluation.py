@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -21,6 +20,7 @@ from steps.sandbox import load_backend
 from steps.store import Store, open_store
 from steps.store.runs import store_flag
 from workflows.local import recovery
+from workflows.local.forked_programs import ForkedProgram
 from workflows.local.machines import remove_leftovers
 from workflows.local.run_limits import StopReached
 from workflows.local.run_lock import RunLock, hold_run
@@ -77,7 +77,7 @@ class Evaluation:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._runner: LocalRunner | None = None
-        self._planning: subprocess.Popen[bytes] | None = None
+        self._planning: ForkedProgram | None = None
 
     def run(self) -> RunEnd:
         """Plan, do what is missing, write the report. The same spec again does only what is missing.
@@ -118,7 +118,7 @@ class Evaluation:
     def _make_plan(self, env: Mapping[str, str], show: Show) -> Plan:
         """Planning asks nobody whether it may go on: where the run is stopped meanwhile it is killed."""
 
-        def keep(process: subprocess.Popen[bytes]) -> None:
+        def keep(process: ForkedProgram) -> None:
             with self._lock:
                 self._planning = process
                 if self._stop.is_set():

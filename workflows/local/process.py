@@ -166,7 +166,7 @@ class Processes:
             with self._lock:
                 if self._stopping.is_set():
                     return 128 + signal.SIGTERM, "", False
-                environment = {**os.environ, **self.env(), "PYTHONUTF8": "1"}
+                environment = {**os.environ, **self.env()}
                 process = self._forking.start(step, flags, environment, log)
                 self._running.add(process)
 

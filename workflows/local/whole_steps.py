@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from typing import IO
 
 from steps.contracts.chain import PLAN, REPORT
 from steps.contracts.data import Plan
@@ -16,12 +15,14 @@ from steps.contracts.programs import Program
 from steps.contracts.record import key
 from steps.contracts.run_spec import RunSpec
 from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK, ConfigError, InfraError, StepError
+from steps.forking import Request
 from steps.store import open_store
+from workflows.local.forked_programs import ForkedProgram, request, root
 
 Show = Callable[[str], None]
 """Is called with each line that says what is being done."""
 
-WatchProcess = Callable[["subprocess.Popen[bytes]"], None]
+WatchProcess = Callable[[ForkedProgram], None]
 """Is called with a process that was begun, which may be killed."""
 
 
@@ -60,27 +61,35 @@ def run_whole(
 
     ``note`` is called with what it says on stderr that a person should know (``note: ...``), where it succeeds.
     """
-    command = [sys.executable, "-m", f"steps.{program.name}", *program.command_line(values)]
-    environment = {**os.environ, **(env or {}), "PYTHONUTF8": "1"}
     with tempfile.TemporaryFile() as log:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment) as process:
-            try:
-                if watch:
-                    watch(process)
-                for line in process.stdout or ():
-                    (show or str)(line.decode(errors="replace").rstrip())
-                process.wait()
-            except BaseException:  # Ctrl-C
-                process.kill()
-                raise
+        asked = request(f"steps.{program.name}", program.command_line(values), {**os.environ, **(env or {})})
+        code = _run_to_end(asked, log, show or str, watch)
         log.seek(0)
         said = log.read().decode(errors="replace")
-    if process.returncode != EXIT_OK:
-        raise _failed(program.name, process.returncode, said.strip())
+    if code != EXIT_OK:
+        raise _failed(program.name, code, said.strip())
     notes = [each.removeprefix(NOTE) for each in said.splitlines() if each.startswith(NOTE)]
     if note:
         for text in notes:
             note(text)
+
+
+def _run_to_end(asked: Request, log: IO[bytes], show: Callable[[str], object], watch: WatchProcess | None) -> int:
+    """The exit code; ``show`` is called with each line as it comes."""
+    its_end, its_output = os.pipe()
+    with os.fdopen(its_end, "rb") as lines:
+        process = root().start(asked, stdout=its_output, stderr=log.fileno())
+        os.close(its_output)
+        try:
+            if watch:
+                watch(process)
+            for line in lines:
+                show(line.decode(errors="replace").rstrip())
+            return process.wait()
+        except BaseException:  # Ctrl-C
+            process.kill()
+            process.wait()
+            raise
 
 
 def _failed(name: str, code: int, output: str) -> StepError:

@@ -69,8 +69,7 @@ class GradingTry:
             with self._lock:
                 if self._ended:
                     raise InfraError(FailureClass.STOPPED, "grading was ended before it began")
-                environment = {**os.environ, "PYTHONUTF8": "1"}
-                self._process = process = self._forking.start(GRADE, flags, environment, log)
+                self._process = process = self._forking.start(GRADE, flags, dict(os.environ), log)
             overdue = threading.Timer(deadline_s(GRADE.name, self._task.run.spec), self.end)
             overdue.daemon = True
             overdue.start()

@@ -16,11 +16,11 @@ from steps.contracts.chain import GRADE, SOLVE, Step
 from steps.contracts.verdict import GradeRecord, Outcome
 from tests.steps.grading.conftest import GOLD, Lab, eval_script
 from tests.steps.test_grade import Unit
-from tests.workflows.command import children, wait_for, words_of
+from tests.workflows.command import children, programs, wait_for, words_of
 from workflows.local.step_servers import Forking
 
 ENVIRONMENT = {**os.environ, "PYTHONUTF8": "1"}
-IDLE = ["/dev/null", "/dev/null", "anon_inode", "pipe", "pipe", "socket"]
+IDLE = ["/dev/null", "/dev/null", "/dev/null", "anon_inode", "pipe", "pipe", "socket"]
 """What a process that forks has open when no step of it is under way."""
 
 
@@ -49,8 +49,9 @@ def of(unit: Unit) -> list[str]:
 
 
 def forkers() -> list[int]:
-    """The processes that fork for this one."""
-    return [pid for pid in children(os.getpid()) if b"steps.forking" in words_of(pid)]
+    """The processes that fork steps for this one, each forked itself by the one that forks all programs."""
+    roots = [pid for pid in children(os.getpid()) if b"steps.forking" in words_of(pid)]
+    return [pid for root in roots for pid in programs(root)]
 
 
 def open_files(pid: int) -> list[str]:
