@@ -33,10 +33,13 @@ IMPORTED = (  # nothing that is a program itself: runpy warns of one that is imp
     "steps.grading.counter_proof",
     "steps.sandbox.local",
     "steps.reports.write",
+    *("boto3", "jinja2", "openai"),
 )
 EARLY = (
     *("PYTHON", "_PYTHON", "LANG", "LC_", "PYDANTIC_", "TYPER_", "TORNADO_"),
     *("COLUMNS", "LINES", "TERM", "TTY_", "NO_COLOR", "FORCE_COLOR"),
+    *("OPENAI_API_TYPE", "OPENAI_API_VERSION", "OPENAI_LOG", "AZURE_OPENAI_ENDPOINT", "DEFER_PYDANTIC_BUILD"),
+    *("AIOHTTP_", "FROZENLIST_", "MULTIDICT_", "PROPCACHE_", "YARL_", "SSLKEYLOGFILE"),
 )
 """How names of variables begin that are read while a process starts and imports, too early for one that is forked."""
 _AT_FIRST = dict(os.environ)  # before any test sets something

@@ -41,6 +41,28 @@ print(*sorted(seen - {"HOME"}))  # which sysconfig reads for where packages of a
 """
 
 
+RUNNER = """
+import os, sys
+from workflows.local.forked_programs import fork_root, request, root
+
+if "{}" == "the command line":
+    fork_root()
+program = root().start(request("tests.told_program", sys.argv[1:], os.environ), 0, 1, 2)
+print("\\ncode", program.wait())
+"""
+"""What runs a program as a runner runs its steps, from one that is what the command line is, or an interpreter."""
+
+
+def run_by_runner(root: str, *words: str, cwd: Path, env: dict[str, str]) -> tuple[int, str]:
+    """The exit code and what it printed."""
+    command = [sys.executable, "-c", RUNNER.format(root), *words]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, cwd=cwd, env=env, timeout=120
+    )
+    said, _, code = done.stdout.rpartition("\ncode ")
+    return int(code), said
+
+
 def started(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """What is to be compared with."""
     command = [sys.executable, "-m", PROGRAM, *words]
@@ -56,6 +78,27 @@ def test_it_finds_what_a_started_one_finds(tmp_path: Path, monkeypatch: pytest.M
         assert (forked.returncode, forked.stderr) == (real.returncode, real.stderr) == (0, "")
         assert json.loads(forked.stdout) == json.loads(real.stdout)
     assert json.loads(forked.stdout)["environment"]["OF_ITS_OWN"] == "ü"
+
+
+ROOTS = ("the command line", "an interpreter")
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_a_step_finds_what_a_started_one_finds(tmp_path: Path, root: str) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "SHELL"} | {"PYTHONUTF8": "1"}
+    for cwd in (tmp_path, ROOT):
+        env["PYTHONPATH"] = str(ROOT)
+        code, said = run_by_runner(root, "tell", "a b", cwd=cwd, env=env)
+        assert code == 0
+        assert json.loads(said) == json.loads(started("tell", "a b", cwd=cwd, env=env).stdout)
+
+
+@pytest.mark.parametrize("end", ["return", "word", "code", "raise", "SIGTERM", "SIGKILL", "thread"])
+@pytest.mark.parametrize("root", ROOTS)
+def test_a_step_ends_as_a_started_one_ends(tmp_path: Path, root: str, end: str) -> None:
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    real = started(end, cwd=tmp_path, env=env)
+    assert run_by_runner(root, end, cwd=tmp_path, env=env) == (real.returncode, real.stdout)
 
 
 def test_nothing_stays_of_one_for_the_next(tmp_path: Path) -> None:

@@ -66,9 +66,12 @@ def wait_for(true: Callable[[], Any]) -> None:
 def steps_of(folder: str) -> list[int]:
     """Process ids of the steps under way of the runners that this process began with ``folder`` among their words."""
     runners = [pid for pid in children(os.getpid()) if folder.encode() in words_of(pid)]
-    roots = [pid for runner in runners for pid in programs(runner)]
-    kept = [pid for root in roots for pid in programs(root)]
-    return [pid for each in kept for pid in programs(each)]
+    return [pid for runner in runners for each in whole_steps_of(runner) for pid in programs(each)]
+
+
+def whole_steps_of(runner: int) -> list[int]:
+    """Process ids of what its root has forked: plan or report, and what forks its steps."""
+    return [pid for root in programs(runner) for pid in programs(root)]
 
 
 def programs(pid: int) -> list[int]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,11 +12,13 @@ from steps.contracts.record import key
 from steps.contracts.training import Checkpoint, Checkpoints, Weights, run_of
 from tests.steps.training.rounds import NAME, make_training
 from workflows.local import training as local_training
+from workflows.local import whole_steps
 from workflows.local.training import Training
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from steps.forking import Request
     from steps.store import Store
 
 
@@ -52,10 +53,12 @@ def test_steps_that_were_lowered_leave_nothing_to_measure(
 
 def test_what_planning_notices_is_told(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = make_training(store, run={"store": str(tmp_path / "store")})
-    planning = tmp_path / "python"
-    planning.write_text("#!/bin/sh\necho reading >&2; echo 'note: 2 instances are not valid' >&2\n")
-    planning.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(planning))
+
+    def plan(_asked: Request, log: IO[bytes], *_: object) -> int:
+        log.write(b"reading\nnote: 2 instances are not valid\n")
+        return 0
+
+    monkeypatch.setattr(whole_steps, "_run_to_end", plan)
     told: list[str] = []
     local_training._plan(file.spec, print, told.append)
     assert told == ["2 instances are not valid"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+from steps.agents.gate.binary import find_gate
 from steps.datasets import mini
 from steps.datasets.mini.forms import image_by_id
 from steps.sandbox.e2b.templates import template_name
+from steps.settings import settings
 from tests.steps.sandbox.e2b.server import E2BServer
 from tests.workflows.command import QUICK
 
@@ -21,6 +24,11 @@ class E2BRuns:
         self.backend = ["--backend", "e2b", "--no-solve-network"]
         self.store = str(folder / "store")
         self.env = {**self.server.variables, "SWE_ARGO_HOME": str(folder / "home")}
+
+    def bring_gate(self) -> None:
+        """Copy the gate from this machine's own cache into that home, so that it is built once for all tests."""
+        find_gate("amd64")
+        shutil.copytree(settings().home_folder / "gate", Path(self.env["SWE_ARGO_HOME"], "gate"), dirs_exist_ok=True)
 
     @property
     def left(self) -> list[str]:

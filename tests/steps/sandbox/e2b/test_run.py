@@ -73,6 +73,7 @@ def test_a_scaffold_solves_there_what_it_solves_here(runs: E2BRuns) -> None:
 @pytest.mark.slow
 def test_an_agent_program_is_in_the_templates_of_its_sandboxes_alone(runs: E2BRuns) -> None:
     """Built ahead, found by the run, told of by the list, and kept for as long as the run is there."""
+    runs.bring_gate()
     chosen = ids("mini__slugkit-1", "mini__ledgerlet-1")
     command = shlex.join(["./small-agent", *small_agent.words()])
     agent = ["--agent-command", command, "--agent-folder", str(small_agent.FOLDER)]
