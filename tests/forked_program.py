@@ -22,6 +22,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from steps.forking import Request, fork_from_stdin
+from steps.reports.page.templating import page_templates
 from tests.paths import ROOT
 from workflows.local.forked_programs import Forker
 
@@ -106,9 +107,12 @@ def _begin(control: socket.socket) -> Callable[[], object]:
 
 
 def main() -> None:
-    """Fork until nobody asks any more. In a process that was forked, be the program."""
+    """Import, compile the templates of pages, and fork."""
     for name in IMPORTED:
         import_module(name)
+    pages = page_templates()
+    for name in pages.list_templates(["j2"]):
+        pages.get_template(name)
     fork_from_stdin()
 
 
