@@ -20,6 +20,7 @@ FILES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((CHART /
 CASES = sorted((CHART / "ci").glob("*-values.yaml"))
 NAMESPACE = "evals"
 KUBERNETES = "1.34"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
 
 
 def helm() -> str:
@@ -66,7 +67,7 @@ def render(*sets: str, case: Path | None = None, namespace: str = NAMESPACE) -> 
     flags = [*(["--values", str(case)] if case else []), *(f"--set={each}" for each in sets)]
     done = try_render(*flags, namespace=namespace)
     assert done.returncode == 0, done.stderr
-    return Rendered([each for each in yaml.safe_load_all(done.stdout) if each])
+    return Rendered([each for each in yaml.load_all(done.stdout, _LOADER) if each])
 
 
 def check_confined_as_steps(chart: Rendered, pod: dict[str, Any]) -> None:
