@@ -204,12 +204,12 @@ def open_forwarder(spec: RunSpec, speaks: Collection[WireProtocol], *, first_wai
 
 
 def _without_images(messages: list[Message]) -> tuple[list[Message], int]:
-    """The messages' other parts, and how many images they had."""
+    """The messages' other parts, and how many images and files they had."""
     kept, images = [], 0
     for message in messages:
         parts = message.get("content")
         if isinstance(parts, list):
-            rest = [part for part in parts if isinstance(part, str) or part.get("type") != "image_url"]
+            rest = [part for part in parts if isinstance(part, str) or part.get("type") not in ("image_url", "file")]
             images += len(parts) - len(rest)
             message = message | {"content": rest}  # noqa: PLW2901 - the same message, lighter
         kept.append(message)

@@ -19,6 +19,17 @@ RESPONSES, ANTHROPIC = WIRES[WireProtocol.RESPONSES], WIRES[WireProtocol.ANTHROP
 TRANSLATED = pytest.mark.parametrize("wire", [RESPONSES, ANTHROPIC], ids=lambda wire: wire.protocol.value)
 IMAGE_URL = "data:image/png;base64,aaaa"
 IMAGE_BLOCK = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aaaa"}}
+PDF_URL = "data:application/pdf;base64,aaaa"
+PDF_BLOCK = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "aaaa"}}
+SHOWN = {
+    "an image": (IMAGE_BLOCK, {"type": "input_image", "image_url": IMAGE_URL}),
+    "a file": (PDF_BLOCK, {"type": "input_file", "file_data": PDF_URL}),
+}
+"""What a tool may give beside text, as Anthropic's messages have it and as Responses do."""
+AS_PARTS = {
+    "an image": {"type": "image_url", "image_url": {"url": IMAGE_URL}},
+    "a file": {"type": "file", "file": {"filename": "document.pdf", "file_data": PDF_URL}},
+}
 USER = {"type": "message", "role": "user", "content": "Go."}
 
 values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), st.lists, max_leaves=4)
@@ -110,21 +121,41 @@ def test_what_the_system_says_in_the_midst_of_a_conversation_the_user_says(wire:
 
 
 @TRANSLATED
-def test_an_image_that_a_tool_gives_is_shown_by_the_user_behind_all_results(wire: Wire) -> None:
+@pytest.mark.parametrize("what", SHOWN)
+def test_what_a_tool_gives_beside_text_is_shown_by_the_user_behind_all_results(wire: Wire, what: str) -> None:
+    block, part = SHOWN[what]
     if wire is ANTHROPIC:
-        given_ = [
-            {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "a.png"}, IMAGE_BLOCK]}
-        ]
+        given_ = [{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "a.png"}, block]}]
         made = {"type": "tool_use", "id": "c1", "name": "view", "input": {}}
         messages = [{"role": "assistant", "content": [made]}, {"role": "user", "content": given_}]
         read = wire.chat_request({"messages": messages})["messages"]
     else:
-        output = [{"type": "input_text", "text": "a.png"}, {"type": "input_image", "image_url": IMAGE_URL}]
+        output = [{"type": "input_text", "text": "a.png"}, part]
         called = {"type": "function_call", "call_id": "c1", "name": "view", "arguments": "{}"}
         items = [called, {"type": "function_call_output", "call_id": "c1", "output": output}]
         read = wire.chat_request({"input": items})["messages"]
     assert read[1] == {"role": "tool", "tool_call_id": "c1", "content": "a.png"}
-    assert read[2] == {"role": "user", "content": [{"type": "image_url", "image_url": {"url": IMAGE_URL}}]}
+    assert read[2] == {"role": "user", "content": [AS_PARTS[what]]}
+
+
+@TRANSLATED
+def test_a_file_that_only_its_owners_servers_could_get_is_refused_in_words(wire: Wire) -> None:
+    if wire is ANTHROPIC:
+        content = [{"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}}]
+        request = {"messages": [{"role": "user", "content": content}]}
+    else:
+        request = {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}]}
+    with pytest.raises(ValueError, match="cannot be had here: send it whole"):
+        wire.chat_request(request)
+
+
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_of_allowed_tools_all_are_offered_and_no_other(mode: str) -> None:
+    allowed = [{"type": "function", "name": "ls"}, {"type": "local_shell"}]
+    chosen = {"type": "allowed_tools", "mode": mode, "tools": allowed}
+    chat = RESPONSES.chat_request({"input": "x", "tools": RESPONSES_TOOLS, "tool_choice": chosen})
+    assert [tool["function"]["name"] for tool in chat["tools"]] == ["ls", "local_shell"]
+    assert chat["tool_choice"] == mode
 
 
 def test_a_tool_of_a_namespace_and_the_shell_are_called_as_codex_knows_them() -> None:
@@ -174,8 +205,9 @@ def test_what_only_a_store_of_answers_could_do_is_refused_in_words(more: dict[st
     assert "nothing is: send the conversation whole" in json.loads(done.body)["error"]["message"]
 
 
-def test_an_image_is_not_counted_by_its_letters() -> None:
-    block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "a" * 1_000_000}}
+@pytest.mark.parametrize(("kind", "media_type"), [("image", "image/png"), ("document", "application/pdf")])
+def test_an_image_or_a_file_is_not_counted_by_its_letters(kind: str, media_type: str) -> None:
+    block = {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": "a" * 1_000_000}}
     body = {"messages": [{"role": "user", "content": [block, {"type": "text", "text": "See."}]}]}
     with open_forwarder(spec("http://127.0.0.1:9/v1"), [WireProtocol.CHAT]) as forwarder:
         done = forwarder.answer("POST", "/v1/messages/count_tokens", {}, json.dumps(body).encode())

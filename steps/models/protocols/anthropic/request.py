@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from steps.models.protocols.carried import unpack
+from steps.models.protocols.files import file_part
 from steps.models.protocols.roles import lead_by_one_system
 from steps.models.protocols.wire import Body
 
@@ -71,14 +72,14 @@ def _assistants(message: Body) -> list[Body]:
 
 
 def _others(message: Body) -> list[Body]:
-    """Results of tools first: they must follow their calls. Images have no place in those: the user shows them."""
+    """Results of tools first: they must follow their calls. The user shows what has no place in those."""
     results, shown = [], []
     for block in _blocks(message["content"]):
         if block["type"] == "tool_result":
             inner = _blocks(block.get("content") or "")
             text = "\n".join(each["text"] for each in inner if each["type"] == "text")
             results.append({"role": "tool", "tool_call_id": block["tool_use_id"], "content": text})
-            shown += [each for each in inner if each["type"] == "image"]
+            shown += [each for each in inner if each["type"] != "text"]
         else:
             shown.append(block)
     parts = [part for part in map(_part, shown) if part]
@@ -96,9 +97,18 @@ def _part(block: Block) -> Block | None:
     if block["type"] == "image":
         url = source.get("url") or f"data:{source['media_type']};base64,{source['data']}"
         return {"type": "image_url", "image_url": {"url": url}}
-    if block["type"] == "document" and source.get("type") == "text":
-        return {"type": "text", "text": source["data"]}
+    if block["type"] == "document":
+        return _document(source, block.get("title") or "document.pdf")
     return None
+
+
+def _document(source: Block, title: str) -> Block:
+    """Raises ValueError for one that only Anthropic's own servers could get."""
+    if source.get("type") == "base64":
+        return file_part(title, f"data:{source['media_type']};base64,{source['data']}")
+    if source.get("type") in ("text", "content"):
+        return {"type": "text", "text": source["data"] if source["type"] == "text" else _text(source["content"])}
+    raise ValueError(f"a document of source {source.get('type')!r} cannot be had here: send it whole, as base64")
 
 
 def _tool(tool: Body) -> Body:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from steps.models.protocols.carried import unpack
+from steps.models.protocols.files import file_part
 from steps.models.protocols.roles import lead_by_one_system
 from steps.models.protocols.wire import Body
 
@@ -52,7 +53,12 @@ def chat_request(request: Body) -> Body:
     reading = _ItemReading(messages)
     for item in items:
         reading.add(item)
+    chosen = request.get("tool_choice")
     tools = [each for tool in request.get("tools") or [] for each in _tools(tool)]
+    if isinstance(chosen, dict) and chosen.get("type") == "allowed_tools":  # few endpoints know it: these are all then
+        allowed = {each.get("name") or each["type"] for each in chosen["tools"]}
+        tools = [each for each in tools if each["function"]["name"] in allowed]
+        chosen = chosen.get("mode")
     chat: Body = {
         "model": request.get("model"),
         "messages": lead_by_one_system(reading.messages()),
@@ -62,7 +68,7 @@ def chat_request(request: Body) -> Body:
         **{name: request.get(name) for name in _SAME},
     }
     if tools:
-        chat |= {"tools": tools, "tool_choice": _choice(request.get("tool_choice"))}
+        chat |= {"tools": tools, "tool_choice": _choice(chosen)}
     else:
         chat["parallel_tool_calls"] = None
     return {name: value for name, value in chat.items() if value is not None}
@@ -117,12 +123,12 @@ class _ItemReading:
         self._answer, self._thought, self._packed = None, "", ""
 
     def _result(self, item: Item) -> None:
-        """Images have no place in a result: the user shows them, behind it."""
+        """Images and files have no place in a result: the user shows them, behind it."""
         content = _content(item["output"])
-        images = [part for part in content if part["type"] == "image_url"] if isinstance(content, list) else []
+        shown = [part for part in content if part["type"] != "text"] if isinstance(content, list) else []
         self._messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": _text(item["output"], "\n")})
-        if images:
-            self._messages.append({"role": "user", "content": images})
+        if shown:
+            self._messages.append({"role": "user", "content": shown})
 
 
 def call_of(item: Item) -> Body:
@@ -147,12 +153,16 @@ def _text(content: object, between: str = "") -> str:
 
 def _content(content: object) -> Any:
     """Text where there is nothing else, else parts."""
-    if not isinstance(content, list) or not any(part.get("type") == "input_image" for part in content):
+    if not isinstance(content, list) or not any(part.get("type") in ("input_image", "input_file") for part in content):
         return _text(content, "\n\n")
     parts: list[Body] = []
     for part in content:
         if part["type"] == "input_image":
             parts.append({"type": "image_url", "image_url": {"url": part["image_url"]}})
+        elif part["type"] == "input_file":
+            if not part.get("file_data"):
+                raise ValueError("a file by its id or address cannot be had here: send it whole, as file_data")
+            parts.append(file_part(part.get("filename") or "document.pdf", part["file_data"]))
         elif part.get("text"):
             parts.append({"type": "text", "text": part["text"]})
     return parts
