@@ -47,13 +47,19 @@ class GrowingRun:
     def __init__(self, store: Store, run_id: str) -> None:
         self._store, self._run_id = store, run_id
         self._known: _KnownUnits = {}
+        self._reader: _StoreReader | None = None
         self.answered: dict[tuple[str, int], list[str]] = {}
         """(instance, attempt) of a unit that is not solved -> its files of answered calls, by their names in its
         folder, in their order; only of those that have some."""
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        """(units that are read, of how many), while it is read."""
+        return self._reader.progress if self._reader else (0, 0)
+
     def read(self) -> StoredRun:
         """As it is now. Raises as read_run."""
-        reader = _StoreReader(self._store, self._run_id, (GradeRecord.file, SolveRecord.file))
+        reader = self._reader = _StoreReader(self._store, self._run_id, (GradeRecord.file, SolveRecord.file))
         run = reader.read(self._known)
         there = {name: unit for unit in run.units if (name := _name(unit)) in reader.files}
         self._known = {name: (_settled(reader.files[name]), unit) for name, unit in there.items()}
@@ -134,6 +140,7 @@ class _StoreReader:
         self.store = store
         self.run_id = run_id
         self.unreadable: dict[str, str] = {}
+        self.progress = (0, 0)
         self.files: dict[tuple[str, int], list[str]] = defaultdict(list)
 
     def read(self, known: _KnownUnits | None = None) -> StoredRun:
@@ -154,7 +161,10 @@ class _StoreReader:
             name: unit for name, (files, unit) in (known or {}).items() if _settled(self.files.get(name, [])) == files
         }
         unread = [unit for unit in units if _name(unit) not in same]
-        read = [unit for batch in batches(unread, RECORDS_AT_ONCE) for unit in self._records(batch, instances)]
+        read: list[StoredUnit] = []
+        for batch in batches(unread, RECORDS_AT_ONCE):
+            self.progress = len(units) - len(unread) + len(read), len(units)
+            read += self._records(batch, instances)
         by_name = same | {_name(unit): unit for unit in read}
         stored_units = [by_name[_name(unit)] for unit in units]
         if self.whole:

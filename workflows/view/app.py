@@ -21,6 +21,7 @@ from steps.store import Store
 from steps.store.runs import record_of
 from workflows.view.addresses import compare_url, report_url, run_url, trend_url, unit_url
 from workflows.view.compare_page import Comparisons
+from workflows.view.freshness import PATIENCE_S, NotReadYetError
 from workflows.view.guard import Guard
 from workflows.view.kept_conversations import KeptConversations
 from workflows.view.report_age import again_s
@@ -44,12 +45,12 @@ TYPES = {
 
 
 class Viewer:
-    """The pages over one store."""
+    """The pages over one store. ``patience_s``: what takes longer to read is waited for on a page of its own."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
         self.store = store
-        self.runs = RunLines(store)
-        self.states = RunStates(store)
+        self.runs = RunLines(store, patience_s)
+        self.states = RunStates(store, patience_s)
         self.comparisons = Comparisons(store, self.states)
         self.kept = KeptConversations(store)
 
@@ -72,7 +73,8 @@ class Viewer:
     def list_runs(self, request: Request) -> Response:
         """All runs."""
         asked = read_state(request.query_params, RUN_COLUMNS, RUN_FILTERS)
-        table = show_table(self.runs.read(), asked, RUN_COLUMNS, RUN_FILTERS, lambda line: line.text)
+        lines = self.runs.read(whole=PART in request.headers)
+        table = show_table(lines, asked, RUN_COLUMNS, RUN_FILTERS, lambda line: line.text)
         template = "view/run_table.html.j2" if request.headers.get(PART) == "table" else "view/runs.html.j2"
         states = {line.state for line in table.lines}
         live, again = not states.isdisjoint({"working", "no report"}), again_s(working="working" in states)
@@ -118,7 +120,7 @@ class Viewer:
         return _html("view/trend.html.j2", **trend_context(file, known))
 
     def _state(self, request: Request) -> RunState:
-        return self.states.read(_run_id(request.path_params["run"]))
+        return self.states.read(_run_id(request.path_params["run"]), whole=PART in request.headers)
 
     def _page(self, show: Callable[[Request], Response]) -> Callable[[Request], Response]:
         def page(request: Request) -> Response:
@@ -127,6 +129,8 @@ class Viewer:
             except StepError as error:
                 wrong = isinstance(error, ConfigError)
                 return _html("view/error.html.j2", 404 if wrong else 503, reason=str(error), live=not wrong)
+            except NotReadYetError as soon:
+                return _html("view/reading.html.j2", 202, progress=str(soon), live=True, again=1)
 
         return page
 

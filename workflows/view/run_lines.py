@@ -16,7 +16,7 @@ from steps.reports.figures.summary import Summary
 from steps.reports.text.visible import make_visible
 from steps.store import Store
 from steps.store.run_lock import Lock, lock_in
-from workflows.view.freshness import Reread
+from workflows.view.freshness import PATIENCE_S, Reread
 from workflows.view.report_age import count_planned, count_reported
 from workflows.view.tables import Column, Filter
 
@@ -77,15 +77,15 @@ RUN_FILTERS: tuple[Filter[RunLine], ...] = (
 class RunLines:
     """The list, newest first, shared by all who look."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
         self._store = store
         self._parsed: dict[tuple[str, str], tuple[bytes, Any]] = {}
         self._planned: dict[str, tuple[bytes, float, int]] = {}
-        self._lines = Reread(self._read, REST)
+        self._lines = Reread(self._read, REST, patience_s)
 
-    def read(self) -> list[RunLine]:
-        """As the store has it now, or had it a moment ago. Raises InfraError, ConfigError."""
-        return self._lines.read()
+    def read(self, *, whole: bool = False) -> list[RunLine]:
+        """As the store has it now, or had it a moment ago. Raises InfraError, ConfigError, and as ``Reread``."""
+        return self._lines.read(whole=whole)
 
     def files(self) -> list[tuple[RunLine, RunFile]]:
         """The same, each with its run.json, where that can be read."""

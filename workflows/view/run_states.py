@@ -18,11 +18,12 @@ from steps.reports.figures.units_table import UNITS_FILE, units_table
 from steps.reports.parquet_bytes import read_parquet
 from steps.reports.reading import GrowingRun
 from steps.reports.stored_run import StoredRun
+from steps.reports.text.formatting import count
 from steps.store import Store
 from steps.store.run_lock import Lock, lock_in
 from steps.store.runs import no_run, record_of
 from workflows.view.answered_units import AnsweredUnit, AnsweredUnits
-from workflows.view.freshness import Reread
+from workflows.view.freshness import PATIENCE_S, Reread
 from workflows.view.report_age import count_planned, count_reported
 from workflows.view.unit_lines import UnitLine, lines_of
 
@@ -66,20 +67,21 @@ class RunState:
 class RunStates:
     """The runs of a store that somebody looks at."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
+        self._store, self._patience_s = store, patience_s
         self._kept: OrderedDict[str, _KeptRun] = OrderedDict()
         self._lock = threading.Lock()
 
-    def read(self, run_id: str) -> RunState:
-        """Raises ConfigError where there is no such run or it is not planned yet, InfraError when the store fails."""
+    def read(self, run_id: str, *, whole: bool = False) -> RunState:
+        """Raises ConfigError where there is no such run or it is not planned yet, InfraError when the store fails;
+        NotReadYetError where it takes long, unless it is the ``whole`` answer."""
         with self._lock:
-            kept = self._kept.setdefault(run_id, _KeptRun(self._store, run_id))
+            kept = self._kept.setdefault(run_id, _KeptRun(self._store, run_id, self._patience_s))
             self._kept.move_to_end(run_id)
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         try:
-            return kept.read()
+            return kept.read(whole=whole)
         except ConfigError:
             with self._lock:
                 self._kept.pop(run_id, None)
@@ -87,16 +89,20 @@ class RunStates:
 
 
 class _KeptRun:
-    def __init__(self, store: Store, run_id: str) -> None:
+    def __init__(self, store: Store, run_id: str, patience_s: float) -> None:
         self._store, self._run_id = store, run_id
         self._growing, self._answered = GrowingRun(store, run_id), AnsweredUnits(store)
         self._summary = b""
         self._known: RunState | None = None
         """Of that report."""
-        self._state = Reread(self._read, REST)
+        self._state = Reread(self._read, REST, patience_s, self._describe_progress)
 
-    def read(self) -> RunState:
-        return self._state.read()
+    def read(self, *, whole: bool) -> RunState:
+        return self._state.read(whole=whole)
+
+    def _describe_progress(self) -> str:
+        read, units = self._growing.progress
+        return f"{read:,} of {count(units, 'unit')}" if units else ""
 
     def _read(self) -> RunState:
         names = {kind: key(kind, self._run_id) for kind in (RunFile, Summary, Lock)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,10 +74,15 @@ def pass_rates(counts: Sequence[tuple[int, int]], ks: Sequence[int], seed: int =
 
 
 def _resampled_means(values: list[float], weights: list[int], seed: int) -> list[float]:
-    rng, size = random.Random(seed), sum(weights)
+    """How often each value is drawn is all that a mean needs: one multinomial draw a resample, not one an instance."""
+    import numpy as np  # a tenth of a second, which only what has something to resample pays
+
     if len(values) == 1:
         return [values[0]]
-    return [sum(rng.choices(values, weights, k=size)) / size for _ in range(RESAMPLES)]
+    size = sum(weights)
+    draws = np.random.RandomState(seed).multinomial(size, np.divide(weights, size), RESAMPLES)  # frozen: NEP 19
+    means: list[float] = (draws @ np.array(values) / size).tolist()
+    return means
 
 
 def mcnemar(gains: int, losses: int) -> tuple[float, float]:

@@ -87,6 +87,7 @@ async function refresh() {
 
 const shown = new Map($$("[data-fresh]").map((part) => [part, part.innerHTML]));
 function swap(newer) {
+  if ($("#reading") && !newer.getElementById("reading")) return location.reload(); // it is read
   if ($("#now") && !newer.querySelector("[data-again]")) return location.reload(); // over: all of the page is another
   for (const part of shown.keys()) {
     const other = newer.getElementById(part.id);

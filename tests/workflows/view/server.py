@@ -53,10 +53,12 @@ class Address:
 
 
 @contextmanager
-def viewing(store: Store, token: str | None = None, *, loopback: bool = True) -> Iterator[Address]:
-    """A viewer over the store, for a while."""
+def viewing(
+    store: Store, token: str | None = None, *, loopback: bool = True, patience_s: float = 120
+) -> Iterator[Address]:
+    """A viewer over the store, for a while. It waits for what it reads, as slow as the machine may be."""
     with listen("127.0.0.1", 0) as listening:
-        app = Viewer(store).app(token, loopback=loopback)
+        app = Viewer(store, patience_s).app(token, loopback=loopback)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

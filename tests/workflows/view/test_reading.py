@@ -1,0 +1,124 @@
+"""A store that takes its time: who looks is told how far it is, and shown what there was before."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steps.contracts.failure import FailureClass
+from steps.errors import InfraError
+from steps.store import Store, open_store
+from tests.chromium import browser, needs_browser
+from tests.steps.reports.synthetic import Synthetic
+from tests.workflows.command import wait_for
+from tests.workflows.view.server import viewing
+from workflows.view.freshness import NotReadYetError, Reread
+from workflows.view.run_states import RunState, _KeptRun
+
+
+class Slow:
+    """Something to read, which comes when it is told to."""
+
+    def __init__(self) -> None:
+        self.value: str | Exception = "first"
+        self.go = threading.Event()
+        self.reads = 0
+
+    def read(self) -> str:
+        self.reads += 1
+        self.go.wait()
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    made = Slow()
+    yield made
+    made.go.set()
+
+
+def watched(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> Reread[str]:
+    monkeypatch.setattr(Reread, "keep_s", lambda *_: 0.0)
+    return Reread(slow.read, 5, patience_s=0.01, progress=lambda: f"{slow.reads} of 9 units")
+
+
+def test_the_first_who_looks_is_told_how_far_it_is(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = watched(slow, monkeypatch)
+    for _ in range(2):
+        with pytest.raises(NotReadYetError, match="1 of 9 units"):
+            kept.read()
+    slow.go.set()
+    assert kept.read(whole=True) == "first"
+    assert slow.reads == 1
+
+
+def test_what_there_was_is_shown_while_it_is_read_again(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = watched(slow, monkeypatch)
+    slow.go.set()
+    assert kept.read(whole=True) == "first"
+    slow.go.clear()
+    slow.value = "second"
+    assert kept.read() == "first"
+    slow.go.set()
+    wait_for(lambda: kept.read() == "second")
+
+
+def test_a_failure_is_told_to_the_next_who_looks_however_long_it_took(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = watched(slow, monkeypatch)
+    slow.go.set()
+    assert kept.read(whole=True) == "first"
+    slow.go.clear()
+    slow.value = InfraError(FailureClass.STORAGE, "the store is gone")
+    assert kept.read() == "first"
+    slow.go.set()
+    with pytest.raises(InfraError, match="is gone"):
+        wait_for(lambda: kept.read() != "first")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = open_store(str(tmp_path / "store"), create=True)
+    Synthetic("r", 3).write(made)
+    return made
+
+
+@pytest.fixture
+def go(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """When runs may be read."""
+    go, read = threading.Event(), _KeptRun._read
+
+    def read_then(kept: _KeptRun) -> RunState:
+        go.wait()
+        return read(kept)
+
+    monkeypatch.setattr(_KeptRun, "_read", read_then)
+    yield go
+    go.set()
+
+
+def test_a_page_says_that_its_run_is_being_read_and_is_there_then(store: Store, go: threading.Event) -> None:
+    with viewing(store, patience_s=0.01) as address:
+        waiting = address.get("/runs/r")
+        assert (waiting.status, 'data-again="1"' in waiting.text) == (202, True)
+        assert "Reading what the store holds</h1>" in waiting.text
+        go.set()
+        assert "<html" not in address.get("/runs/r", x_part="table").text
+        assert "Every unit</h2>" in address.get("/runs/r").text
+
+
+@needs_browser
+@pytest.mark.browser
+def test_in_a_browser_the_page_becomes_that_of_the_run(store: Store, go: threading.Event) -> None:
+    with viewing(store, patience_s=0.01) as address, browser() as tab:
+        tab.open(f"{address.url}/runs/r")
+        assert tab.page.inner_text("h1") == "Reading what the store holds"
+        go.set()
+        tab.page.wait_for_selector("#units", timeout=60_000)
+        assert tab.messages == []
