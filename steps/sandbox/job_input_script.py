@@ -42,7 +42,7 @@ def interrupt_script(stem: str, number: int) -> str:
 
 
 def kill_script(stem: str) -> str:
-    """The script that ends a job whose input is open, with its whole session; it takes up to some four seconds."""
+    """The script that ends a job whose input is open, with its whole session; it takes up to some twelve seconds."""
     return _KILL.format(d=stem, ready=_ready(stem, "pid"))
 
 
@@ -79,6 +79,6 @@ read -r s <$p/stat || continue
 set -- ${{s##*) }}
 [ "$4" != "$pid" ] || kill -KILL ${{p#/proc/}}
 done
-n=0; while [ ! -s $d.rc ] && [ $n -lt 10 ]; do sleep 0.1; n=$((n+1)); done
+n=0; while [ ! -s $d.rc ] && [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done
 exit 0
 """

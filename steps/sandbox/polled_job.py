@@ -28,7 +28,7 @@ _ATTEMPTS = 4
 _MARGIN_BYTES = 4 << 20
 """A job that floods must be seen to."""
 _SOON_S = 0.1
-_KILL_S = 10.0
+_KILL_S = 15.0
 """What ending a job may take."""
 
 

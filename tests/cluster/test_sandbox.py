@@ -33,7 +33,7 @@ def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="class")
 def box(lab: KubernetesLab) -> Sandbox:
-    return lab.create()
+    return lab.create(deadline_s=900)
 
 
 class TestKubernetes(Conformance):

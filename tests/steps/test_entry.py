@@ -46,8 +46,9 @@ run_step(STEP, work)
 
 
 WAITS = """folder = sys.argv[2] + '/..'
-    open(folder + '/began', 'w').close()
-    try: time.sleep(60)
+    try:
+        open(folder + '/began', 'w').close()
+        time.sleep(600)
     finally: open(folder + '/cleaned', 'w').close()"""
 
 
@@ -67,7 +68,7 @@ def start(tmp_path: Path, body: str, *flags: str, patch: bytes | None = b"p") ->
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     return process.returncode, said.decode()
 
 
@@ -206,7 +207,7 @@ def test_a_tied_step_ends_when_its_starter_is_gone(tmp_path: Path) -> None:
         time.sleep(0.02)
     assert process.stdin is not None
     process.stdin.close()
-    process.wait(timeout=10)
+    process.wait(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
     assert (tmp_path / "cleaned").exists()
     assert process.stderr is not None

@@ -123,7 +123,7 @@ def test_what_comes_out_otherwise_is_started_over_and_said(tmp_path: Path) -> No
     outside = tmp_path / "outside"
     outside.write_text("before")
     look = call("execute_bash", cmd=f"cat {outside}")
-    with model_server(play(*numbered(look, look, look, call("finish"))), latency_s=0.1) as server:
+    with model_server(play(*numbered(look, look, look, call("finish"))), latency_s=1.0) as server:
         made = KeptSolve(tmp_path / "solve", server)
         made.kill(server, 3)
         outside.write_text("after")
@@ -139,7 +139,7 @@ def test_what_comes_out_otherwise_is_started_over_and_said(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("field", ["continue_solves", pytest.param("save_checkpoints", marks=pytest.mark.long)])
 def test_nothing_is_gone_on_from_where_nobody_wants_it(tmp_path: Path, field: str) -> None:
-    with model_server(play(*r2egym(4)), latency_s=0.05) as server:
+    with model_server(play(*r2egym(4)), latency_s=1.0) as server:
         made = KeptSolve(tmp_path, server, spec={field: False})
         made.kill(server, 3)
         made.finish()

@@ -106,7 +106,8 @@ def test_what_goes_wrong_in_it_is_told_and_loses_nothing(
     lab: Lab, tmp_path: Path, then: str, outcome: Confirmation, reason: str
 ) -> None:
     script = eval_script(lab.base, SECOND.format(then=then))
-    unit = Unit(lab, tmp_path, GOLD, agent="given", timeout_s=15, eval_script=script)
+    timeout_s = 15 if then.startswith("sleep") else 300
+    unit = Unit(lab, tmp_path, GOLD, agent="given", timeout_s=timeout_s, eval_script=script)
     proof = proof_of(unit)
     assert proof.outcome is outcome, proof
     assert proof.reason.startswith(reason)

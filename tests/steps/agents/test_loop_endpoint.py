@@ -57,6 +57,6 @@ def test_a_conversation_goes_on_over_every_answer_that_was_none(work: Work) -> N
         answered = any(message["role"] == "assistant" for message in request["messages"])
         return odd.pop(0) if answered and odd else last if answered else script(request)
 
-    done = work(flaky, llm={"num_retries": 9, "stream": True, "timeout": 0.5})
+    done = work(flaky, llm={"num_retries": 9, "stream": True, "timeout": 5.0})
     assert done.reason is StopReason.FINISHED
     assert (done.journal.usage.requests, done.journal.usage.calls) == (8, 3)

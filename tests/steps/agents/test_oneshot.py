@@ -171,7 +171,10 @@ def test_readmes_of_the_row_are_not_read_again(box: Box) -> None:
 
 def test_an_answer_that_comes_after_the_agents_time_is_a_matter_of_its_time_not_of_the_call(box: Box) -> None:
     late = play(Answer("late", delay_s=60))
-    with asked(late, box.sandbox, "oneshot", timeout_s=2.0) as (task, server):
-        assert oneshot.act(task) is StopReason.TIMEOUT
-        agrees(task, server)
+    for timeout_s in (2.0, 20.0):  # a busy machine may need longer to ask
+        with asked(late, box.sandbox, "oneshot", timeout_s=timeout_s) as (task, server):
+            assert oneshot.act(task) is StopReason.TIMEOUT
+            agrees(task, server)
+        if server.counts.requests:
+            break
     assert server.counts.requests == 1

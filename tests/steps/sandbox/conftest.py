@@ -14,7 +14,7 @@ from tests.steps.sandbox.conformance import Lab
 @pytest.fixture(scope="class")
 def box(lab: Lab) -> Sandbox:
     """One machine without network, shared by the tests of a class."""
-    return lab.create()
+    return lab.create(deadline_s=1800)
 
 
 @pytest.fixture(scope="session")

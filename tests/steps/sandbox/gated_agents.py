@@ -76,13 +76,14 @@ class GatedAgents:
         assert_each_call_once(box, 40)
 
     def test_the_floods_of_an_agent_and_its_silence_are_told(self, box: Sandbox) -> None:
-        limits = replace(LIMITS, output_bytes=5_000_000, home_bytes=5_000_000, idle_s=1.0)
+        limits = replace(LIMITS, output_bytes=5_000_000, home_bytes=5_000_000)
         for command, over in {
             "yes": "output",
             "mkdir home; tr '\\0' x </dev/zero >home/large": "home",
             "mkfifo terminal; read -r line <terminal": "waiting",
         }.items():
-            with open_gate(box, command, limits, home="/testbed/home") as gate:
+            idle_s = 1.0 if over == "waiting" else 60.0
+            with open_gate(box, command, replace(limits, idle_s=idle_s), home="/testbed/home") as gate:
                 ended = drive(gate)[-1]
             assert isinstance(ended, Ended)
             assert (ended.over, ended.killed) == (over, False)

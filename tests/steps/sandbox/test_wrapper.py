@@ -17,7 +17,7 @@ from steps.sandbox.wrapper import start_job
 from tests.steps.sandbox.test_job_sandbox import MACHINE, ThisMachine
 from tests.steps.sandbox.test_untrusted import Failing
 
-COMMAND = "read -r line; echo $line; cat; trap 'exit 3' INT; while :; do sleep 0.05; done"
+COMMAND = "read -r line; echo $line; cat; trap 'exit 3' INT; echo trapped; while :; do sleep 0.05; done"
 
 
 @pytest.fixture
@@ -44,8 +44,9 @@ def test_a_started_job_works_through_every_wrapper(
     job.send(b"hello\n")
     job.close_input()
     output = b""
-    while output != b"hello\n":
+    while not output.endswith(b"trapped\n"):
         output += job.poll(wait_s=0.2).output
+    assert output == b"hello\ntrapped\n"
     assert job.poll(wait_s=60, quiet_s=0.5).quiet
     job.interrupt()
     assert job.poll(wait_s=20).exit_code == 3
@@ -53,16 +54,16 @@ def test_a_started_job_works_through_every_wrapper(
 
 
 def test_a_started_job_that_fails_is_the_codes_doing_where_nobody_outside_knows(tmp_path: Path) -> None:
-    transport = ThisMachine(tmp_path, refuses=1)
-    job = start_job(as_untrusted(JobSandbox(MACHINE, transport)), "echo begun; sleep 5", cwd="/")
-    assert job.poll(wait_s=0.2).output == b"begun\n"
+    transport = ThisMachine(tmp_path, last=b"begun\n")
+    job = start_job(as_untrusted(JobSandbox(MACHINE, transport)), "echo begun; sleep 60", cwd="/")
+    assert job.poll(wait_s=60, until_output=True).output == b"begun\n"
     with pytest.raises(SandboxBroken) as caught:
         job.poll(wait_s=20)
     assert caught.value.failure_class is FailureClass.EXEC
     lost = InfraError(FailureClass.SANDBOX_LOST, "it was removed")
-    transport = ThisMachine(tmp_path, lost, refuses=1)
-    job = start_job(as_untrusted(JobSandbox(MACHINE, transport)), "sleep 5", cwd="/")
-    job.poll(wait_s=0.2)
+    transport = ThisMachine(tmp_path, lost, last=b"begun\n")
+    job = start_job(as_untrusted(JobSandbox(MACHINE, transport)), "echo begun; sleep 60", cwd="/")
+    assert job.poll(wait_s=60, until_output=True).output == b"begun\n"
     with pytest.raises(InfraError, match="it was removed") as removed:
         job.poll(wait_s=20)
     assert removed.value is lost

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
 
 import pytest
@@ -47,18 +48,18 @@ def test_who_writes_more_into_its_home_than_it_may_is_ended(sandbox: Sandbox) ->
 
 
 def test_who_waits_for_a_person_is_ended_and_who_waits_for_an_answer_is_not(sandbox: Sandbox) -> None:
-    limits = replace(LIMITS, idle_s=2.0)
+    limits = replace(LIMITS, idle_s=5.0)
     answered: list[GateRequest] = []
 
     def answer(request: GateRequest) -> GateAnswer | None:
         answered.append(request)
-        assert gate.poll(4.0) == []
+        assert gate.poll(7.0) == []
         return echo(request)
 
     # Somebody who computes, or prints, is at work.
     command = """
-    ask POST /v1/x hello; end=$((SECONDS + 4)); while [ $SECONDS -lt $end ]; do :; done
-    for n in 1 2 3 4; do sleep 1; echo $n; done
+    ask POST /v1/x hello; end=$((SECONDS + 7)); while [ $SECONDS -lt $end ]; do :; done
+    for n in 1 2 3 4; do sleep 2; echo $n; done
     mkfifo terminal; read -r line <terminal
     """
     with open_gate(sandbox, command, limits) as gate:
@@ -72,15 +73,16 @@ def test_who_waits_for_a_person_is_ended_and_who_waits_for_an_answer_is_not(sand
 def test_what_forks_without_end_ends_with_its_agent(sandbox: Sandbox) -> None:
     # Each has a session of its own, forks and ends: none is below the agent any more, and none stays long. Where there
     # are many it forks once, so that they stay as many and leave a machine to the tests beside this one.
-    bomb = """bash -c 'echo "[ -e stop ] || { setsid bash bomb &
-      if [ \\$(ls /proc | grep -c ^[0-9]) -gt 100 ]; then sleep 0.02; else setsid bash bomb & fi }" >bomb'
-      for n in 1 2 3 4 5 6 7 8; do setsid bash bomb & done; until [ $(ls /proc | grep -c ^[0-9]) -gt 40 ]
+    name = f"bomb-{secrets.token_hex(4)}"  # a host may have those of other tests
+    bomb = f"""bash -c 'echo "[ -e stop ] || {{ setsid bash {name} &
+      if [ \\$(ls /proc | grep -c ^[0-9]) -gt 100 ]; then sleep 0.02; else setsid bash {name} & fi }}" >{name}'
+      for n in 1 2 3 4 5 6 7 8; do setsid bash {name} & done; until [ $(ls /proc | grep -c ^[0-9]) -gt 40 ]
       do sleep 0.05; done; echo enough"""
     try:
         with open_gate(sandbox, bomb) as gate:
             events = drive(gate)
         assert events[-1] == Ended(0)
-        count = "grep -lsaz '^bomb$' /proc/[0-9]*/cmdline | wc -l"
+        count = f"grep -lsaz '^{name}$' /proc/[0-9]*/cmdline | wc -l"
         assert sandbox.exec(f"{count}; sleep 0.5; {count}", timeout_s=30).stdout.split() == [b"0", b"0"]
     finally:
         sandbox.write("/testbed/stop", b"")

@@ -119,7 +119,8 @@ def test_how_it_ends_is_told(box: Box, more: str, reason: StopReason, note: str)
 def test_one_that_does_not_end_by_itself_is_ended_for_what_it_does(
     box: Box, command: str, reason: StopReason, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = replace(program.LIMITS, output_bytes=10_000_000, home_bytes=20_000_000, idle_s=2.0)
+    idle_s = 5.0 if reason is StopReason.WAITING else 600.0
+    small = replace(program.LIMITS, output_bytes=10_000_000, home_bytes=20_000_000, idle_s=idle_s)
     monkeypatch.setattr(program, "LIMITS", small)
     with running(MENDS, box.sandbox, bash(f"echo a = 3 >a.py; {command}")) as run:
         assert program.act(run.task) is reason
@@ -151,9 +152,12 @@ def test_a_limit_refuses_further_calls(box: Box, limit: dict[str, Any], reason: 
 
 def test_its_time_ends_it(box: Box) -> None:
     recipe = small_agent.recipe(PROGRAM, "chat", "--and", "sleep")
-    with running(MENDS, box.sandbox, recipe, timeout_s=8) as run:
-        assert program.act(run.task) is StopReason.TIMEOUT
-        run.agrees()
+    for timeout_s in (8, 30, 120):  # a busy machine may need longer to mend
+        with running(MENDS, box.sandbox, recipe, timeout_s=timeout_s) as run:
+            assert program.act(run.task) is StopReason.TIMEOUT
+            if run.task.journal.usage.calls == 3:
+                break
+    run.agrees()
     assert (box.testbed / "a.py").read_text() == "a = 3\n"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
+from dataclasses import replace
+
 import pytest
 
 from steps.agents.tools.result import ToolResult
@@ -9,6 +12,7 @@ from steps.agents.tools.shell import ENDS_BYTES, Patience, Shell
 from steps.sandbox.protocol import FLOOD_BYTES, Sandbox
 
 SHORT = Patience(quiet_s=1.0)
+LONG = Patience(quiet_s=20.0)
 
 
 @pytest.fixture
@@ -18,6 +22,20 @@ def shell(machine: Sandbox) -> Shell:
 
 def run(shell: Shell, command: str, timeout_s: float = 30.0) -> ToolResult:
     return shell.run(command, timeout_s=timeout_s)
+
+
+def begin(shell: Shell, command: str, words: str) -> ToolResult:
+    """A command that goes on, looked at until it has printed these words."""
+    return watched(shell, shell.run(command, timeout_s=120, patience=SHORT), words)
+
+
+def watched(shell: Shell, seen: ToolResult, words: str) -> ToolResult:
+    """A running command that was seen so, looked at until it has printed these words."""
+    while words not in seen.text:
+        assert seen.running, seen
+        more = shell.watch(timeout_s=120, patience=SHORT)
+        seen = replace(more, text=seen.text + more.text)
+    return seen
 
 
 # -- how a command ends
@@ -54,7 +72,7 @@ def test_killing_everything_there_is_leaves_a_machine_that_goes_on(shell: Shell,
     if kind == "host":
         pytest.skip("without a namespace this would end the tests too")
     # What copies the output dies with the rest: a moment is left for it to have done so.
-    alone = run(shell, "echo before; sleep 0.5; kill -9 -1")
+    alone = run(shell, "echo before; sleep 2; kill -9 -1")
     assert alone.text.startswith("before\n")
     watched = shell.run("echo before; kill -9 -1; kill -9 $$", timeout_s=30, patience=Patience(seconds=20))
     assert watched.exit_code == 137
@@ -65,7 +83,7 @@ def test_killing_everything_there_is_leaves_a_machine_that_goes_on(shell: Shell,
 def test_killing_every_shell_loses_neither_output_nor_machine(shell: Shell, kind: str) -> None:
     if kind == "host":
         pytest.skip("without a namespace this would end the tests too")
-    killed = run(shell, "echo before; sleep 0.3; pkill -9 bash")
+    killed = run(shell, "echo before; sleep 2; pkill -9 bash")
     assert (killed.text, killed.exit_code) == ("before\n", 137)
     assert run(shell, "echo after").text == "after\n"
 
@@ -145,12 +163,16 @@ def test_a_command_may_name_the_repository(shell: Shell) -> None:
 
 
 def test_what_takes_too_long_is_ended_with_all_it_started(shell: Shell) -> None:
-    late = run(shell, "echo begun; trap '' TERM; sleep 7531 & sleep 7531", timeout_s=2.0)
-    assert late.timed_out
-    assert late.exit_code is None
+    sleep = f"sleep 7531.{secrets.randbelow(10**9)}"  # a host may have those of other tests
+    for timeout_s in (2.0, 20.0):  # a busy machine may need longer to begin
+        late = run(shell, f"echo begun; trap '' TERM; {sleep} & {sleep}", timeout_s=timeout_s)
+        assert late.timed_out
+        assert late.exit_code is None
+        if late.text:
+            break
     assert late.text.startswith("begun\n")
     left = run(
-        shell, "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done | grep -c '^sleep 753[1]'"
+        shell, f"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done | grep -c '^{sleep}'"
     )
     assert left.text.endswith("0\n")
 
@@ -208,9 +230,9 @@ def test_output_that_is_too_long_is_not_cut_within_a_character(shell: Shell) -> 
 
 
 def test_a_character_that_comes_in_two_parts_is_shown_with_the_second(shell: Shell) -> None:
-    first = shell.run(r"printf 'a\303'; read -r x; printf '\251\n'", timeout_s=30, patience=SHORT)
+    first = begin(shell, r"printf 'a\303'; read -r x; printf '\251\n'", "a")
     assert (first.text, first.running) == ("a", True)
-    assert shell.send("", timeout_s=30, patience=Patience(quiet_s=20.0)).text == "é\n"
+    assert shell.send("", timeout_s=120, patience=LONG).text == "é\n"
 
 
 def test_what_was_printed_at_the_end_is_never_lost(shell: Shell) -> None:
@@ -221,37 +243,39 @@ def test_what_was_printed_at_the_end_is_never_lost(shell: Shell) -> None:
 # -- a command that goes on
 
 
-def test_a_silent_command_goes_on_and_can_be_waited_for(shell: Shell) -> None:
-    first = shell.run("echo one; sleep 3; echo two", timeout_s=60, patience=SHORT)
+def test_a_silent_command_goes_on_and_can_be_waited_for(shell: Shell, machine: Sandbox) -> None:
+    first = begin(shell, "echo one; until rm go; do sleep 0.1; done 2>/dev/null; echo two", "one\n")
     assert (first.text, first.exit_code, first.running) == ("one\n", None, True)
     assert shell.running
-    second = shell.watch(timeout_s=60, patience=Patience(quiet_s=20.0))
+    machine.write("/testbed/go", b"")
+    second = shell.watch(timeout_s=120, patience=LONG)
     assert (second.text, second.exit_code, second.running) == ("two\n", 0, False)
     assert not shell.running
 
 
 def test_a_running_command_can_be_answered(shell: Shell) -> None:
-    shell.run("read -r a; echo got $a; cat; echo end", timeout_s=30, patience=SHORT)
-    answered = shell.send("it's 5 $HOME", timeout_s=30, patience=SHORT)
+    shell.run("read -r a; echo got $a; cat; echo end", timeout_s=120, patience=SHORT)
+    answered = watched(shell, shell.send("it's 5 $HOME", timeout_s=120, patience=SHORT), "\n")
     assert (answered.text, answered.running) == ("got it's 5 $HOME\n", True)
-    ended = shell.close_input(timeout_s=30, patience=SHORT)
+    ended = shell.close_input(timeout_s=120, patience=LONG)
     assert (ended.text, ended.exit_code) == ("end\n", 0)
 
 
 def test_a_running_command_can_be_interrupted(shell: Shell) -> None:
-    script = "import time\ntry:\n  time.sleep(60)\nexcept KeyboardInterrupt:\n  print('bye'); exit(5)"
-    shell.run(f'python3 -c "{script}"', timeout_s=60, patience=SHORT)
+    slept = "print('ready', flush=True); time.sleep(600)"
+    script = f"import time\ntry:\n  {slept}\nexcept KeyboardInterrupt:\n  print('bye'); exit(5)"
+    begin(shell, f'python3 -c "{script}"', "ready\n")
     stopped = shell.interrupt()
     assert (stopped.text, stopped.exit_code) == ("bye\n", 5)
     assert not shell.running
-    shell.run("trap '' INT; while :; do sleep 0.1; done", timeout_s=60, patience=SHORT)
+    begin(shell, "trap '' INT; echo deaf; while :; do sleep 0.1; done", "deaf\n")
     shell.interrupt()  # what does not listen is killed
     assert run(shell, "echo free").text == "free\n"
 
 
 def test_patience_does_not_lengthen_the_life_of_a_command(shell: Shell) -> None:
-    assert shell.run("sleep 60", timeout_s=2.5, patience=SHORT).running
-    late = shell.watch(timeout_s=2.5, patience=Patience(quiet_s=20.0))
+    assert shell.run("sleep 60", timeout_s=10, patience=SHORT).running
+    late = shell.watch(timeout_s=10, patience=LONG)
     assert late.timed_out
     assert not shell.running
 

@@ -19,8 +19,9 @@ import pytest
 from steps.contracts.failure import FailureClass
 from steps.errors import InfraError
 from steps.sandbox.docker.backend import DockerBackend
-from steps.sandbox.docker.container import DockerSandbox
+from steps.sandbox.docker.container import DockerContainer, DockerSandbox
 from steps.sandbox.docker.engine import EngineRetries
+from steps.sandbox.job_sandbox import JobSandbox
 from steps.sandbox.protocol import SandboxRequest
 from tests.base_image import smallest_layer
 from tests.docker_engine import Engine, NoEngineError
@@ -29,6 +30,7 @@ from tests.docker_engine import Engine, NoEngineError
 pytestmark = [pytest.mark.docker, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 
 IMAGE = "swe-argo-test-tiny:1"
+PATIENCE = EngineRetries(attempts=3, first_s=0.1, longest_s=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +51,8 @@ def engine() -> Iterator[Engine]:
 def backend(engine: Engine) -> Iterator[DockerBackend]:
     if engine.pid is None:
         engine.start()
-    with closing(docker.DockerClient(engine.host, timeout=2)) as client:
-        yield DockerBackend(client.api, patience=EngineRetries(attempts=3, first_s=0.1, longest_s=0.5))
+    with closing(docker.DockerClient(engine.host)) as client:
+        yield DockerBackend(client.api, patience=PATIENCE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
@@ -62,6 +64,19 @@ def box(backend: DockerBackend) -> DockerSandbox:
     return backend.create(SandboxRequest(name, IMAGE, deadline_s=120, network=False, labels={"run": "chaos"}))
 
 
+@pytest.fixture
+def hurried(engine: Engine, box: DockerSandbox) -> Iterator[DockerSandbox]:
+    """The same machine, for who waits two seconds for an answer of the engine."""
+    with closing(docker.DockerClient(engine.host)) as client:
+        client.api.timeout = 2
+        own = box.transport
+        hurried = DockerContainer(
+            client.api, own.container, own.name, memory_mb=None, deadline_s=120, patience=PATIENCE
+        )
+        yield JobSandbox(box.machine, hurried)
+        hurried.close()
+
+
 def lost(box: DockerSandbox, command: str) -> InfraError:
     with pytest.raises(InfraError) as caught:
         box.exec(command, timeout_s=1000)
@@ -71,8 +86,10 @@ def lost(box: DockerSandbox, command: str) -> InfraError:
 def test_an_engine_killed_under_a_command_is_an_infra_error(
     engine: Engine, backend: DockerBackend, box: DockerSandbox
 ) -> None:
-    threading.Timer(0.5, engine.kill).start()
+    killing = threading.Timer(0.5, engine.kill)
+    killing.start()
     error = lost(box, "sleep 1000")
+    killing.join()
     assert error.failure_class is FailureClass.EXEC
     assert "stopped answering" in error.reason
     with pytest.raises(InfraError):
@@ -97,28 +114,38 @@ def test_a_container_that_ended_with_its_engine_is_lost_by_the_engines_own_word(
     backend.destroy(box)
 
 
-def test_an_engine_that_hangs_is_an_infra_error(engine: Engine, backend: DockerBackend, box: DockerSandbox) -> None:
+def test_an_engine_that_hangs_is_an_infra_error(
+    engine: Engine, backend: DockerBackend, box: DockerSandbox, hurried: DockerSandbox
+) -> None:
     pid = engine.pid
     assert pid is not None
     threading.Timer(0.5, os.kill, [pid, signal.SIGSTOP]).start()
     try:
-        assert lost(box, "sleep 1000").failure_class is FailureClass.EXEC
+        assert lost(hurried, "sleep 1000").failure_class is FailureClass.EXEC
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert box.exec("echo back", timeout_s=10).stdout == b"back\n"
+    assert box.exec("echo back", timeout_s=60).stdout == b"back\n"
     backend.destroy(box)
 
 
 def test_a_short_hang_loses_nothing(engine: Engine, backend: DockerBackend, box: DockerSandbox) -> None:
     pid = engine.pid
     assert pid is not None
-    threading.Timer(0.3, os.kill, [pid, signal.SIGSTOP]).start()
-    threading.Timer(1.5, os.kill, [pid, signal.SIGCONT]).start()
-    result = box.exec("echo a; sleep 1; echo b; exit 5", timeout_s=20)
+
+    def hang() -> None:
+        time.sleep(0.3)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(1.2)
+        os.kill(pid, signal.SIGCONT)
+
+    threading.Thread(target=hang).start()
+    result = box.exec("echo a; sleep 1; echo b; exit 5", timeout_s=60)
     assert (result.exit_code, result.stdout) == (5, b"a\nb\n")
     backend.destroy(box)
 
 
 def test_a_container_removed_by_somebody_is_an_infra_error(backend: DockerBackend, box: DockerSandbox) -> None:
-    threading.Timer(0.5, backend.destroy, [box]).start()
+    removing = threading.Timer(0.5, backend.destroy, [box])
+    removing.start()
     assert lost(box, "sleep 1000").failure_class is FailureClass.SANDBOX_LOST
+    removing.join()

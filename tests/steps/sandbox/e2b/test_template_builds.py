@@ -41,6 +41,7 @@ def build(each: list[WantedTemplate], **options: Any) -> TemplateBuilds:
 
 
 def test_what_is_missing_is_built_in_the_size_that_is_asked_for_and_no_more_at_a_time(server: E2BServer) -> None:
+    server.faults.build_seconds = 1.0  # the second begins before the first has ended
     told: list[tuple[int, WantedTemplate]] = []
 
     def tell(progress: TemplateBuilds, finished: WantedTemplate | None, seconds: float) -> None:
@@ -68,7 +69,7 @@ def test_what_is_there_is_not_built_again(server: E2BServer) -> None:
 
 
 def test_what_another_builds_is_waited_for(server: E2BServer) -> None:
-    server.faults.build_seconds = 0.3
+    server.faults.build_seconds = 3.0
     start_build(wanted(0)[0])
     assert build(wanted(0)).built == wanted(0)
     assert len(server.control.templates.builds) == 1
@@ -103,6 +104,7 @@ def test_one_that_is_refused_fails_alone(server: E2BServer) -> None:
 
 def test_more_than_the_plan_takes_wait_for_those_that_run(server: E2BServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.faults.builds_at_a_time = 2
+    server.faults.build_seconds = 1.0
     progress = build(wanted(0, 1, 2, 3, 4, 5))
     assert len(progress.built) == 6
     assert server.control.templates.most_at_a_time == 2

@@ -108,26 +108,32 @@ def lives(pid: int) -> bool:
         return False
 
 
+def wait_for_end(*pids: int) -> None:
+    while any(lives(pid) for pid in pids):  # the time limit of a test ends this
+        time.sleep(0.05)
+
+
 def test_destroying_ends_what_was_left_running(translated: LocalLab) -> None:
     box = translated.create()
-    box.exec("setsid -f sleep 300; (sleep 300 & echo $! >pids); pgrep -n -f 'sleep 300' >>pids", timeout_s=5)
+    apart = "setsid -f bash -c 'echo $$ >>pids; exec sleep 1000'"
+    both = "until [ $(wc -l <pids) = 2 ]; do sleep 0.05; done"
+    box.exec(f"{apart}; (sleep 1000 & echo $! >>pids); {both}", timeout_s=20)
     pids = [int(line) for line in box.read("/testbed/pids").split()]
     assert len(pids) == 2
     assert all(lives(pid) for pid in pids)
     translated.destroy(box)
-    assert not any(lives(pid) for pid in pids)
+    wait_for_end(*pids)
 
 
 def test_destroying_ends_what_outlived_a_killed_supervisor(translated: LocalLab) -> None:
     box = translated.create()
-    box.exec("sleep 300 & echo $! >pid", timeout_s=5)
+    box.exec("sleep 1000 & echo $! >pid", timeout_s=20)
     pid = int(box.read("/testbed/pid"))
     translated.kill(box)
     time.sleep(0.1)
     assert lives(pid)
     translated.destroy(box)
-    time.sleep(0.1)
-    assert not lives(pid)
+    wait_for_end(pid)
 
 
 def test_agents_are_refused_on_an_unisolated_host(translated: LocalLab) -> None:

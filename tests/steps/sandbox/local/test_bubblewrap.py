@@ -27,7 +27,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def seen(images: Path) -> Iterator[Sandbox]:
     backend = LocalBackend(images, isolated=True)
-    box = backend.create(SandboxRequest("n", "img", 100, network=False))
+    box = backend.create(SandboxRequest("n", "img", 1000, network=False))
     yield box
     backend.destroy(box)
 
