@@ -11,6 +11,7 @@ from steps.agents.mini_swe_agent import library
 from steps.agents.opening import open_scaffold
 from steps.agents.prompts import file_layouts, templates
 from steps.agents.scaffolds import SCAFFOLDS
+from steps.agents.task import issue_with_hints
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.data import Instance
 from steps.datasets.names import did_you_mean
@@ -44,13 +45,21 @@ def is_scaffold_style(style: str) -> bool:
 
 
 def first_messages(
-    style: str, spec: AgentSpec, instance: Instance, *, instruction: str = "", words: str = "", fn_calling: bool = False
+    style: str,
+    spec: AgentSpec,
+    instance: Instance,
+    *,
+    instruction: str = "",
+    words: str = "",
+    fn_calling: bool = False,
+    hints: bool = False,
 ) -> list[Message]:
-    """System and user. Nothing is shown of an instance but what an agent may know, and never its hints.
+    """System and user. Nothing is shown of an instance but what an agent may know, and its hints only if asked for.
 
     ``instruction`` and ``words``: texts of the files that ``spec`` names, of scaffolds. Raises ConfigError.
     """
-    instance = instance.model_copy(update={"hints_text": None, "context": None})
+    if not hints:
+        instance = instance.model_copy(update={"hints_text": None, "context": None})
     if style in SCAFFOLDS:
         opening = open_scaffold(spec, instance, instruction, words, fn_calling=fn_calling)
         return _pair(opening.system, opening.instruction)
@@ -80,7 +89,7 @@ def _pair(system: str, user: str) -> list[Message]:
 def _of_mini_swe_agent(spec: AgentSpec, instance: Instance, instruction: str, *, fn_calling: bool) -> list[Message]:
     settings = library.swebench_config(library.load(), fn_calling=fn_calling, max_observation=spec.max_observation)
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
-    names = settings["environment"] | {"task": instance.problem_statement, "cwd": instance.workdir}
+    names = settings["environment"] | {"task": issue_with_hints(instance), "cwd": instance.workdir}
     system, user = (settings["agent"][f"{part}_template"] for part in ("system", "instance"))
     told = templates.render(instruction, instance) if instruction else environment.from_string(user).render(names)
     return _pair(environment.from_string(system).render(names), told)

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from steps.models.program_answers import Forwarded
 
 
+def issue_with_hints(instance: Instance) -> str:
+    """The issue, with --hints its discussion behind it: for prompts that have no place of their own for that."""
+    hints, text = instance.hints_text, instance.problem_statement
+    return f"{text}\n\nWhat was said about it:\n\n{hints}" if hints else text
+
+
 class Forwards(Protocol):
     """What answers an agent program's requests: ``steps.models.forwarding.Forwarder``, which says what each does."""
 
@@ -84,7 +90,5 @@ class Task:
 
     @property
     def issue(self) -> str:
-        """The issue, with --hints its discussion behind it: for prompts that have no place of their own for that."""
-        hints = self.instance.hints_text
-        text = self.instance.problem_statement
-        return f"{text}\n\nWhat was said about it:\n\n{hints}" if hints else text
+        """See ``issue_with_hints``."""
+        return issue_with_hints(self.instance)

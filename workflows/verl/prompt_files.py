@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,15 +43,16 @@ def write_prompt_files(
     source = RowSource(run.dataset.name, run.run_id, store, loop_of(scaffold))
     by_id = {instance.instance_id: instance for instance in instances}
     splits = split_ids(list(by_id), options.val_ratio, options.seed)
-    words = {"instruction": run.instruction, "words": run.words}
+    tell = partial(
+        first_messages.first_messages,
+        style,
+        agent,
+        instruction=run.instruction,
+        words=run.words,
+        fn_calling=bool(run.fn_calling),
+    )
     for split, ids in splits.items():
-        prompted = [
-            PromptedInstance(
-                each,
-                first_messages.first_messages(style, agent, by_id[each], **words, fn_calling=bool(run.fn_calling)),
-            )
-            for each in ids
-        ]
+        prompted = [PromptedInstance(each, tell(by_id[each])) for each in ids]
         if prompted:
             write_rows(folder / FILES[split], source, split, prompted)
     return {split: len(ids) for split, ids in splits.items()}

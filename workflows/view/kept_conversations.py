@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from steps.agents.opening import open_scaffold
-from steps.agents.scaffolds import SCAFFOLDS
+from steps.agents.first_messages import first_messages, is_scaffold_style
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.data import Instance, RunFile
 from steps.contracts.kept_calls import KeptCall, calls_that_count
@@ -67,20 +66,28 @@ class KeptConversations:
         return read_conversation(json.dumps(documents[-1] | {"subagent_trajectories": documents[:-1]}).encode())
 
     def _make_opening(self, run: RunFile, instance_id: str) -> list[Turn]:
-        """Empty where another version of swe-argo worked, whose words may be others, and of agents whose words are not
-        those of a scaffold."""
+        """Empty where another version of swe-argo worked, whose words may be others, and of agents with words of their
+        own."""
         spec, name = run.spec.agent, key(Instance, run.run_id, instance_id)
-        if spec.name not in SCAFFOLDS or run.versions.get("swe-argo") != version("swe-argo"):
+        if not is_scaffold_style(spec.name) or run.versions.get("swe-argo") != version("swe-argo"):
             return []
         try:
-            instance = Instance.from_bytes(self._store.get(name))
-            told = open_scaffold(spec, instance, run.instruction, run.words, fn_calling=bool(run.fn_calling))
+            told = first_messages(
+                spec.name,
+                spec,
+                instance := Instance.from_bytes(self._store.get(name)),
+                instruction=run.instruction,
+                words=run.words,
+                fn_calling=bool(run.fn_calling),
+                hints=True,
+            )
         except (FileNotFoundError, ValueError, ConfigError):
             return []
+        system, user = (message["content"] for message in told)
         images = describe_images(instance.images) if spec.issue_images else ""
         return [
-            Turn(step_id=1, source="system", message=told.system),
-            Turn(step_id=2, source="user", message=told.instruction + images),
+            Turn(step_id=1, source="system", message=system),
+            Turn(step_id=2, source="user", message=user + images),
         ]
 
 

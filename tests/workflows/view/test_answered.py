@@ -156,17 +156,21 @@ def test_its_page_has_its_conversation_so_far(store: CountingStore, unit: Unit) 
 
 
 @pytest.mark.parametrize(("of", "is_told"), [(version("swe-argo"), True), ("0.0.0", False)])
-def test_its_conversation_begins_with_what_its_own_version_tells_a_scaffold(
-    store: CountingStore, unit: Unit, of: str, *, is_told: bool
+@pytest.mark.parametrize(
+    ("agent", "words"), [("r2egym", "BEGIN FUNCTION"), ("mini-swe-agent", "```mswea_bash_command")]
+)
+def test_its_conversation_begins_with_what_its_own_version_tells_an_agent_of_ours(
+    store: CountingStore, unit: Unit, of: str, agent: str, words: str, *, is_told: bool
 ) -> None:
     run = record_of(store, RunFile, "r")
     told = {"instruction": "Mend <this>: {{ problem_statement }}", "versions": {"swe-argo": of}, "fn_calling": False}
+    told["spec"] = run.spec.model_copy(update={"agent": run.spec.agent.model_copy(update={"name": agent})})
     store.put(key(RunFile, "r"), run.model_copy(update=told).to_bytes())
     keep(store, unit, answer(1))
     instance = Instance.from_bytes(store.get(key(Instance, "r", unit.instance_id)))
     with viewing(store) as viewer:
         page = unescape(viewer.get(href(unit)).text)
-    assert ("BEGIN FUNCTION" in page, f"Mend <this>: {instance.problem_statement}" in page) == (is_told, is_told)
+    assert (words in page, f"Mend <this>: {instance.problem_statement}" in page) == (is_told, is_told)
     assert "Thought 1." in page
 
 
