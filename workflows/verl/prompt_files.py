@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from steps.agents import first_messages
