@@ -12,7 +12,7 @@ from steps.agents.opening import open_scaffold
 from steps.agents.prompts import file_layouts, templates
 from steps.agents.scaffolds import SCAFFOLDS
 from steps.agents.task import issue_with_hints
-from steps.contracts.agent_spec import AgentSpec
+from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.data import Instance
 from steps.datasets.names import did_you_mean
 from steps.errors import ConfigError
@@ -42,6 +42,13 @@ def style_named(name: str) -> str:
 def is_scaffold_style(style: str) -> bool:
     """Whether the words are those of one of our agents, which has tools of its own."""
     return style in SCAFFOLDS or style == MINI
+
+
+def own_style(agent: AgentSpec) -> str | None:
+    """The style of what works in a loop of its own: a scaffold, or a program; None of every other agent."""
+    if agent_of(agent).is_program:
+        return PROGRAM
+    return agent.name if is_scaffold_style(agent.name) else None
 
 
 def first_messages(

@@ -28,7 +28,7 @@ from steps.store import Store, open_store
 from steps.store.runs import record_of
 from steps.training.verl_rows import TOOL_AGENT
 from workflows.rollouts.kept_runs import FILES
-from workflows.verl.prompt_files import VerlOptions, describe_empty_files, own_style, write_prompt_files
+from workflows.verl.prompt_files import VerlOptions, describe_empty_files, write_prompt_files
 
 DATASET: Final = "MariusHobbhahn/swe-bench-verified-mini"
 SAMPLE: Final = 12
@@ -95,7 +95,7 @@ def export_run(store: Store, run_id: str, options: VerlOptions) -> VerlFiles:
     Raises ConfigError: no such run, ``options.out`` taken or not writable; InfraError when the store fails.
     """
     run, plan = record_of(store, RunFile, run_id), record_of(store, Plan, run_id)
-    own = own_style(run.spec.agent)
+    own = first_messages.own_style(run.spec.agent)
     style = (
         own
         if own and options.style in (None, own)

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from steps.agents import first_messages
-from steps.contracts.agent_spec import AgentSpec, agent_of
 from steps.contracts.data import Instance, RunFile
 from steps.errors import ConfigError
 from steps.training.verl_rows import PromptedInstance, RowSource, loop_of, write_rows
@@ -38,7 +37,7 @@ def write_prompt_files(
     ``store``: what the rows call the store that has the instances. Raises ConfigError.
     """
     agent = run.spec.agent
-    scaffold = own_style(agent)
+    scaffold = first_messages.own_style(agent)
     style = scaffold or first_messages.style_named(options.style or first_messages.TOOLS)
     source = RowSource(run.dataset.name, run.run_id, store, loop_of(scaffold))
     by_id = {instance.instance_id: instance for instance in instances}
@@ -56,13 +55,6 @@ def write_prompt_files(
         if prompted:
             write_rows(folder / FILES[split], source, split, prompted)
     return {split: len(ids) for split, ids in splits.items()}
-
-
-def own_style(agent: AgentSpec) -> str | None:
-    """The style of what works in a loop of its own: a scaffold, or a program; None of every other agent."""
-    if agent_of(agent).is_program:
-        return first_messages.PROGRAM
-    return agent.name if first_messages.is_scaffold_style(agent.name) else None
 
 
 def split_ids(ids: Sequence[str], val_ratio: float, seed: int) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from steps.agents.first_messages import first_messages, is_scaffold_style
+from steps.agents.first_messages import PROGRAM, first_messages, own_style
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.data import Instance, RunFile
 from steps.contracts.kept_calls import KeptCall, calls_that_count
@@ -66,16 +66,17 @@ class KeptConversations:
         return read_conversation(json.dumps(documents[-1] | {"subagent_trajectories": documents[:-1]}).encode())
 
     def _make_opening(self, run: RunFile, instance_id: str) -> list[Turn]:
-        """Empty where another version of swe-argo worked, whose words may be others, and of agents with words of their
-        own."""
+        """Empty where another version of swe-argo worked, whose words may be others, and of agents of one's own."""
         spec, name = run.spec.agent, key(Instance, run.run_id, instance_id)
-        if not is_scaffold_style(spec.name) or run.versions.get("swe-argo") != version("swe-argo"):
+        style = PROGRAM if run.program else own_style(spec)
+        if style is None or run.versions.get("swe-argo") != version("swe-argo"):
             return []
         try:
+            instance = Instance.from_bytes(self._store.get(name))
             told = first_messages(
-                spec.name,
+                style,
                 spec,
-                instance := Instance.from_bytes(self._store.get(name)),
+                instance,
                 instruction=run.instruction,
                 words=run.words,
                 fn_calling=bool(run.fn_calling),
@@ -83,11 +84,10 @@ class KeptConversations:
             )
         except (FileNotFoundError, ValueError, ConfigError):
             return []
-        system, user = (message["content"] for message in told)
         images = describe_images(instance.images) if spec.issue_images else ""
         return [
-            Turn(step_id=1, source="system", message=system),
-            Turn(step_id=2, source="user", message=user + images),
+            Turn(step_id=number, source=message["role"], message=message["content"] + images * (message is told[-1]))
+            for number, message in enumerate(told, 1)
         ]
 
 

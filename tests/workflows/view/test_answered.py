@@ -15,6 +15,7 @@ import pytest
 from steps.contracts.data import Instance, Plan, RunFile, Unit
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.kept_calls import FOLDER, KeptCall, KeptToolCall, calls_place
+from steps.contracts.recipe import AgentProgram, Recipe
 from steps.contracts.record import Place, key
 from steps.contracts.redone import Redone
 from steps.contracts.solve_record import SolveRecord
@@ -157,7 +158,7 @@ def test_its_page_has_its_conversation_so_far(store: CountingStore, unit: Unit) 
 
 @pytest.mark.parametrize(("of", "is_told"), [(version("swe-argo"), True), ("0.0.0", False)])
 @pytest.mark.parametrize(
-    ("agent", "words"), [("r2egym", "BEGIN FUNCTION"), ("mini-swe-agent", "```mswea_bash_command")]
+    ("agent", "words"), [("r2egym", "BEGIN FUNCTION"), ("mini-swe-agent", "```mswea_bash_command"), ("codex", "Mend")]
 )
 def test_its_conversation_begins_with_what_its_own_version_tells_an_agent_of_ours(
     store: CountingStore, unit: Unit, of: str, agent: str, words: str, *, is_told: bool
@@ -165,6 +166,8 @@ def test_its_conversation_begins_with_what_its_own_version_tells_an_agent_of_our
     run = record_of(store, RunFile, "r")
     told = {"instruction": "Mend <this>: {{ problem_statement }}", "versions": {"swe-argo": of}, "fn_calling": False}
     told["spec"] = run.spec.model_copy(update={"agent": run.spec.agent.model_copy(update={"name": agent})})
+    if agent == "codex":
+        told["program"] = AgentProgram(recipe=Recipe(name=agent, command=[agent, "{instruction}"]))
     store.put(key(RunFile, "r"), run.model_copy(update=told).to_bytes())
     keep(store, unit, answer(1))
     instance = Instance.from_bytes(store.get(key(Instance, "r", unit.instance_id)))
