@@ -28,6 +28,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TextIO
 
 from steps.contracts.backends import is_own_backend
@@ -69,6 +70,8 @@ class Request:
         if not sys.flags.safe_path:
             sys.path[0] = self.folder
         sys.stdin, sys.stdout = _standard_stream(0, "rb"), _standard_stream(1, "wb")  # stderr is the same for all
+        with suppress(OSError):  # what top calls it, on Linux
+            Path("/proc/self/comm").write_text(self.module)
         sys.argv = [self.module, *self.words]
         sys.modules.pop(self.module, None)  # it is the main program now
         runpy.run_module(self.module, run_name="__main__", alter_sys=True)

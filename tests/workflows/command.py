@@ -66,12 +66,22 @@ def wait_for(true: Callable[[], Any]) -> None:
 def steps_of(folder: str) -> list[int]:
     """Process ids of the steps under way of the runners that this process began with ``folder`` among their words."""
     runners = [pid for pid in children(os.getpid()) if folder.encode() in words_of(pid)]
-    return [pid for runner in runners for each in whole_steps_of(runner) for pid in programs(each)]
+    return [pid for runner in runners for each in _forked_by_root(runner) for pid in programs(each)]
 
 
 def whole_steps_of(runner: int) -> list[int]:
-    """Process ids of what its root has forked: plan or report, and what forks its steps."""
+    """Process ids of its plan or report: what its root has forked, but for what forks its steps."""
+    return [pid for pid in _forked_by_root(runner) if _name(pid) != "steps.forking"]
+
+
+def _forked_by_root(runner: int) -> list[int]:
     return [pid for root in programs(runner) for pid in programs(root)]
+
+
+def _name(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 def programs(pid: int) -> list[int]:

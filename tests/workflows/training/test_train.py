@@ -17,7 +17,7 @@ from steps.contracts.train_spec import TrainSpec
 from steps.contracts.training import StepFigures, TrainFile, Weights, held_out_run_of, run_of, step_name
 from steps.errors import EXIT_CONFIG, ConfigError, InfraError
 from steps.store import open_store
-from tests.workflows.command import begin, children, kill, plan, summary, swe_argo, wait_for, words_of
+from tests.workflows.command import begin, children, kill, plan, summary, swe_argo, wait_for, whole_steps_of, words_of
 from tests.workflows.training.train import Bench, bench
 from workflows.local.learner_process import running_learner
 from workflows.local.proxy_process import ProxyProcess
@@ -114,12 +114,12 @@ def test_a_proxy_that_is_away_while_a_run_is_planned_is_waited_for(tmp_path: Pat
     with bench(tmp_path) as here:
         runner = begin("train", "--config_path", str(here.spec("s", steps=1)), env=here.env)
 
-        def own(module: bytes) -> list[int]:
-            return [pid for pid in children(runner.pid) if module in words_of(pid)]
+        def proxies() -> list[int]:
+            return [pid for pid in children(runner.pid) if b"steps.proxy" in words_of(pid)]
 
-        wait_for(lambda: own(b"steps.plan\0"))
-        while own(b"steps.plan\0"):  # whenever it comes back
-            for pid in own(b"steps.proxy"):
+        wait_for(lambda: proxies() and whole_steps_of(runner.pid))
+        while whole_steps_of(runner.pid):  # whenever it comes back
+            for pid in proxies():
                 kill(pid)
             time.sleep(0.02)
         output, _ = runner.communicate(timeout=600)
