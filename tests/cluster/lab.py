@@ -55,6 +55,7 @@ class KubernetesLab:
     confines_network = True
     is_root = True
     shortest_deadline_s = 5.0
+    patience_s = 60.0
     # Pods reach nothing of this host but a few ports: tests of their own look at the network.
     host: str | None = None
 
@@ -70,7 +71,7 @@ class KubernetesLab:
         spec = SandboxSpec(backend="kubernetes", kubernetes=KubernetesSpec(namespace=self.namespace))
         said = NamespaceSettings.model_validate({**SMALL, **settings})
         return KubernetesBackend(
-            self.reached, spec, said, RetryPolicy(total_s=60, first_s=0.05, longest_s=1), owner=owner
+            self.reached, spec, said, RetryPolicy(total_s=self.patience_s, first_s=0.05, longest_s=1), owner=owner
         )
 
     def request(self, **options: Any) -> SandboxRequest:

@@ -44,7 +44,7 @@ def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathF
 def faulty(lab: KubernetesLab, proxy: Proxy) -> KubernetesBackend:
     """A backend that knows no other way to the cluster than the proxy."""
     spec = SandboxSpec(backend="kubernetes", kubernetes=KubernetesSpec(namespace=lab.namespace))
-    patience = RetryPolicy(total_s=60, first_s=0.05, longest_s=1)
+    patience = RetryPolicy(total_s=240, first_s=0.05, longest_s=1)
     return KubernetesBackend(proxy.cluster, spec, NamespaceSettings.model_validate(SMALL), patience)
 
 

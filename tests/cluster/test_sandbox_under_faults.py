@@ -39,6 +39,7 @@ def proxy(straight: KubernetesLab, faults: Faults) -> Iterator[Proxy]:
 def lab(straight: KubernetesLab, proxy: Proxy) -> Iterator[KubernetesLab]:
     """Its sandboxes are made, used and destroyed through the proxy; what is left of them is removed without."""
     reached, straight.reached, straight.shortest_deadline_s = straight.reached, proxy.cluster, 20.0
+    straight.patience_s = 240.0  # where faults are many and the machine is busy, too
     yield straight
     straight.reached = reached
     straight.made = [(straight.backend(), box) for _, box in straight.made]
