@@ -51,6 +51,8 @@ class ControlPlane:
         self.snapshots = SnapshotPlane(machines)
         self.actions: list[str] = []
         self.starts: list[dict[str, Any]] = []
+        self.start_tokens: list[str | None] = []
+        """Of every start that was asked for, refused ones too."""
         self.most_at_once = 0
         self.refused_for_quota = 0
         self.api_key: str | None = None
@@ -77,6 +79,8 @@ class ControlPlane:
     def _admit(self, request: Request, action: str) -> None:
         with self._lock:
             self.actions.append(action)
+            if action == "StartSandboxInstance":
+                self.start_tokens.append(request.get_json().get("ClientToken"))
         if failure := refusal(request, SECRET_ID, SECRET_KEY):
             raise Refused(*failure)
         require(request.headers.get("X-TC-Version") == "2025-09-20", "NoSuchVersion", "No such version.")
