@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -109,7 +110,8 @@ def _begin(control: socket.socket) -> Callable[[], object]:
 def main() -> None:
     """Import, compile the templates of pages, and fork."""
     for name in IMPORTED:
-        import_module(name)
+        with suppress(ModuleNotFoundError):  # the trainers' own environments have not all of it
+            import_module(name)
     pages = page_templates()
     for name in pages.list_templates(["j2"]):
         pages.get_template(name)
