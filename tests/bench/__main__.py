@@ -33,6 +33,7 @@ LIMITS = {
     "report_500_trajectories_gib": 1.0,
     "view_200_runs_s": 1.0,
     "view_9176_units_s": 1.0,
+    "view_9176_growing_units_s": 1.0,
     "view_table_ms": 100.0,
     "view_gib": 1.0,
     "runner_cpu_per_unit_s": 0.1,
