@@ -48,7 +48,7 @@ class Reread(Generic[T]):
         if reading is not None:
             wait([reading], None if whole else self._patience_s)
             if reading.done():
-                with self._lock:
+                with self._lock:  # a failure is told once
                     self._reading = None if self._reading is reading else self._reading
                 return reading.result()
         if older is None:
@@ -71,4 +71,5 @@ class Reread(Generic[T]):
         now = time.monotonic()
         with self._lock:
             self._value, self._fresh_until = value, now + self.keep_s(now - began)
+            self._reading = None  # however long nobody looks now, it is not newer than that
         reading.set_result(value)

@@ -68,6 +68,16 @@ def test_what_there_was_is_shown_while_it_is_read_again(slow: Slow, monkeypatch:
     wait_for(lambda: kept.read() == "second")
 
 
+def test_what_came_when_nobody_looked_any_more_is_as_old_as_it_is(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = watched(slow, monkeypatch)
+    with pytest.raises(NotReadYetError):
+        kept.read()
+    slow.go.set()
+    wait_for(lambda: kept._value == "first")
+    slow.value = "second"
+    assert kept.read(whole=True) == "second"
+
+
 def test_a_failure_is_told_to_the_next_who_looks_however_long_it_took(
     slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
