@@ -65,7 +65,7 @@ def _begin(store: Store, spec: TrainSpec) -> TrainFile:
         held_out=division.held_out,
         left_out={**unfit, **selected.not_gradeable},
         versions=versions(),
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        created_at=datetime.now(UTC).isoformat(timespec="microseconds"),
     )
 
 

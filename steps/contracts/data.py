@@ -55,6 +55,7 @@ class RunFile(Record):
     versions: dict[str, str]
     """swe-argo, swebench, python, code (commit of this project where known), platform."""
     created_at: str
+    """ISO 8601. To the microsecond, for runs of one name in two stores are told apart by it."""
     input_hashes: dict[str, str] = {}
     """field of the spec that names a file -> sha256 of that file."""
     image_digests: dict[str, str] = {}

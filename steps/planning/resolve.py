@@ -100,7 +100,7 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
         dataset=dataset.lock,
         model=given.model,
         versions=before.versions if before else versions(),
-        created_at=before.created_at if before else datetime.now(UTC).isoformat(timespec="seconds"),
+        created_at=before.created_at if before else datetime.now(UTC).isoformat(timespec="microseconds"),
         input_hashes=hashes,
         image_digests=sandboxes.digests,
         instruction=instruction,

@@ -19,6 +19,7 @@ from steps.store.run_lock import DEAD_S, Lock
 from steps.store.runs import record_of
 from tests.forked_program import run_program
 from tests.paths import ROOT
+from workflows.local.recovery import is_same_run
 
 RUN, ID = "planned", "mini__plainconf-1"
 
@@ -62,6 +63,15 @@ def test_predictions_named_in_the_spec_choose_their_agent_over_the_default(desk:
     assert done.returncode == 0, done.stderr
     run = RunFile.from_bytes(open_store(str(desk.store)).get(key(RunFile, RUN)))
     assert (run.spec.agent.name, run.model) == ("given", "m")
+
+
+def test_runs_of_one_name_in_two_stores_are_told_apart_by_when_they_were_planned(tmp_path: Path) -> None:
+    runs = []
+    for desk in (Desk(tmp_path / "here"), Desk(tmp_path / "there")):
+        assert desk.plan("--k=1").returncode == 0
+        runs.append(record_of(open_store(str(desk.store)), RunFile, RUN))
+    assert is_same_run(runs[0], runs[0])
+    assert not is_same_run(*runs), "planned within a second, as likely as not"
 
 
 def test_a_run_that_a_runner_on_some_machine_works_on_is_left_to_it_while_it_lives(desk: Desk) -> None:
