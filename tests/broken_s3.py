@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+
+from tests.open_lines import OpenLines
 
 AWAY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -18,7 +20,7 @@ class Way:
         self.refused = 0
         self._address, self._server = (host, port), server
         self._broken = False
-        self._open: set[asyncio.StreamWriter] = set()
+        self._lines = OpenLines(self._met)
         self._loop = asyncio.new_event_loop()
 
     @property
@@ -34,20 +36,18 @@ class Way:
         self._broken = False
 
     async def _cut(self) -> None:
-        for writer in list(self._open):
+        for writer in self._lines:
             writer.close()
 
     async def serve(self, ready: threading.Event, ended: asyncio.Event) -> None:
-        server = await asyncio.start_server(self._met, *self._address)
+        server = await asyncio.start_server(self._lines.take, *self._address)
         host, port = server.sockets[0].getsockname()[:2]
         self.url = f"http://{host}:{port}"
         ready.set()
-        async with server:
-            await ended.wait()
-            await self._cut()
+        await ended.wait()
+        await self._lines.close(server)
 
     async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open.add(writer)
         with contextlib.suppress(OSError):
             if self._broken:
                 self.refused += 1
@@ -56,21 +56,28 @@ class Way:
                 await writer.drain()
             else:
                 await self._passed(reader, writer)
-        self._open.discard(writer)
         writer.close()
 
     async def _passed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(*self._server)
-        self._open.add(back)
-        try:
+        async with _opened(*self._server) as (there, back):
             ways = [asyncio.ensure_future(_flow(reader, back)), asyncio.ensure_future(_flow(there, writer))]
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-        finally:
-            self._open.discard(back)
-            back.close()
+            try:
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for way in ways:
+                    way.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _opened(host: str, port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        yield reader, writer
+        writer.close()
+        await writer.wait_closed()
+    finally:  # who is cancelled waits for nothing
+        writer.transport.abort()
 
 
 async def _flow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -92,6 +99,5 @@ def breakable(host: str, port: int, server: tuple[str, int]) -> Iterator[Way]:
         yield way
     finally:
         way._loop.call_soon_threadsafe(ended.set)
-        thread.join(10)
-        way._loop.run_until_complete(way._loop.shutdown_asyncgens())
+        thread.join()
         way._loop.close()

@@ -19,6 +19,7 @@ from typing import Any
 from tests.model_server.answers import Answer, Fault, Request, Script, error
 from tests.model_server.speeches import COUNT_TOKENS, PATHS, SPEECHES, Headers, Speech
 from tests.model_server.wire import Said, prompt_ids, say
+from tests.open_lines import OpenLines
 
 
 @dataclass
@@ -86,7 +87,7 @@ class ModelServer:
         self.url = ""
         self._keep = keep
         self._now = 0
-        self._lines: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._lines = OpenLines(self._line)
 
     async def start(self, host: str, port: int) -> asyncio.Server:
         server = await asyncio.start_server(self._connected, host, port, limit=2**20, backlog=512)
@@ -94,22 +95,12 @@ class ModelServer:
         return server
 
     async def stop(self, server: asyncio.Server) -> None:
-        """Close every connection at this end, however far it has come: one that outlives the loop is never closed."""
-        for door in server.sockets:  # asyncio forgets a connection that it takes while its server closes
-            asyncio.get_running_loop().remove_reader(door)
-        accepting = asyncio.all_tasks() - {*self._lines, asyncio.current_task()}
-        await asyncio.gather(*accepting, return_exceptions=True)
-        server.close()
-        for task, writer in self._lines.items():
-            task.cancel()
-            writer.transport.abort()
-        closed = [writer.wait_closed() for writer in self._lines.values()]
-        await asyncio.gather(*self._lines, *closed, return_exceptions=True)
+        """Close every connection at this end, however far it has come."""
+        await self._lines.close(server)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Known from its first moment: a task that is cancelled before it ran closes nothing.
         self.counts.connections += 1
-        self._lines[asyncio.get_running_loop().create_task(self._line(reader, writer))] = writer
+        self._lines.take(reader, writer)
 
     async def _line(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -81,6 +81,8 @@ class LearnerProcess:
         if self._over.is_set():
             raise InfraError(FailureClass.STOPPED, "the learner was ended")
         if self._process is None or self._process.poll() is not None:
+            if self._process is not None:
+                _end(self._process)  # its pipes, too
             self._process = self._begin()
         assert self._process.stdin is not None
         assert self._process.stdout is not None

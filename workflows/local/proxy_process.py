@@ -123,6 +123,8 @@ class ProxyProcess:
         while not self._over.is_set():
             assert self._process is not None
             self._process.wait()
+            with self._process:  # its pipes, too
+                pass
             self.is_away = True
             self.deaths += 1
             if self._over.wait(PAUSE_S):

@@ -182,11 +182,10 @@ class Training:
         if training.spec.proxy_url is not None:
             yield GivenProxy(training.spec.proxy_url, training.name)
             return
-        proxy = ProxyProcess(training, store, self._lose_proxy)
         with self._lock:
             if self._stop.is_set():
                 raise _Ended
-            self._own_proxy = proxy
+            self._own_proxy = proxy = ProxyProcess(training, store, self._lose_proxy)
         try:
             with self._observer.activity("starting the proxy"):
                 proxy.begin()

@@ -55,11 +55,17 @@ def test_each_step_learns_from_a_run_on_the_weights_of_the_one_before(tmp_path: 
         assert f"held out after step {step}: {measured.resolved} of 1 resolved" in done.stdout + again.stdout
 
 
-def test_a_failure_names_the_log_of_the_learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dying = tmp_path / "python"
-    dying.write_text("#!/bin/sh\necho a word before the end >&2\nexit 3\n")
-    dying.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(dying))
+@pytest.fixture
+def dying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each Python that is begun says a word and dies."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho a word before the end >&2\nexit 3\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+
+@pytest.mark.usefixtures("dying")
+def test_a_failure_names_the_log_of_the_learner(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "s"), create=True)
     with (
         running_learner(store, "one", 0, print) as learner,
@@ -68,6 +74,14 @@ def test_a_failure_names_the_log_of_the_learner(tmp_path: Path, monkeypatch: pyt
         learner.learn(1)
     assert failed.value.__notes__ == [f"the learner's log: {tmp_path}/s/trainings/one/learner.log"]
     assert store.get("trainings/one/learner.log") == b"a word before the end\n"
+
+
+@pytest.mark.usefixtures("dying")
+def test_a_learner_that_is_begun_again_leaves_no_pipe_of_the_one_that_died(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "s"), create=True)
+    with running_learner(store, "one", 1, print) as learner, pytest.raises(InfraError, match="the learner died"):
+        learner.learn(1)  # a pipe that nobody closed is a warning, and fails this
+    assert store.get("trainings/one/learner.log") == b"a word before the end\n" * 2
 
 
 @pytest.mark.long
@@ -163,6 +177,17 @@ def begun_proxy(here: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProxyP
         yield proxy
     finally:
         proxy.close()
+
+
+def test_a_proxy_that_is_begun_again_leaves_no_pipe_of_the_one_that_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bench(tmp_path) as here, begun_proxy(here, monkeypatch) as proxy:
+        first = proxy._process
+        assert first
+        kill(first.pid)
+        wait_for(lambda: proxy.deaths and not proxy.is_away)
+        assert [pipe.closed for pipe in (first.stdin, first.stdout) if pipe] == [True, True]
 
 
 def test_weights_that_are_gone_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from connectrpc.code import Code
 from connectrpc.errors import ConnectError
@@ -57,8 +58,12 @@ class Processes(ProcessSync):  # type: ignore[misc]
             command = shlex.join([process.cmd, *process.args])
             return machine.box.exec(command, timeout_s=_FOREVER_S, cwd=process.cwd or "/", env=dict(process.envs))
 
+        def execute_unheard() -> None:
+            with suppress(StepError):  # the machine may be ended meanwhile
+                execute()
+
         if self._faults.takes("dropped_during"):
-            threading.Thread(target=execute, daemon=True).start()
+            threading.Thread(target=execute_unheard, daemon=True).start()
             self._drop_connection()
             return
         try:

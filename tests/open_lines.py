@@ -1,0 +1,36 @@
+"""The connections of a server on an event loop, closed with it: one that outlives the loop is never closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+
+class OpenLines:
+    """``serve`` says what is done with a connection; ``take`` is for ``asyncio.start_server``."""
+
+    def __init__(
+        self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+    ) -> None:
+        self._serve = serve
+        self._lines: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+
+    def __iter__(self) -> Iterator[asyncio.StreamWriter]:
+        return iter(self._lines.values())
+
+    def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Known from its first moment: a task that is cancelled before it ran closes nothing.
+        self._lines[asyncio.get_running_loop().create_task(self._serve(reader, writer))] = writer
+
+    async def close(self, server: asyncio.Server) -> None:
+        """Close the server and every connection at this end, however far it has come. Nothing else has the loop."""
+        for door in server.sockets:  # asyncio forgets a connection that it takes while its server closes
+            asyncio.get_running_loop().remove_reader(door)
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:  # those that take a connection, too
+            for task, writer in self._lines.items():
+                task.cancel()
+                writer.transport.abort()
+            await asyncio.gather(*others, return_exceptions=True)
+        server.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in self), return_exceptions=True)
