@@ -36,7 +36,7 @@ class Lab(Protocol):
     shortest_deadline_s: float
     """A deadline that a machine still lives to be handed over with."""
 
-    def create(self, *, network: bool = False, deadline_s: float = 120) -> Sandbox:
+    def create(self, *, network: bool = False, deadline_s: float = 900) -> Sandbox:
         """A running machine of the test image, removed at the end whatever happens."""
 
     def destroy(self, sandbox: Sandbox) -> None:

@@ -56,7 +56,7 @@ class TestMaking:
         lab.make(name="sb-test-whose")
         body = lab.server.control.creates[-1]
         assert {key: body["metadata"][key] for key in LABELS} == LABELS
-        assert (body["timeout"], body["allow_internet_access"]) == (120, False)
+        assert (body["timeout"], body["allow_internet_access"]) == (900, False)
         assert body["metadata"]["name"] == "sb-test-whose"
 
     def test_an_image_without_a_template_is_named(self, lab: E2BLab) -> None:

@@ -42,7 +42,7 @@ class LocalLab:
         self,
         *,
         network: bool = False,
-        deadline_s: float = 120,
+        deadline_s: float = 900,
         isolated: bool = False,
         bundle: BundleMount | None = None,
     ) -> LocalSandbox:
