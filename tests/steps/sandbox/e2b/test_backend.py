@@ -175,10 +175,10 @@ class TestCommands:
             as_untrusted(box).write("/tmp/large", b"a" * 200_000)
 
     def test_the_end_of_a_life_is_the_worlds_unless_it_was_cut(self, lab: E2BLab) -> None:
-        whole = lab.make(deadline_s=2)
-        short = lab.connect(longest_life_s=2).create(SandboxRequest("sb-test-cut", IMAGE, 60, network=False))
-        time.sleep(2.2)
-        assert "deadline of 2 s" in str(whole.outside_failure())
+        whole = lab.make(deadline_s=5)
+        short = lab.connect(longest_life_s=5).create(SandboxRequest("sb-test-cut", IMAGE, 60, network=False))
+        time.sleep(5.2)
+        assert "deadline of 5 s" in str(whole.outside_failure())
         assert short.outside_failure() is None
         lab.destroy(short)
 
