@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SHARED = Path(tempfile.gettempdir()) / f"swe-argo-docker-{os.getuid()}"
-START_TIMEOUT_S = 30
+START_TIMEOUT_S = 120
+DEAD_S = 30
+"""An engine that has no process by then has ended: it cannot run here."""
+STOP_TIMEOUT_S = 120
 CONTAINERD_PID = "exec/containerd/containerd.pid"
 
 
@@ -62,12 +65,13 @@ class Engine:
                 stdout=log,
                 stderr=log,
             ).wait()
-        deadline = time.monotonic() + START_TIMEOUT_S
+        began = time.monotonic()
         while not answers(self.host):
-            if time.monotonic() > deadline:
+            waited_s = time.monotonic() - began
+            if waited_s > START_TIMEOUT_S or (waited_s > DEAD_S and self.pid is None):
                 log_end = (self.folder / "log").read_text(errors="replace")[-600:]
                 self.kill()
-                raise NoEngineError(f"dockerd did not start in {START_TIMEOUT_S} s: {log_end}")
+                raise NoEngineError(f"dockerd did not start in {waited_s:.0f} s: {log_end}")
             time.sleep(0.05)
 
     def stop(self) -> None:
@@ -114,7 +118,7 @@ class Engine:
         if pid is None:
             return
         os.kill(pid, number)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + STOP_TIMEOUT_S
         child = self.folder / CONTAINERD_PID  # dies with it, a moment later
         while (self.pid or _running(child, "containerd")) and time.monotonic() < deadline:
             time.sleep(0.02)

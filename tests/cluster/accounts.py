@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from kubernetes.client import Configuration
 from steps.kube import client
 from tests.cluster.installed_chart import account_kubeconfig
 from tests.cluster.real_cluster import Cluster
+from tests.workflows.command import wait_for
 
 Rule = tuple[str, str, str]
 """Verbs, resources and API group, several with commas between."""
@@ -42,7 +44,7 @@ def account(
 
     Rights in the whole cluster go with the namespace: their role is bound to an account of it.
     """
-    name = f"account-{len(list(folder.glob('*.conf')))}"
+    name = f"account-{secrets.token_hex(3)}"  # never known by other rights, which are in force for a moment yet
     who = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     identity = {"name": name, "namespace": namespace}
     objects: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": identity}]
@@ -56,7 +58,22 @@ def account(
         if kind and not given:
             del objects[-2:]
     cluster.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    return account_kubeconfig(cluster, namespace, name, folder)
+    kubeconfig = account_kubeconfig(cluster, namespace, name, folder)
+    wanted = {resource for _, resources, _ in (*rules, *everywhere) for resource in resources.split(",")}
+    wait_for(lambda: wanted <= _known(cluster, namespace, kubeconfig))
+    return kubeconfig
+
+
+def _known(cluster: Cluster, namespace: str, kubeconfig: Path) -> set[str]:
+    """On what an account has rights as far as the API server knows: it learns of roles a moment after they are made."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    words = ("--kubeconfig", str(kubeconfig), "create", "--validate=false", "-f", "-", "-o", "json")
+    status = json.loads(cluster.kubectl(*words, input=json.dumps(review)))["status"]
+    return {resource for rule in status["resourceRules"] for resource in rule["resources"]}
 
 
 def forget(cluster: Cluster, namespace: str) -> None:

@@ -55,8 +55,13 @@ def eats_memory(mib: int) -> str:
     return f"python -c 'held = bytearray(b\"x\") * ({mib} << 20)'"
 
 
-def eats_disk(mib: int, seconds: int) -> str:
-    """A file of so much outside the repository, long enough there for the kubelet to see it; then it is gone."""
+def eats_disk(mib: int, memory_mb: int) -> str:
+    """A file of so much outside the repository, for the kubelet to see; then it is gone.
+
+    Who has just so much memory, and so this is the first try, keeps it for minutes: a busy kubelet looks late.
+    """
+    limit = "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null"
+    seconds = f'$([ "$({limit})" = {memory_mb << 20} ] && echo 240 || echo 40)'
     return f"head -c {mib}M /dev/zero >/var/tmp/ballast; sleep {seconds}; rm -f /var/tmp/ballast"
 
 

@@ -55,16 +55,22 @@ class InstalledChart:
         found: dict[str, Any] = json.loads(self.kubectl("get", "pods", "-l", selector, "-o", "json"))
         return list(found["items"])
 
+    def running(self) -> dict[tuple[str, str], str]:
+        """The sandboxes whose containers run: (instance, role) -> the pod's name."""
+        found = {}
+        for pod in self.pods():
+            meta = pod["metadata"]
+            states = [each["state"] for each in pod["status"].get("containerStatuses", [])]
+            if "deletionTimestamp" not in meta and any("running" in state for state in states):
+                found[meta["annotations"].get("swe-argo/instance", ""), meta["labels"]["swe-argo/role"]] = meta["name"]
+        return found
+
     def busy(self, instance: str, role: str) -> str:
         """Wait until the container of this instance's sandbox runs; the pod's name."""
         names: list[str] = []
 
         def runs() -> bool:
-            for pod in self.pods(f"swe-argo/role={role}"):
-                mine = pod["metadata"]["annotations"].get("swe-argo/instance") == instance
-                states = [each["state"] for each in pod["status"].get("containerStatuses", [])]
-                if mine and "deletionTimestamp" not in pod["metadata"] and any("running" in state for state in states):
-                    names.append(pod["metadata"]["name"])
+            names.extend(name for place, name in self.running().items() if place == (instance, role))
             return bool(names)
 
         assert settles(runs, 240), f"no sandbox of {instance} runs to {role} it"
@@ -86,7 +92,7 @@ def settles(true: Callable[[], object], seconds: float) -> bool:
 
 def leftovers(installed: InstalledChart) -> list[str]:
     """What is left when all that is on its way out is gone: the kubelet takes a moment."""
-    settles(lambda: not installed.left(), 60)
+    settles(lambda: not installed.left(), 180)
     return installed.left()
 
 

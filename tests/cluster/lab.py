@@ -75,7 +75,7 @@ class KubernetesLab:
         )
 
     def request(self, **options: Any) -> SandboxRequest:
-        spec = {"name": f"sb-{secrets.token_hex(6)}", "image": self.image, "deadline_s": 120, "network": False}
+        spec = {"name": f"sb-{secrets.token_hex(6)}", "image": self.image, "deadline_s": 900, "network": False}
         return SandboxRequest(**{**spec, "labels": LABELS, **options})
 
     def make(self, backend: KubernetesBackend | None = None, **options: Any) -> KubernetesSandbox:
@@ -84,7 +84,7 @@ class KubernetesLab:
         self.made.append((backend, box))
         return box
 
-    def create(self, *, network: bool = False, deadline_s: float = 120) -> Sandbox:
+    def create(self, *, network: bool = False, deadline_s: float = 900) -> Sandbox:
         return self.make(network=network, deadline_s=deadline_s)
 
     def destroy(self, sandbox: Sandbox) -> None:

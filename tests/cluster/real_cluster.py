@@ -14,7 +14,8 @@ from pathlib import Path
 from tests.paths import ROOT
 
 COMMAND = ROOT / "cluster" / "local" / "cluster"
-TIMEOUT_S = 120
+TIMEOUT_S = 240
+"""More than what any ``kubectl wait`` here is told, so that it says itself what did not come."""
 
 
 class KubectlError(Exception):

@@ -92,7 +92,7 @@ class Release:
         """Make pods as an administrator, and wait until they run."""
         self.kubectl("create", "-f", "-", input={"apiVersion": "v1", "kind": "List", "items": list(pods)})
         names = [f"pod/{each['metadata']['name']}" for each in pods]
-        self.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *names)
+        self.kubectl("wait", "--for=condition=Ready", "--timeout=180s", *names)
 
 
 def plain_pod(name: str, image: str, **labels: str) -> Manifest:

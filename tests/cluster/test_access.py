@@ -11,6 +11,7 @@ import pytest
 
 from tests.cluster.real_cluster import Cluster
 from tests.cluster.release import Account, Manifest, Release, installed, plain_pod
+from tests.workflows.command import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -68,9 +69,9 @@ def rules(account: Account) -> set[tuple[str, ...]]:
 def test_a_runner_makes_uses_and_removes_a_sandbox(runner: Account, solving: Manifest) -> None:
     name = solving["metadata"]["name"]
     runner.may("create", "-f", "-", input=solving)
-    runner.may("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")  # get, list, watch
+    runner.may("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=180s")  # get, list, watch
     assert runner.may("exec", name, "--", "cat", "/testbed/hello.txt") == "hello\n"
-    assert runner.may("get", "events", "-o", "name")
+    wait_for(lambda: runner.may("get", "events", "-o", "name"))  # they are written beside what they tell of
     runner.may("delete", "pod", name, "--grace-period=0", "--force")
 
 

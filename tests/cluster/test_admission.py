@@ -125,7 +125,7 @@ def test_a_sandbox_stays_a_sandbox(release: Release, sandbox_image: str) -> None
         "patch", "pod", name, "-p", '{"metadata": {"finalizers": ["example.org/a"]}}'
     )
     admin.may("annotate", "pod", name, "note=any")
-    admin.may("delete", "pod", name, "--timeout=60s")
+    admin.may("delete", "pod", name, "--timeout=180s")
 
 
 def test_a_namespace_that_allows_less_says_which_value_does(strict: Release) -> None:

@@ -13,7 +13,7 @@ import pytest
 from steps.contracts.failure import FailureClass
 from steps.store import open_store
 from tests.cluster.disturbances import dataset, delete, eats_disk, evict, recordings
-from tests.cluster.installed_chart import InstalledChart, figures, leftovers, verdicts
+from tests.cluster.installed_chart import InstalledChart, figures, leftovers, settles, verdicts
 from tests.workflows.command import (
     QUICK,
     begin,
@@ -46,7 +46,7 @@ def run_flags(tmp_path_factory: pytest.TempPathFactory, mini_images: None) -> li
 def undisturbed_store(tmp_path_factory: pytest.TempPathFactory, installed: InstalledChart, run_flags: list[str]) -> str:
     """The store of an undisturbed run."""
     store = str(tmp_path_factory.mktemp("calm"))
-    done = swe_argo("run", "--store", store, *run_flags, env=installed.environment)
+    done = swe_argo("run", "--store", store, *run_flags, env=installed.environment, timeout_s=400)
     assert done.returncode == 0, done.stdout + done.stderr
     assert summary(store, "r").headline.resolved == 4
     assert not failures(open_store(store), "r")
@@ -66,7 +66,7 @@ def start(installed: InstalledChart) -> Iterator[Start]:
     for each in begun:
         if each.poll() is None:
             each.send_signal(signal.SIGINT)
-            each.communicate(timeout=120)
+            each.communicate(timeout=400)
 
 
 def same(store: str, undisturbed_store: str) -> None:
@@ -87,12 +87,16 @@ def test_sandboxes_deleted_and_evicted_under_way_cost_a_try_each(
 ) -> None:
     store = str(tmp_path)
     runner = start("run", "--store", store, *run_flags)
-    one, two = installed.busy(ONE, "solve"), installed.busy(TWO, "solve")
-    delete(installed, one)
-    evict(installed, two)
-    three, four = installed.busy(THREE, "grade"), installed.busy(FOUR, "grade")
-    evict(installed, three)
-    delete(installed, four)
+    acts = {(ONE, "solve"): delete, (TWO, "solve"): evict, (THREE, "grade"): evict, (FOUR, "grade"): delete}
+
+    def disturbed() -> bool:
+        """Each as soon as it is there: one may have come to its end when another begins."""
+        for place, pod in installed.running().items():
+            if act := acts.pop(place, None):
+                act(installed, pod)
+        return not acts
+
+    assert settles(disturbed, 400), acts
     said, _ = runner.communicate(timeout=400)
     assert runner.returncode == 0, said
     tries, lost = failed(store), FailureClass.SANDBOX_LOST
@@ -132,7 +136,7 @@ def test_a_run_stopped_and_then_killed_with_all_its_steps_is_taken_up_each_time(
     runner = start("run", "--store", store, *run_flags)
     installed.busy(ONE, "solve")
     runner.send_signal(signal.SIGINT)
-    said, _ = runner.communicate(timeout=60)
+    said, _ = runner.communicate(timeout=400)
     assert runner.returncode == 130, said
     assert not failed(store)
     assert leftovers(installed) == []
@@ -145,7 +149,7 @@ def test_a_run_stopped_and_then_killed_with_all_its_steps_is_taken_up_each_time(
     left = {Path(name).parts[0] for name in installed.left()}
     assert left == {"/", "pod", "lease.coordination.k8s.io"}, "its folders, its sandboxes and their owner"
 
-    again = swe_argo("run", "--store", store, *run_flags, env=installed.environment)
+    again = swe_argo("run", "--store", store, *run_flags, env=installed.environment, timeout_s=400)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "4 units to do" in again.stdout
     same(store, undisturbed_store)
@@ -154,7 +158,7 @@ def test_a_run_stopped_and_then_killed_with_all_its_steps_is_taken_up_each_time(
 
 def test_a_sandbox_out_of_disk_gets_twice_as_much(tmp_path: Path, installed: InstalledChart, start: Start) -> None:
     """At 100 MiB the tests need more, at 200 MiB they do not; who asked for enough is not tried again."""
-    needs = {TWO: eats_disk(140, 40), THREE: "true"}
+    needs = {TWO: eats_disk(140, memory_mb=100), THREE: "true"}
     data = dataset(tmp_path, needs)
     words = ["--run-id", "r", "--agent", "gold", *ids(*needs)]
     runner = start(

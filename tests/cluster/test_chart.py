@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,6 +14,7 @@ from steps.sandbox.kubernetes.namespace import NamespaceSettings
 from tests.charts.chart import CASES, CHART, render, try_render
 from tests.cluster.real_cluster import Cluster
 from tests.cluster.release import installed, run_helm
+from tests.workflows.command import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -120,15 +121,15 @@ def test_the_policies_expressions_have_no_mistake_that_the_server_sees(cluster: 
             assert policy["status"].get("typeChecking", {}) == {}, policy["status"]
 
 
-def _policies(cluster: Cluster, namespace: str) -> list[dict[str, dict[str, object]]]:
+def _policies(cluster: Cluster, namespace: str) -> list[dict[str, dict[str, Any]]]:
     """The release's policies, once the server has checked their types."""
-    for _ in range(50):
+
+    def found() -> list[dict[str, dict[str, Any]]]:
         every = json.loads(cluster.kubectl("get", "validatingadmissionpolicies", "-o", "json"))["items"]
-        found = [each for each in every if each["metadata"]["name"].endswith(f"-{namespace}")]
-        if all("observedGeneration" in each.get("status", {}) for each in found):
-            return found
-        time.sleep(0.2)
-    raise AssertionError("the server did not look at the policies")
+        return [each for each in every if each["metadata"]["name"].endswith(f"-{namespace}")]
+
+    wait_for(lambda: all("observedGeneration" in each.get("status", {}) for each in found()))
+    return found()
 
 
 def test_the_settings_on_the_cluster_are_those_that_were_rendered(cluster: Cluster, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_sandboxes_are_made_once_and_none_is_left(lab: KubernetesLab) -> None:
         with ThreadPoolExecutor(4) as pool:
             boxes = list(pool.map(backend.create, requests))
             assert sorted(lab.pods()) == sorted([*before, *(request.name for request in requests)]), faults.told()
-            assert all(box.exec("true", timeout_s=20).exit_code == 0 for box in boxes), faults.told()
+            assert all(box.exec("true", timeout_s=60).exit_code == 0 for box in boxes), faults.told()
             list(pool.map(backend.destroy, boxes))
             list(pool.map(backend.destroy, boxes))
     assert sorted(lab.pods()) == sorted(before), faults.told()

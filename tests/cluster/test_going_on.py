@@ -42,7 +42,7 @@ def solve(store: Path, server: ModelServer, installed: InstalledChart, disturb: 
     disturbing.start()
     done = swe_argo(*words, env=environment(server) | installed.environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    disturbing.join(10)
+    disturbing.join(120)
     assert not disturbing.is_alive()
 
 

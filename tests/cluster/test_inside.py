@@ -23,7 +23,7 @@ from tests.cluster.step_image import load_steps_image, step_pod
 from tests.workflows.command import QUICK
 from workflows.local.whole_steps import make_plan
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +59,10 @@ def start(installed: InstalledChart, folder: Path, image: str, step: Step, *, be
 def ended(installed: InstalledChart, name: str) -> str:
     """Wait for the step's end; what it printed, beside how far it was."""
     phase = "-o=jsonpath={.status.phase}"
-    assert settles(lambda: installed.kubectl("get", "pod", name, phase) in ("Succeeded", "Failed"), 120)
+    assert settles(lambda: installed.kubectl("get", "pod", name, phase) in ("Succeeded", "Failed"), 240)
     said = installed.kubectl("logs", name)
     assert installed.kubectl("get", "pod", name, phase) == "Succeeded", said
-    assert settles(lambda: not installed.pods(), 60)
+    assert settles(lambda: not installed.pods(), 180)
     installed.kubectl("delete", "pod", name, "--grace-period=0", "--force")
     installed.kubectl("delete", "configmap", name)
     return "\n".join(line for line in said.splitlines() if not line.startswith(MARK))
@@ -89,5 +89,5 @@ def test_a_sandbox_goes_with_the_pod_of_its_step(installed: InstalledChart, tmp_
     uid = installed.kubectl("get", "pod", name, "-o=jsonpath={.metadata.uid}")
     assert (owner["kind"], owner["name"], owner["uid"]) == ("Pod", name, uid)
     installed.kubectl("delete", "pod", name, "--grace-period=0", "--force")
-    assert settles(lambda: not installed.pods(), 60)
+    assert settles(lambda: not installed.pods(), 180)
     installed.kubectl("delete", "configmap", name)

@@ -167,8 +167,10 @@ def _metadata(outside: str, pod: str) -> Iterator[None]:
         ip(f"-n {host} address add {METADATA}/32 dev eth0")
         ip(f"route add {METADATA}/32 via {outside} dev {host} table {TABLE}")
         undo.callback(ip, f"route flush table {TABLE}", check=False)
-        ip(f"rule add iif {bridge} to {METADATA} lookup {TABLE}")
-        undo.callback(ip, f"rule delete iif {bridge} to {METADATA} lookup {TABLE}")
+        rule = f"iif {bridge} to {METADATA} lookup {TABLE}"
+        ip(f"rule delete {rule}", check=False)  # a test run that was killed leaves it
+        ip(f"rule add {rule}")
+        undo.callback(ip, f"rule delete {rule}")
         Path(f"/proc/sys/net/ipv4/conf/{host}/rp_filter").write_text("2")
         words = ["ip", "netns", "exec", host, sys.executable, "-c", SERVER, METADATA, "80"]
         server = undo.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE))

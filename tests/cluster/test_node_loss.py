@@ -88,7 +88,6 @@ def scheduled(pod: dict[str, Any]) -> bool:
 
 def made_on(lab: KubernetesLab, node: str) -> KubernetesSandbox:
     """A sandbox there, its container running as far as anybody knows."""
-    patched(lab.cluster, "node", node, {"conditions": [ready()]})  # else it falls silent while one is made
     settings = {**SMALL, "nodeSelector": {NAMED: node}, "tolerations": [{"key": "ghost", "operator": "Exists"}]}
     backend = KubernetesBackend(
         lab.reached,
@@ -99,19 +98,24 @@ def made_on(lab: KubernetesLab, node: str) -> KubernetesSandbox:
     request = lab.request(deadline_s=600)
     with ThreadPoolExecutor(1) as pool:
         making = pool.submit(backend.create, request)
-        assert settles(lambda: request.name in lab.pods() and scheduled(lab.pod(request.name)), 30)
+
+        def taken() -> bool:
+            patched(lab.cluster, "node", node, {"conditions": [ready()]})  # else it falls silent meanwhile
+            return request.name in lab.pods() and scheduled(lab.pod(request.name))
+
+        assert settles(taken, 120)
         runs = {"name": "sandbox", "ready": True, "restartCount": 0, "image": lab.image, "imageID": ""}
         runs |= {"containerID": "containerd://ghost", "state": {"running": {"startedAt": now()}}}
         others = [each for each in lab.pod(request.name)["status"]["conditions"] if each["type"] != "Ready"]
         running = {"type": "Ready", "status": "True", "lastTransitionTime": now()}
         status = {"phase": "Running", "containerStatuses": [runs], "conditions": [*others, running]}
         patched(lab.cluster, "pod", request.name, status, "-n", lab.namespace)
-        box = making.result(timeout=30)
+        box = making.result(timeout=120)
     lab.made.append((backend, box))
     return box
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_node_that_falls_silent_and_is_deleted_is_told_as_lost_whenever_one_looks(
     cluster: Cluster, lab: KubernetesLab, node: str
 ) -> None:

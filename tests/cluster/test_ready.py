@@ -81,7 +81,8 @@ def test_every_missing_right_is_named(
 ) -> None:
     kubeconfig = account(cluster, namespace, tmp_path, [rule for rule in RUNNER if rule != without])
     said = refusal(kubeconfig, namespace)
-    assert said.startswith(f"sandbox.kubernetes.namespace: system:serviceaccount:{namespace}:account-0 {told}")
+    name = json.loads(kubeconfig.read_text())["users"][0]["name"]
+    assert said.startswith(f"sandbox.kubernetes.namespace: system:serviceaccount:{namespace}:{name} {told}")
     assert "the chart's Role swe-argo-runner" in said
 
 

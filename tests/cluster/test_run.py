@@ -11,7 +11,7 @@ from tests.cluster.disturbances import recordings
 from tests.cluster.installed_chart import InstalledChart, figures, leftovers, verdicts
 from tests.workflows.command import QUICK, ids, official, summary, swe_argo
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(("agent", "resolved"), [("gold", 12), ("idle", 0)])

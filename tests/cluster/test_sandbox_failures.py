@@ -21,8 +21,9 @@ from steps.sandbox.untrusted import SandboxBroken, as_untrusted
 from tests.cluster.lab import KubernetesLab, kept, laboratory
 from tests.cluster.real_cluster import Cluster
 from tests.steps.sandbox.conformance import run, says
+from tests.workflows.command import wait_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 KUBELET_S = 240
 """A kubelet measures what a pod has on disk once a minute; on a busy machine the eviction follows later."""
@@ -162,10 +163,11 @@ class TestMaking:
         assert 'serviceaccount "nobody" not found' in error.reason
 
     def test_a_quota_that_is_used_up_is_waited_for(self, lab: KubernetesLab) -> None:
-        there = len(json.loads(lab.kubectl("get", "pods", "-o", "json"))["items"])
+        wait_for(lambda: len(lab.pods()) == _objects(lab))  # what is on its way out counts until it is gone
+        there = _objects(lab)
         lab.kubectl("create", "quota", "few", f"--hard=count/pods={there + 1}")
         try:
-            time.sleep(1)
+            wait_for(lambda: _counted(lab, "few") == str(there))
             box = lab.make()
             error = refused(lab, InfraError, FailureClass.ADMISSION, settings={"pendingSeconds": 3})
             assert "exceeded quota: few" in error.reason
@@ -192,6 +194,18 @@ class TestMaking:
             timer.join()
             signal.signal(signal.SIGINT, usual)
         assert lab.pods() == before
+
+
+def _objects(lab: KubernetesLab) -> int:
+    """How many pods there are, those on their way out too."""
+    return len(lab.kubectl("get", "pods", "-o", "name").split())
+
+
+def _counted(lab: KubernetesLab, quota: str) -> str | None:
+    """How many pods a quota has found; None while it is not in force."""
+    status = json.loads(lab.kubectl("get", "quota", quota, "-o", "json")).get("status", {})
+    found: str | None = status.get("used", {}).get("count/pods")
+    return found
 
 
 def _most_of_the_disk(lab: KubernetesLab) -> str:
@@ -247,7 +261,7 @@ class TestBelieved:
 
     def test_a_first_process_that_can_start_nothing_any_more_keeps_its_pod(self, lab: KubernetesLab) -> None:
         box = lab.make()
-        run(as_untrusted(box), f"{NO_START}; kill -9 -1")
+        run(as_untrusted(box), f"{NO_START}; kill -9 -1", timeout_s=20)
         assert says(box, "echo unharmed") == "unharmed\n"
 
     def test_a_machine_killed_for_memory_is_the_worlds_once(self, lab: KubernetesLab) -> None:

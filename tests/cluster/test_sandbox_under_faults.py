@@ -47,7 +47,7 @@ def lab(straight: KubernetesLab, proxy: Proxy) -> Iterator[KubernetesLab]:
 
 @pytest.fixture(scope="class")
 def box(lab: KubernetesLab) -> Sandbox:
-    return lab.create(deadline_s=900)
+    return lab.create(deadline_s=3600)
 
 
 class TestUnderFaults(Conformance):

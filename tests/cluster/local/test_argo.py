@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.real_cluster import Cluster
+from tests.workflows.command import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -68,7 +69,7 @@ def test_a_workflow_of_any_namespace_runs_and_hands_on_what_a_step_said(cluster:
     }
     cluster.kubectl("-n", namespace, "create", "-f", "-", input=json.dumps(workflow))
     done = "--for=jsonpath={.status.phase}=Succeeded"
-    cluster.kubectl("-n", namespace, "wait", done, "workflow/one", "--timeout=60s")
+    cluster.kubectl("-n", namespace, "wait", done, "workflow/one", "--timeout=180s")
     status = json.loads(cluster.kubectl("-n", namespace, "get", "workflow/one", "-o", "json"))["status"]
     (told,) = [node["inputs"]["parameters"] for node in status["nodes"].values() if node["displayName"] == "two"]
     assert told[0]["value"].startswith("argoexec: v4")
@@ -91,7 +92,7 @@ def test_argo_again_starts_nothing_anew(cluster: Cluster) -> None:
 
 
 def test_the_controllers_figures_can_be_read() -> None:
-    with urllib.request.urlopen(METRICS, timeout=10) as answer:
+    with urllib.request.urlopen(METRICS, timeout=60) as answer:
         assert b"argo_workflows_queue_depth_gauge" in answer.read()
 
 
@@ -104,7 +105,7 @@ def test_argo_server_lets_an_account_do_what_it_may_and_no_more(cluster: Cluster
         "-n", namespace, "create", "rolebinding", "reader", "--role=reader", f"--serviceaccount={namespace}:reader"
     )
     token = cluster.kubectl("-n", namespace, "create", "token", "reader").strip()
-    assert _asked(f"workflows/{namespace}", token) == 200
+    wait_for(lambda: _asked(f"workflows/{namespace}", token) == 200)  # once the API server has learned of the role
     assert _asked("workflows/kube-system", token) == 403
     assert _asked(f"workflows/{namespace}", "") == 401
 
@@ -112,7 +113,7 @@ def test_argo_server_lets_an_account_do_what_it_may_and_no_more(cluster: Cluster
 def _asked(path: str, token: str) -> int:
     asked = urllib.request.Request(f"{SERVER}/api/v1/{path}", headers={"Authorization": f"Bearer {token}"})
     try:
-        with urllib.request.urlopen(asked, timeout=10) as answer:
+        with urllib.request.urlopen(asked, timeout=60) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as refused:
         with refused:

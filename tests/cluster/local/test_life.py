@@ -79,6 +79,7 @@ def wait_for_traces(state: Path, before: dict[str, list[str]]) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_cluster_that_was_up_and_down_leaves_nothing_and_keeps_its_programs(state: Path) -> None:
     assert cluster("build").returncode == 0
     before = traces(state)
@@ -88,7 +89,7 @@ def test_a_cluster_that_was_up_and_down_leaves_nothing_and_keeps_its_programs(st
     assert wait_for_traces(state, before) == []
     one = Cluster(state / "admin.conf")
     one.kubectl("run", "one", "--image=localhost/coredns:1", "--restart=Never", "--image-pull-policy=Never")
-    one.kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=60s")
+    one.kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=180s")
     done = cluster("down")
     assert done.returncode == 0, done.stderr
     assert traces(state) == before

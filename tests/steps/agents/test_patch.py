@@ -200,7 +200,7 @@ def test_without_the_copy_the_repository_is_enough(any_box: Box) -> None:
     before = start(any_box)
     any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
     wanted = extract(any_box.sandbox, before)
-    any_box.sandbox.exec('rm -rf "${TMPDIR:-/var/tmp}"/*', timeout_s=10)
+    any_box.sandbox.exec('rm -rf "${TMPDIR:-/var/tmp}"/*', timeout_s=60)
     assert b"+a = 3" in wanted.data
     assert extract(any_box.sandbox, before) == wanted
 
@@ -208,7 +208,7 @@ def test_without_the_copy_the_repository_is_enough(any_box: Box) -> None:
 def test_an_agent_that_deletes_repository_and_copy_leaves_an_empty_patch_and_the_reason(any_box: Box) -> None:
     before = start(any_box)
     any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
-    any_box.sandbox.exec('rm -rf .git "${TMPDIR:-/var/tmp}"/*', timeout_s=10)
+    any_box.sandbox.exec('rm -rf .git "${TMPDIR:-/var/tmp}"/*', timeout_s=60)
     assert extract(any_box.sandbox, before) == ExtractedPatch(b"", "the repository and the copy of its HEAD are gone")
 
 
@@ -371,7 +371,7 @@ IN_THE_WAY = {
 @pytest.mark.parametrize("name", IN_THE_WAY)
 def test_what_stands_in_the_way_of_a_patch_does_not_stop_it(box: Box, name: str) -> None:
     before = start(box)
-    box.sandbox.exec(f"echo a = 3 >a.py; {IN_THE_WAY[name]}", timeout_s=20)
+    box.sandbox.exec(f"echo a = 3 >a.py; {IN_THE_WAY[name]}", timeout_s=60)
     taken = extract(as_untrusted(box.sandbox), before)
     assert b"+a = 3" in taken.data
     assert b"big.bin" not in taken.data
@@ -380,7 +380,7 @@ def test_what_stands_in_the_way_of_a_patch_does_not_stop_it(box: Box, name: str)
 
 def test_a_file_of_head_that_became_too_large_stays_as_it_was(box: Box) -> None:
     before = start(box)
-    box.sandbox.exec("echo n = 1 >n.py; truncate -s 300M a.py", timeout_s=20)
+    box.sandbox.exec("echo n = 1 >n.py; truncate -s 300M a.py", timeout_s=60)
     taken = extract(as_untrusted(box.sandbox), before)
     assert b"b/n.py" in taken.data
     assert b"a.py" not in taken.data

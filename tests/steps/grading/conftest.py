@@ -81,7 +81,7 @@ class Lab:
     def box(self) -> Sandbox:
         """A fresh machine."""
         backend = open_backend(SandboxSpec(local=LocalSpec(images=str(self.images))))
-        request = SandboxRequest(name="sb-test", image=IMAGE, deadline_s=120, network=False)
+        request = SandboxRequest(name="sb-test", image=IMAGE, deadline_s=900, network=False)
         box = backend.create(request)
         self._made.append((backend, box))
         return box

@@ -15,6 +15,7 @@ from steps.errors import InfraError
 from steps.grading import apply, official
 from steps.grading.procedure import ProcedureRun, official_folder, run_tests
 from steps.grading.verdict import Verdict, judge
+from steps.sandbox.job_sandbox import JobSandbox
 from steps.sandbox.local import bubblewrap
 from steps.sandbox.local.backend import LocalBackend
 from steps.sandbox.protocol import Sandbox, SandboxRequest
@@ -78,7 +79,7 @@ def isolated(lab: Lab) -> Iterator[Make]:
     made: list[Sandbox] = []
 
     def make() -> Sandbox:
-        request = SandboxRequest("sb-hostile", IMAGE, deadline_s=120, network=False)
+        request = SandboxRequest("sb-hostile", IMAGE, deadline_s=900, network=False)
         made.append(backend.create(request))
         return made[-1]
 
@@ -90,25 +91,32 @@ def isolated(lab: Lab) -> Iterator[Make]:
 @pytest.fixture(scope="module")
 def container(lab: Lab, docker_client: Any) -> Iterator[Make]:
     from steps.sandbox.docker.backend import DockerBackend
-    from steps.sandbox.docker.container import DockerSandbox
+    from steps.sandbox.docker.container import DockerContainer, DockerSandbox
     from steps.sandbox.docker.engine import EngineRetries
     from tests.base_image import testbed_image
 
     api = docker_client.api
-    usual, api.timeout = api.timeout, 5  # a shell that says nothing is given up sooner
-    backend = DockerBackend(api, patience=EngineRetries(attempts=2, first_s=0.05, longest_s=0.2))
+    usual, backend = api.timeout, DockerBackend(api)
+    hasty = EngineRetries(attempts=2, first_s=0.05, longest_s=0.2)
     image = testbed_image(docker_client, lab.testbed)
     made: list[DockerSandbox] = []
 
     def make(**options: Any) -> Sandbox:
-        request = SandboxRequest(f"sb-hostile-{os.getpid()}-{len(made)}", image, 300, False, **options)
-        made.append(backend.create(request))
+        api.timeout = usual
+        request = SandboxRequest(f"sb-hostile-{os.getpid()}-{len(made)}", image, 900, False, **options)
+        box = backend.create(request)
+        own, machine = box.transport, box.machine
+        api.timeout = 5  # a shell that says nothing is given up sooner than an engine that is busy
+        hurried = DockerContainer(
+            api, own.container, own.name, memory_mb=machine.memory_mb, deadline_s=900, patience=hasty
+        )
+        made.append(JobSandbox(machine, hurried))
         return made[-1]
 
     yield make
+    api.timeout = usual
     for box in made:
         backend.destroy(box)
-    api.timeout = usual
 
 
 def graded(lab: Lab, box: Sandbox, command: str, timeout_s: int = 60) -> tuple[ProcedureRun, Verdict]:

@@ -23,9 +23,10 @@ from steps.sandbox.local.backend import LocalBackend
 from steps.sandbox.protocol import SandboxRequest
 backend = LocalBackend(Path(sys.argv[2]), isolated=sys.argv[1] == "True")
 box = backend.create(SandboxRequest("n", "img", 100, network=True))
-box.exec("setsid -f sleep 7654.25; sleep 7654.25 & true", timeout_s=9)
+sleep = f"sleep {sys.argv[3]}"
+box.exec(f"setsid -f {sleep}; {sleep} & true", timeout_s=60)
 print(box.root, flush=True)
-box.exec("sleep 7654.25", timeout_s=90)
+box.exec(sleep, timeout_s=90)
 """
 
 
@@ -38,13 +39,13 @@ def _temporary_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(tempfile, "tempdir", str(own))
 
 
-def running(root: str) -> list[str]:
-    """Processes of a sandbox: in its namespaces or marked with its folder."""
+def running(root: str, mark: str) -> list[str]:
+    """Processes of a sandbox: in its namespaces, where their words have the mark, or marked with its folder."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             line = (process / "cmdline").read_bytes()
-            if b"7654.25" in line or root.encode() in line + (process / "environ").read_bytes():
+            if mark.encode() in line or root.encode() in line + (process / "environ").read_bytes():
                 found.append(line.decode())
         except OSError:
             continue
@@ -58,18 +59,19 @@ def test_a_killed_owner_takes_its_processes_along_and_its_folder_is_a_stray(tmp_
     if not Path("/proc/self/stat").exists():
         pytest.skip("needs Linux")
     (tmp_path / "img" / "testbed").mkdir(parents=True)
+    mark = f"7654.{time.monotonic_ns()}"  # no other test sleeps as long, of whichever worker or run of the tests
     owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(isolated), str(tmp_path)],
+        [sys.executable, "-c", OWNER, str(isolated), str(tmp_path), mark],
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[3],
     )
     with owner:
         assert owner.stdout is not None
         root = owner.stdout.readline().decode().strip()
-        assert len(running(root)) >= 3
+        assert len(running(root, mark)) >= 3
         assert Path(root) not in find_orphans()
         owner.send_signal(signal.SIGKILL)
-    while running(root):
+    while running(root, mark):
         time.sleep(0.02)
     assert Path(root) in find_orphans()
     assert clean([Path(root)]) == {}

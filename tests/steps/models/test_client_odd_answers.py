@@ -202,14 +202,14 @@ def test_a_request_too_large_for_a_minute_is_asked_again() -> None:
 
 
 def test_an_answer_that_drips_past_its_time_is_asked_for_again() -> None:
-    with model_server(flaky(play(call("ls")), DRIP)) as server, client(server.url, stream=True, timeout=0.4) as model:
+    with model_server(flaky(play(call("ls")), DRIP)) as server, client(server.url, stream=True, timeout=2) as model:
         assert model.ask(ISSUE).calls[0].name == "ls"
         assert model.usage.requests == server.counts.requests == 2
-        assert model.lost_s >= 0.3, "the time of the answer that was none is not the agent's"
+        assert model.lost_s >= 1.5, "the time of the answer that was none is not the agent's"
 
 
 def test_answers_that_drip_past_their_time_again_and_again_are_the_agents_outcome() -> None:
-    with model_server(play(DRIP)) as server, client(server.url, stream=True, timeout=0.2, num_retries=2) as model:
+    with model_server(play(DRIP)) as server, client(server.url, stream=True, timeout=1, num_retries=2) as model:
         with pytest.raises(NoReplyError) as ended:
             model.ask(ISSUE)
         assert ended.value.reason is StopReason.CALL_TIMEOUT
@@ -219,13 +219,13 @@ def test_answers_that_drip_past_their_time_again_and_again_are_the_agents_outcom
 def test_an_answer_that_drips_to_the_end_of_the_agents_time_is_its_outcome() -> None:
     with model_server(play(DRIP)) as server, client(server.url, stream=True) as model:
         with pytest.raises(NoReplyError) as ended:
-            model.ask(ISSUE, timeout_s=0.4)
+            model.ask(ISSUE, timeout_s=2)
         assert ended.value.reason is StopReason.CALL_TIMEOUT
         assert server.counts.requests == 1
 
 
 def test_blanks_without_an_end_are_silence() -> None:
-    with model_server(play(DRIP)) as server, client(server.url, timeout=0.2, num_retries=1) as model:
+    with model_server(play(DRIP)) as server, client(server.url, timeout=1, num_retries=1) as model:
         with pytest.raises(InfraError, match="no whole answer within the time of the call"):
             model.ask(ISSUE)
         assert server.counts.requests == 2
@@ -323,7 +323,7 @@ def test_line_ends_of_unicode_are_no_end_of_an_event() -> None:
 
 def test_a_failure_then_an_odd_answer_then_an_answer_are_all_counted() -> None:
     script = flaky(play(call("ls"), Answer("done")), SERVER_ERROR, NO_CHOICES, DRIP)
-    with model_server(script) as server, client(server.url, stream=True, timeout=0.3) as model:
+    with model_server(script) as server, client(server.url, stream=True, timeout=2) as model:
         reply = model.ask(ISSUE)
         model.ask([*ISSUE, reply.message, {"role": "tool", "tool_call_id": reply.calls[0].id, "content": "x"}])
         assert server.counts.requests == 8

@@ -109,7 +109,7 @@ def test_a_turn_that_does_not_come_is_told(tmp_path: Path, environment: pytest.M
     with (
         model_server(play(Answer("x"))) as server,
         runner(place, 1),
-        RunnersGate(place).turn(5),
+        RunnersGate(place).turn(60),
         client(server.url) as model,
     ):
         with pytest.raises(InfraError, match="no turn at the endpoint within 0 s"):

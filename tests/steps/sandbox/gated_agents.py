@@ -69,7 +69,7 @@ class GatedAgents:
                     *left, ended = drive(gate)
                     assert ended == Ended(137, killed=True)
                     assert left in ([], [Withdrawn(1)])  # whether its connection closes before the gate has ended
-            before, after = box.exec(silence, timeout_s=20).stdout.split()
+            before, after = box.exec(silence, timeout_s=60).stdout.split()
             assert 0 < int(before) == int(after)
 
     def test_each_call_is_asked_once_and_gets_its_own_answer(self, box: Sandbox) -> None:
@@ -87,7 +87,7 @@ class GatedAgents:
                 ended = drive(gate)[-1]
             assert isinstance(ended, Ended)
             assert (ended.over, ended.killed) == (over, False)
-            box.exec("rm -rf home terminal", timeout_s=20)
+            box.exec("rm -rf home terminal", timeout_s=60)
 
     def test_from_inside_there_is_no_key_no_network_and_no_way_to_the_steps_files(
         self, box: Sandbox, lab: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -25,9 +25,9 @@ def make_bundle(folder: Path) -> BundleMount:
 
 def assert_mounted(box: Sandbox) -> None:
     """The files are there, can be run from any folder, and cannot be changed even by root."""
-    ran = box.exec(f"{PLACE}/go link", timeout_s=20)
+    ran = box.exec(f"{PLACE}/go link", timeout_s=60)
     assert (ran.stdout, ran.exit_code) == (bytes(range(256)) * 8192, 0), ran.stderr
     assert box.read(f"{PLACE}/lib/data") == bytes(range(256)) * 8192
     for wrong in ("echo x >>lib/data", "touch new", "rm go", "chmod 777 .", "mv lib bil", "mount -o remount,rw ."):
-        assert box.exec(f"cd {PLACE} && {wrong}", timeout_s=20).exit_code, wrong
-    assert box.exec(f"{PLACE}/go lib/data | cmp - {PLACE}/link", timeout_s=20).exit_code == 0
+        assert box.exec(f"cd {PLACE} && {wrong}", timeout_s=60).exit_code, wrong
+    assert box.exec(f"{PLACE}/go lib/data | cmp - {PLACE}/link", timeout_s=60).exit_code == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from steps.sandbox.protocol import FLOOD_BYTES, JobProgress, Sandbox, StartedJob
 from steps.sandbox.wrapper import start_job
 
-LONG_S = 30.0
+LONG_S = 120.0
 """Longer than any of these commands should take."""
 
 
@@ -127,7 +127,7 @@ class StartedJobs:
         progress = job.poll(wait_s=0.1, kill=True)
         assert (progress.running, progress.timed_out, progress.exit_code) == (False, True, None)
         beats = "wc -c </testbed/beat"
-        done = box.exec(f"{beats}; sleep 0.4; {beats}; rm /testbed/beat", timeout_s=20)
+        done = box.exec(f"{beats}; sleep 0.4; {beats}; rm /testbed/beat", timeout_s=60)
         before, after = done.stdout.split()
         assert 0 < int(before) == int(after)
 
@@ -169,7 +169,7 @@ class StartedJobs:
         progress = end(start_job(box, "(while :; do echo tick; sleep 0.05; done) & echo $! >/testbed/child; echo out"))
         assert progress.exit_code == 0
         assert b"out\n" in progress.output
-        alive = box.exec("kill $(cat /testbed/child) && echo alive; rm /testbed/child", timeout_s=20)
+        alive = box.exec("kill $(cat /testbed/child) && echo alive; rm /testbed/child", timeout_s=60)
         assert alive.stdout == b"alive\n"
 
     def test_jobs_go_on_beside_each_other(self, box: Sandbox) -> None:

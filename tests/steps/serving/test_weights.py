@@ -36,7 +36,7 @@ def followed(model_files: Path, tmp_path: Path) -> Iterator[tuple[RunningProxy, 
 
 
 def health(proxy: RunningProxy) -> str:
-    with urllib.request.urlopen(f"{proxy.root}/health", timeout=10) as answer:
+    with urllib.request.urlopen(f"{proxy.root}/health", timeout=60) as answer:
         said = json.loads(answer.read())
     assert said["pointer"] == POINTER
     return str(said["weights"])

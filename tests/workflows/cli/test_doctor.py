@@ -12,7 +12,7 @@ PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 def test_every_extra_that_a_run_can_need_has_its_line() -> None:
     extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
-    done = swe_argo("doctor", env={"KUBECONFIG": "/nonexistent"})
+    done = swe_argo("doctor", env={"KUBECONFIG": "/nonexistent", "HF_ENDPOINT": "http://127.0.0.1:9"})
     said = {line.split("  ")[0].removeprefix("backend ") for line in done.stdout.splitlines()}
     assert set(extras) - {"run", "all", "dev", "verifiers"} <= said, done.stdout  # that one is what loads us
     assert done.returncode == 0, done.stdout

@@ -115,7 +115,7 @@ def test_a_hold_is_renewed_and_its_loss_is_told(store: Store, monkeypatch: pytes
         wait_for(lambda: store.get_many([NAME]))
         assert not lost.is_set(), "a hold that was removed by hand is made anew"
         other = lock()
-        store.put(NAME, other)
+        wait_for(lambda: store.swap(NAME, store.get(NAME), other))  # not in the midst of a renewal
         assert lost.wait(60)
     assert store.get(NAME) == other, "what is another's is left to it"
 
@@ -144,8 +144,9 @@ def test_a_killed_plan_is_the_worlds_failure(tmp_path: Path) -> None:
     if not Path("/proc").exists():
         runner.kill()
         pytest.skip("needs Linux")
-    wait_for(lambda: whole_steps_of(runner.pid))
-    (plan,) = whole_steps_of(runner.pid)
+    while not (seen := whole_steps_of(runner.pid)):
+        time.sleep(0.02)
+    (plan,) = seen
     os.kill(plan, signal.SIGKILL)
     said, _ = runner.communicate(timeout=120)
     assert runner.returncode == 75, said

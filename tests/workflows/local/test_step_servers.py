@@ -75,8 +75,14 @@ def ends(pid: int) -> set[str]:
 
 def forker_of() -> int:
     """The one that forks, when it is seen: a list of children may lack some while others go."""
-    wait_for(lambda: len(forkers()) == 1)
-    return forkers()[0]
+    found: list[int] = []
+
+    def is_seen() -> bool:
+        found[:] = forkers()
+        return len(found) == 1
+
+    wait_for(is_seen)
+    return found[0]
 
 
 def made(lab: Lab, folder: Path, **changes: Any) -> Unit:

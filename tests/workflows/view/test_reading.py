@@ -44,7 +44,12 @@ def slow() -> Iterator[Slow]:
 
 def watched(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> Reread[str]:
     monkeypatch.setattr(Reread, "keep_s", lambda *_: 0.0)
-    return Reread(slow.read, 5, patience_s=0.01, progress=lambda: f"{slow.reads} of 9 units")
+
+    def progress() -> str:
+        wait_for(lambda: slow.reads)  # a busy machine begins to read later than somebody has no patience any more
+        return f"{slow.reads} of 9 units"
+
+    return Reread(slow.read, 5, patience_s=0.01, progress=progress)
 
 
 def test_the_first_who_looks_is_told_how_far_it_is(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,5 +58,5 @@ def machine(kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.
 @pytest.fixture
 def tidy(machine: Sandbox) -> Sandbox:
     """The machine with its repository as it was committed."""
-    machine.exec("git -c safe.directory=* reset -q --hard; git -c safe.directory=* clean -fdxq", timeout_s=20)
+    machine.exec("git -c safe.directory=* reset -q --hard; git -c safe.directory=* clean -fdxq", timeout_s=60)
     return machine

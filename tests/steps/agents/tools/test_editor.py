@@ -93,7 +93,7 @@ def test_what_is_not_there_or_is_no_file_is_refused(editor: Editor) -> None:
     for path, said in (("/testbed/none", "does not exist"), ("/dev/zero", "regular"), ("", "missing")):
         with pytest.raises(RefusedError, match=said):
             act(editor, "view", path)
-    editor.files.sandbox.exec("dd if=/dev/null of=/testbed/huge bs=1M seek=2048", timeout_s=10)
+    editor.files.sandbox.exec("dd if=/dev/null of=/testbed/huge bs=1M seek=2048", timeout_s=60)
     with pytest.raises(RefusedError, match="larger"):
         act(editor, "view", "/testbed/huge")
 
@@ -184,18 +184,18 @@ def test_bytes_that_are_no_text_and_line_ends_survive(editor: Editor) -> None:
 
 def test_a_new_file_in_the_place_of_a_link_is_not_its_target(editor: Editor) -> None:
     put(editor, b"a\n")
-    editor.files.sandbox.exec("ln -s x.py /testbed/link", timeout_s=10)
+    editor.files.sandbox.exec("ln -s x.py /testbed/link", timeout_s=60)
     act(editor, "view", "/testbed/link")
-    editor.files.sandbox.exec("rm /testbed/link", timeout_s=10)
+    editor.files.sandbox.exec("rm /testbed/link", timeout_s=60)
     act(editor, "create", "/testbed/link", file_text="new\n")
     assert (there(editor), there(editor, "/testbed/link")) == (b"a\n", b"new\n")
 
 
 def test_mode_and_links_survive(editor: Editor) -> None:
     put(editor, b"#!/bin/sh\n")
-    editor.files.sandbox.exec(f"chmod 750 {FILE}; ln -s x.py /testbed/link", timeout_s=10)
+    editor.files.sandbox.exec(f"chmod 750 {FILE}; ln -s x.py /testbed/link", timeout_s=60)
     act(editor, "str_replace", "/testbed/link", old_str="sh", new_str="bash")
-    said = editor.files.sandbox.exec(f"stat -c %a {FILE}; test -L /testbed/link && echo link; cat {FILE}", timeout_s=10)
+    said = editor.files.sandbox.exec(f"stat -c %a {FILE}; test -L /testbed/link && echo link; cat {FILE}", timeout_s=60)
     assert said.stdout == b"750\nlink\n#!/bin/bash\n"
 
 
@@ -250,10 +250,10 @@ def test_edits_are_undone_one_by_one_and_a_new_file_goes_again(editor: Editor) -
 def test_an_edit_that_cannot_be_undone_is_told_and_can_be_undone_later(editor: Editor) -> None:
     act(editor, "create", file_text="1\n")
     shell = editor.files.sandbox
-    shell.exec(f"rm {FILE} && mkdir {FILE}", timeout_s=20)
+    shell.exec(f"rm {FILE} && mkdir {FILE}", timeout_s=60)
     with pytest.raises(RefusedError, match="cannot be removed"):
         act(editor, "undo_edit")
-    shell.exec(f"rmdir {FILE} && touch {FILE}", timeout_s=20)
+    shell.exec(f"rmdir {FILE} && touch {FILE}", timeout_s=60)
     act(editor, "undo_edit")
     with pytest.raises(FileNotFoundError):
         there(editor)

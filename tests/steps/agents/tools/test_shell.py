@@ -133,24 +133,24 @@ def test_a_bashrc_that_runs_scripts_of_bash_is_read_once(machine: Sandbox, patie
     """As pyenv's lines in it do: read by those scripts too, it would start them for ever."""
     shell = Shell(machine, persistent=True)
     lines = "[ \\$SHLVL -lt 9 ] || exit\necho x >>~/sourced\nbash -c true"
-    machine.exec(f'mkdir -p ~; printf %s "{lines}" >~/.bashrc', timeout_s=10)
+    machine.exec(f'mkdir -p ~; printf %s "{lines}" >~/.bashrc', timeout_s=60)
     try:
         assert shell.run("wc -l <~/sourced", timeout_s=30, patience=patience).text.strip() == "1"
     finally:
-        machine.exec("rm -f ~/.bashrc ~/sourced", timeout_s=10)
+        machine.exec("rm -f ~/.bashrc ~/sourced", timeout_s=60)
 
 
 @pytest.mark.parametrize("persistent", [True, False])
 def test_the_environment_of_the_image_is_active_as_in_a_login(machine: Sandbox, persistent: bool) -> None:
     shell = Shell(machine, persistent=persistent)
-    machine.exec('mkdir -p ~; echo "export ACTIVE=conda; echo sourced >>~/sourced" >~/.bashrc', timeout_s=10)
+    machine.exec('mkdir -p ~; echo "export ACTIVE=conda; echo sourced >>~/sourced" >~/.bashrc', timeout_s=60)
     try:
         assert run(shell, "echo $ACTIVE; echo [$BASH_ENV]").text == "conda\n[]\n"
         assert run(shell, "echo $ACTIVE").text == "conda\n"
         times = run(shell, "wc -l <~/sourced").text.strip()
         assert times == ("1" if persistent else "3"), "activation takes long, and a session has it already"
     finally:
-        machine.exec("rm -f ~/.bashrc ~/sourced", timeout_s=10)
+        machine.exec("rm -f ~/.bashrc ~/sourced", timeout_s=60)
 
 
 def test_a_command_may_name_the_repository(shell: Shell) -> None:

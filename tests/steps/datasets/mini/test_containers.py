@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from docker.errors import ImageNotFound
 
-from steps.contracts.images import swebench_image
 from steps.datasets.mini import build, digest
 from steps.datasets.mini.containers import LABEL
 from steps.errors import StepError
@@ -30,12 +31,21 @@ def base(docker_client: DockerClient) -> str:
     return base_image(docker_client)
 
 
-def test_an_image_is_built_once_and_holds_the_repository(docker_client: DockerClient, base: str) -> None:
-    build(docker_client, {ONE: swebench_image(ONE)}, base)
-    image = docker_client.images.get(swebench_image(ONE))
+@pytest.fixture
+def name(docker_client: DockerClient) -> Iterator[str]:
+    """Of an image that no other test makes: all of them have one engine."""
+    name = f"swe-argo-test-mini:{time.monotonic_ns()}"
+    yield name
+    with contextlib.suppress(ImageNotFound):
+        docker_client.images.remove(name, force=True)
+
+
+def test_an_image_is_built_once_and_holds_the_repository(docker_client: DockerClient, base: str, name: str) -> None:
+    build(docker_client, {ONE: name}, base)
+    image = docker_client.images.get(name)
     assert image.labels[LABEL] == digest(ONE)
-    build(docker_client, {ONE: swebench_image(ONE)}, "base.invalid/is-not-needed:1")
-    assert docker_client.images.get(swebench_image(ONE)).id == image.id
+    build(docker_client, {ONE: name}, "base.invalid/is-not-needed:1")
+    assert docker_client.images.get(name).id == image.id
     command = (
         "git -C /testbed status --porcelain && cd /testbed && python -m unittest 2>&1 && python -c 'import pytest'"
     )
@@ -45,17 +55,14 @@ def test_an_image_is_built_once_and_holds_the_repository(docker_client: DockerCl
     assert printed.decode().strip().endswith("OK (skipped=1)")
 
 
-def test_an_image_of_other_content_is_built_again(docker_client: DockerClient, base: str) -> None:
-    build(docker_client, {ONE: swebench_image(ONE)}, base)
-    recipe = f"FROM {swebench_image(ONE)}\nLABEL {LABEL}=sha256:old\n"
-    docker_client.images.build(fileobj=io.BytesIO(recipe.encode()), tag=swebench_image(ONE), rm=True)
-    build(docker_client, {ONE: swebench_image(ONE)}, base)
-    assert docker_client.images.get(swebench_image(ONE)).labels[LABEL] == digest(ONE)
+def test_an_image_of_other_content_is_built_again(docker_client: DockerClient, base: str, name: str) -> None:
+    build(docker_client, {ONE: name}, base)
+    recipe = f"FROM {name}\nLABEL {LABEL}=sha256:old\n"
+    docker_client.images.build(fileobj=io.BytesIO(recipe.encode()), tag=name, rm=True)
+    build(docker_client, {ONE: name}, base)
+    assert docker_client.images.get(name).labels[LABEL] == digest(ONE)
 
 
-def test_a_base_that_cannot_be_had_is_named(docker_client: DockerClient) -> None:
-    name = "mini__slotbook-1"
-    with contextlib.suppress(ImageNotFound):
-        docker_client.images.remove(swebench_image(name), force=True)
-    with pytest.raises(StepError, match=r"building the image of mini__slotbook-1 on registry\.invalid/no:1"):
-        build(docker_client, {name: swebench_image(name)}, "registry.invalid/no:1")
+def test_a_base_that_cannot_be_had_is_named(docker_client: DockerClient, name: str) -> None:
+    with pytest.raises(StepError, match=r"building the image of mini__ledgerlet-2 on registry\.invalid/no:1"):
+        build(docker_client, {ONE: name}, "registry.invalid/no:1")

@@ -48,7 +48,7 @@ class TestMaking:
         body = lab.server.control.starts[-1]
         metadata = {each["Name"]: each["Value"] for each in body["Metadata"]}
         assert {key: metadata[key] for key in LABELS} == LABELS
-        assert (body["Timeout"], body["ToolName"], metadata["name"]) == ("120s", "swe-argo-sandbox", "sb-test-whose")
+        assert (body["Timeout"], body["ToolName"], metadata["name"]) == ("900s", "swe-argo-sandbox", "sb-test-whose")
         configuration = body["CustomConfiguration"]
         assert (configuration["Image"], configuration["SecurityContext"]) == (IMAGE, {"Privileged": False})
         assert configuration["Resources"] == {"CPU": "2", "Memory": "4096Mi"}

@@ -34,6 +34,11 @@ needs_engine = pytest.mark.docker
 LABELS = {"run": "r1", "instance": "i__1", "attempt": "1", "step": "solve"}
 
 
+def new_name() -> str:
+    """Of a container that no other test makes, beside this one or before: all of them may have one engine."""
+    return f"swe-argo-test-{time.monotonic_ns()}"
+
+
 class DockerLab:
     confines_network = True
     is_root = True
@@ -48,7 +53,7 @@ class DockerLab:
         self.host: str | None = bridge.get("Gateway") or bridge["Subnet"].replace("0.0/16", "0.1")
 
     def request(self, **options: Any) -> SandboxRequest:
-        spec = {"deadline_s": 120, "network": False, "labels": LABELS, "name": f"swe-argo-test-{time.monotonic_ns()}"}
+        spec = {"deadline_s": 900, "network": False, "labels": LABELS, "name": new_name()}
         return SandboxRequest(image=self.image, **{**spec, **options})
 
     def make(self, **options: Any) -> DockerSandbox:
@@ -56,7 +61,7 @@ class DockerLab:
         self.made.append(box)
         return box
 
-    def create(self, *, network: bool = False, deadline_s: float = 120) -> Sandbox:
+    def create(self, *, network: bool = False, deadline_s: float = 900) -> Sandbox:
         return self.make(network=network, deadline_s=deadline_s)
 
     def destroy(self, sandbox: Sandbox) -> None:
@@ -143,17 +148,18 @@ class TestContainers:
         assert before + 100 <= int(labels["swe-argo/deadline"]) <= time.time() + 101
 
     def test_a_name_left_by_a_lost_answer_is_taken_over(self, lab: DockerLab) -> None:
-        first = lab.make(name="swe-argo-test-lost-answer")
-        second = lab.make(name="swe-argo-test-lost-answer")
+        name = new_name()
+        first, second = lab.make(name=name), lab.make(name=name)
         assert first.transport.container != second.transport.container
         assert says(second, "echo new") == "new\n"
         with pytest.raises(InfraError, match="was removed"):
             run(first, "true")
 
     def test_a_name_of_somebody_else_is_left_alone(self, lab: DockerLab) -> None:
-        other = lab.make(name="swe-argo-test-taken", labels={**LABELS, "run": "another"})
-        with pytest.raises(InfraError, match="swe-argo-test-taken is taken") as caught:
-            lab.make(name="swe-argo-test-taken")
+        name = new_name()
+        other = lab.make(name=name, labels={**LABELS, "run": "another"})
+        with pytest.raises(InfraError, match=f"{name} is taken") as caught:
+            lab.make(name=name)
         assert caught.value.failure_class is FailureClass.SANDBOX_CREATE
         assert says(other, "echo unharmed") == "unharmed\n"
 
@@ -163,7 +169,7 @@ class TestContainers:
 
     def test_an_image_without_a_shell_leaves_no_container(self, lab: DockerLab) -> None:
         lab.client.api.import_image_from_data(_empty_tar(), repository="swe-argo-test-empty", tag="1")
-        backend, name = lab.backend, "swe-argo-test-no-shell"
+        backend, name = lab.backend, new_name()
         with pytest.raises(ConfigError, match="/bin/sh"):
             backend.create(SandboxRequest(name, "swe-argo-test-empty:1", deadline_s=60, network=False))
         assert lab.client.api.containers(all=True, filters={"name": name}) == []
@@ -181,22 +187,24 @@ class TestStrays:
         assert box.transport.name not in find_orphans(lab.client.api)
 
     def test_a_container_whose_owner_is_dead_is_a_stray(self, lab: DockerLab, docker_host: None) -> None:
+        name = new_name()
         script = (
             "from steps.contracts.sandbox_spec import SandboxSpec\n"
             "from steps.sandbox import open_backend\n"
             "from steps.sandbox.protocol import SandboxRequest\n"
             "backend = open_backend(SandboxSpec(backend='docker'))\n"
-            f"backend.create(SandboxRequest('swe-argo-test-orphan', {lab.image!r}, 600, False))"
+            f"backend.create(SandboxRequest({name!r}, {lab.image!r}, 600, False))"
         )
         subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
-        assert "swe-argo-test-orphan" in find_orphans(lab.client.api)
-        assert clean(["swe-argo-test-orphan"], lab.client.api) == ["swe-argo-test-orphan"]
+        assert name in find_orphans(lab.client.api)
+        assert clean([name], lab.client.api) == [name]
 
     def test_containers_of_others_are_never_strays_nor_removed(self, lab: DockerLab) -> None:
-        other = lab.client.containers.create(lab.image, ["true"], name="swe-argo-test-other", labels={"a": "b"})
+        name = new_name()
+        other = lab.client.containers.create(lab.image, ["true"], name=name, labels={"a": "b"})
         try:
-            assert "swe-argo-test-other" not in find_orphans(lab.client.api)
-            assert clean(["swe-argo-test-other"], lab.client.api) == []
+            assert name not in find_orphans(lab.client.api)
+            assert clean([name], lab.client.api) == []
             other.reload()
         finally:
             other.remove(force=True)

@@ -61,7 +61,7 @@ def backend(engine: Engine) -> Iterator[DockerBackend]:
 @pytest.fixture
 def box(backend: DockerBackend) -> DockerSandbox:
     name = f"swe-argo-test-chaos-{time.monotonic_ns()}"
-    return backend.create(SandboxRequest(name, IMAGE, deadline_s=120, network=False, labels={"run": "chaos"}))
+    return backend.create(SandboxRequest(name, IMAGE, deadline_s=900, network=False, labels={"run": "chaos"}))
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def hurried(engine: Engine, box: DockerSandbox) -> Iterator[DockerSandbox]:
         client.api.timeout = 2
         own = box.transport
         hurried = DockerContainer(
-            client.api, own.container, own.name, memory_mb=None, deadline_s=120, patience=PATIENCE
+            client.api, own.container, own.name, memory_mb=None, deadline_s=900, patience=PATIENCE
         )
         yield JobSandbox(box.machine, hurried)
         hurried.close()

@@ -54,7 +54,7 @@ def test_an_image_is_pulled_through_the_registry_that_was_asked_for(backend: Doc
     digest = registry.add("hub/swebench/tiny", smallest_layer("it is me"))
     box = backend.create(request("docker.io/swebench/tiny:latest", registry))
     try:
-        assert box.exec("cat /marker", timeout_s=10).stdout == b"it is me"
+        assert box.exec("cat /marker", timeout_s=60).stdout == b"it is me"
         assert box.machine.image == f"{registry.address}/hub/swebench/tiny:latest"
         assert box.machine.image_digest == digest
     finally:
@@ -225,7 +225,7 @@ def test_an_image_in_use_is_left_alone(docker_client: DockerClient, registry: Re
         box = backend.create(request(images[0], registry))
         run.finish_unit(images[0])
         time.sleep(0.3)
-        assert box.exec("true", timeout_s=10).exit_code == 0
+        assert box.exec("true", timeout_s=60).exit_code == 0
         assert here(docker_client, registry, images) == images
         backend.destroy(box)
     assert here(docker_client, registry, images) == []

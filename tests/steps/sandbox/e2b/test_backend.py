@@ -56,7 +56,7 @@ class TestMaking:
         lab.make(name="sb-test-whose")
         body = lab.server.control.creates[-1]
         assert {key: body["metadata"][key] for key in LABELS} == LABELS
-        assert (body["timeout"], body["allow_internet_access"]) == (120, False)
+        assert (body["timeout"], body["allow_internet_access"]) == (900, False)
         assert body["metadata"]["name"] == "sb-test-whose"
 
     def test_an_image_without_a_template_is_named(self, lab: E2BLab) -> None:
@@ -175,10 +175,10 @@ class TestCommands:
             as_untrusted(box).write("/tmp/large", b"a" * 200_000)
 
     def test_the_end_of_a_life_is_the_worlds_unless_it_was_cut(self, lab: E2BLab) -> None:
-        whole = lab.make(deadline_s=2)
-        short = lab.connect(longest_life_s=2).create(SandboxRequest("sb-test-cut", IMAGE, 60, network=False))
-        time.sleep(2.2)
-        assert "deadline of 2 s" in str(whole.outside_failure())
+        whole = lab.make(deadline_s=5)
+        short = lab.connect(longest_life_s=5).create(SandboxRequest("sb-test-cut", IMAGE, 60, network=False))
+        time.sleep(5.2)
+        assert "deadline of 5 s" in str(whole.outside_failure())
         assert short.outside_failure() is None
         lab.destroy(short)
 

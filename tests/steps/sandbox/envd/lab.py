@@ -65,12 +65,12 @@ class EnvdLab(Generic[Server, Backend]):
 
     def make(self, **options: Any) -> EnvdSandbox:
         name = f"sb-test-{time.monotonic_ns()}"
-        defaults = {"name": name, "image": IMAGE, "deadline_s": 120, "network": False, "labels": LABELS}
+        defaults = {"name": name, "image": IMAGE, "deadline_s": 900, "network": False, "labels": LABELS}
         box = self.backend.create(SandboxRequest(**{**defaults, **options}))
         self.made.append(box)
         return box
 
-    def create(self, *, network: bool = False, deadline_s: float = 120) -> Sandbox:
+    def create(self, *, network: bool = False, deadline_s: float = 900) -> Sandbox:
         return self.make(network=network, deadline_s=deadline_s)
 
     def destroy(self, sandbox: Sandbox) -> None:

@@ -42,7 +42,7 @@ class LocalLab:
         self,
         *,
         network: bool = False,
-        deadline_s: float = 120,
+        deadline_s: float = 900,
         isolated: bool = False,
         bundle: BundleMount | None = None,
     ) -> LocalSandbox:
@@ -117,7 +117,7 @@ def test_destroying_ends_what_was_left_running(translated: LocalLab) -> None:
     box = translated.create()
     apart = "setsid -f bash -c 'echo $$ >>pids; exec sleep 1000'"
     both = "until [ $(wc -l <pids) = 2 ]; do sleep 0.05; done"
-    box.exec(f"{apart}; (sleep 1000 & echo $! >>pids); {both}", timeout_s=20)
+    box.exec(f"{apart}; (sleep 1000 & echo $! >>pids); {both}", timeout_s=60)
     pids = [int(line) for line in box.read("/testbed/pids").split()]
     assert len(pids) == 2
     assert all(lives(pid) for pid in pids)
@@ -127,7 +127,7 @@ def test_destroying_ends_what_was_left_running(translated: LocalLab) -> None:
 
 def test_destroying_ends_what_outlived_a_killed_supervisor(translated: LocalLab) -> None:
     box = translated.create()
-    box.exec("sleep 1000 & echo $! >pid", timeout_s=20)
+    box.exec("sleep 1000 & echo $! >pid", timeout_s=60)
     pid = int(box.read("/testbed/pid"))
     translated.kill(box)
     time.sleep(0.1)
@@ -171,7 +171,7 @@ def test_an_image_that_is_not_there_is_named_with_its_folder(tmp_path: Path) -> 
 
 def test_the_image_is_left_as_it_was(translated: LocalLab) -> None:
     box = translated.create()
-    box.exec("echo changed >hello.txt; rm -rf .git", timeout_s=5)
+    box.exec("echo changed >hello.txt; rm -rf .git", timeout_s=60)
     image = translated.images / "test__image:1" / "testbed"
     assert (image / "hello.txt").read_text() == "hello\n"
     assert (image / ".git").is_dir()
@@ -179,7 +179,7 @@ def test_the_image_is_left_as_it_was(translated: LocalLab) -> None:
 
 def test_folders_nobody_may_enter_are_removed_all_the_same(translated: LocalLab) -> None:
     box = translated.create()
-    box.exec("mkdir -p a/b; touch a/b/c; ln -s / a/link; chmod 0 a/b a", timeout_s=5)
+    box.exec("mkdir -p a/b; touch a/b/c; ln -s / a/link; chmod 0 a/b a", timeout_s=60)
     translated.destroy(box)
     assert not box.root.exists()
 
@@ -221,8 +221,8 @@ def test_where_nothing_is_mounted_an_agents_files_are_brought_by_the_sandboxs_ow
     request = SandboxRequest("n", "test/image:1", 20, network=False, bundle=bundle)
     box = namespaces.create()
     upload_bundle(box, request)
-    ran = box.exec(f"{PLACE}/go link | cmp - {PLACE}/lib/data && ls -A {PLACE} /opt/swe-argo", timeout_s=20)
+    ran = box.exec(f"{PLACE}/go link | cmp - {PLACE}/lib/data && ls -A {PLACE} /opt/swe-argo", timeout_s=60)
     assert ran.stdout.decode().split() == ["/opt/swe-argo:", ".digest", "agent", f"{PLACE}:", "go", "lib", "link"]
-    box.exec(f"rm {PLACE}/link", timeout_s=20)
+    box.exec(f"rm {PLACE}/link", timeout_s=60)
     upload_bundle(box, request)
-    assert box.exec(f"test -e {PLACE}/link", timeout_s=20).exit_code == 1, "what is there is not brought again"
+    assert box.exec(f"test -e {PLACE}/link", timeout_s=60).exit_code == 1, "what is there is not brought again"

@@ -33,7 +33,7 @@ def seen(images: Path) -> Iterator[Sandbox]:
 
 
 def prints(box: Sandbox, command: str) -> str:
-    return box.exec(command, timeout_s=10, merge=True).stdout.decode(errors="replace")
+    return box.exec(command, timeout_s=60, merge=True).stdout.decode(errors="replace")
 
 
 @needs_bubblewrap
