@@ -18,7 +18,7 @@ class Settings(BaseSettings):
     """Environment variables, each under the name its users know."""
 
     # An engine that has nothing to say about a variable sets it to nothing.
-    model_config = SettingsConfigDict(extra="ignore", use_attribute_docstrings=True, env_ignore_empty=True)
+    model_config = SettingsConfigDict(extra="ignore", env_ignore_empty=True)
 
     home: Path | None = Field(None, validation_alias="SWE_ARGO_HOME")
     """Where images for backend local and downloads are kept; swe-argo in the user's cache by default."""

@@ -35,7 +35,8 @@ IMPORTED = (  # nothing that is a program itself: runpy warns of one that is imp
     "steps.grading.counter_proof",
     "steps.sandbox.local",
     "steps.reports.write",
-    *("boto3", "jinja2", "openai"),
+    "steps.reports.training.publish",
+    *("boto3", "jinja2", "openai"),  # not pyarrow, which begins threads
 )
 EARLY = (
     *("PYTHON", "_PYTHON", "LANG", "LC_", "PYDANTIC_", "TYPER_", "TORNADO_"),

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from steps.contracts.field_docstrings import docstring_of
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.spec_table import File, Flag, How
 
@@ -18,6 +19,8 @@ class SpecField:
     """A field of RunSpec: ``path`` is its place in TOML."""
 
     path: tuple[str, ...]
+    table: type[BaseModel]
+    """Which it is a field of."""
     info: FieldInfo
     flag: Flag
 
@@ -30,6 +33,11 @@ class SpecField:
     def option(self) -> str:
         """Its flag without the dashes, and without its negation: max-steps, fail-fast."""
         return self.flag.names[0].partition("/")[0].removeprefix("--")
+
+    @property
+    def docstring(self) -> str:
+        """What it says about itself."""
+        return docstring_of(self.table, self.path[-1])
 
     def of(self, spec: RunSpec) -> Any:
         """Its value in a spec."""
@@ -61,7 +69,7 @@ def fields(table: type[BaseModel] = RunSpec, path: tuple[str, ...] = ()) -> Iter
     for name, info in table.model_fields.items():
         flag = next((mark for mark in info.metadata if isinstance(mark, Flag)), None)
         if flag:
-            yield SpecField((*path, name), info, flag)
+            yield SpecField((*path, name), table, info, flag)
         elif isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
             yield from fields(info.annotation, (*path, name))
 

@@ -32,7 +32,7 @@ class How:
 class Table(BaseModel):
     """A TOML table: unknown keys are errors, and so are numbers without an end and bytes, which JSON does not have."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     @field_validator("*")
     @classmethod

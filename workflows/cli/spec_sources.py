@@ -95,7 +95,7 @@ def _parameter(each: SpecField) -> str:
 
 def _option(each: SpecField) -> Any:
     default = each.info.get_default(call_default_factory=True)
-    text = " ".join((each.info.description or "").split())
+    text = " ".join(each.docstring.split())
     own = {"agent": Defaults().agent, "llm": Defaults().llm}.get(_table(each), {})  # they differ from agent to agent
     if default is not False and default not in (None, []) and each.path[-1] not in own:
         text += f" [dim]\\[{default}][/dim]"
@@ -117,6 +117,8 @@ def _type(info: FieldInfo) -> Any:
     kind = info.annotation
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(part for part in get_args(kind) if part is not type(None))
+    if get_origin(kind) is Annotated:  # RunSpec checks what the mark is about
+        kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
         kind = str
     if get_origin(kind) is list:

@@ -29,7 +29,6 @@ class ManifestPart(BaseModel):
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,
-        use_attribute_docstrings=True,
         coerce_numbers_to_str=True,
     )
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from pydantic import BaseModel
 
+from steps.contracts.field_docstrings import docstring_of
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.spec_table import Flag, How
 from steps.errors import ConfigError
@@ -173,13 +175,18 @@ def test_every_field_is_documented_and_has_one_flag() -> None:
         for name, info in table.model_fields.items():
             if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
                 continue
-            assert info.description, name
+            assert docstring_of(table, name), name
             marks = [mark for mark in info.metadata if isinstance(mark, Flag)]
             assert len(marks) == (0 if name in IN_FILES_ONLY else 1), name
             if not marks:
                 continue
             flags += [part for spelling in marks[0].names for part in spelling.split("/")]
     assert len(flags) == len(set(flags))
+
+
+def test_help_calls_what_a_flag_takes_by_a_plain_name() -> None:
+    types = {get_args(each.annotation)[0] for each in spec_sources.parameters()}
+    assert types == {kind | None for kind in (str, int, float, bool, list[str])}
 
 
 def test_how_a_run_is_done_is_not_what_it_is() -> None:
