@@ -148,6 +148,7 @@ def test_nothing_is_gone_on_from_where_nobody_wants_it(tmp_path: Path, field: st
     assert not made.store.exists()
 
 
+@pytest.mark.long
 def test_limits_count_what_was_before(tmp_path: Path) -> None:
     with model_server(play(*r2egym(9)), latency_s=0.05) as server:
         made = KeptSolve(tmp_path, server, max_steps=5, max_steps_absolute=5)
@@ -171,6 +172,7 @@ def test_an_agent_s_time_goes_on_from_where_it_was(tmp_path: Path) -> None:
     assert server.counts.requests <= 9
 
 
+@pytest.mark.long
 def test_attempts_of_iterative_mode_are_gone_on_from_too(tmp_path: Path) -> None:
     """The first attempt leaves no patch; the second is killed, and goes on in its midst."""
     look = call("execute_bash", cmd="cat a.py")

@@ -139,6 +139,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return folder, run(folder, ATTACKS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_verdict_that_was_cheated_is_official_and_contradicted(
     attacked: tuple[Path, dict[str, GradeRecord]], name: str

@@ -182,7 +182,7 @@ def test_a_download_that_breaks_off_is_a_failure_of_the_world(hub: Hub, tmp_path
     assert "cannot reach the hub" in told["reason"]
 
 
-@pytest.mark.parametrize("cached_by", ["this project", "the library alone"])
+@pytest.mark.parametrize("cached_by", ["this project", pytest.param("the library alone", marks=pytest.mark.long)])
 def test_a_hub_that_fails_midway_never_means_another_commit_from_the_cache(
     hub: Hub, tmp_path: Path, cached_by: str
 ) -> None:

@@ -78,7 +78,12 @@ LABS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.fixture(scope="module", params=LABS)
+QUICK = ("rebench v2", "swesmith")
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[] if name in QUICK else pytest.mark.long) for name in LABS]
+)
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FamilyLab:
     folder = tmp_path_factory.mktemp("cheats")
     LABS[request.param](folder)

@@ -72,7 +72,7 @@ def wide(folder: Path) -> None:
     "fill",
     [
         pytest.param(lambda folder: nest(folder, 1_300, "d"), id="deeper than Python recurses"),
-        pytest.param(lambda folder: nest(folder, 100_000, "d"), id="100,000 deep"),
+        pytest.param(lambda folder: nest(folder, 100_000, "d"), id="100,000 deep", marks=pytest.mark.long),
         pytest.param(lambda folder: nest(folder, 100, LONG), id="names of 255 bytes, past PATH_MAX"),
         pytest.param(close_all, id="no permission"),
         pytest.param(strange, id="FIFO, socket, loop of links, odd names"),

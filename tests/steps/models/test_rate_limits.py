@@ -132,6 +132,7 @@ def test_a_turn_ends_when_its_request_fails(tmp_path: Path, environment: pytest.
         assert gate.turns == server.counts.requests == 4
 
 
+@pytest.mark.long
 def test_units_without_a_runner_keep_their_shares_of_the_requests_a_minute() -> None:
     with model_server(play(Answer("x"))) as server:
         # 480 a minute for 4 units: each asks every half second, together they ask 8 times a second.

@@ -30,7 +30,7 @@ WAYS = [
     ("oneshot", False, "mini__plainconf-2"),
 ]
 NAMES = [f"{scaffold}-{'functions' if fn_calling else 'text'}" for scaffold, fn_calling, _ in WAYS]
-SHORT = ("openhands-text", "mini-swe-agent-functions", "oneshot-text")
+SHORT = ("openhands-text", "mini-swe-agent-functions")
 ways = pytest.mark.parametrize(("scaffold", "fn_calling", "instance"), WAYS, ids=NAMES)
 some_ways = pytest.mark.parametrize(
     ("scaffold", "fn_calling", "instance"),

@@ -16,6 +16,11 @@ from tests.steps.agents.machine import Box
 pytestmark = [pytest.mark.slow, needs_go]
 
 
+in_bubblewrap_it_is_long = pytest.mark.parametrize(
+    "any_box", ["host", pytest.param("bubblewrap", marks=pytest.mark.long)], indirect=True
+)
+
+
 @pytest.fixture
 def sandbox(any_box: Box) -> Sandbox:
     return any_box.sandbox
@@ -47,6 +52,7 @@ def test_who_writes_more_into_its_home_than_it_may_is_ended(sandbox: Sandbox) ->
     assert printed(events).startswith(b"200 <has ")
 
 
+@in_bubblewrap_it_is_long
 def test_who_waits_for_a_person_is_ended_and_who_waits_for_an_answer_is_not(sandbox: Sandbox) -> None:
     limits = replace(LIMITS, idle_s=5.0)
     answered: list[GateRequest] = []
@@ -70,6 +76,7 @@ def test_who_waits_for_a_person_is_ended_and_who_waits_for_an_answer_is_not(sand
     assert (events[-1].over, events[-1].killed) == ("waiting", False)
 
 
+@in_bubblewrap_it_is_long
 def test_what_forks_without_end_ends_with_its_agent(sandbox: Sandbox) -> None:
     # Each has a session of its own, forks and ends: none is below the agent any more, and none stays long. Where there
     # are many it forks once, so that they stay as many and leave a machine to the tests beside this one.

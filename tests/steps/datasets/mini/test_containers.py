@@ -55,6 +55,7 @@ def test_an_image_is_built_once_and_holds_the_repository(docker_client: DockerCl
     assert printed.decode().strip().endswith("OK (skipped=1)")
 
 
+@pytest.mark.long
 def test_an_image_of_other_content_is_built_again(docker_client: DockerClient, base: str, name: str) -> None:
     build(docker_client, {ONE: name}, base)
     recipe = f"FROM {name}\nLABEL {LABEL}=sha256:old\n"

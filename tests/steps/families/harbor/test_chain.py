@@ -54,6 +54,7 @@ def grade(unit: Path) -> dict[str, Any]:
     return dict(json.loads((unit / "grade.json").read_text()))
 
 
+@pytest.mark.long
 def test_files_outside_of_the_working_directory_count_with_their_modes(tmp_path: Path) -> None:
     unit = act(tmp_path, GREETING + PRIVATE)
     assert (grade(unit)["outcome"], grade(unit)["reward"]) == ("resolved", 1.0)

@@ -114,7 +114,9 @@ CHEATS = {
 }
 
 
-@pytest.mark.parametrize("name", CHEATS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "hook" else pytest.mark.long) for name in CHEATS]
+)
 def test_a_cheat_is_not_resolved_or_it_shows(lab: Path, tmp_path: Path, name: str) -> None:
     path, text = CHEATS[name]
     row = json.loads((lab / "rows.jsonl").read_text())

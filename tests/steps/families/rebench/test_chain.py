@@ -22,7 +22,7 @@ class Looker:
 """
 
 
-@pytest.fixture(scope="module", params=["v1", "v2"])
+@pytest.fixture(scope="module", params=[pytest.param("v1", marks=pytest.mark.long), "v2"])
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(f"rebench-{request.param}")
     make_lab(folder, request.param)

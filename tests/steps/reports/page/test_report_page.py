@@ -38,8 +38,8 @@ BEFORE = {
     "first": None,
 }
 """The earlier run that a run is compared with; none: it is asked for, and there is none."""
-LARGE = pytest.mark.long
-"""Of 2294 units; a page of 500 is beside it."""
+LONG = {"large", "compared-large", "attempts", "agent", "gold", "first", "four times", "compared-hostile"}
+"""Large ones, and those whose page differs little from another's."""
 HIGHEST = 40
 """CSS pixels of a unit: one line."""
 
@@ -88,12 +88,12 @@ def test_every_unit_is_as_high_as_its_lines(
             assert tab.sideways() == 0, width
 
 
-@pytest.mark.parametrize("run", [pytest.param(run, marks=LARGE if "large" in run else []) for run in RUNS])
+@pytest.mark.parametrize("run", [pytest.param(run, marks=pytest.mark.long if run in LONG else []) for run in RUNS])
 def test_the_page_is_quiet_alone_and_no_wider_than_the_window(pages: dict[str, Path], tab: Tab, run: str) -> None:
     check_quiet(tab, pages[run])
 
 
-@LARGE
+@pytest.mark.long
 @pytest.mark.parametrize("run", ["large", "compared-large"])
 def test_2294_units_fit_in_five_megabytes(pages: dict[str, Path], run: str) -> None:
     assert 1_000_000 < pages[run].stat().st_size <= 5_000_000
@@ -121,7 +121,9 @@ def test_a_long_line_is_cut_and_says_by_how_much(pages: dict[str, Path], tab: Ta
     assert "more bytes" in str(tab.value("document.querySelector('.units').textContent"))
 
 
-@pytest.mark.parametrize("run", ["small", "hostile", "compared"])
+@pytest.mark.parametrize(
+    "run", ["small", *(pytest.param(run, marks=pytest.mark.long) for run in ("hostile", "compared"))]
+)
 def test_served_with_argos_header_the_page_looks_the_same(pages: dict[str, Path], tab: Tab, run: str) -> None:
     check_served_by_argo(tab, pages[run])
 

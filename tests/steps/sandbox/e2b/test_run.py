@@ -70,7 +70,7 @@ def test_a_scaffold_solves_there_what_it_solves_here(runs: E2BRuns) -> None:
 
 
 @needs_go
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_agent_program_is_in_the_templates_of_its_sandboxes_alone(runs: E2BRuns) -> None:
     """Built ahead, found by the run, told of by the list, and kept for as long as the run is there."""
     runs.bring_gate()
