@@ -202,7 +202,8 @@ class Proxy:
             await up_reader.read(1)  # it was done; nobody hears of it
             return _cut(writer)
         writer.write(await up_reader.readuntil(b"\r\n\r\n"))
-        if fault in (Fault.AFTER, Fault.LATER):
+        is_late_shell = fault is Fault.SLOW and kind is Kind.EXEC  # cut, too: it would meet no fault any more
+        if fault in (Fault.AFTER, Fault.LATER) or is_late_shell:
             left = self.faults.bytes_before(kind) if fault is Fault.AFTER else self.faults.bytes_later(kind)
             while left and (piece := await up_reader.read(left)):
                 writer.write(piece)
