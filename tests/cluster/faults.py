@@ -75,8 +75,10 @@ _ANSWERS[Fault.AWAY] = (503, "Service Unavailable")
 class Faults:
     """Which request meets which fault: of each kind a seeded sequence, so a run can be done again."""
 
-    def __init__(self, seed: int, rates: dict[Kind, dict[Fault, float]]) -> None:
+    def __init__(self, seed: int, rates: dict[Kind, dict[Fault, float]], *, cuts_late_shells: bool = False) -> None:
+        """``cuts_late_shells``: what is late is cut in one of its next answers, too; no large file could pass so."""
         self.on = True
+        self.cuts_late_shells = cuts_late_shells
         self.met: Counter[tuple[Kind, Fault]] = Counter()
         self.passed: Counter[Kind] = Counter()
         self.due: dict[Kind, list[Fault]] = {kind: [] for kind in Kind}
@@ -202,7 +204,7 @@ class Proxy:
             await up_reader.read(1)  # it was done; nobody hears of it
             return _cut(writer)
         writer.write(await up_reader.readuntil(b"\r\n\r\n"))
-        is_late_shell = fault is Fault.SLOW and kind is Kind.EXEC  # cut, too: it would meet no fault any more
+        is_late_shell = fault is Fault.SLOW and kind is Kind.EXEC and self.faults.cuts_late_shells
         if fault in (Fault.AFTER, Fault.LATER) or is_late_shell:
             left = self.faults.bytes_before(kind) if fault is Fault.AFTER else self.faults.bytes_later(kind)
             while left and (piece := await up_reader.read(left)):
