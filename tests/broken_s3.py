@@ -59,7 +59,7 @@ class Way:
         writer.close()
 
     async def _passed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with _opened(*self._server) as (there, back):
+        async with _open_line(*self._server) as (there, back):
             ways = [asyncio.ensure_future(_flow(reader, back)), asyncio.ensure_future(_flow(there, writer))]
             try:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -70,7 +70,7 @@ class Way:
 
 
 @contextlib.asynccontextmanager
-async def _opened(host: str, port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def _open_line(host: str, port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection(host, port)
     try:
         yield reader, writer

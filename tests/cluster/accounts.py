@@ -60,11 +60,11 @@ def account(
     cluster.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     kubeconfig = account_kubeconfig(cluster, namespace, name, folder)
     wanted = {resource for _, resources, _ in (*rules, *everywhere) for resource in resources.split(",")}
-    wait_for(lambda: wanted <= _known(cluster, namespace, kubeconfig))
+    wait_for(lambda: wanted <= _read_rights(cluster, namespace, kubeconfig))
     return kubeconfig
 
 
-def _known(cluster: Cluster, namespace: str, kubeconfig: Path) -> set[str]:
+def _read_rights(cluster: Cluster, namespace: str, kubeconfig: Path) -> set[str]:
     """On what an account has rights as far as the API server knows: it learns of roles a moment after they are made."""
     review = {
         "apiVersion": "authorization.k8s.io/v1",

@@ -89,14 +89,14 @@ def test_sandboxes_deleted_and_evicted_under_way_cost_a_try_each(
     runner = start("run", "--store", store, *run_flags)
     acts = {(ONE, "solve"): delete, (TWO, "solve"): evict, (THREE, "grade"): evict, (FOUR, "grade"): delete}
 
-    def disturbed() -> bool:
+    def disturb() -> bool:
         """Each as soon as it is there: one may have come to its end when another begins."""
         for place, pod in installed.running().items():
             if act := acts.pop(place, None):
                 act(installed, pod)
         return not acts
 
-    assert settles(disturbed, 400), acts
+    assert settles(disturb, 400), acts
     said, _ = runner.communicate(timeout=400)
     assert runner.returncode == 0, said
     tries, lost = failed(store), FailureClass.SANDBOX_LOST

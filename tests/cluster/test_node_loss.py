@@ -99,11 +99,11 @@ def made_on(lab: KubernetesLab, node: str) -> KubernetesSandbox:
     with ThreadPoolExecutor(1) as pool:
         making = pool.submit(backend.create, request)
 
-        def taken() -> bool:
+        def is_taken() -> bool:
             patched(lab.cluster, "node", node, {"conditions": [ready()]})  # else it falls silent meanwhile
             return request.name in lab.pods() and scheduled(lab.pod(request.name))
 
-        assert settles(taken, 120)
+        assert settles(is_taken, 120)
         runs = {"name": "sandbox", "ready": True, "restartCount": 0, "image": lab.image, "imageID": ""}
         runs |= {"containerID": "containerd://ghost", "state": {"running": {"startedAt": now()}}}
         others = [each for each in lab.pod(request.name)["status"]["conditions"] if each["type"] != "Ready"]

@@ -163,11 +163,11 @@ class TestMaking:
         assert 'serviceaccount "nobody" not found' in error.reason
 
     def test_a_quota_that_is_used_up_is_waited_for(self, lab: KubernetesLab) -> None:
-        wait_for(lambda: len(lab.pods()) == _objects(lab))  # what is on its way out counts until it is gone
-        there = _objects(lab)
+        wait_for(lambda: len(lab.pods()) == _count_pods(lab))  # what is on its way out counts until it is gone
+        there = _count_pods(lab)
         lab.kubectl("create", "quota", "few", f"--hard=count/pods={there + 1}")
         try:
-            wait_for(lambda: _counted(lab, "few") == str(there))
+            wait_for(lambda: _read_count(lab, "few") == str(there))
             box = lab.make()
             error = refused(lab, InfraError, FailureClass.ADMISSION, settings={"pendingSeconds": 3})
             assert "exceeded quota: few" in error.reason
@@ -196,12 +196,12 @@ class TestMaking:
         assert lab.pods() == before
 
 
-def _objects(lab: KubernetesLab) -> int:
+def _count_pods(lab: KubernetesLab) -> int:
     """How many pods there are, those on their way out too."""
     return len(lab.kubectl("get", "pods", "-o", "name").split())
 
 
-def _counted(lab: KubernetesLab, quota: str) -> str | None:
+def _read_count(lab: KubernetesLab, quota: str) -> str | None:
     """How many pods a quota has found; None while it is not in force."""
     status = json.loads(lab.kubectl("get", "quota", quota, "-o", "json")).get("status", {})
     found: str | None = status.get("used", {}).get("count/pods")

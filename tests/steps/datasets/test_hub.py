@@ -17,6 +17,7 @@ from steps.datasets.mini.forms import read_rows
 from steps.datasets.names import hub_id
 from steps.errors import EXIT_CONFIG, EXIT_INFRA
 from steps.families.rows import digest_rows, family_name, normalise
+from tests.long_params import long_unless
 from tests.paths import DATA, ROOT, needs_data
 from tests.steps.datasets.hub_server import Hub, Repo, serving
 from tests.steps.datasets.sample_rows import classic, row
@@ -182,7 +183,7 @@ def test_a_download_that_breaks_off_is_a_failure_of_the_world(hub: Hub, tmp_path
     assert "cannot reach the hub" in told["reason"]
 
 
-@pytest.mark.parametrize("cached_by", ["this project", pytest.param("the library alone", marks=pytest.mark.long)])
+@pytest.mark.parametrize("cached_by", long_unless(("this project",), ("this project", "the library alone")))
 def test_a_hub_that_fails_midway_never_means_another_commit_from_the_cache(
     hub: Hub, tmp_path: Path, cached_by: str
 ) -> None:

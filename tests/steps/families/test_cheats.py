@@ -20,6 +20,7 @@ from steps.sandbox.local import bubblewrap
 from steps.sandbox.local.backend import LocalBackend
 from steps.sandbox.protocol import SandboxRequest
 from steps.sandbox.wrapper import at_folder
+from tests.long_params import long_unless
 from tests.steps.families.chain import BROKEN
 from tests.steps.families.rebench.lab import make_lab as make_rebench
 from tests.steps.families.swegym.lab import make_lab as make_swegym
@@ -78,12 +79,7 @@ LABS: dict[str, Callable[[Path], object]] = {
 }
 
 
-QUICK = ("rebench v2", "swesmith")
-
-
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=[] if name in QUICK else pytest.mark.long) for name in LABS]
-)
+@pytest.fixture(scope="module", params=long_unless(("rebench v2", "swesmith"), LABS))
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FamilyLab:
     folder = tmp_path_factory.mktemp("cheats")
     LABS[request.param](folder)

@@ -326,12 +326,12 @@ class Conformance(StartedJobs, GatedAgents):
         lab.destroy(box)
 
     def test_a_deadline_that_passes_is_an_infra_error(self, lab: Lab) -> None:
-        box = _short_lived(lab)
+        box = _make_short_lived(lab)
         assert "deadline" in str(_lost(lambda: run(box, "sleep 1000", timeout_s=1000)))  # no end of its own
         assert "deadline" in str(_lost(lambda: run(box, "true")))
 
 
-def _short_lived(lab: Lab) -> Sandbox:
+def _make_short_lived(lab: Lab) -> Sandbox:
     """A machine whose deadline passes soon; on a busy machine the shortest may pass before it is handed over."""
     deadline_s = lab.shortest_deadline_s
     while True:

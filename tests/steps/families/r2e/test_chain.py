@@ -9,6 +9,7 @@ import pytest
 
 from steps.families.r2e.rows import instance_id
 from steps.sandbox.local import bubblewrap
+from tests.long_params import long_unless
 from tests.steps.families.chain import read_record, run_chain
 from tests.steps.families.git_trees import run_git
 from tests.steps.families.r2e.lab import FIX_COMMIT, make_lab
@@ -114,9 +115,7 @@ CHEATS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "hook" else pytest.mark.long) for name in CHEATS]
-)
+@pytest.mark.parametrize("name", long_unless(("hook",), CHEATS))
 def test_a_cheat_is_not_resolved_or_it_shows(lab: Path, tmp_path: Path, name: str) -> None:
     path, text = CHEATS[name]
     row = json.loads((lab / "rows.jsonl").read_text())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.long_params import long_unless
 from tests.steps.families.chain import read_record, run_chain
 from tests.steps.families.rebench.lab import make_lab
 
@@ -22,7 +23,7 @@ class Looker:
 """
 
 
-@pytest.fixture(scope="module", params=[pytest.param("v1", marks=pytest.mark.long), "v2"])
+@pytest.fixture(scope="module", params=long_unless(("v2",), ("v1", "v2")))
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(f"rebench-{request.param}")
     make_lab(folder, request.param)

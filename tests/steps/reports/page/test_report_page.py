@@ -9,6 +9,7 @@ import pytest
 from steps.reports.write import write_report
 from steps.store import open_store
 from tests.chromium import Scheme, Tab, needs_browser
+from tests.long_params import long_unless
 from tests.steps.reports.page_checks import check_contrast, check_quiet, check_served_by_argo, check_words
 from tests.steps.reports.synthetic import Synthetic
 
@@ -38,8 +39,8 @@ BEFORE = {
     "first": None,
 }
 """The earlier run that a run is compared with; none: it is asked for, and there is none."""
-LONG = {"large", "compared-large", "attempts", "agent", "gold", "first", "four times", "compared-hostile"}
-"""Large ones, and those whose page differs little from another's."""
+QUICK = ("small", "failed", "empty", "verified", "hostile", "compared")
+"""The others are large, or their page differs little from another's."""
 HIGHEST = 40
 """CSS pixels of a unit: one line."""
 
@@ -88,7 +89,7 @@ def test_every_unit_is_as_high_as_its_lines(
             assert tab.sideways() == 0, width
 
 
-@pytest.mark.parametrize("run", [pytest.param(run, marks=pytest.mark.long if run in LONG else []) for run in RUNS])
+@pytest.mark.parametrize("run", long_unless(QUICK, RUNS))
 def test_the_page_is_quiet_alone_and_no_wider_than_the_window(pages: dict[str, Path], tab: Tab, run: str) -> None:
     check_quiet(tab, pages[run])
 
@@ -121,9 +122,7 @@ def test_a_long_line_is_cut_and_says_by_how_much(pages: dict[str, Path], tab: Ta
     assert "more bytes" in str(tab.value("document.querySelector('.units').textContent"))
 
 
-@pytest.mark.parametrize(
-    "run", ["small", *(pytest.param(run, marks=pytest.mark.long) for run in ("hostile", "compared"))]
-)
+@pytest.mark.parametrize("run", long_unless(("small",), ("small", "hostile", "compared")))
 def test_served_with_argos_header_the_page_looks_the_same(pages: dict[str, Path], tab: Tab, run: str) -> None:
     check_served_by_argo(tab, pages[run])
 
