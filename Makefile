@@ -157,6 +157,10 @@ lint: $(VENV)/.ready ## Check style, types and import directions
 bench: $(VENV)/.ready ## Measure speed beside the peers, into bench-results.json (on a cluster too: SWE_ARGO_TEST_CLUSTER)
 	@$(BIN)/python -m tests.bench $(ARGS)
 
+.PHONY: measure
+measure: $(VENV)/.ready ## Print the size of the code and the cost of a gold unit and of set-up beside bench/baseline.json (some minutes)
+	@$(BIN)/python -m bench.measure $(ARGS)
+
 .PHONY: lock
 lock: $(VENV)/.ready ## Resolve requirements.lock again (needs uv)
 	@uv pip compile pyproject.toml --extra dev --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --upgrade --output-file requirements.lock

@@ -1,0 +1,1 @@
+"""What measures the project: `python -m bench.measure`."""
