@@ -1,4 +1,4 @@
-"""Writes a chart's README.md as helm-docs does from README.md.gotmpl, of which it knows the table of the values alone.
+"""Writes a chart's README.md from README.md.gotmpl: the table of its values as helm-docs does, and of its arguments.
 
 usage: readme.py CHART [--check]
 
@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 TABLE = '{{ template "chart.valuesTable" . }}'
+ARGUMENTS = '{{ template "chart.argumentsTable" . }}'
 TYPES = {str: "string", bool: "bool", int: "int", float: "float", list: "list", dict: "object", type(None): "string"}
 
 
@@ -43,9 +44,37 @@ def _rows(node: yaml.MappingNode, values: dict[str, Any], lines: list[str], path
             raise ValueError(f"{name} has no `# -- ` comment")
 
 
+def arguments(source: str) -> Iterator[str]:
+    """The table of an arguments.yaml, line by line."""
+    yield "| WorkflowTemplate | Argument | Allowed values | Description |"
+    yield "|------------------|----------|----------------|-------------|"
+    for template, each in yaml.safe_load(source).items():
+        for name, argument in each.items():
+            if "choices" in argument:
+                allowed = ", ".join(f"`{choice}`" if choice else "nothing" for choice in argument["choices"])
+            else:
+                allowed = PATTERNS[argument["pattern"]]
+            if "limit" in argument:
+                allowed += f", at most `limits.{argument['limit']}`"
+            yield f"| {template} | {name} | {allowed} | {argument['description']} |"
+
+
+PATTERNS = {
+    r"^[^\x00-\x1f\x7f]*$": "text of one line",
+    r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$": "text",
+    r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$": "letters, digits, `.`, `_` and `-`, at most 63",
+    r"^-?[0-9]{1,6}$": "a whole number",
+    r"^[0-9]{1,6}$": "a whole number from 0",
+    r"^[0-9]{1,6}([.][0-9]{1,6})?$": "a number above 0",
+}
+"""Pattern of a value -> the same for people."""
+
+
 def readme(chart: Path) -> str:
     """What README.md should be."""
-    return (chart / "README.md.gotmpl").read_text().replace(TABLE, "\n".join(rows((chart / "values.yaml").read_text())))
+    text = (chart / "README.md.gotmpl").read_text()
+    text = text.replace(TABLE, "\n".join(rows((chart / "values.yaml").read_text())))
+    return text.replace(ARGUMENTS, "\n".join(arguments((chart / "arguments.yaml").read_text())))
 
 
 def main() -> None:

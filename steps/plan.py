@@ -57,7 +57,7 @@ def main(flags: Flags) -> str:
         _end_earlier(spec, flags["workflow"])
     plan_made = plan(spec)
     size, out = flags["shard-size"], flags["out"]
-    shards = write_shards(open_store(spec.store), plan_made, size) if size else 0
+    shards = write_shards(open_store(spec.store), plan_made, size, flags["workflow"] or "") if size else 0
     if out:
         out.mkdir(parents=True, exist_ok=True)
         counts = {SHARD_COUNT: shards, CANARY_COUNT: len(plan_made.canary_to_do)}

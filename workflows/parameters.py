@@ -14,17 +14,41 @@ _FIELDS = {option.name: option.field for option in PLAN.options if option.field}
 _DEFAULT = RunSpec()
 _BACKENDS = tuple(backend.name for backend in BACKENDS.values() if backend.serves_pods)
 
+TEXT = r"^[^\x00-\x1f\x7f]*$"
+"""One line of any text."""
+LINES = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+"""Text of several lines."""
+NAME = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$"
+"""The id of a run or the name of a training, or nothing: it stands in labels, keys, names and manifests."""
+WHOLE = r"^-?[0-9]{1,6}$"
+NUMBER = r"^[0-9]{1,6}([.][0-9]{1,6})?$"
+
+
+def setting(name: str) -> str:
+    """Return the placeholder of a setting of the namespace, which the chart replaces when it is rendered.
+
+    A setting is no argument of a Workflow: whoever may submit one can set every argument, declared or not.
+    """
+    return f"@{name}@"
+
 
 @dataclass(frozen=True)
 class PipelineParameter:
-    """A parameter of a Workflow. ``choices``: the only values; none are free text."""
+    """An argument of a Workflow. ``choices``: the only values; without them ``pattern`` says which are allowed."""
 
     name: str
     description: str
     default: str = ""
     choices: tuple[str, ...] = ()
-    is_setting: bool = False
-    """Where a run does not say it, the namespace's settings do."""
+    pattern: str = TEXT
+    """A regular expression in the syntax of RE2."""
+    limit: str = ""
+    """The chart's value below ``limits`` that bounds its amount."""
+
+    @property
+    def is_setting(self) -> bool:
+        """Whether the chart's values say its default."""
+        return self.default == setting(self.name)
 
     @property
     def field(self) -> str:
@@ -38,7 +62,11 @@ class PipelineParameter:
 
 
 RUN_PARAMETERS = (
-    PipelineParameter("run-id", "Name of the run; by default the Workflow's. The name of an earlier run resumes it."),
+    PipelineParameter(
+        "run-id",
+        "Name of the run; by default the Workflow's. The name of an earlier run resumes it.",
+        pattern=NAME,
+    ),
     PipelineParameter(
         "dataset", "mini, verified, lite, full, multilingual, multimodal, a hub id, s3://...", _DEFAULT.dataset
     ),
@@ -59,7 +87,9 @@ RUN_PARAMETERS = (
     PipelineParameter("attempts", "Independent attempts an instance (pass@k).", str(_DEFAULT.attempts)),
     PipelineParameter("backend", "Where the sandboxes are.", _BACKENDS[0], _BACKENDS),
     PipelineParameter(
-        "spec", "The rest of the spec, TOML or JSON as for `swe-argo run`. It wins over the fields above."
+        "spec",
+        "The rest of the spec, TOML or JSON as for `swe-argo run`. It wins over the fields above.",
+        pattern=LINES,
     ),
     PipelineParameter(
         "fail-fast", "End the run as failed at the first unit that is out of retries.", "false", ("false", "true")
@@ -67,7 +97,13 @@ RUN_PARAMETERS = (
     PipelineParameter(
         "compare-with", "Compare with an earlier run: its id, or `last` for the last one of the same spec."
     ),
-    PipelineParameter("priority", "The larger, the sooner its shards begin, where several runs wait.", "0"),
+    PipelineParameter(
+        "priority",
+        "The larger, the sooner its shards begin, where several runs wait.",
+        "0",
+        pattern=WHOLE,
+        limit="priority",
+    ),
     PipelineParameter(
         "log-level", "What steps print. DEBUG: a line for each model call and each command, too.", "INFO", LOG_LEVELS
     ),
@@ -81,38 +117,53 @@ RUN_PARAMETERS = (
         ("false", "true"),
     ),
     PipelineParameter(
-        "resource-factor", "Factor on what every sandbox may take; running out doubles it, up to 8.", is_setting=True
+        "resource-factor",
+        "Factor on what every sandbox may take; running out doubles it, up to 8.",
+        setting("resource-factor"),
+        pattern=NUMBER,
+        limit="resourceFactor",
+    ),
+    PipelineParameter(
+        "retries",
+        "Further tries of a step after a failure of the infrastructure.",
+        setting("retries"),
+        pattern=r"^[0-9]{1,6}$",
+        limit="retries",
     ),
 )
 """What a person may say of a run; everything else goes into ``spec``."""
 
-NAMESPACE_PARAMETERS = tuple(
-    PipelineParameter(name, description, is_setting=True)
-    for name, description in {
-        "image": "Image of the steps.",
-        "bucket": "Bucket that keeps the runs.",
-        "prefix": "Folder of the bucket, with a slash at its end, or nothing.",
-        "region": "Region of the bucket.",
-        "s3-endpoint": "An S3 server other than Amazon's.",
-        "s3-secret": "Secret with the keys of the bucket.",
-        "credentials": "Secret with the keys of models and hubs.",
-        "proxy-url": "The namespace's own proxy of a model of Tinker, or nothing.",
-        "proxy-secret": "Secret with the key that it wants.",
-        "sandbox-credentials": "Secret with the keys of the provider of sandboxes.",
-        "hf-endpoint": "Hub that dataset ids are loaded from.",
-        "webhook-secret": "Secret with the address that hears of a comparison.",
-        "report-url": "Address under which people open what is in the bucket.",
-        "retries": "Further tries of a step after a failure of the infrastructure.",
-        "step-pod": "Patch of the pods of solve and grade.",
-        "control-pod": "Patch of the other pods that run a step.",
-        "waiter-pod": "Patch of the pods that run Argo's own program alone.",
-    }.items()
-)
-"""What differs from cluster to cluster, known to every Workflow of the pipeline."""
+SETTINGS = {
+    "image": "Image of the steps.",
+    "bucket": "Bucket that keeps the runs.",
+    "prefix": "Folder of the bucket, with a slash at its end, or nothing.",
+    "region": "Region of the bucket.",
+    "s3-endpoint": "An S3 server other than Amazon's.",
+    "s3-secret": "Secret with the keys of the bucket.",
+    "credentials": "Secret with the keys of models and hubs.",
+    "proxy-url": "The namespace's own proxy of a model of Tinker, or nothing.",
+    "proxy-secret": "Secret with the key that it wants.",
+    "sandbox-credentials": "Secret with the keys of the provider of sandboxes.",
+    "hf-endpoint": "Hub that dataset ids are loaded from.",
+    "webhook-secret": "Secret with the address that hears of a comparison.",
+    "report-url": "Address under which people open what is in the bucket.",
+    "step-pod": "Patch of the pods of solve and grade.",
+    "control-pod": "Patch of the other pods that run a step.",
+    "training-image": "Image of what learns: that of the steps with Tinker's SDK.",
+    "training-secret": "Secret with the key of Tinker.",
+    "max-retries": "Most retries of a run.",
+    "max-resource-factor": "Largest factor of a run on what its sandboxes may take.",
+    "waiter-pod": "Patch of the pods that run Argo's own program alone.",
+}
+"""What the chart's values say of the namespace, for every template of the pipeline: name -> what it is."""
 
 TRAIN_PARAMETERS = (
-    PipelineParameter("training", "Name of the training, whatever its spec says. An earlier one of that name goes on."),
-    PipelineParameter("spec", "The training, TOML or JSON as for `swe-argo train`."),
+    PipelineParameter(
+        "training",
+        "Name of the training, whatever its spec says. An earlier one of that name goes on.",
+        pattern=NAME,
+    ),
+    PipelineParameter("spec", "The training, TOML or JSON as for `swe-argo train`.", pattern=LINES),
     *(
         PipelineParameter(name, f"{meaning}; by default the spec's.")
         for name, meaning in {
@@ -122,18 +173,9 @@ TRAIN_PARAMETERS = (
             "lr": "Learning rate",
         }.items()
     ),
-    *(each for each in RUN_PARAMETERS if each.name in ("priority", "log-level", "resource-factor")),
+    *(each for each in RUN_PARAMETERS if each.name in ("priority", "log-level", "resource-factor", "retries")),
 )
 """What a person may say of a training; everything else goes into ``spec``."""
 
-TRAIN_SETTINGS = tuple(
-    PipelineParameter(name, description, is_setting=True)
-    for name, description in {
-        "training-image": "Image of what learns: that of the steps with Tinker's SDK.",
-        "training-secret": "Secret with the key of Tinker.",
-    }.items()
-)
-"""The settings of the namespace that only trainings ask for."""
-
-FIELD_PARAMETERS = {each.field: each for each in (*RUN_PARAMETERS, *NAMESPACE_PARAMETERS) if each.field}
+FIELD_PARAMETERS = {each.field: each for each in RUN_PARAMETERS if each.field}
 """Field of the spec -> the parameter that sets it."""

@@ -12,6 +12,7 @@ from steps.argo.nodes import UnitName, has_begun, nodes, parameter, pod_name, po
 from steps.contracts.chain import GRADE, SOLVE
 from steps.contracts.data import Stage
 from steps.contracts.failure import Failure, FailureClass
+from steps.contracts.shard import shard_name
 from steps.contracts.workflow_marks import FAILED, SHARD
 from steps.errors import one_line
 from steps.kube.requests import Plain, moment
@@ -35,6 +36,8 @@ class FailedShard:
 
     shard: str
     """Its number, five digits."""
+    workflow: str
+    """Name of its Workflow, made or not."""
     name: str
     """Of the pod or Workflow that failed."""
     reason: Reason
@@ -72,11 +75,11 @@ def failed_shard(workflow: Plain) -> FailedShard | None:
         return None
     last = max((node for node in pods(workflow) if template(node) == LIST), key=_began, default=None)
     if last and last.get("phase") in FAILED:
-        return _failed_shard(shard, pod_name(workflow, last), last, failure_reason(last))
+        return _failed_shard(shard, name, pod_name(workflow, last), last, failure_reason(last))
     # Refused as a whole (a template that is missing, a list that is none): its own words, or those of its first node.
     messages = (str(each.get("message") or "") for each in (status, *all_nodes))
     whole = {**status, "message": next(filter(None, messages), "")}
-    return _failed_shard(shard, name, whole, of_workflow(name, whole))
+    return _failed_shard(shard, name, name, whole, of_workflow(name, whole))
 
 
 ENDED = (FailureClass.STEP_KILLED, FailureClass.STOPPED)
@@ -91,8 +94,10 @@ def find_unmade_shards(workflow: Plain) -> list[FailedShard]:
     last: dict[str, Plain] = {}
     for node in sorted((node for node in pods(workflow) if template(node) == CHILD), key=_began):
         last[parameter(node, "number")] = node
+    run = str(workflow["metadata"]["name"])
     shards = (
-        _failed_shard(number, pod_name(workflow, node), node, failure_reason(node)) for number, node in last.items()
+        _failed_shard(number, shard_name(run, number), pod_name(workflow, node), node, failure_reason(node))
+        for number, node in last.items()
     )
     # A pod that waits for a shard is told to end as the run is, and says so itself.
     return [each for each in shards if each and not (told_to_stop and each.reason.failure_class in ENDED)]
@@ -102,9 +107,9 @@ def _began(node: Plain) -> str:
     return str(node.get("startedAt") or "")
 
 
-def _failed_shard(shard: str, name: str, node: Plain, why: Reason | None) -> FailedShard | None:
+def _failed_shard(shard: str, workflow: str, name: str, node: Plain, why: Reason | None) -> FailedShard | None:
     """A stop is no failure of a shard, though its pods had begun."""
-    return FailedShard(shard, name, why, node) if why and shard and not was_stopped(node) else None
+    return FailedShard(shard, workflow, name, why, node) if why and shard and not was_stopped(node) else None
 
 
 def _failure(of: UnitName, step: str, node: Plain, why: Reason) -> Failure:

@@ -57,7 +57,7 @@ class _FailureRecords:
             self.troubles.append(error)
 
     def _all_of(self, shut: FailedShard) -> dict[tuple[UnitName, str], Failure]:
-        units = shard_units(self.store, self.stored.run_id, shut.shard)
+        units = shard_units(self.store, self.stored.run_id, shut.workflow)
         planned_units = [(unit, self.stored.planned[unit]) for unit in units if unit in self.stored.planned]
         return {(of, shut.name): shut.failure(of, planned.begins) for of, planned in planned_units}
 

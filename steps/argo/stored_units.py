@@ -59,9 +59,12 @@ def _note(stored: StoredUnits, of: UnitName, file: str) -> None:
         stored.failed.add((of, file.split("/")[1]))
 
 
-def shard_units(store: Store, run_id: str, number: str) -> list[UnitName]:
-    """The units of a part of the run. Raises ConfigError where its list is missing or malformed, InfraError."""
-    name = key(Shard, run_id, name=number)
+def shard_units(store: Store, run_id: str, workflow: str) -> list[UnitName]:
+    """Return the units of a shard by the name of its Workflow.
+
+    Raises ConfigError where its list is missing or malformed, InfraError.
+    """
+    name = key(Shard, run_id, name=workflow)
     try:
         return [UnitName(unit.id, unit.attempt) for unit in Shard(store.get(name)).units]
     except (FileNotFoundError, ValueError) as error:

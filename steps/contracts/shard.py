@@ -17,8 +17,13 @@ class ShardUnit(Part):
     begins: Stage
 
 
+def shard_name(workflow: str, number: str) -> str:
+    """Return the name of a shard's Workflow and of the file with its units; the number alone without a Workflow."""
+    return f"{workflow}-s{number}" if workflow else number
+
+
 class Shard(Raw):
-    """A part of the units that have something to do: a JSON list of ShardUnit, in a file named by its number."""
+    """A part of the units that have something to do: a JSON list of ShardUnit, in a file named by ``shard_name``."""
 
     file: ClassVar[str] = "{name}.json"
     place: ClassVar[Place] = Place.SHARDS

@@ -34,7 +34,7 @@ def read_spec(flags: Mapping[str, Any]) -> RunSpec:
 
 
 def fit_to_limits(spec: RunSpec, limits: Mapping[str, float]) -> RunSpec:
-    """Field -> the most that an engine's deadlines leave room for.
+    """Refuse amounts above ``limits``: field -> the most that the engine allows.
 
     An agent's time is lowered to that where it is what its project has, and set by nobody. Raises ConfigError.
     """
@@ -43,7 +43,7 @@ def fit_to_limits(spec: RunSpec, limits: Mapping[str, float]) -> RunSpec:
         if most is None or value <= most:
             continue
         if field.name != "agent.timeout_s" or value != agent_of(spec.agent).defaults.timeout_s:
-            raise ConfigError(f"{value:g} is more than the pipeline's deadlines allow, {most:g}", field=field.name)
+            raise ConfigError(f"{value:g} is more than this pipeline allows: at most {most:g}", field=field.name)
         spec = replace_values(spec, {field.name: float(most)})
     return spec
 

@@ -7,7 +7,7 @@ from steps.contracts.chain import CANARY_SHARD
 from steps.contracts.data import Plan, RunFile
 from steps.contracts.progress_lines import doing
 from steps.contracts.record import key
-from steps.contracts.shard import Shard
+from steps.contracts.shard import Shard, shard_name
 from steps.contracts.verdict import GradeRecord
 from steps.families import rows
 from steps.planning.redo import RedoPlan
@@ -53,13 +53,13 @@ def _row_files(resolution: Resolution) -> dict[str, bytes]:
     return files
 
 
-def write_shards(store: Store, plan_made: Plan, size: int) -> int:
-    """Write the units that have something to do as parts of ``size``; those of an earlier plan go."""
+def write_shards(store: Store, plan_made: Plan, size: int, workflow: str) -> int:
+    """Write the units that have something to do as parts of ``size`` for a run's Workflow, and remove earlier parts."""
     todo = plan_made.to_do
     parts = [Shard.of(todo[start : start + size]) for start in range(0, len(todo), size)]
-    named = {f"{number:05d}": part for number, part in enumerate(parts)}
+    named = {shard_name(workflow, f"{number:05d}"): part for number, part in enumerate(parts)}
     if plan_made.canary_to_do:
-        named[CANARY_SHARD] = Shard.of(plan_made.canary_to_do)
+        named[shard_name(workflow, CANARY_SHARD)] = Shard.of(plan_made.canary_to_do)
     shard_files = {key(Shard, plan_made.run_id, name=name): part.to_bytes() for name, part in named.items()}
     folder = Shard.place.value.format(run=plan_made.run_id)
     store.delete_many(set(store.keys(f"{folder}/")) - set(shard_files))

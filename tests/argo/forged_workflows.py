@@ -144,6 +144,10 @@ LIES: dict[str, tuple[Callable[[Manifest], object], str]] = {
     "a value that is looked up": (parameter(name="retries", value="{{workflow.parameters.credentials}}"), PLAIN),
     "a value that is computed": (parameter(name="log-level", value="{{=sprig.env('HOME')}}"), PLAIN),
     "a value that is a path": (parameter(name="log-level", value="a/../b"), PLAIN),
+    "no owner": (put("metadata", "ownerReferences", to=None), "go with their run's Workflow"),
+    "many retries": (parameter(name="retries", value="999999"), "at most 20 retries (chart value limits.retries)"),
+    "the highest priority": (put("spec", "priority", to=2_000_000_000), "no higher priority than a run may have"),
+    "the lowest priority": (put("spec", "priority", to=-2_000_000_000), "no higher priority than a run may have"),
     "another run": (put("spec", "arguments", "parameters", 0, "value", to="other"), "that its labels name"),
     "another number": (put("spec", "arguments", "parameters", 1, "value", to="00002"), "that its labels name"),
 }

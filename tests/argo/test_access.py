@@ -281,7 +281,7 @@ def test_the_finalizer_removes_sandboxes_and_steps_and_no_other_pod(release: Rel
 
 def test_a_person_submits_watches_and_stops(person: Account) -> None:
     run = workflow("asked", "evaluate", {"workflowTemplateRef": {"name": "swe-argo-evaluate"}, "suspend": True})
-    del run["spec"]["arguments"]
+    del run["spec"]["arguments"], run["metadata"]["labels"]["workflows.argoproj.io/controller-instanceid"]
     person.may("create", "-f", "-", input=run)
     person.may("patch", "workflow", "asked", "--type=merge", "-p", '{"spec": {"shutdown": "Stop"}}')
     person.may("get", "workflowtemplate", "swe-argo-evaluate")

@@ -57,7 +57,7 @@ def test_without_a_bucket_or_where_it_is_refused_nothing_is_made_of_argo(name: s
 def test_the_templates_are_the_rendered_files_with_the_releases_labels(chart: Rendered) -> None:
     assert chart.names("WorkflowTemplate") == {f"swe-argo-{name}" for name in ("evaluate", "shard", "train", "round")}
     for found in chart.all("WorkflowTemplate"):
-        assert bare(found) == FILES[found["metadata"]["name"]]
+        assert bare(found) == with_settings(FILES[found["metadata"]["name"]], data(chart, "swe-argo-settings"))
         assert found["metadata"]["labels"]["app.kubernetes.io/instance"] == "mine"
         assert found["metadata"]["labels"]["app.kubernetes.io/part-of"] == "swe-argo"
 
@@ -69,11 +69,24 @@ def test_every_setting_that_workflows_take_is_there_and_no_other_is(chart: Rende
         wanted.setdefault(reference["name"], set()).update(
             re.findall(r"[?:] '(\w+)'", reference["key"]) or [reference["key"]]
         )
-    assert wanted.keys() == {"swe-argo-settings", "swe-argo-limits"}
-    for name, keys in wanted.items():
-        assert set(data(chart, name)) == keys
-    labels = chart.one("ConfigMap", "swe-argo-settings")["metadata"]["labels"]
-    assert labels["workflows.argoproj.io/configmap-type"] == "Parameter"  # or Argo takes nothing from it
+    assert wanted.keys() == {"swe-argo-limits"}
+    assert set(data(chart, "swe-argo-limits")) == wanted["swe-argo-limits"]
+    placeholders = set(re.findall(r"@([a-z0-9-]+)@", json.dumps(FILES)))
+    assert set(data(chart, "swe-argo-settings")) == placeholders
+
+
+def test_settings_are_no_arguments_of_workflows(chart: Rendered) -> None:
+    settings = set(data(chart, "swe-argo-settings")) - {"retries", "resource-factor"}
+    for made in (chart.all("WorkflowTemplate"), FILES.values()):
+        assert not re.search(rf"workflow[.]parameters\W+({'|'.join(settings)})\b", json.dumps(list(made)))
+
+
+def with_settings(made: dict[str, Any], settings: dict[str, str]) -> dict[str, Any]:
+    text = json.dumps(made)
+    for name, value in settings.items():
+        text = text.replace(f"@{name}@", json.dumps(value)[1:-1])
+    filled: dict[str, Any] = json.loads(text)
+    return filled
 
 
 def test_every_account_and_token_that_workflows_name_is_there(chart: Rendered) -> None:

@@ -29,7 +29,7 @@ def test_the_account_of_steps_may_make_no_pods_and_nothing_of_sandboxes_is_made(
 
 def test_what_makes_and_removes_sandboxes_has_the_providers_keys_and_nothing_else_has(chart: Rendered) -> None:
     assert data(chart, "swe-argo-settings")["sandbox-credentials"] == "e2b-keys"
-    name = "{{workflow.parameters.sandbox-credentials}}"
+    name = "@sandbox-credentials@"
     holders = {
         template["name"]
         for file in FILES.values()

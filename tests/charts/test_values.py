@@ -40,6 +40,7 @@ def test_the_table_is_what_helm_docs_writes(tmp_path: Path) -> None:
         '# -- Any.\nc: {z: 1, y: [true, "ä"]}\n'
     )
     (tmp_path / "README.md.gotmpl").write_text(f"Before\n{TABLE}\nafter\n")
+    (tmp_path / "arguments.yaml").write_text("{}")
     subprocess.run([sys.executable, str(ROOT / "charts" / "readme.py"), str(tmp_path)], check=True)
     assert (tmp_path / "README.md").read_text().splitlines() == [  # helm-docs 1.14.2, --sort-values-order file
         "Before",

@@ -295,4 +295,18 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "probe": (inside("livenessProbe", PROBE), "neither probes nor lifecycle hooks"),
     "hook": (inside("lifecycle", {"postStart": PROBE}), "neither probes nor lifecycle hooks"),
     "priority": (put("spec", "priorityClassName", to="system-node-critical"), "the priority class swe-argo-sandbox-"),
+    "no priority": (put("spec", "priorityClassName", to=None), "the priority class swe-argo-sandbox-"),
+    "control plane": (
+        put("spec", "nodeSelector", "node-role.kubernetes.io/control-plane", to=""),
+        "chooses no nodes by other labels",
+    ),
+    "one node": (put("spec", "nodeSelector", "kubernetes.io/hostname", to="node0"), "chooses no nodes by other labels"),
+    **{
+        f"{amount} of {name} as {kind}": (
+            put("spec", "containers", 0, "resources", kind, name, to=amount),
+            f"of {name} (chart value sandbox.maxResources)",
+        )
+        for kind in ("limits", "requests")
+        for name, amount in (("cpu", "1k"), ("cpu", "32001m"), ("memory", "10Ti"), ("ephemeral-storage", "1e15"))
+    },
 }

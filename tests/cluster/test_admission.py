@@ -155,6 +155,19 @@ def test_a_namespace_that_allows_more_lets_more_in(lax: Release) -> None:
     assert "no capability but SYS_ADMIN" in offer(runner, pod)
 
 
+def test_sandbox_goes_to_the_nodes_of_the_chart_only(cluster: Cluster, tmp_path: Path) -> None:
+    values = ["--set=sandbox.nodeSelector.role=box", "--set=sandbox.maxResources.memory=9Gi"]
+    with installed(cluster, tmp_path, *values) as other:
+        runner = other.account("swe-argo-runner")
+        pod = other.sandbox("localhost/one:1")
+        assert offer(runner, pod) == ""
+        for selector in ({"role": "control"}, {}, {"role": "box", "disk": "fast"}):
+            changed = {**pod, "spec": {**pod["spec"], "nodeSelector": selector}}
+            assert "(chart value sandbox.nodeSelector)" in offer(runner, changed)
+        box(pod)["resources"]["limits"]["memory"] = "9217Mi"
+        assert "at most 9Gi of memory (chart value sandbox.maxResources)" in offer(runner, pod)
+
+
 def test_what_the_chart_gives_is_let_in_and_nothing_beside_it(cluster: Cluster, tmp_path: Path) -> None:
     nodes = ["--set=sandbox.tolerations[0].key=gpu,sandbox.tolerations[0].operator=Exists"]
     nodes += ["--set=sandbox.tolerations[1].key=role,sandbox.tolerations[1].value=box"]

@@ -165,7 +165,7 @@ def test_a_plan_with_nothing_to_do_has_no_parts(desk: Desk) -> None:
 def test_a_spec_beyond_the_deadlines_is_refused_before_anything_is_written(desk: Desk) -> None:
     done = desk.plan("--spec-text=grading.timeout_s = 2000", "--at-most=grading.timeout_s=1800")
     assert done.returncode == 64
-    assert done.stderr == "grading.timeout_s: 2000 is more than the pipeline's deadlines allow, 1800\n"
+    assert done.stderr == "grading.timeout_s: 2000 is more than this pipeline allows: at most 1800\n"
     assert not desk.store.exists()
 
 

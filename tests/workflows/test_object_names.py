@@ -16,7 +16,7 @@ def test_the_templates_have_the_names_that_are_asked_for() -> None:
     there = {path.stem for path in (ROOT / "templates" / "argo").glob("*.yaml")}
     assert {names.EVALUATE, names.SHARD, names.NIGHTLY} <= there
     text = (ROOT / "templates" / "argo" / f"{names.EVALUATE}.yaml").read_text()
-    for name in (names.SETTINGS, names.ARTIFACTS, workflow_marks.RUN, workflow_marks.KIND, workflow_marks.PARENT):
+    for name in (names.ARTIFACTS, workflow_marks.RUN, workflow_marks.KIND, workflow_marks.PARENT):
         assert name in text, name
     assert names.LIMITS in (ROOT / "templates" / "argo" / f"{names.SHARD}.yaml").read_text()
 

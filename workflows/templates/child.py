@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hera.workflows import Parameter, Resource
 from hera.workflows import models as m
 
+from workflows.parameters import setting
 from workflows.resources import CHILD_PAUSE
 from workflows.templates.container import ENDED, STAYS, labels, retry
 
@@ -33,5 +34,5 @@ def child(name: str, manifest: str, *, inputs: Sequence[str], account: str, labe
         archive_location=m.ArtifactLocation(archive_logs=False),  # it has nothing to say, and so needs no bucket
         labels=labels(name, label_run),
         annotations=dict(STAYS),
-        pod_spec_patch="{{workflow.parameters.waiter-pod}}",
+        pod_spec_patch=setting("waiter-pod"),
     )

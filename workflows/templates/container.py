@@ -11,12 +11,12 @@ from steps.contracts.chain import OUTCOME, TRY, Kind, Step
 from steps.contracts.exit_codes import final
 from steps.contracts.record import Place
 from steps.contracts.workflow_marks import RUN, STEP
-from workflows.object_names import LIMITS, SETTINGS
-from workflows.parameters import NAMESPACE_PARAMETERS, PipelineParameter
+from workflows.object_names import LIMITS
+from workflows.parameters import PipelineParameter, setting
 from workflows.resources import OUTAGES, PODS, TRIES_GROWTH, TRIES_PAUSE, Pod
 
 IN, OUT = "/in", "/out"
-STORE = "s3://{{workflow.parameters.bucket}}/{{workflow.parameters.prefix}}"
+STORE = f"s3://{setting('bucket')}/{setting('prefix')}"
 ID, ATTEMPT = "{{inputs.parameters.id}}", "{{inputs.parameters.attempt}}"
 
 RETRIES = "{{workflow.parameters.retries}}"
@@ -120,7 +120,7 @@ def program(
     patch: str = "control-pod",
     announced: str | None = None,
     pause: str = TRIES_PAUSE,
-    image: str = "{{workflow.parameters.image}}",
+    image: str = setting("image"),
     template: str = "",
 ) -> Container:
     """The container of one step, in the pod that PODS gives it. ``announced``: what the Workflow calls its outcome.
@@ -148,7 +148,7 @@ def program(
         automount_service_account_token=token,
         labels=labels(template, label_run),
         annotations=dict(STAYS),
-        pod_spec_patch=f"{{{{workflow.parameters.{patch}}}}}",
+        pod_spec_patch=setting(patch),
     )
 
 
@@ -187,26 +187,19 @@ def amounts(pod: Pod) -> m.ResourceRequirements:
 
 
 def parameter(each: PipelineParameter) -> Parameter:
-    """As a parameter of a workflow; a setting is the namespace's, where a run says nothing else."""
-    if each.is_setting:
-        reference = m.ConfigMapKeySelector(name=SETTINGS, key=each.name)
-        return Parameter(
-            name=each.name,
-            description=f"{each.description} A setting of the namespace.",
-            value_from=m.ValueFrom(config_map_key_ref=reference),
-        )
+    """Return the argument of a Workflow."""
     choices = list(each.choices) or None
     return Parameter(name=each.name, value=each.default, description=each.description, enum=choices)
 
 
-def settings(*more: PipelineParameter) -> list[Parameter]:
-    """What differs from cluster to cluster, as parameters of a workflow."""
-    return [parameter(each) for each in (*NAMESPACE_PARAMETERS, *more)]
+def retries_argument() -> Parameter:
+    """Return the argument of a child Workflow that its parent may set."""
+    return Parameter(name="retries", value=setting("retries"), description="Further tries of a step.")
 
 
 def by_key(name: str, path: str, where: str, *, optional: bool = False) -> Artifact:
     """A file at a key of the store; bucket and credentials are the artifact repository's."""
-    return _artifact(name, path, f"{{{{workflow.parameters.prefix}}}}{where}", optional=optional)
+    return _artifact(name, path, setting("prefix") + where, optional=optional)
 
 
 def _artifact(name: str, path: str, where: str, *, optional: bool) -> Artifact:
@@ -228,7 +221,7 @@ def key_of(kind: Kind) -> str:
 
 def _unit_key(where: str, name: str = "") -> str:
     filled = where.format(run="{{workflow.parameters.run-id}}", instance=ID, attempt=ATTEMPT, name=name)
-    return f"{{{{workflow.parameters.prefix}}}}{filled}"
+    return setting("prefix") + filled
 
 
 def kebab(file: str) -> str:
@@ -243,9 +236,9 @@ def _environment() -> list[m.EnvVar]:
     variables = {
         "SWE_ARGO_REASON": "/dev/termination-log",
         "LOG_LEVEL": "{{workflow.parameters.log-level}}",
-        "AWS_REGION": "{{workflow.parameters.region}}",
-        "AWS_ENDPOINT_URL_S3": "{{workflow.parameters.s3-endpoint}}",
-        "HF_ENDPOINT": "{{workflow.parameters.hf-endpoint}}",
+        "AWS_REGION": setting("region"),
+        "AWS_ENDPOINT_URL_S3": setting("s3-endpoint"),
+        "HF_ENDPOINT": setting("hf-endpoint"),
         "HOME": "/tmp",  # noqa: S108 - a volume of the pod's own
     }
     return [
@@ -260,20 +253,20 @@ def _credentials(secrets: Sequence[str]) -> list[m.EnvVar]:
     """By which name a step tells of a key that is wrong, and the endpoint that it asks where it knows no other."""
     if "credentials" not in secrets:
         return []
-    key = m.SecretKeySelector(name="{{workflow.parameters.proxy-secret}}", key="LLM_API_KEY", optional=True)
+    key = m.SecretKeySelector(name=setting("proxy-secret"), key="LLM_API_KEY", optional=True)
     return [
-        m.EnvVar(name="SWE_ARGO_CREDENTIALS", value="{{workflow.parameters.credentials}}"),
-        m.EnvVar(name="SWE_ARGO_PROXY_URL", value="{{workflow.parameters.proxy-url}}"),
+        m.EnvVar(name="SWE_ARGO_CREDENTIALS", value=setting("credentials")),
+        m.EnvVar(name="SWE_ARGO_PROXY_URL", value=setting("proxy-url")),
         m.EnvVar(name="SWE_ARGO_PROXY_KEY", value_from=m.EnvVarSource(secret_key_ref=key)),
     ]
 
 
 def webhook() -> list[m.EnvVar]:
     """What a step must know that tells people of a run."""
-    source = m.SecretKeySelector(name="{{workflow.parameters.webhook-secret}}", key="url", optional=True)
+    source = m.SecretKeySelector(name=setting("webhook-secret"), key="url", optional=True)
     return [
         m.EnvVar(name="SWE_ARGO_WEBHOOK", value_from=m.EnvVarSource(secret_key_ref=source)),
-        m.EnvVar(name="SWE_ARGO_REPORT_URL", value="{{workflow.parameters.report-url}}"),
+        m.EnvVar(name="SWE_ARGO_REPORT_URL", value=setting("report-url")),
     ]
 
 
@@ -283,6 +276,5 @@ def from_limits(name: str, key: str) -> m.EnvVar:
     return m.EnvVar(name=name, value_from=m.EnvVarSource(config_map_key_ref=source))
 
 
-def _from_secret(parameter: str) -> m.EnvFromSource:
-    name = f"{{{{workflow.parameters.{parameter}}}}}"
-    return m.EnvFromSource(secret_ref=m.SecretEnvSource(name=name, optional=True))
+def _from_secret(name: str) -> m.EnvFromSource:
+    return m.EnvFromSource(secret_ref=m.SecretEnvSource(name=setting(name), optional=True))

@@ -21,7 +21,7 @@ from steps.contracts.record import Place
 from steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, RUN, SHARD
 from workflows.object_names import EVALUATE
 from workflows.object_names import SHARD as SHARD_TEMPLATE
-from workflows.parameters import FIELD_PARAMETERS, RUN_PARAMETERS
+from workflows.parameters import FIELD_PARAMETERS, RUN_PARAMETERS, setting
 from workflows.resources import (
     LOCAL,
     PIPELINE_LIMITS,
@@ -40,7 +40,6 @@ from workflows.templates.container import (
     kebab,
     parameter,
     program,
-    settings,
     webhook,
 )
 from workflows.templates.workflow import RUN_ID, spec
@@ -49,6 +48,11 @@ DESCRIPTION = """\
 Evaluates an agent, or patches, on a dataset: every unit (instance and attempt) is solved and graded in sandboxes of its
 own. The report is an artifact of the node `report`; the same `run-id` again does only what is missing."""
 
+AT_MOST = PIPELINE_LIMITS | {
+    "retries": setting("max-retries"),
+    "sandbox.resource_factor": setting("max-resource-factor"),
+}
+"""Field of the spec -> the most that it may be on this cluster."""
 _RUN = f"{{{{={RUN_ID}}}}}"
 _OF_RUN = {"store": STORE, "run": _RUN, "out": OUT}
 _FROM_PLAN = [kebab(name) for name in ENGINE_FIELDS]
@@ -65,7 +69,7 @@ def evaluate() -> WorkflowTemplate:
         **spec(EVALUATE, "Evaluate", DESCRIPTION, kind="evaluate", deadline_s=RUN_S),
         entrypoint="evaluate",
         on_exit="finalize",
-        arguments=[*map(parameter, RUN_PARAMETERS), *settings()],
+        arguments=list(map(parameter, RUN_PARAMETERS)),
         # Two Workflows of one run would do its units twice.
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"swe-argo-{_RUN}")]),
         ttl_strategy=m.TTLStrategy(seconds_after_completion=7 * 86_400),
@@ -119,7 +123,7 @@ def _plan() -> Container:
                 "run-id": _RUN,
                 "store": STORE,
                 "spec-text": "{{workflow.parameters.spec}}",
-                "at-most": [f"{field}={value}" for field, value in PIPELINE_LIMITS.items()],
+                "at-most": [f"{field}={value}" for field, value in AT_MOST.items()],
                 "refuse": LOCAL,
                 "shard-size": SHARD_UNITS,
                 "workflow": "{{workflow.name}}",

@@ -1,4 +1,8 @@
-"""Writes templates/argo/*.yaml (``python -m workflows.templates.render``); ``--check`` only says what would change."""
+"""Writes what the chart has of the pipeline (``python -m workflows.templates.render``).
+
+That is templates/argo/*.yaml, and arguments.yaml beside it: what a submitter may set. ``--check`` only says what would
+change.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from typing import Any
 import yaml
 
 from steps.contracts.workflow_marks import DISPLAY_NAME
+from workflows.object_names import EVALUATE, TRAIN
+from workflows.parameters import RUN_PARAMETERS, TRAIN_PARAMETERS
 from workflows.resources import PENDING
 from workflows.templates.evaluate import evaluate
 from workflows.templates.nightly import nightly
@@ -17,7 +23,9 @@ from workflows.templates.shard import shard
 from workflows.templates.train import train
 from workflows.templates.training_round import training_round
 
-FOLDER = Path(__file__).parents[2] / "templates" / "argo"
+FOLDER = (Path(__file__).parents[2] / "templates" / "argo").resolve()
+ARGUMENTS = "../arguments.yaml"
+"""The file, beside FOLDER, with the arguments that a submitter may set."""
 HEADER = "# Written by `python -m workflows.templates.render` from workflows/. Not to be edited here.\n"
 _ALL = (evaluate, shard, nightly, train, training_round)
 _DISPLAY = {
@@ -32,7 +40,23 @@ _DISPLAY = {
 def render() -> dict[str, str]:
     """File name -> YAML of every object of the pipeline."""
     manifests: list[dict[str, Any]] = [_finished(make().to_dict()) for make in _ALL]
-    return {f"{each['metadata']['name']}.yaml": HEADER + _yaml(each) for each in manifests}
+    files = {f"{each['metadata']['name']}.yaml": HEADER + _yaml(each) for each in manifests}
+    return files | {ARGUMENTS: HEADER + _yaml(_arguments())}
+
+
+def _arguments() -> dict[str, Any]:
+    """Template -> argument -> what it is, the values that are allowed, and the chart's value that bounds them."""
+    return {
+        template: {
+            each.name: {
+                "description": each.description,
+                **({"choices": list(each.choices)} if each.choices else {"pattern": each.pattern}),
+                **({"limit": each.limit} if each.limit else {}),
+            }
+            for each in parameters
+        }
+        for template, parameters in ((EVALUATE, RUN_PARAMETERS), (TRAIN, TRAIN_PARAMETERS))
+    }
 
 
 def _finished(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +90,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a file would change")
     check = parser.parse_args().check
     files = render()
-    there = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.yaml")} if FOLDER.is_dir() else {}
+    paths = {path.name: path for path in FOLDER.glob("*.yaml")} | {ARGUMENTS: FOLDER / ARGUMENTS}
+    there = {name: path.read_text("utf-8") for name, path in paths.items() if path.exists()}
     changed = sorted(name for name in files.keys() | there.keys() if files.get(name) != there.get(name))
     for name in changed:
         sys.stdout.write(f"{'differs' if check else 'written' if name in files else 'removed'}: {FOLDER / name}\n")

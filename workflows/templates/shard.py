@@ -9,7 +9,7 @@ from steps.contracts.chain import CANARY_SHARD
 from steps.contracts.shard import Shard
 from workflows.object_names import LIMITS, SHARD
 from workflows.resources import SHARD_S, WINDOW
-from workflows.templates.container import IN, OUT, by_key, key_of, program, settings
+from workflows.templates.container import IN, OUT, by_key, key_of, program, retries_argument
 from workflows.templates.unit import unit
 from workflows.templates.workflow import spec
 
@@ -36,7 +36,7 @@ def shard() -> WorkflowTemplate:
             Parameter(name="shard", description="Number of the part, five digits."),
             Parameter(name="fail-fast", value="false", description="End the run at the first unit out of retries."),
             Parameter(name="log-level", value="INFO", description="What steps print."),
-            *settings(),
+            retries_argument(),
         ],
         synchronization=m.Synchronization(semaphores=[place]),
         ttl_strategy=m.TTLStrategy(seconds_after_success=900, seconds_after_failure=86_400),
@@ -56,8 +56,12 @@ def shard() -> WorkflowTemplate:
 
 
 def _list() -> Container:
-    """The list travels as a file, and becomes a parameter here: Argo fans out over parameters alone."""
-    file = key_of(Shard).format(run="{{workflow.parameters.run-id}}", name="{{workflow.parameters.shard}}")
+    """The list travels as a file, and becomes a parameter here: Argo fans out over parameters alone.
+
+    The file is named after the shard's Workflow, whose name begins with its owner's: a shard that is made for the run
+    of another Workflow finds no list.
+    """
+    file = key_of(Shard).format(run="{{workflow.parameters.run-id}}", name="{{workflow.name}}")
     return program(
         "list",
         [f"{IN}/shard.json", f"{OUT}/units.json"],

@@ -9,10 +9,10 @@ from steps.contracts.chain import HALT, NEXT_STEP, PLAN_TRAINING, STEP_COUNT
 from steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, ROUND, TRAINING
 from workflows import object_names
 from workflows.parameters import FIELD_PARAMETERS as RUN_FIELDS
-from workflows.parameters import TRAIN_PARAMETERS, TRAIN_SETTINGS
+from workflows.parameters import TRAIN_PARAMETERS, setting
 from workflows.resources import PLAN_PAUSE, TRAIN_S
 from workflows.templates.child import child
-from workflows.templates.container import OUT, STORE, kebab, parameter, program, settings
+from workflows.templates.container import OUT, STORE, kebab, parameter, program
 from workflows.templates.workflow import spec
 
 DESCRIPTION = """\
@@ -27,7 +27,7 @@ USUAL = {
     "run.sandbox.backend": RUN_FIELDS["sandbox.backend"].default,
     "run.sandbox.resource_factor": RUN_FIELDS["sandbox.resource_factor"].value,
     "run.retries": RUN_FIELDS["retries"].value,
-    "proxy_url": "{{workflow.parameters.proxy-url}}",
+    "proxy_url": setting("proxy-url"),
 }
 """Field -> what it is on this cluster where the spec does not say it."""
 
@@ -48,7 +48,6 @@ def train() -> WorkflowTemplate:
         arguments=[
             # It has no default: a training that was named by chance would never be gone on with.
             *(_required(parameter(each)) if each.name == "training" else parameter(each) for each in TRAIN_PARAMETERS),
-            *settings(*TRAIN_SETTINGS),
         ],
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"swe-argo-training-{NAME}")]),
         ttl_strategy=m.TTLStrategy(seconds_after_completion=7 * 86_400),

@@ -9,10 +9,10 @@ from steps.contracts.chain import IS_DUE, LEARN, PAGE, PLAN_ROUND, SPEC
 from steps.contracts.record import Place
 from steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, ROUND, RUN, TRAINING
 from workflows import object_names
-from workflows.parameters import TRAIN_SETTINGS
+from workflows.parameters import setting
 from workflows.resources import ROUND_S
 from workflows.templates.child import child
-from workflows.templates.container import OUT, STORE, by_key, program, settings
+from workflows.templates.container import OUT, STORE, by_key, program, retries_argument
 from workflows.templates.train import NAME, TRAINER, end_with_children
 from workflows.templates.workflow import spec
 
@@ -44,7 +44,7 @@ def training_round() -> WorkflowTemplate:
             Parameter(name="step", description="Number of the step, six digits; 000000 is before the first."),
             Parameter(name="priority", value="0", description="Of its runs."),
             Parameter(name="log-level", value="INFO", description="What steps print."),
-            *settings(*TRAIN_SETTINGS),
+            retries_argument(),
         ],
         # A training that was terminated may have left one behind, and two must not learn.
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"swe-argo-round-{NAME}")]),
@@ -139,5 +139,5 @@ def _learn() -> Container:
         secrets=["training-secret"],
         label_run=OF_STEP,
         outputs=[by_key("report", f"{OUT}/{PAGE}", f"{folder}/{PAGE}", optional=True)],
-        image="{{workflow.parameters.training-image}}",
+        image=setting("training-image"),
     )

@@ -8,6 +8,7 @@ from hera.workflows import models as m
 from steps.contracts.chain import GRADE, SOLVE
 from steps.contracts.workflow_marks import API_VERSION, PARENT
 from workflows.object_names import LIMITS
+from workflows.parameters import setting
 from workflows.resources import CHILD_PAUSE
 from workflows.templates.container import STAYS, labels, retry, unit_step
 
@@ -76,5 +77,5 @@ spec:
         archive_location=m.ArtifactLocation(archive_logs=False),
         labels=labels("stop", "{{workflow.parameters.run-id}}"),
         annotations=dict(STAYS),
-        pod_spec_patch="{{workflow.parameters.waiter-pod}}",
+        pod_spec_patch=setting("waiter-pod"),
     )

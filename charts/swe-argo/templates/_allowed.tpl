@@ -80,6 +80,11 @@
 - expression: {{ printf "dyn(variables.box.?resources.orValue({})).all(kind, kind in ['limits', 'requests'] && variables.box.resources[kind].all(name, name in %s))" $known | toJson }}
   reason: Forbidden
   message: "a sandbox asks for cpu, memory and ephemeral-storage, and for nothing else"
+{{- range $name, $most := $box.maxResources }}
+- expression: {{ printf "['limits', 'requests'].all(kind, !(%q in dyn(variables.box).?resources[?kind].orValue({})) || quantity(string(dyn(variables.box).resources[kind][%q])).compareTo(quantity(%q)) <= 0)" $name $name (toString $most) | toJson }}
+  reason: Forbidden
+  message: "a sandbox has at most {{ $most }} of {{ $name }} (chart value sandbox.maxResources)"
+{{- end }}
 {{ include "swe-argo.only" (list "variables.pod.?securityContext.orValue({})" (list "runAsUser" "runAsGroup" "seccompProfile")
   "a sandbox's pod has a securityContext with fields that the project does not set") }}
 {{ include "swe-argo.only" (list "variables.box.?securityContext.orValue({})" (list "allowPrivilegeEscalation" "capabilities" "seccompProfile")

@@ -67,7 +67,7 @@
   reason: Forbidden
   message: "a sandbox has neither probes nor lifecycle hooks"
 {{- with include "swe-argo.priority" . }}
-- expression: variables.pod.?priorityClassName.orValue('') in ['', {{ toJson . }}]
+- expression: variables.pod.?priorityClassName.orValue('') == {{ toJson . }}
   reason: Forbidden
   message: "a sandbox has the priority class {{ . }} (chart value priorityClass.name)"
 {{- else }}
@@ -75,6 +75,13 @@
   reason: Forbidden
   message: "a sandbox has no priority class of the system"
 {{- end }}
+{{- $selector := .Values.sandbox.nodeSelector | default dict }}
+- expression: {{ toJson $selector | printf "%s.all(key, variables.selector[?key].orValue('') == %s[key])" (keys $selector | sortAlpha | toJson) | toJson }}
+  reason: Forbidden
+  message: "a sandbox goes to the nodes that the chart names: nodeSelector has {{ range $key, $value := $selector }}{{ $key }}={{ $value }} {{ end }}(chart value sandbox.nodeSelector)"
+- expression: {{ concat (keys $selector | sortAlpha) (list "kubernetes.io/os" "kubernetes.io/arch") | toJson | printf "variables.selector.all(key, key in %s)" | toJson }}
+  reason: Forbidden
+  message: "a sandbox chooses no nodes by other labels than the chart does (chart value sandbox.nodeSelector)"
 - expression: variables.pod.?runtimeClassName.orValue('') == {{ toJson .Values.sandbox.runtimeClassName }}
   reason: Forbidden
   message: "a sandbox has {{ with .Values.sandbox.runtimeClassName }}the runtime class {{ . }}{{ else }}no runtime class{{ end }} (chart value sandbox.runtimeClassName)"

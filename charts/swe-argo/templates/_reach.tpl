@@ -2,6 +2,8 @@
 What an account may touch of what it did not make, for Roles cannot tell by name or label: a policy and its binding.
 (dict "root" $ "name" "runner-exec" "account" "swe-argo-runner" "group" "" "version" "v1" "operations" (list "DELETE")
 "resources" (list "pods") "rules" (list (list EXPRESSION MESSAGE)))
+In place of "account", "conditions" (list (list NAME EXPRESSION)) say whose requests are checked; "variables" the same way
+name what the rules read. A message that begins with "=" is an expression.
 */ -}}
 {{- define "swe-argo.reach" -}}
 {{- $name := printf "swe-argo-%s-%s" .name .root.Release.Namespace -}}
@@ -21,13 +23,26 @@ spec:
         resources: {{ toJson .resources }}
         scope: Namespaced
   matchConditions:
+    {{- with .account }}
     - name: account
-      expression: request.userInfo.username == {{ printf "system:serviceaccount:%s:%s" .root.Release.Namespace .account | toJson }}
+      expression: request.userInfo.username == {{ printf "system:serviceaccount:%s:%s" $.root.Release.Namespace . | toJson }}
+    {{- end }}
+    {{- range .conditions }}
+    - name: {{ first . }}
+      expression: {{ last . | quote }}
+    {{- end }}
+  {{- with .variables }}
+  variables:
+    {{- range . }}
+    - name: {{ first . }}
+      expression: {{ last . | quote }}
+    {{- end }}
+  {{- end }}
   validations:
     {{- range .rules }}
     - expression: {{ first . | quote }}
       reason: Forbidden
-      message: {{ last . | quote }}
+      {{ hasPrefix "=" (last .) | ternary "messageExpression" "message" }}: {{ last . | trimPrefix "=" | quote }}
     {{- end }}
 ---
 apiVersion: admissionregistration.k8s.io/v1

@@ -1,4 +1,34 @@
-{{- /* A file of argo/ with the labels of the release: (list $ "swe-argo-shard"). */ -}}
+{{- /* The settings of the namespace, as a JSON object of strings: name -> value. In the files of argo/ `@name@` stands for
+each. A Secret that is not named gets a name that no Secret has, because a reference needs one. */ -}}
+{{- define "swe-argo.settings" -}}
+{{- $none := "swe-argo-no-secret" -}}
+{{ dict
+  "image" (include "swe-argo.image" .)
+  "bucket" .Values.aws.s3.bucket
+  "prefix" (include "swe-argo.prefix" .)
+  "region" .Values.aws.region
+  "s3-endpoint" (include "swe-argo.s3" .)
+  "s3-secret" (.Values.aws.s3.existingSecret | default $none)
+  "credentials" (.Values.credentials.existingSecret | default $none)
+  "proxy-url" (include "swe-argo.proxy.url" .)
+  "proxy-secret" (include "swe-argo.proxy.callers" . | default $none)
+  "sandbox-credentials" (.Values.sandbox.credentials.existingSecret | default $none)
+  "webhook-secret" (.Values.webhook.existingSecret | default $none)
+  "report-url" (.Values.webhook.reportURL | default "")
+  "hf-endpoint" (.Values.hub.endpoint | trimSuffix "/")
+  "training-image" (include "swe-argo.training.image" .)
+  "training-secret" .Values.training.existingSecret
+  "retries" (.Values.retries | int64 | toString)
+  "max-retries" (.Values.limits.retries | int64 | toString)
+  "resource-factor" (.Values.resourceFactor | toString)
+  "max-resource-factor" (.Values.limits.resourceFactor | toString)
+  "step-pod" (include "swe-argo.pod" (list . "step" .Values.steps))
+  "control-pod" (include "swe-argo.pod" (list . "control" .Values.control))
+  "waiter-pod" (include "swe-argo.pod" (list . "waiter" .Values.control))
+  | toJson }}
+{{- end }}
+
+{{- /* A file of argo/ with the settings of the namespace and the labels of the release: (list $ "swe-argo-shard"). */ -}}
 {{- define "swe-argo.workflow" -}}
 {{- $root := index . 0 -}}
 {{- $path := index . 1 | printf "argo/%s.yaml" -}}
@@ -6,6 +36,12 @@
 {{- if not $text }}{{ fail (printf "the chart lacks %s: package it from a checkout, where `python -m workflows.templates.render` writes it" $path) }}{{ end -}}
 {{- $object := fromYaml $text -}}
 {{- with $object.Error }}{{ fail (printf "%s: %s" $path .) }}{{ end -}}
+{{- /* As JSON, so that every value is escaped. */ -}}
+{{- $json := toJson $object -}}
+{{- range $name, $value := include "swe-argo.settings" $root | fromJson -}}
+{{- $json = $json | replace (printf "@%s@" $name) ($value | toJson | trimPrefix "\"" | trimSuffix "\"") -}}
+{{- end -}}
+{{- $object = fromJson $json -}}
 {{- $labels := merge (include "swe-argo.labels" $root | fromYaml) (dig "metadata" "labels" dict $object) -}}
 {{- $_ := set $object.metadata "labels" $labels -}}
 {{- range dig "spec" "templates" list $object -}}

@@ -144,7 +144,7 @@ def test_a_time_that_only_its_project_has_is_lowered_to_the_deadlines(
     ("fields", "said"),
     [
         ({"sandbox": {"backend": "docker"}}, "swe-argo run"),
-        ({"agent": {"timeout_s": 3601}}, "agent.timeout_s: 3601 is more than the pipeline's deadlines allow, 3600"),
+        ({"agent": {"timeout_s": 3601}}, "agent.timeout_s: 3601 is more than this pipeline allows: at most 3600"),
         ({"grading": {"timeout_s": 1801}}, "grading.timeout_s: 1801 is more"),
         ({"store": "s3://other"}, "runs of this namespace go to s3://runs-here/team, not to s3://other"),
         ({"agent": {"predictions": "none.jsonl"}}, "agent.predictions: there is no file none.jsonl"),

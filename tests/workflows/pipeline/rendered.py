@@ -31,6 +31,11 @@ class Made:
     objects: dict[str, Object]
     chart: Rendered | None = None
 
+    def setting(self, name: str) -> str:
+        """What stands for a setting of the namespace: its placeholder, or the chart's value."""
+        data = self.chart.one("ConfigMap", "swe-argo-settings")["data"] if self.chart else {}
+        return str(data.get(name, f"@{name}@"))
+
     def spec(self, name: str) -> Object:
         return dict_of(self.objects[name]["spec"])
 
@@ -134,7 +139,7 @@ def committed() -> Made:
 def of_chart() -> Made:
     """What the chart makes with a bucket and a nightly run. Skips where there is no helm."""
     image = ("image.repository=registry.example/swe-argo", "image.tag=1.2.3")
-    chart = render("aws.s3.bucket=results", *image, "nightly.enabled=true")
+    chart = render("aws.s3.bucket=results", "aws.s3.existingSecret=s3-keys", *image, "nightly.enabled=true")
     ours = [each for each in chart.objects if each["apiVersion"].startswith("argoproj.io/")]
     return Made({each["metadata"]["name"]: each for each in ours}, chart)
 

@@ -56,11 +56,11 @@ def test_a_step_knows_its_pod_and_its_try_and_none_outlives_its_main_container(m
                 yield f"{name}: a sandbox is named after its try"
             if not any("retries" in text and "lastRetry.exitCode" in text for text in texts(args)):
                 yield f"{name}: a sandbox that ran out gets no more"
-        store = "--store=s3://{{workflow.parameters.bucket}}/{{workflow.parameters.prefix}}"
+        store = f"--store=s3://{made.setting('bucket')}/{made.setting('prefix')}"
         if not {store, "--kept-as=$(POD_NAME)"} <= {*made.template("solve")["container"]["args"]}:
             yield "solve: its answers are lost with its pod, or are not found where its failure lies"
         secrets = [each.get("secretRef", {}).get("name") for each in made.template("solve")["container"]["envFrom"]]
-        if "{{workflow.parameters.s3-secret}}" not in secrets:
+        if made.setting("s3-secret") not in secrets:
             yield "solve: it cannot keep its answers where the bucket has keys"
 
     holds(
@@ -80,7 +80,7 @@ def test_every_program_is_of_the_chart_s_image_with_a_command_and_a_memory_limit
     def faults(made: Made) -> Iterator[str]:
         for where, each in made.containers():
             container = each["container"]
-            image = f"{{{{workflow.parameters.{OF_IMAGES.get(each['name'], 'image')}}}}}"
+            image = made.setting(OF_IMAGES.get(each["name"], "image"))
             if container.get("image") != image or not container.get("command"):
                 yield f"{where}: {container.get('image')} {container.get('command')}"
             amounts = container.get("resources", {})
@@ -173,7 +173,7 @@ def test_no_node_is_emptied_under_a_pod_and_the_chart_says_which_nodes_are_meant
                 yield f"{where}: {meta.get('annotations')}"
             kind = "step" if each["name"] in SANDBOXES else "control" if "container" in each else "waiter"
             patch = f"{kind}-pod"
-            if each.get("podSpecPatch") != f"{{{{workflow.parameters.{patch}}}}}":
+            if each.get("podSpecPatch") != made.setting(patch):
                 yield f"{where}: {each.get('podSpecPatch')}"
             if meta.get("labels", {}).keys() != {"swe-argo/step", "swe-argo/run"} or (
                 meta["labels"]["swe-argo/step"] != each["name"]
@@ -191,7 +191,7 @@ def test_no_node_is_emptied_under_a_pod_and_the_chart_says_which_nodes_are_meant
         faults,
         lambda m: m.template("grade")["metadata"]["annotations"].popitem(),
         lambda m: m.template("child").pop("podSpecPatch"),
-        lambda m: m.template("solve").update(podSpecPatch="{{workflow.parameters.control-pod}}"),
+        lambda m: m.template("solve").update(podSpecPatch=m.setting("control-pod")),
         lambda m: m.template("solve")["metadata"]["labels"].update({"swe-argo/role": "solve"}),
     )
 
@@ -215,7 +215,7 @@ def test_files_go_under_keys_of_the_store_as_they_are_and_results_are_kept(made:
                         yield f"{place}: {artifact}"
                     if artifact.get("s3", {}).keys() != {"key"} or artifact.get("archive") != {"none": {}}:
                         yield f"{place}: {artifact}"
-                    where_it_is = ("{{workflow.parameters.prefix}}runs/", "{{workflow.parameters.prefix}}trainings/")
+                    where_it_is = tuple(made.setting("prefix") + name for name in ("runs/", "trainings/"))
                     if not artifact.get("s3", {}).get("key", "").startswith(where_it_is):
                         yield f"{place}: {artifact.get('s3')}"
             outputs = each.get("outputs", {}).get("artifacts", [])

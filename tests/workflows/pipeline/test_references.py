@@ -41,9 +41,9 @@ def test_every_name_leads_somewhere(made: Made) -> None:
         if items != ShardUnit.model_fields.keys():
             yield f"units are handed {sorted(items)} of {sorted(ShardUnit.model_fields)}"
         if made.chart:
-            settings = made.chart.one("ConfigMap", "swe-argo-settings")
-            if settings["metadata"]["labels"].get("workflows.argoproj.io/configmap-type") != "Parameter":
-                yield "Argo takes no parameter from swe-argo-settings"
+            yield from (
+                f"{text}: a setting is missing" for text in texts(made.objects) if re.search(r"@[a-z0-9-]+@", text)
+            )
             for where, table in tables(dict(made.workflows())):
                 if "configMapKeyRef" in table and "valueFrom" not in table:
                     ref = table["configMapKeyRef"]

@@ -14,10 +14,11 @@ from typing import Any
 from hera.workflows import models as m
 from pydantic import BaseModel
 
+from tests.charts.chart import CHART
 from tests.paths import ROOT
 from tests.workflows.pipeline.rendered import FOLDER, NIGHTLY, Made, committed, holds
 from tests.workflows.pipeline.strict import mistakes, needs_schemas
-from workflows.templates.render import render
+from workflows.templates.render import ARGUMENTS, render
 
 KINDS: dict[str, type[BaseModel]] = {
     "Workflow": m.Workflow,
@@ -80,8 +81,9 @@ def _lost(said: Any, kept: Any, where: str = "") -> Iterator[str]:
 
 def test_the_committed_files_are_what_is_rendered() -> None:
     files = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.yaml")}
+    files[ARGUMENTS] = (CHART / "arguments.yaml").read_text("utf-8")
     assert files == render(), "python -m workflows.templates.render writes them"
-    assert files.keys() == {f"{name}.yaml" for name in committed().objects}
+    assert files.keys() == {ARGUMENTS, *(f"{name}.yaml" for name in committed().objects)}
 
 
 def test_the_check_says_which_file_differs(tmp_path: Path) -> None:
@@ -96,7 +98,9 @@ def test_the_check_says_which_file_differs(tmp_path: Path) -> None:
         return done.returncode, done.stdout + done.stderr
 
     assert run()[0] == 0
-    assert {path.name: path.read_text("utf-8") for path in (tmp_path / "templates" / "argo").iterdir()} == render()
+    files = {path.name: path.read_text("utf-8") for path in (tmp_path / "templates" / "argo").iterdir()}
+    files[ARGUMENTS] = (tmp_path / "templates" / "arguments.yaml").read_text("utf-8")
+    assert files == render()
     assert run("--check") == (0, "")
     changed = tmp_path / "templates" / "argo" / "swe-argo-shard.yaml"
     changed.write_text(changed.read_text("utf-8").replace("parallelism: 10", "parallelism: 11"), "utf-8")

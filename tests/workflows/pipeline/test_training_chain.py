@@ -41,7 +41,9 @@ def filled(text: str, folder: Path) -> str:
     ):
         name, said, else_said = match.groups()
         return f"{said}{VALUES[name]}" if VALUES[name] else f"{else_said}{VALUES['training']}"
-    return re.sub(r"\{\{workflow\.parameters\.([a-z-]+)\}\}", lambda found: VALUES[found[1]], text)
+    return re.sub(
+        r"\{\{workflow\.parameters\.([a-z-]+)\}\}|@([a-z-]+)@", lambda found: VALUES[found[1] or found[2]], text
+    )
 
 
 def run(template: str, folder: Path) -> dict[str, str]:

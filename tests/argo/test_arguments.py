@@ -1,0 +1,59 @@
+"""Arguments that are settings of the namespace have no effect, and CronWorkflows that store them say so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.argo.disturbances import comes
+from tests.argo.image import REPOSITORY, TAG
+from tests.argo.pipeline import Pipeline
+
+OLD_CRON: dict[str, Any] = {
+    "apiVersion": "argoproj.io/v1alpha1",
+    "kind": "CronWorkflow",
+    "metadata": {"name": "old"},
+    "spec": {
+        "schedules": ["* * * * *"],
+        "workflowSpec": {
+            "workflowTemplateRef": {"name": "swe-argo-evaluate"},
+            "arguments": {"parameters": [{"name": "k", "value": "1"}, {"name": "image", "value": "localhost/evil:1"}]},
+        },
+    },
+}
+
+
+def test_administrator_cannot_replace_image_or_pods_by_arguments(pipeline: Pipeline) -> None:
+    host = json.dumps({"hostPID": True, "containers": [{"name": "main", "securityContext": {"privileged": True}}]})
+    workflow = pipeline.submit("arguments", k=1, image="localhost/evil:1", control_pod=host, step_pod=host)
+    pod = pipeline.running(f"workflows.argoproj.io/workflow={workflow}", "main")
+    spec = pipeline.got("pod", pod)["spec"]
+    (main,) = (each for each in spec["containers"] if each["name"] == "main")
+    assert main["image"].endswith(f"{REPOSITORY}:{TAG}".rpartition("/")[2])
+    assert "hostPID" not in spec
+    assert "privileged" not in main["securityContext"]
+    pipeline.succeeds(workflow)
+
+
+def test_text_of_an_argument_reaches_plan_as_it_is(pipeline: Pipeline) -> None:
+    workflow = pipeline.submit(dataset='it\'s "no" dataset: --store=x')
+    assert pipeline.ended(workflow) == "Failed"
+    assert 'it\'s "no" dataset: --store=x' in pipeline.node(workflow, "plan")["message"]
+
+
+@pytest.fixture
+def old_cron(pipeline: Pipeline) -> Any:
+    pipeline.kubectl("create", "-f", "-", input=OLD_CRON)
+    yield
+    pipeline.kubectl("delete", "cronworkflow", "old")
+
+
+def test_cron_workflow_with_a_removed_argument_names_it(pipeline: Pipeline, old_cron: None) -> None:
+    def messages() -> str:
+        status = pipeline.got("cronworkflow", "old").get("status") or {}
+        return " ".join(each.get("message", "") for each in status.get("conditions") or [])
+
+    comes(lambda: "has no argument image: remove it" in messages(), 240)
+    assert not pipeline.got("workflows", "-l", "workflows.argoproj.io/cron-workflow=old")["items"]
