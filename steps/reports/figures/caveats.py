@@ -35,6 +35,7 @@ def find_caveats(run: StoredRun) -> list[str]:
         *_redone(run.units),
         *_no_answers(run),
         *doubt_no_steps(run.units),
+        *_empty_patches(run),
         *_no_verdicts(run),
         *_integrity(run.units),
         *_unconfirmed(run.units),
@@ -107,6 +108,18 @@ def _no_answers(run: StoredRun) -> list[str]:
     excerpt = next((unit.last_answer for unit in no_calls if unit.last_answer), "")
     quoted = f'; one began: "{cut_line(excerpt, SAID_WIDTH)}"' if excerpt else "; the server sent no text"
     return [f"In {len(no_calls):,} of {count(len(solved), 'unit')} the model's answers {how}{quoted}. {_way_out(run)}"]
+
+
+def _empty_patches(run: StoredRun) -> list[str]:
+    """Return a sentence where at least half of the patches that a predictions file gave are empty."""
+    if agent_of(run.run.spec.agent).kind is not AgentKind.GIVEN:
+        return []
+    given = [unit.standing for unit in run.units if unit.standing is not Standing.NO_PREDICTION]
+    empty = given.count(Standing.EMPTY_PATCH)
+    if not empty or 2 * empty < len(given):
+        return []
+    patches = count(len(given), "given patch is", "given patches are")
+    return [f"{empty:,} of {patches} empty: check that their source holds the agent's patches."]
 
 
 def _stop(unit: StoredUnit) -> StopReason | None:
