@@ -66,7 +66,8 @@ def _without_verdict(run: StoredRun) -> int:
 
 
 def _invalid(run: StoredRun) -> list[str]:
-    if is_valid(run):
+    is_stopped = all(unit.failure is None for unit in run.units)
+    if is_valid(run) or is_stopped:
         return []
     missing, all_ = _without_verdict(run), len(run.units)
     return [
