@@ -52,7 +52,7 @@ def is_kept(row: Row) -> bool:
 class Patches:
     """What its rows come to, instance by instance. ``models``: those that were named, in order."""
 
-    patches: dict[str, str] = field(default_factory=dict)
+    patches: dict[str, str | None] = field(default_factory=dict)
     models: dict[str, None] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     """Instances of which every row ends in an error that is not the agent's: nobody predicted them."""
@@ -82,9 +82,9 @@ def choose_patches(rows: Iterable[Row]) -> Patches:
         if row["rank"] == 0:
             result.failed.append(instance_id)
             continue
-        patch = row["patch"] if row["own"] else as_graded(row["patch"])
-        result.patches[instance_id] = patch
-        if patch.rstrip("\n") != row["patch"].rstrip("\n"):
+        patch = row["patch"]
+        result.patches[instance_id] = patch if row["own"] or not patch else as_graded(patch)
+        if patch and (result.patches[instance_id] or "").rstrip("\n") != patch.rstrip("\n"):
             result.changed.append(instance_id)
     return result
 
@@ -101,7 +101,7 @@ def strip_row(row: Row) -> Row:
     accepted = bool(patch and patch.strip()) and _finished(row.get("history"))
     return {
         "instance_id": row.get("instance_id"),
-        "patch": patch or "",
+        "patch": patch,
         "own": OWN in result,
         "model": _model(row.get("metadata")),
         "attempt": attempt if isinstance(attempt, int) else 0,

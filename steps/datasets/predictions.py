@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from steps.datasets.records import SourcedValue, local_path, read_json, read_lin
 from steps.errors import ConfigError
 
 _FIELD = "agent.predictions"
+_OTHER_KEYS = re.compile("patch|diff|predict|submi|output|answer|completion", re.IGNORECASE)
+"""Words in the keys under which other tools store a patch."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ def read(path: str | Path, known_ids: Collection[str], dataset_ids: Collection[s
     for one instance the last counts, and the first row names the model, as in swebench. An output.jsonl of OpenHands
     is read as its eval_infer does, but that rows which failed through no fault of the agent predict nothing. So do
     such a .traj of SWE-agent; a folder is read for those.
-    Raises ConfigError.
+    Raises ConfigError, also for a row without a patch key and for a file in which every patch is null.
     """
     path = local_path(str(path), _FIELD)
     rows, failed = _trajectories(path) if path.is_dir() or path.suffix == sweagent.SUFFIX else (_rows(path), [])
@@ -47,6 +50,8 @@ def read(path: str | Path, known_ids: Collection[str], dataset_ids: Collection[s
     read_as = _openhands if theirs[0] else _swebench
     model, patches, ids, notices = read_as(path.name, rows)
     _refuse_unknown(ids, dataset_ids, path)
+    if patches and not any(patch is not None for patch in patches.values()):
+        raise ConfigError(f"{path.name} has no patch: all {len(patches)} are null", field=_FIELD)
     if failed:
         notices.append(
             f"{len(failed)} trajectories in {path.name} ended in an error of the infrastructure: they count as not "
@@ -61,6 +66,12 @@ def read(path: str | Path, known_ids: Collection[str], dataset_ids: Collection[s
         notices.append(
             f"{len(unselected)} predictions of instances that are not selected are ignored: {list_first(unselected)}"
         )
+    empty = [each for each, patch in selected.items() if not patch]
+    if empty and 2 * len(empty) >= len(selected):
+        notices.append(
+            f"{len(empty)} of {len(selected)} patches in {path.name} are empty and count as unresolved: "
+            f"{list_first(empty)}"
+        )
     return Predictions(model, selected, notices)
 
 
@@ -70,8 +81,8 @@ _Read = tuple[str, dict[str, str | None], list[str], list[str]]
 
 def _swebench(name: str, rows: list[tuple[str, dict[str, Any]]]) -> _Read:
     ids = [_key(where, row, "instance_id") for where, row in rows]
-    models = [_key(where, row, "model_name_or_path") for where, row in rows]
     patches = dict(zip(ids, (_patch(where, row) for where, row in rows), strict=True))
+    models = [_key(where, row, "model_name_or_path") for where, row in rows]
     notices = []
     if twice := sorted(each for each, times in Counter(ids).items() if times > 1):
         notices.append(f"{name} has several predictions of {list_first(twice)}: the last of each counts")
@@ -155,7 +166,7 @@ def _keyed_or_listed(name: str, value: Any) -> list[SourcedValue]:
         return [SourcedValue(f"{name}, row {number}", row) for number, row in enumerate(value, 1)]
     if not isinstance(value, dict):
         raise ConfigError(f"{name}: neither a list of predictions nor an object keyed by instance id", field=_FIELD)
-    if "instance_id" in value and "model_patch" in value:  # one prediction, not a file of them
+    if "instance_id" in value:  # one prediction, not a file of them
         return [SourcedValue(f"{name}, row 1", value)]
     return [SourcedValue(f"{name}, key {key!r}", _with_id(name, key, row)) for key, row in value.items()]
 
@@ -178,10 +189,22 @@ def _key(where: str, row: dict[str, Any], key: str) -> str:
 
 
 def _patch(where: str, row: dict[str, Any]) -> str | None:
-    value = row.get("model_patch")
+    if "model_patch" not in row:
+        likely = _likely_key(row)
+        advice = f": rename {likely}, which seems to hold the patch" if likely else ""
+        raise ConfigError(f"{where}: model_patch is missing{advice}", field=_FIELD)
+    value = row["model_patch"]
     if value is not None and not isinstance(value, str):
         raise ConfigError(f"{where}: model_patch is {type(value).__name__}, not text or null", field=_FIELD)
     return value
+
+
+def _likely_key(row: dict[str, Any]) -> str | None:
+    """Return the key that seems to hold the patch: by its name, better still by a diff under it."""
+    texts = {key: value or "" for key, value in row.items() if value is None or isinstance(value, str)}
+    names = [key for key in texts if _OTHER_KEYS.search(key) and "test" not in key.lower()]
+    diffs = [key for key, text in texts.items() if re.search(r"^(?:diff --git |--- )", text, re.MULTILINE)]
+    return next((key for key in names if key in diffs), None) or next(iter(names or diffs), None)
 
 
 def _refuse_unknown(ids: Collection[str], dataset_ids: Collection[str], path: Path) -> None:

@@ -90,7 +90,7 @@ def grade_text(spec: Any, text: str, prediction: dict[str, Any]) -> Graded:
 
 
 def as_read(text: str) -> str:
-    """``text`` as the grader reads it from a file: every kind of line end is a newline."""
+    """Return ``text`` as a file in text mode gives it: each kind of line end is a newline. Most harnesses read so."""
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 

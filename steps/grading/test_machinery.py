@@ -1,100 +1,57 @@
-"""What a patch does to the machinery that judges it: files loaded with the tests, code that ends or rewrites them."""
+"""What a patch does to the machinery that judges it, examined in a process of its own that may die.
+
+A few lines of Python can make a reader of code take any time, memory or depth. The process has limits for all three;
+where it reaches one, the patch is not examined, and that is a finding.
+"""
 
 from __future__ import annotations
 
-import re
-import warnings
-from collections.abc import Iterator
+import marshal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
+import steps
 from steps.contracts.verdict import Finding
 from steps.grading import official
-from steps.grading.patches.code import Role, examine_code
-from steps.grading.patches.configs import examine_config
-from steps.grading.patches.diff import FileChange, read_diff
-from steps.grading.patches.paths import examine_paths, printable
-from steps.grading.patches.roles import roles_of
 from steps.grading.patches.suite import Suite
-from steps.grading.patches.trees import Allowance, CodeTooLongError, trees_of
 
-# A repository that is a runner speaks of results and of its own modules.
-_OF_RUNNERS = {"patch_prints_results", "patch_hooks_test_runner", "patch_imports_test_runner", "patch_reads_markers"}
-_RUNNER_REPOS = {"pytest-dev/pytest"}
-_RESULTS = re.compile(r"""['"]\s*(?:PASSED|FAILED)\b|::\S+\s+PASSED\b|\.\.\. ok['"\\]|SWEBENCH_|/eval\.sh|BASH_ENV""")
-# No fix touches a tenth as many files, and no line that is longer holds a result.
-_MOST_NAMES = 20_000
-_LONGEST_LINE = 2000
+TIMEOUT_S = 120.0
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from steps.grading.patches.examiner import main; main()"
 
 
 def examine_patch(patch: bytes, suite: Suite) -> list[Finding]:
-    """What in ``patch`` could make tests pass without the issue being fixed. Empty for every gold patch of the family.
+    """Return what in ``patch`` could make tests pass without the issue being fixed; empty for every gold patch.
 
-    Never raises for what a patch holds, and takes a bounded time for it.
+    Never raises for what a patch holds, and takes bounded time and memory.
     """
-    text = patch.decode(errors="replace")
+    words = official.harness_constants()
     findings = [
         Finding(code="marker_in_patch", detail=f"the patch contains {word!r}, which the log is cut by")
-        for word in (_marker_words() if ">>>>> " in text else ())
-        if word in text
+        for word in (words.START_TEST_OUTPUT, words.END_TEST_OUTPUT, words.TEST_EXIT_CODE)
+        if word.encode() in patch
     ]
-    diff = read_diff(patch)
-    if diff.other_form:
-        detail = f"{printable(diff.other_form)!r} begins a diff that git does not read and patch(1) may apply"
-        findings.append(Finding(code="patch_not_unified", detail=detail))
-    roles, allowance, names = roles_of(diff, suite), Allowance(), 0
+    if not patch:
+        return findings
     try:
-        for change in diff.changes:
-            names += len(change.names)
-            if names > _MOST_NAMES:
-                raise CodeTooLongError
-            codes: set[str] = set()
-            for finding in _examine_file(change, roles, suite, allowance):
-                # One of a code is enough for a file.
-                if finding.code not in codes:
-                    codes.add(finding.code)
-                    findings.append(finding)
-    except CodeTooLongError:
-        detail = f"{printable(change.path)} and what follows was not read: there is too much of it"
-        findings.append(Finding(code="patch_not_examined", detail=detail))
-    return [finding for finding in findings if not (suite.repo in _RUNNER_REPOS and finding.code in _OF_RUNNERS)]
+        output = _run_examiner(patch, suite)
+    except (OSError, subprocess.SubprocessError) as error:
+        limit = "time" if isinstance(error, subprocess.TimeoutExpired) else "time or memory"
+        detail = f"examining the patch ({len(patch)} bytes) exceeded its {limit} limit"
+        return [*findings, Finding(code="patch_not_examined", detail=detail)]
+    found = marshal.loads(output)  # noqa: S302 - written by a program of ours
+    return [*findings, *(Finding(code=code, detail=detail) for code, detail in found)]
 
 
-def _examine_file(
-    change: FileChange, roles: dict[int, Role | None], suite: Suite, allowance: Allowance
-) -> Iterator[Finding]:
-    yield from examine_paths(change, suite)
-    if id(change) not in roles:
-        return
-    yield from examine_config(change, allowance)
-    role = roles[id(change)]
-    if role is not None and change.path.endswith((".py", ".pyi", ".pyx")):
-        yield from _examine_python(change, role, suite, allowance)
-    elif role in {Role.PRODUCT, Role.START_UP}:
-        yield from _examine_text(change)
-
-
-def _examine_python(change: FileChange, role: Role, suite: Suite, allowance: Allowance) -> Iterator[Finding]:
-    """The first line for each finding."""
-    lines: dict[str, str] = {}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python's own, about the patch's code
-            for code, line in examine_code(trees_of(change, allowance), role, suite):
-                lines.setdefault(code, line)
-    except (RecursionError, MemoryError):
-        lines["patch_not_examined"] = "its code nests too deep"
-    for code, line in lines.items():
-        yield Finding(code=code, detail=f"{printable(change.path)}: {printable(line)}")
-
-
-def _examine_text(change: FileChange) -> Iterator[Finding]:
-    """Of a file in another language: words that only the log of a test run has."""
-    removed = set(change.removed)
-    for line in change.added:
-        if line not in removed and _RESULTS.search(line[:_LONGEST_LINE]):
-            yield Finding(code="patch_prints_results", detail=f"{printable(change.path)}: {printable(line)}")
-            return
-
-
-def _marker_words() -> tuple[str, ...]:
-    words = official.harness_constants()
-    return (words.START_TEST_OUTPUT, words.END_TEST_OUTPUT, words.TEST_EXIT_CODE)
+def _run_examiner(patch: bytes, suite: Suite) -> bytes:
+    """Return what the examiner printed. Raises OSError, or SubprocessError where it died or took too long."""
+    with tempfile.TemporaryFile() as job:
+        job.write(marshal.dumps(vars(suite)))
+        job.write(patch)
+        job.seek(0)
+        # Without site-packages it starts in half the time.
+        command = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, str(Path(steps.__file__).parents[1])]
+        return subprocess.run(
+            command, stdin=job, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S, check=True
+        ).stdout

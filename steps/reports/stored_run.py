@@ -117,12 +117,14 @@ class StoredUnit:
     """Name of its own page in the folder of the report; empty where it has none."""
     turns: int | None = None
     """Answers of the agent that the trajectory tells of; None where there is none that can be read."""
-    calls: int | None = None
-    """Of tools; as turns."""
+    model_answers: int = 0
+    """Those of the turns for which a model was asked."""
+    useless_answers: int = 0
+    """Those of the model's answers that held nothing the agent expects."""
     endpoint: str = ""
     """Whom it asked, as the trajectory tells."""
-    last_answer: str = ""
-    """How the agent's last answer begins, where there is a trajectory."""
+    useless_answer: str = ""
+    """How the last useless answer with any text begins."""
 
     @property
     def standing(self) -> Standing:

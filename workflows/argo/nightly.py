@@ -93,7 +93,7 @@ def _runs(engine: Engine, console: Console) -> None:
         table.add_column(column, justify="right" if column in ("resolved", "without verdict") else "left")
     for name in sorted(names, reverse=True)[:SHOWN]:
         score = scores.get(name)
-        resolved = f"{score.headline.resolved}/{score.headline.total}" if score else ""
+        resolved = f"{score.headline.resolved}/{score.headline.total}" if score and score.valid else ""
         missing = str(len(score.without_verdict) or "") if score else ""
         table.add_row(name, phases.get(name, ""), resolved, missing)
     console.print(table)

@@ -145,7 +145,7 @@ def _cells(line: ListedRun, *, tagged: bool) -> list[str]:
     """``tagged``: with a column of tags."""
     who = line.agent if line.model == line.agent else f"{line.agent}, {make_visible(line.model)}"
     begun = line.begun[:16].replace("T", " ") or "?"
-    score = line.problem if line.total is None else f"{line.resolved}/{line.total}"
+    score = line.problem or f"{line.resolved}/{line.total}"
     missing = f"{line.without_verdict:,} without a verdict" if line.without_verdict else ""
     if not line.begun:
         who, score = "run.json cannot be read", score or "?"
@@ -181,4 +181,5 @@ def _line(run: Run) -> ListedRun:
         return replace(line, problem="unreadable")
     rate = summary.headline
     missing = len(summary.without_verdict)
-    return replace(line, resolved=rate.resolved, total=rate.total, without_verdict=missing)
+    problem = "" if summary.valid else "no score"
+    return replace(line, problem=problem, resolved=rate.resolved, total=rate.total, without_verdict=missing)

@@ -139,8 +139,10 @@ class _TrainingLines:
         _say(self._console, f"step {figures.step}/{self._spec.steps}: {', '.join(parts)}, {duration(seconds)}")
 
     def measured(self, step: int, run: str) -> None:
-        rate = Run(open_store(self._spec.run.store), run).summary.headline
-        _say(self._console, f"held out after step {step}: {rate.resolved} of {rate.total} resolved ({run})")
+        summary = Run(open_store(self._spec.run.store), run).summary
+        rate = summary.headline
+        score = summary.why_no_score or f"{rate.resolved} of {rate.total} resolved"
+        _say(self._console, f"held out after step {step}: {score} ({run})")
 
     def stop(self, _number: int, _frame: FrameType | None) -> None:
         """Ctrl-C, and what is like it."""

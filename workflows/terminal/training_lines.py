@@ -57,7 +57,7 @@ def _row(training: StoredTraining, one: StepFigures) -> list[str]:
         str(one.step),
         _number(one.reward_mean),
         _share(one.resolved_share),
-        _share(measured.headline.rate) if measured else "",
+        _share(measured.score.rate) if measured and measured.score else "",
         f"{one.learnt:,}/{one.rollouts:,}",
         f"{one.infra_failures:,}",
         _number(one.turns_mean),

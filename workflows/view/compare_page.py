@@ -175,7 +175,7 @@ def _drawing(
     known = [
         (state, value, rate)
         for state, value in zip(states, values, strict=True)
-        if value is not None and (rate := state.summary.headline.rate) is not None
+        if value is not None and (score := state.summary.score) and (rate := score.rate) is not None
     ]
     if len(known) < 2:
         return None

@@ -42,6 +42,7 @@ class RunLine:
     resolved: int | None = None
     total: int | None = None
     rate: float | None = None
+    """None, too, where the run is not valid."""
     low: float = 0.0
     high: float = 0.0
     cost_usd: float | None = None
@@ -165,7 +166,7 @@ def _score(data: bytes) -> dict[str, Any]:
         "state": "done" if read["complete"] is True else "incomplete",
         "resolved": int(rate["resolved"]),
         "total": int(rate["total"]),
-        "rate": None if rate["rate"] is None else float(rate["rate"]),
+        "rate": None if rate["rate"] is None or read.get("valid") is False else float(rate["rate"]),
         "low": float(rate["low"]),
         "high": float(rate["high"]),
         "cost_usd": None if usage.get("cost_usd") is None else float(usage["cost_usd"]),

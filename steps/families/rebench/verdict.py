@@ -18,6 +18,7 @@ from steps.families.rebench import rows
 from steps.families.rebench.parsers import find_parser
 from steps.families.rebench.script import END, START
 from steps.families.test_patches import files_of
+from steps.grading.saved_logs import as_read
 
 _TIMES = (
     re.compile(r"\s*\[\s*\d+(?:\.\d+)?\s*(?:ms|s)\s*\]\s*$", re.IGNORECASE),
@@ -38,6 +39,7 @@ _PLAIN = re.compile(r"[^|;]*")
 
 def judge(log: str, row: SourceRow) -> FamilyVerdict:
     """The verdict on what the script printed. Raises ConfigError for a row without lists, or without a known parser."""
+    log = as_read(log)
     return _judge_v2(log, row) if rows.is_v2(row) else _judge_v1(log, row)
 
 

@@ -17,6 +17,7 @@ from steps.families.listed_tests import FAILING, LISTS, find_contradictions, fin
 from steps.families.swegym.rows import list_test_files
 from steps.families.swegym.specs import PARSER, spec_of
 from steps.grading import swebench_harness
+from steps.grading.saved_logs import as_read
 
 _REFUSED = (
     ">>>>> Patch Apply Failed",
@@ -32,7 +33,7 @@ _APPLIED = re.compile(r"^Applied patch .+ cleanly\.\r?$", re.MULTILINE)
 def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict:
     """The verdict on what the script printed. Raises ConfigError for a row without lists or of another repository."""
     spec_of(row)
-    halves = listed_tests(row)
+    log, halves = as_read(log), listed_tests(row)
     tests = [*halves[0], *halves[1]]
     if refusal := "the tests did not end in time" if timed_out else _why_unreadable(log):
         return FamilyVerdict(False, {}, find_differences(tests, {}), unreadable=refusal)

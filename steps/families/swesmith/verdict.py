@@ -13,6 +13,7 @@ from steps.families.family_verdict import FamilyVerdict
 from steps.families.issue_columns import listed_tests
 from steps.families.listed_tests import LISTS, find_contradictions, find_differences, sort_tests
 from steps.families.swesmith.profiles import profile_of
+from steps.grading.saved_logs import as_read
 
 START, END = ">>>>> Start Test Output", ">>>>> End Test Output"
 _TRACED_START, _TRACED_END = (f"+ : '{words}'" for words in (START, END))
@@ -24,7 +25,7 @@ _REFUSED = {
 
 def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict:
     """The verdict on what the script printed. Raises ConfigError for a row without lists or without a known profile."""
-    halves = listed_tests(row)
+    log, halves = as_read(log), listed_tests(row)
     tests = [*halves[0], *halves[1]]
     profile = profile_of(row)
     region, refusal = marked_region(log)

@@ -16,7 +16,7 @@ from steps.grading.patches.suite import Suite
 from steps.grading.patches.trees import Tree, parse_text
 
 Found = tuple[str, str]
-"""A finding's code and the line that it stands on."""
+"""A finding's code, and the line it stands on or a sentence about it."""
 
 
 class Role(Enum):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
-import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-from steps.contracts.verdict import Finding
+from steps.grading.patches.code import Found
 from steps.grading.patches.diff import FileChange
 from steps.grading.patches.paths import printable
 from steps.grading.patches.trees import Allowance
@@ -37,7 +35,7 @@ _ODD_KEY = re.compile("[\"']|pytest")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
-def examine_config(change: FileChange, allowance: Allowance) -> Iterator[Finding]:
+def examine_config(change: FileChange, allowance: Allowance) -> Iterator[Found]:
     """The first line that sets how tests run, if the file has one. Raises CodeTooLongError."""
     rule = _RULES.get(posixpath.basename(change.path))
     if rule is None:
@@ -49,8 +47,7 @@ def examine_config(change: FileChange, allowance: Allowance) -> Iterator[Finding
         if line in removed or line.replace("pytest -rA", "pytest") in removed:
             continue
         if any(rule.search(reading) for reading in (line[:_LONGEST_LINE], *_readings(change.path, line, allowance))):
-            detail = f"{printable(change.path)}: {printable(line)}"
-            yield Finding(code="patch_edits_test_machinery", detail=detail)
+            yield "patch_edits_test_machinery", f"{printable(change.path)}: {printable(line)}"
             return
 
 
@@ -59,6 +56,8 @@ def _readings(path: str, line: str, allowance: Allowance) -> Iterator[str]:
     if len(line) > _LONGEST_LINE:
         return
     if path.endswith(".toml") and _ODD_KEY.search(line):
+        import tomllib  # few patches need it
+
         allowance.spend(len(line), 1)
         for text in (line, f"{line.partition('=')[0]} = 0"):
             try:
@@ -84,6 +83,8 @@ def _keys(table: dict[str, Any]) -> Iterator[str]:
 
 
 def _plain_string(match: re.Match[str]) -> str:
+    import json
+
     try:
         return f'"{json.loads(match[0])}"'
     except ValueError:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from steps.grading.patches.trees import CodeTooLongError
+
 _DEPTH = 20
+_LONGEST_TEXT = 100_000
 _IMPORTS = {"__import__", "builtins.__import__", "importlib.import_module", "importlib.__import__"}
 _GETTERS = {"getattr", "builtins.getattr", "object.__getattribute__", "inspect.getattr_static"}
 
 
 class Names:
-    """Dotted names of expressions. ``sys`` is that module even where its import lies outside the patch."""
+    """Dotted names of expressions. ``sys`` is that module even where its import lies outside the patch.
+
+    All may raise CodeTooLongError: thirty lines of ``s1 = s0 + s0`` make a text of any length.
+    """
 
     def __init__(self, nodes: Iterable[ast.AST]) -> None:
         """``nodes`` are all of the piece's."""
@@ -90,7 +96,10 @@ class Names:
             text = self.text(node.value, depth - 1)
             return None if text is None else text[::-1]
         texts = [self.text(part, depth - 1) for part in parts]
-        return "".join(text for text in texts if text is not None) if texts and None not in texts else None
+        known = [text for text in texts if text is not None]
+        if sum(map(len, known)) > _LONGEST_TEXT:
+            raise CodeTooLongError
+        return "".join(known) if texts and len(known) == len(texts) else None
 
 
 def _is_reversed(node: ast.expr) -> bool:

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from steps.contracts.verdict import Finding
+from steps.grading.patches.code import Found
 from steps.grading.patches.diff import FileChange
 from steps.grading.patches.suite import Suite, clean_path
 
@@ -38,17 +38,17 @@ _STANDARD = sys.stdlib_module_names - {"test"}
 _LINK, _SUBMODULE = "120000", "160000"
 
 
-def examine_paths(change: FileChange, suite: Suite) -> Iterator[Finding]:
+def examine_paths(change: FileChange, suite: Suite) -> Iterator[Found]:
     """At most one finding of a code for each file."""
     codes = set()
     for name in sorted(change.names):
         for code, detail in _examine_name(clean_path(name), change, suite):
             if code not in codes:
                 codes.add(code)
-                yield Finding(code=code, detail=detail)
+                yield code, detail
 
 
-def _examine_name(path: str, change: FileChange, suite: Suite) -> Iterator[tuple[str, str]]:
+def _examine_name(path: str, change: FileChange, suite: Suite) -> Iterator[Found]:
     parts, display_path = path.split("/"), printable(path)
     if any(part.lower().rstrip(". ") in {".git", "git~1"} for part in parts):
         yield "patch_writes_git", f"{display_path} is git's own: hooks and settings there run commands"

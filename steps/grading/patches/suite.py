@@ -7,8 +7,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from steps.grading import official
-
 _WORD = re.compile(r"[^\s'\"()|;&<>]+")
 # Programs that read a file which their command does not name.
 _PROGRAM_FILES = {"make": "Makefile", "ant": "build.xml", "ctest": "CMakeLists.txt"}
@@ -47,6 +45,8 @@ class Suite:
 
 def suite_of(spec: Any) -> Suite:
     """Read swebench's TestSpec."""
+    from steps.grading import official  # not needed by the process that reads patches
+
     words = official.harness_constants()
     restored: set[str] = set()
     command_paths: set[str] = set()

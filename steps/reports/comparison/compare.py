@@ -8,6 +8,7 @@ from statistics import fmean
 
 from steps.reports.comparison.changes import find_changes, image_changes
 from steps.reports.comparison.record import ChangedOutcome, Comparison, MeanRates, PairedTest, Unjudged
+from steps.reports.figures.caveats import is_valid
 from steps.reports.figures.compute import resolved_rate
 from steps.reports.figures.stats import mcnemar, mean_interval
 from steps.reports.stored_run import Standing, StoredRun, StoredUnit
@@ -43,6 +44,7 @@ def compare(before: StoredRun, after: StoredRun, doubts: Callable[[StoredUnit], 
         common=len(common),
         before=resolved_rate([unit for unit, _ in pairs]),
         after=resolved_rate([unit for _, unit in pairs]),
+        invalid=[run.run.run_id for run in (before, after) if not is_valid(run)],
         judged=len(judged),
         both=both,
         neither=len(judged) - both - len(gained) - len(losses),

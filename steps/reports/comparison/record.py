@@ -99,6 +99,8 @@ class Comparison(Record):
     before: Rate
     after: Rate
     """First attempts at the common instances, those without a verdict in the denominator."""
+    invalid: list[str] = []
+    """Run ids of those of the two that are not valid: they have no score."""
     judged: int
     """Common instances with a verdict in both runs."""
     both: int

@@ -72,7 +72,7 @@ class ComparisonView:
     means: str
     """pass@1 over all attempts; empty where both runs made one."""
     rates: list[tuple[str, Rate]]
-    """The two scores of the headline; none where the runs have nothing in common."""
+    """The two scores of the headline; none where the runs have nothing in common, or one of them is not valid."""
     moved: list[InstanceList]
     """Lost, gained and without a verdict: those that hold something."""
     apart: list[InstanceList]
@@ -107,7 +107,7 @@ def view_comparison(compared: Comparison) -> ComparisonView:
         headline=_headline(compared),
         significance=_significance(compared),
         means=_means(compared),
-        rates=[("Before", compared.before), ("Now", compared.after)] if compared.common else [],
+        rates=[] if compared.invalid or not compared.common else [("Before", compared.before), ("Now", compared.after)],
         moved=[one for one in moved if one.lines],
         apart=[one for one in apart if one.lines],
     )
@@ -116,11 +116,14 @@ def view_comparison(compared: Comparison) -> ComparisonView:
 def _headline(compared: Comparison) -> str:
     if not compared.common:
         return "The two runs have no instance in common."
-    return f"{_score(compared.before)} before, {_score(compared.after)} now: {compared.word}."
+    before, after = (_score(rate, with_rate=not compared.invalid) for rate in (compared.before, compared.after))
+    names = listing([make_visible(name) for name in compared.invalid])
+    invalid = f" (no score: {names} is not valid)" if names else ""
+    return f"{before} before, {after} now{invalid}: {compared.word}."
 
 
-def _score(rate: Rate) -> str:
-    return f"{rate.resolved:,} of {rate.total:,} ({percent(rate.rate or 0.0)} %)"
+def _score(rate: Rate, *, with_rate: bool) -> str:
+    return f"{rate.resolved:,} of {rate.total:,}" + (f" ({percent(rate.rate or 0.0)} %)" if with_rate else "")
 
 
 # -- what changed before the scores ----------------------------------------------------------------------------------
@@ -204,7 +207,7 @@ def _p(p: float) -> str:
 
 def _means(compared: Comparison) -> str:
     mean = compared.mean
-    if mean is None:
+    if mean is None or compared.invalid:
         return ""
     return (
         f"Over all attempts at {count(mean.instances, 'instance')}: {percent(mean.before)} % before, "

@@ -7,7 +7,6 @@ from collections import Counter
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
-from steps.contracts.trajectory import StopReason
 from steps.contracts.verdict import Outcome
 from steps.reports.canary import describe_canary
 from steps.reports.figures.conditions import describe_conditions, run_conditions, saw_hints
@@ -21,7 +20,8 @@ from steps.reports.text.visible import cut_line
 
 MOST_WITHOUT_VERDICT = 0.1
 """Share of units without a verdict up to which a score is one."""
-NO_ANSWERS = (StopReason.MALFORMED, StopReason.EMPTY_ANSWER)
+FEWEST_ANSWERS = 10
+"""Of the model, from which on they are judged."""
 SAID_WIDTH = 100
 
 
@@ -33,8 +33,9 @@ def find_caveats(run: StoredRun) -> list[str]:
         *_canary(run),
         *_invalid(run),
         *_redone(run.units),
-        *_no_answers(run),
+        *_useless_answers(run),
         *doubt_no_steps(run.units),
+        *_empty_patches(run),
         *_no_verdicts(run),
         *_integrity(run.units),
         *_unconfirmed(run.units),
@@ -65,7 +66,8 @@ def _without_verdict(run: StoredRun) -> int:
 
 
 def _invalid(run: StoredRun) -> list[str]:
-    if is_valid(run):
+    is_stopped = all(unit.failure is None for unit in run.units)
+    if is_valid(run) or is_stopped:
         return []
     missing, all_ = _without_verdict(run), len(run.units)
     return [
@@ -92,25 +94,29 @@ def _redone(units: list[StoredUnit]) -> list[str]:
     ]
 
 
-def _no_answers(run: StoredRun) -> list[str]:
-    """Most units ended because nothing could be done with the model's answers: that measures the set-up, not it."""
-    solved = [unit for unit in run.units if unit.solve is not None]
-    tools = run.run.fn_calling is not None
-    no_calls = [unit for unit in solved if _stop(unit) in NO_ANSWERS or (tools and unit.turns and unit.calls == 0)]
-    if not no_calls or 2 * len(no_calls) < len(solved):
+def _useless_answers(run: StoredRun) -> list[str]:
+    """Return a sentence where the agent could use fewer than half of the answers: they measure the set-up."""
+    answers = sum(unit.model_answers for unit in run.units)
+    useless = sum(unit.useless_answers for unit in run.units)
+    if answers < FEWEST_ANSWERS or 2 * useless <= answers:
         return []
-    empty = all(
-        _stop(unit) is StopReason.EMPTY_ANSWER or not (unit.last_answer or _stop(unit) is StopReason.MALFORMED)
-        for unit in no_calls
-    )
-    how = "held nothing at all" if empty else "held no call that could be made"
-    excerpt = next((unit.last_answer for unit in no_calls if unit.last_answer), "")
+    excerpt = next((unit.useless_answer for unit in run.units if unit.useless_answer), "")
+    expected = "patch" if agent_of(run.run.spec.agent).takes_prompt_style else "call that could be made"
+    how = f"held no {expected}" if excerpt else "held nothing at all"
     quoted = f'; one began: "{cut_line(excerpt, SAID_WIDTH)}"' if excerpt else "; the server sent no text"
-    return [f"In {len(no_calls):,} of {count(len(solved), 'unit')} the model's answers {how}{quoted}. {_way_out(run)}"]
+    return [f"{useless:,} of the model's {answers:,} answers {how}{quoted}. {_way_out(run)}"]
 
 
-def _stop(unit: StoredUnit) -> StopReason | None:
-    return unit.solve.stop_reason if unit.solve else None
+def _empty_patches(run: StoredRun) -> list[str]:
+    """Return a sentence where at least half of the patches that a predictions file gave are empty."""
+    if agent_of(run.run.spec.agent).kind is not AgentKind.GIVEN:
+        return []
+    given = [unit.standing for unit in run.units if unit.standing is not Standing.NO_PREDICTION]
+    empty = given.count(Standing.EMPTY_PATCH)
+    if not empty or 2 * empty < len(given):
+        return []
+    patches = count(len(given), "given patch is", "given patches are")
+    return [f"{empty:,} of {patches} empty: check that their source holds the agent's patches."]
 
 
 def _way_out(run: StoredRun) -> str:

@@ -9,6 +9,7 @@ from steps.contracts.data import DatasetLock
 from steps.contracts.families import SWEBENCH
 from steps.contracts.record import Part, Place, Record, key
 from steps.contracts.trajectory import Usage
+from steps.reports.text.formatting import count
 
 
 class Rate(Part):
@@ -276,6 +277,21 @@ class Summary(Record):
     """Everything that speaks against taking the headline at its face, in words; empty is green."""
 
     @property
+    def score(self) -> Rate | None:
+        """The headline of a valid run; None where there is no rate to show."""
+        return self.headline if self.valid and self.headline.rate is not None else None
+
+    @property
+    def why_no_score(self) -> str:
+        """Why the run has no score, in a sentence; empty where it has one."""
+        if self.valid:
+            return ""
+        missing, units = len(self.without_verdict), count(self.units, "unit")
+        if not self.failures:
+            return f"Stopped after {self.units - missing:,} of {units}. No score yet."
+        return f"INVALID, no score: {missing:,} of {units} without a verdict."
+
+    @property
     def graders(self) -> str:
         """Whose rules the verdicts are of."""
         swebench = f"swebench {self.versions.get('swebench', 'unknown')}"
@@ -284,7 +300,7 @@ class Summary(Record):
     @property
     def word(self) -> str:
         """The headline."""
-        return f"resolved {self.headline.resolved} of {self.headline.total}"
+        return self.why_no_score or f"resolved {self.headline.resolved} of {self.headline.total}"
 
 
 def page_key(run: str) -> str:

@@ -54,18 +54,20 @@ def _name(summary: Summary) -> str:
 
 
 def _rate(summary: Summary) -> str:
-    rate = summary.headline
-    if rate.rate is None:
-        return ""
+    rate = summary.score
+    if rate is None or rate.rate is None:
+        return summary.why_no_score
     which = "of first attempts " if len(summary.attempts) > 1 else ""
     sentence = f"{percent(rate.rate)} % {which}resolved, 95 % interval {percent(rate.low)} to {percent(rate.high)} %"
     if rate.graded < rate.total:
         sentence += f"; {rate.graded:,} graded, {rate.total - rate.graded:,} without a verdict"
-    return sentence if summary.valid else f"INVALID: {sentence}"
+    return sentence
 
 
 def _pass_at(summary: Summary) -> str:
     """With its own denominator where some instances have fewer than k verdicts."""
+    if summary.score is None:
+        return ""
     everything = summary.headline.total
     return ", ".join(
         f"pass@{p.k} {percent(p.estimate)} %"

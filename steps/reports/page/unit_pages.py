@@ -52,15 +52,23 @@ def write_instances(store: Store, run: StoredRun) -> None:
             partial = _read(run, unit, contents)
             conversation = partial.pop("", None)
             if conversation is not None:
-                unit.turns, unit.calls = conversation.answers, conversation.calls
+                count_answers(unit, conversation)
                 unit.endpoint = make_visible(conversation.endpoint)[:200]
-                unit.last_answer = make_visible(conversation.last_answer[:ANSWER_SHOWN])
             reference = reference_patch(contents.get(answers[unit.instance_id]))
             material = UnitPageInputs(
                 conversation, partial, f"../{PAGE}#u{place}", before, after, notes, reference=reference
             )
             pages_written[f"{folder}{unit.page}"] = instance_page(run, unit, material)
         store.put_many(pages_written)
+
+
+def count_answers(unit: StoredUnit, conversation: Conversation) -> None:
+    """Store in ``unit`` how many answers its trajectory holds, and how many of them its agent could not use."""
+    unit.turns, unit.model_answers = conversation.answers, len(conversation.model_answers)
+    useless = conversation.useless_answers
+    unit.useless_answers = len(useless)
+    texts = (turn.message.strip() or turn.reasoning.strip() for turn in reversed(useless))
+    unit.useless_answer = make_visible(next(filter(None, texts), "")[:ANSWER_SHOWN])
 
 
 def _trajectory_keys(run: StoredRun, unit: StoredUnit) -> dict[str, str]:

@@ -43,7 +43,7 @@ def describe_rate(rate: Rate) -> str:
 
 def describe_measurements(training: StoredTraining) -> list[tuple[str, str]]:
     """The first, the best and the newest: (when, how much)."""
-    steps = [step for step, summary in training.held_out.items() if summary.headline.rate is not None]
+    steps = [step for step, summary in training.held_out.items() if summary.score is not None]
     if not steps:
         return []
     best = max(steps, key=lambda step: training.held_out[step].headline.rate or 0.0)

@@ -71,7 +71,7 @@ def draw_training(training: StoredTraining) -> Drawings:
     steps, held_out = training.steps, training.held_out
     numbers = [*(one.step for one in steps), *held_out] or [0]
     axis = Axis(min(numbers), max(numbers))
-    rates = {step: summary.headline for step, summary in sorted(held_out.items())}
+    rates = {step: summary.headline for step, summary in sorted(held_out.items()) if summary.valid}
     measured = draw_curve(
         "Held out, resolved",
         {step: rate.rate for step, rate in rates.items()},

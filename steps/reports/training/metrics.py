@@ -51,9 +51,9 @@ def held_out_metrics(summary: Summary) -> dict[str, Any]:
     rate = summary.headline
     return {
         "held_out/run": summary.run_id,
-        "held_out/resolved_share": rate.rate,
-        "held_out/low": rate.low,
-        "held_out/high": rate.high,
+        "held_out/resolved_share": rate.rate if summary.valid else None,
+        "held_out/low": rate.low if summary.valid else None,
+        "held_out/high": rate.high if summary.valid else None,
         "held_out/resolved": rate.resolved,
         "held_out/graded": rate.graded,
         "held_out/total": rate.total,

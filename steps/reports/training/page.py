@@ -91,6 +91,6 @@ def _row(training: StoredTraining, one: StepFigures) -> dict[str, Any]:
     summary = training.held_out.get(one.step)
     return {
         "figures": one,
-        "held_out": summary.headline if summary else None,
+        "held_out": summary.score if summary else None,
         "seconds": sum(value for value in one.seconds.values() if math.isfinite(value)),
     }

@@ -86,6 +86,8 @@ class Conversation:
     turns: tuple[TurnView, ...]
     agent: tuple[str, ...] = ()
     """Its name, the model, how it called its tools, and whose they were, as far as that is known."""
+    offers_tools: bool = False
+    """Whether the model was offered tools, or told of them."""
     endpoint: str = ""
     notes: str = ""
     """Remarks of the agent's runner that belong to no turn."""
@@ -102,10 +104,18 @@ class Conversation:
         return sum(len(turn.calls) for turn in self.turns)
 
     @property
-    def last_answer(self) -> str:
-        """What the agent said last: its words, else its reasoning, else nothing."""
-        final_turn = next((turn for turn in reversed(self.turns) if turn.source == "agent"), None)
-        return (final_turn.message.strip() or final_turn.reasoning.strip()) if final_turn else ""
+    def model_answers(self) -> list[TurnView]:
+        """The agent's turns for which a model was asked."""
+        return [turn for turn in self.turns if turn.source == "agent" and turn.usage is not None]
+
+    @property
+    def useless_answers(self) -> list[TurnView]:
+        """Those without what the agent expects: a call, a patch, or where no tools were offered, any words."""
+        return [
+            turn
+            for turn in self.model_answers
+            if turn.malformed or not (turn.calls or (turn.message.strip() and not self.offers_tools))
+        ]
 
     @property
     def answers(self) -> int:
@@ -138,6 +148,7 @@ def _conversation(read: dict[str, Any], level: int) -> Conversation:
         usage=_usage(read),
         turns=tuple(_turn(_dict(step), n, began) for n, step in enumerate(_list(read.get("steps")), 1)),
         agent=tuple(dict.fromkeys(word for word in words if word)),
+        offers_tools=bool(agent.get("tool_definitions")),
         endpoint=_text(how.get("endpoint")),
         notes=_text(read.get("notes")),
         printed=_text(extra.get("printed")),

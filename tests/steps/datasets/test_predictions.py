@@ -51,10 +51,43 @@ def test_every_form_of_file_gives_the_same_predictions(tmp_path: Path) -> None:
         assert (read.model, read.patches, read.notices) == ("m", {"a__a-1": "one", "a__a-2": "two"}, [])
 
 
-def test_null_missing_and_empty_patches_are_data(tmp_path: Path) -> None:
-    missing = {"instance_id": "a__a-3", "model_name_or_path": "m"}
-    path = jsonl(tmp_path / "p.jsonl", _one("a__a-1", None), _one("a__a-2", ""), missing)
-    assert predictions.read(path, IDS, IDS).patches == {"a__a-1": None, "a__a-2": "", "a__a-3": None}
+def test_null_and_empty_patches_are_data_beside_others(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", _one("a__a-1", None), _one("a__a-2", ""), _one("a__a-3"))
+    read = predictions.read(path, IDS, IDS)
+    assert read.patches == {"a__a-1": None, "a__a-2": "", "a__a-3": "p"}
+    assert read.notices == ["2 of 3 patches in p.jsonl are empty and count as unresolved: a__a-1, a__a-2"]
+    assert predictions.read(path, ["a__a-2", "a__a-3"], IDS).notices[-1].startswith("1 of 2 patches")
+    path = jsonl(tmp_path / "p.jsonl", _one("a__a-1", None), _one("a__a-2"), _one("a__a-3"))
+    assert predictions.read(path, IDS, IDS).notices == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "advice"),
+    [
+        ({}, ""),
+        ({"patch": "p"}, ": rename patch, which seems to hold the patch"),
+        ({"diff": ""}, ": rename diff, which seems to hold the patch"),
+        ({"git_patch": None}, ": rename git_patch, which seems to hold the patch"),
+        ({"prediction": "p"}, ": rename prediction, which seems to hold the patch"),
+        ({"modelPatch": "p", "test_patch": "p"}, ": rename modelPatch, which seems to hold the patch"),
+        ({"patch": "", "output": "diff --git a/x b/x"}, ": rename output, which seems to hold the patch"),
+        ({"text": "diff --git a/x b/x"}, ": rename text, which seems to hold the patch"),
+        ({"text": "p", "cost": 1}, ""),
+    ],
+)
+def test_predictions_without_patch_key_name_the_likely_one(tmp_path: Path, fields: dict[str, Any], advice: str) -> None:
+    row = {"instance_id": "a__a-2", "model_name_or_path": "m", **fields}
+    reason = f"model_patch is missing{advice}"
+    assert _refusal(jsonl(tmp_path / "p.jsonl", _one(), row)) == f"p.jsonl, row 2: {reason}"
+    assert _refusal(_json(tmp_path / "p.json", row)) == f"p.json, row 1: {reason}"
+    assert _refusal(_json(tmp_path / "p.json", {"a__a-2": row})) == f"p.json, key 'a__a-2': {reason}"
+
+
+@pytest.mark.parametrize("form", ["swebench", "OpenHands"])
+def test_predictions_whose_patches_are_all_null_are_refused(tmp_path: Path, form: str) -> None:
+    openhands = [{"instance_id": each, "test_result": {}, "history": []} for each in IDS]
+    rows = [_one(each, None) for each in IDS] if form == "swebench" else openhands
+    assert _refusal(jsonl(tmp_path / "p.jsonl", *rows)) == "p.jsonl has no patch: all 3 are null"
 
 
 def test_of_duplicates_the_last_counts_with_a_notice(tmp_path: Path) -> None:
@@ -135,9 +168,12 @@ def test_a_single_prediction_in_a_json_file_is_one(tmp_path: Path) -> None:
 PATCHES = st.text(
     alphabet=st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("\r\n\u2028\x85\x0c\0")), max_size=40
 )
+SOME_PATCHES = st.dictionaries(st.sampled_from(IDS), PATCHES | st.none(), min_size=1).filter(
+    lambda patches: set(patches.values()) != {None}
+)
 
 
-@given(patches=st.dictionaries(st.sampled_from(IDS), PATCHES | st.none(), min_size=1), ascii_only=st.booleans())
+@given(patches=SOME_PATCHES, ascii_only=st.booleans())
 @PROPERTY
 def test_patches_stay_what_they_were_to_the_byte(
     tmp_path: Path, patches: dict[str, str | None], ascii_only: bool

@@ -12,7 +12,9 @@ from steps.families.bounded_judging import MOST, judge_bounded
 from steps.grading import bounded
 from steps.grading.instance_log import InstanceLogWriter
 from steps.grading.procedure import ProcedureRun
-from tests.steps.families.rebench.make_rows import v2_row, with_config
+from tests.steps.families.rebench.make_rows import v1_row, v2_row, with_config
+from tests.steps.families.swegym.make_rows import make_row as swegym_row
+from tests.steps.families.swesmith.make_rows import make_row as swesmith_row
 
 SOURCE = {
     "repo_name": "pyramid",
@@ -29,6 +31,40 @@ def test_a_long_log_has_the_verdict_that_it_would_have_here(monkeypatch: pytest.
     monkeypatch.setattr("steps.families.bounded_judging.HERE_BYTES", 1 << 40)
     assert judge_bounded("r2e", SOURCE, log) == there
     assert there.reward == 1.0
+
+
+TEXT_MODE_FAMILIES = {
+    "swegym": swegym_row(),
+    "swesmith": swesmith_row(),
+    "rebench v1": v1_row(),
+    "rebench v2": v2_row(),
+}
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\r\r\n"])
+@pytest.mark.parametrize("name", TEXT_MODE_FAMILIES)
+def test_carriage_returns_end_lines_where_upstream_reads_text(name: str, end: str) -> None:
+    family, source = name.split(maxsplit=1)[0], TEXT_MODE_FAMILIES[name]
+    tests = [*source["FAIL_TO_PASS"], *source["PASS_TO_PASS"]]
+    statuses = [f"{test} PASSED [ 1%]" if name == "swesmith" else f"PASSED {test}" for test in tests]
+    applied = ["Applied patch tests/test_a.py cleanly.", "Applied patch tests/new.json cleanly."]
+    log = "\n".join(
+        [
+            *applied,
+            "+ : '>>>>> Start Test Output'",
+            f"10 %{end}{end.join(statuses)}{end}100 %",
+            "+ : '>>>>> End Test Output'",
+        ]
+    )
+    verdict = judge_bounded(family, source, log.encode())
+    assert (verdict.resolved, verdict.unreadable) == (True, "")
+    assert verdict == judge_bounded(family, source, log.replace(end, "\n").encode())
+
+
+def test_carriage_returns_are_removed_in_r2e() -> None:
+    log = SUMMARY.replace("\nPASSED", "\n10 %\r100 %\r\nPASSED").replace("test_answer", "test\r_answer")
+    assert judge_bounded("r2e", SOURCE, log.encode()).resolved
+    assert not judge_bounded("r2e", SOURCE, SUMMARY.replace("\nFAILED", "\rFAILED").encode()).resolved
 
 
 def test_a_million_invented_tests_are_not_all_kept_and_gain_nothing() -> None:

@@ -48,7 +48,7 @@ def test_a_run_says_which_model_was_asked_and_how_many_have_no_verdict(tmp_path:
     Synthetic(run_id="asked", instances=3, agent="r2egym", model="lab/m-1", mix={"not_run": 1}).write(store)
     write_report(store, "asked")
     (line,) = listed(store).splitlines()[1:]
-    assert "  0/3  asked  r2egym, lab/m-1  " in line
+    assert "  no score  asked  r2egym, lab/m-1  " in line
     assert line.endswith("  3 without a verdict")
 
 
@@ -59,7 +59,7 @@ def test_a_later_attempt_without_a_verdict_is_told_and_is_no_success(tmp_path: P
     done = swe_argo("report", "twice", "--store", store.url)
     assert (done.returncode, done.stderr) == (3, "")
     (line,) = listed(store).splitlines()[1:]
-    assert "  2/2  twice  " in line
+    assert "  no score  twice  " in line
     assert line.endswith("  1 without a verdict")
 
 

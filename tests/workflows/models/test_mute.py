@@ -25,10 +25,10 @@ def test_a_model_that_never_calls_anything_is_a_doubt(content: str, said: str, t
     with model_server(play(*[Answer(content)] * 200)) as server:
         done = evaluate(server, tmp_path, "r2egym", "--use-fn-calling", "true", instances=QUICK[:2])
     told = summary(str(tmp_path), "run")
-    assert told.doubts[0].startswith("In 2 of 2 units the model's answers"), done.stdout + done.stderr
+    assert "of the model's" in told.doubts[0], done.stdout + done.stderr
     assert said in told.doubts[0]
     assert "Try --use-fn-calling false in a new run" in told.doubts[0]
-    assert "! In 2 of 2 units the model's answers" in done.stdout
+    assert "of the model's" in done.stdout
 
 
 def test_an_agent_that_made_no_step_says_why_and_what_to_do(tmp_path: Path) -> None:

@@ -9,10 +9,13 @@ import pytest
 
 from steps.contracts.data import RunFile
 from steps.contracts.record import key
+from steps.reports.figures.summary import Summary
 from steps.reports.write import write_report
 from steps.store import Store, open_store
 from steps.store.runs import record_of
 from tests.steps.reports.synthetic import Synthetic
+from tests.workflows.command import swe_argo
+from tests.workflows.view.conftest import NIGHTS
 from tests.workflows.view.server import Address, viewing
 from workflows.api.store import RunStore
 
@@ -35,11 +38,12 @@ def test_two_runs_are_compared_as_the_command_compares_them(viewer: Address, sto
     assert len(compared.gained) + len(compared.lost) > 0
 
 
-def test_three_runs_have_a_cell_for_each_pair(viewer: Address) -> None:
+def test_three_runs_have_a_cell_for_each_pair(viewer: Address, store: Store) -> None:
     page = viewer.get("/compare?run=nightly-1&run=nightly-2&run=nightly-3").text
     assert [len(row) for row in cells(page)] == [3, 3, 3]
     assert "/compare?run=nightly-3&amp;run=nightly-2" in page
-    assert len(re.findall('class="run-dot', page)) == 6
+    valid = [RunStore(store).run(name).summary.valid for name in NIGHTS]
+    assert len(re.findall('class="run-dot', page)) == 2 * sum(valid) > 2
 
 
 @pytest.mark.parametrize("query", ["", "run=nightly-1", "run=nightly-1&run=nightly-1", "run=nightly-1&run=nope"])
@@ -71,3 +75,24 @@ def test_a_trend_marks_where_rows_images_and_code_changed(tmp_path: Path) -> Non
     assert "changed: images" in page
     assert "changed: code" in page
     assert "Image a: sha256:1 before, sha256:2 now" in page
+
+
+@pytest.mark.parametrize("others", ["not_run", "failed"])
+def test_invalid_runs_have_no_score_in_list_trend_and_comparison(others: str, tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"), create=True)
+    for name, mix in (("night-1", {"resolved": 1.0}), ("night-2", {"resolved": 0.1, others: 0.9})):
+        Synthetic(name, 20, seed=5, mix=mix, created_at=f"2026-11-1{name[-1]}T22:00:00Z").write(store)
+        write_report(store, name)
+    assert not Summary.from_bytes(store.get(key(Summary, "night-2"))).valid
+    with viewing(store) as address:
+        runs, trend, compared = (
+            address.get(path).text for path in ("/", "/trend?run=night-1", "/compare?run=night-1&run=night-2")
+        )
+    assert runs.count('class="score"') == 1
+    assert "no score: " in runs
+    assert re.findall(r'<th scope="row"><a href="/runs/([^"]+)"', trend) == ["night-1"]
+    assert compared.count('class="score"') == 1
+    assert 'class="run-dot' not in compared
+    listed = swe_argo("runs", "--store", store.url).stdout
+    assert re.search(r"no score +night-2", listed)
+    assert re.search(r"20/20 +night-1", listed)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steps.grading import official
+from steps.grading.patches.examiner import find
 from steps.grading.patches.suite import suite_of
-from steps.grading.test_machinery import examine_patch
 from tests.steps.grading.logs import SCRIPT, edit, make_patch, make_row, new_file
 
 SUITE = suite_of(official.make_test_spec(make_row()))
@@ -19,7 +19,7 @@ ENCODED = base64.b64encode(EMPTY_RUNTEST.encode()).decode()
 
 
 def findings(patch: bytes, **changes: object) -> set[str]:
-    return {finding.code for finding in examine_patch(patch, suite_of(official.make_test_spec(make_row(**changes))))}
+    return {code for code, _ in find(patch, suite_of(official.make_test_spec(make_row(**changes))))}
 
 
 SPELLINGS = {
@@ -306,12 +306,12 @@ def test_no_code_stops_the_reading(text: str) -> None:
     lines = text.split("\n")
     body = "".join(f"+{line}\n" for line in lines)
     patch = f"--- a/calc.py\n+++ b/calc.py\n@@ -9,0 +9,{len(lines)} @@\n{body}"
-    assert isinstance(examine_patch(patch.encode(errors="surrogateescape"), SUITE), list)
+    assert isinstance(find(patch.encode(errors="surrogateescape"), SUITE), list)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=300))
 def test_no_bytes_stop_the_examination(data: bytes) -> None:
     for patch in (data, b"--- a/x.py\n+++ b/x.py\n@@ -1,9 +1,9 @@\n" + data, b"diff --git " + data):
-        for finding in examine_patch(patch, SUITE):
-            assert finding.model_dump_json()
+        for finding in find(patch, SUITE):
+            assert all(part.isprintable() for part in finding)

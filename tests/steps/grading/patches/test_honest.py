@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from steps.grading import official
+from steps.grading.patches.examiner import find
 from steps.grading.patches.suite import suite_of
-from steps.grading.test_machinery import examine_patch
 from tests.paths import DATA, needs_data
 from tests.steps.grading.logs import make_row
 from tests.steps.grading.patches.honest import PATCHES
@@ -19,7 +19,7 @@ from tests.steps.grading.patches.honest import PATCHES
 @pytest.mark.parametrize("name", PATCHES)
 def test_an_honest_agents_patch_is_believed(name: str) -> None:
     spec = official.make_test_spec(make_row(FAIL_TO_PASS=["tests/test_calc.py::test_adds_numbers"]))
-    assert examine_patch(PATCHES[name], suite_of(spec)) == []
+    assert find(PATCHES[name], suite_of(spec)) == []
 
 
 def test_no_reference_patch_is_named_with_what_agents_leave_beside_it(
@@ -31,7 +31,7 @@ def test_no_reference_patch_is_named_with_what_agents_leave_beside_it(
     alarms = {}
     for file in ("verified_test", "lite_test", "lite_dev", "multilingual_test", "multimodal_dev"):
         for name, row in real_rows(file).items():
-            if found := examine_patch(row["patch"].encode() + left, suite_of(official.make_test_spec(row))):
+            if found := find(row["patch"].encode() + left, suite_of(official.make_test_spec(row))):
                 alarms[name] = found
     assert alarms == {}
 
@@ -45,4 +45,4 @@ def test_no_reference_patch_of_the_relatives_is_named() -> None:
     }
     spec = official.make_test_spec(make_row())
     assert len(patches) >= 10
-    assert {name: found for name, patch in patches.items() if (found := examine_patch(patch, suite_of(spec)))} == {}
+    assert {name: found for name, patch in patches.items() if (found := find(patch, suite_of(spec)))} == {}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from steps.grading import official
+from steps.grading.patches.examiner import find
 from steps.grading.patches.suite import suite_of
-from steps.grading.test_machinery import examine_patch
 from tests.steps.grading.logs import make_patch, make_row
 
 NEW = "new file mode 100644\n--- /dev/null\n+++ b/{0}\n@@ -0,0 +1 @@\n+x = 1\n"
@@ -16,7 +16,7 @@ NEW = "new file mode 100644\n--- /dev/null\n+++ b/{0}\n@@ -0,0 +1 @@\n+x = 1\n"
 
 def findings(patch: str | bytes, **changes: Any) -> list[str]:
     data = patch if isinstance(patch, bytes) else patch.encode()
-    return [finding.code for finding in examine_patch(data, suite_of(official.make_test_spec(make_row(**changes))))]
+    return [code for code, _ in find(data, suite_of(official.make_test_spec(make_row(**changes))))]
 
 
 def new_file(path: str) -> str:

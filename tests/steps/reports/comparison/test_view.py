@@ -103,7 +103,7 @@ def test_the_whole_text_begins_with_what_changed() -> None:
         "  Code: 90710df0c2a1 before, unknown now.",
         "  Platform: linux-x86_64 before, unknown now.",
         "",
-        "3 of 4 (75.0 %) before, 2 of 4 (50.0 %) now: 1 gained, 1 lost.",
+        "3 of 4 before, 2 of 4 now (no score: tuesday is not valid): 1 gained, 1 lost.",
         "1 gained and 1 lost of 3 instances with a verdict in both: too few to tell from chance "
         "(McNemar's exact test, p = 1; fewer than 6 never can).",
         "",

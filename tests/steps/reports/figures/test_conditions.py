@@ -182,3 +182,19 @@ def test_a_model_that_failed_says_what_to_do(kind: FailureClass) -> None:
     said = find_caveats(made)
     assert said[1] == f"1 unit failed without a verdict: {kind.value} 1."
     assert said[2] == ADVICE[kind]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "agent", "warns"),
+    [
+        (["empty_patch", "empty_patch", "resolved"], "given", True),
+        (["empty_patch", "resolved"], "given", True),
+        (["empty_patch", "resolved", "unresolved"], "given", False),
+        (["empty_patch", "no_prediction", "no_prediction"], "given", True),
+        (["no_prediction"], "given", False),
+        (["empty_patch"], "r2egym", False),
+    ],
+)
+def test_caveats_warn_when_half_of_given_patches_are_empty(outcomes: list[str], agent: str, warns: bool) -> None:
+    made = view(run_file(spec={"agent": {"name": agent}}), {str(n): outcome for n, outcome in enumerate(outcomes)})
+    assert any("empty: check that their source" in caveat for caveat in find_caveats(made)) is warns

@@ -27,15 +27,16 @@ def test_the_message_says_what_changed_then_the_score_then_what_was_lost() -> No
     sent = made(
         before, {"a": "unresolved", "b": "resolved", "c": "failed"}, LINK, tests={"a": ["t_1", "t_2"]}, network=False
     )
-    assert sent["text"] == f"now: 1 of 3 resolved, 1 gained, 1 lost {LINK}"
+    assert sent["text"] == f"now: INVALID, no score: 1 of 3 units without a verdict. {LINK}"
     assert sent["blocks"][0] == {
         "type": "header",
-        "text": {"type": "plain_text", "text": "now: 1 of 3 resolved, 1 gained, 1 lost"},
+        "text": {"type": "plain_text", "text": "now: INVALID, no score: 1 of 3 units without a verdict."},
     }
     assert sections(sent) == [
         "lab/model-1 on SWE-bench/SWE-bench_Verified (test); 1 without a verdict",
         "*Changed since before, before any score*\n• Tests' network: open before, none now.",
-        "2 of 3 (66.7 %) before, 1 of 3 (33.3 %) now: 1 gained, 1 lost. 1 gained and 1 lost of 2 instances with a "
+        "2 of 3 before, 1 of 3 now (no score: now is not valid): 1 gained, 1 lost. "
+        "1 gained and 1 lost of 2 instances with a "
         "verdict in both, each on the same patch in both runs: it was not the agent that moved them, but images, "
         "machines or tests (McNemar's exact test, p = 1).",
         "*Lost, 1*\n• `a` resolved before, unresolved now; same patch: `t_1` and 1 more",

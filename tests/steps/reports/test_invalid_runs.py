@@ -1,0 +1,45 @@
+"""Runs without a valid score show no rate, interval or bar, wherever they are shown."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from steps.reports.comparison.compare import compare
+from steps.reports.comparison.view import view_comparison
+from steps.reports.figures.compute import summarise
+from steps.reports.messages.message import build_message
+from steps.reports.messages.terminal import summary_lines
+from steps.reports.page.report_page import render_page
+from steps.reports.training.metrics import held_out_metrics
+from tests.steps.reports.views import run_file, view
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        ("not_run", "Stopped after 2 of 24 units. No score yet."),
+        ("failed", "INVALID, no score: 22 of 24 units without a verdict."),
+    ],
+)
+def test_invalid_run_shows_no_rate(others: str, words: str) -> None:
+    run = view(run_file("now"), {"a": ["resolved", "resolved"]} | {str(n): [others] * 2 for n in range(11)})
+    earlier = view(run_file("before"), {"a": "resolved"} | {str(n): "resolved" for n in range(11)})
+    summary = summarise(run)
+    compared = compare(earlier, run)
+    page = render_page(run, summary, compared).decode()
+    shown = {
+        "terminal": "\n".join(summary_lines(summary)),
+        "word": summary.word,
+        "message": json.dumps(build_message(summary, compared)),
+        "page": page[page.index("<main>") : page.index('id="h-outcomes"')],
+    }
+    assert all(words in text for text in shown.values())
+    assert not {name: text for name, text in shown.items() if re.search(r"8\.3|pass@|interval|gained</", text)}
+    assert ("INVALID" in shown["terminal"]) is (others == "failed")
+    assert 'id="h-places"' not in page
+    assert (summary.score, view_comparison(compared).rates) == (None, [])
+    metrics = held_out_metrics(summary)
+    assert (metrics["held_out/resolved_share"], metrics["held_out/low"]) == (None, None)
