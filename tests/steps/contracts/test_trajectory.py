@@ -53,13 +53,9 @@ def test_to_json_writes_null_for_numbers_that_json_lacks() -> None:
 
 
 def test_step_figures_that_diverged_are_unknown() -> None:
-    told = dict.fromkeys(StepFigures.model_fields, 0) | {
-        "run": "r",
-        "finished_at": "",
-        "weights_used": {},
-        "groups": [],
-    }
-    told |= {"seconds": {}, "tokens": {}, "kl": nan, "entropy": 0.5, "loss": inf, "metrics": {"a": nan, "b": 1.0}}
+    told: dict[str, object] = dict.fromkeys(StepFigures.model_fields, 0)
+    told |= {"run": "r", "finished_at": "", "weights_used": {}, "groups": [], "seconds": {}, "tokens": {}}
+    told |= {"kl": nan, "entropy": 0.5, "loss": inf, "metrics": {"a": nan, "b": 1.0}}
     figures = StepFigures.model_validate(told)
     assert (figures.kl, figures.entropy, figures.loss, figures.metrics) == (None, 0.5, None, {"b": 1.0})
     strict(figures.to_bytes())
