@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +61,8 @@ class KubeApi:
     """Nothing hangs any more."""
     forbidden: tuple[str, ...] = ()
     """Kinds that nobody may read."""
+    token: str = ""
+    """The one bearer token that is accepted; empty accepts any."""
     page: int = 2
     """Objects of an answer, whatever limit is asked for."""
     _version: int = 0
@@ -147,14 +149,16 @@ class KubeApi:
         }
 
 
-def write_kubeconfig(folder: Path, url: str, *contexts: str, **more: str) -> Path:
+def write_kubeconfig(
+    folder: Path, url: str, *contexts: str, user: Mapping[str, str] | None = None, **more: str
+) -> Path:
     """``kubeconfig`` in a folder, of one server; the first context is the current one, ``more`` is in all of them."""
     path = folder / "kubeconfig"
     config = {
         "current-context": contexts[0],
         "contexts": [{"name": name, "context": {"cluster": "c", "user": "u", **more}} for name in contexts],
         "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
+        "users": [{"name": "u", "user": user or {"token": "t"}}],
     }
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **config}))
     path.chmod(0o600)
@@ -183,6 +187,8 @@ def serving(api: Api) -> Iterator[Api]:
             elif api.busy:
                 api.busy -= 1
                 self.answer(*refusal(503, "the server is currently unable to handle the request"))
+            elif api.token and self.headers.get("Authorization") != f"Bearer {api.token}":
+                self.answer(*refusal(401, "Unauthorized"))
             else:
                 query = {key: value[0] for key, value in parse_qs(parts.query).items()}
                 of_body = self.headers.get("Content-Type") or ""

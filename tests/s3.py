@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,16 +12,60 @@ import pytest
 
 from steps.settings import settings
 
+Environ = dict[str, Any]
+Habit = Callable[[Environ], tuple[str, str] | None]
+"""Changes a request on its way to moto, or answers it: a status and the XML of the body."""
+
+
+def ignores_conditions(environ: Environ) -> None:
+    for name in _CONDITIONS:
+        environ.pop(name, None)
+
+
+def knows_no_conditions(environ: Environ) -> tuple[str, str] | None:
+    return _error("501 No", "NotImplemented", "not here") if any(name in environ for name in _CONDITIONS) else None
+
+
+def refuses_checksums(environ: Environ) -> tuple[str, str] | None:
+    has_one = any(name.startswith(("HTTP_X_AMZ_CHECKSUM", "HTTP_X_AMZ_SDK_CHECKSUM")) for name in environ)
+    return _error("400 No", "InvalidArgument", "x-amz-checksum header not supported") if has_one else None
+
+
+def wants_md5(environ: Environ) -> tuple[str, str] | None:
+    if not _is_delete(environ) or "HTTP_CONTENT_MD5" in environ:
+        return None
+    return _error("400 No", "MissingContentMD5", "Missing required header for this request: Content-MD5.")
+
+
+def keeps_objects(environ: Environ) -> tuple[str, str] | None:
+    error = "<Error><Key>x/a</Key><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+    return ("200 OK", f"<DeleteResult>{error}</DeleteResult>") if _is_delete(environ) else None
+
+
+_CONDITIONS = ("HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH")
+
+
+def _is_delete(environ: Environ) -> bool:
+    return environ["REQUEST_METHOD"] == "POST" and "delete" in environ["QUERY_STRING"]
+
+
+def _error(status: str, code: str, message: str) -> tuple[str, str]:
+    return status, f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+
 
 @contextmanager
-def moto() -> Iterator[str]:
-    """The address of a moto server; those of one process hold the same things."""
+def moto(habit: Habit = lambda _environ: None) -> Iterator[str]:
+    """The address of a moto server; those of one process hold the same things. ``habit`` is that of another server."""
     from moto.server import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
 
     application, turn = DomainDispatcherApplication(create_backend_app), threading.Lock()
 
-    def answer(environ: dict[str, Any], start_response: Any) -> Any:
+    def answer(environ: Environ, start_response: Any) -> Any:
+        if (own := habit(environ)) is not None:
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            start_response(own[0], [("Content-Type", "application/xml"), ("Content-Length", str(len(own[1])))])
+            return [own[1].encode()]
         with turn:  # S3 looks for a key and puts it in one step, moto in two
             return application(environ, start_response)
 
@@ -40,6 +84,16 @@ def s3_endpoint() -> Iterator[str]:
     """A moto server: the real boto3 client talks to it over HTTP."""
     with moto() as address:
         yield address
+
+
+@contextmanager
+def other_server(habit: Habit, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Buckets as a server of another habit has them; they are those of the ``bucket`` fixture."""
+    with moto(habit) as address, monkeypatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", address)
+        settings.cache_clear()
+        yield
+    settings.cache_clear()
 
 
 @pytest.fixture

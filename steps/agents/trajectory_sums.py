@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from steps.contracts.record import to_json
 from steps.contracts.trajectory import FinalMetrics, MetricsExtra, Trajectory, Turn, Usage
 
 
@@ -63,4 +63,4 @@ def dump_trajectory(trajectory: Trajectory) -> bytes:
 
 def dump(value: Any) -> bytes:
     """JSON without spaces."""
-    return json.dumps(value, separators=(",", ":")).encode()
+    return to_json(value, separators=(",", ":")).encode()

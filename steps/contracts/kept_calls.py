@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, PlainSerializer, PlainValidator
 
-from steps.contracts.record import AnyText, Part
+from steps.contracts.record import AnyText, Part, to_json
 from steps.contracts.trajectory import Metrics, Observation, Result, StopReason, ToolCall, Turn, Usage
 
 FOLDER = "answered_calls"
@@ -111,7 +111,7 @@ class KeptCall(Part):
 
     def to_line(self) -> bytes:
         """One line of JSON, ASCII only, so that any text survives."""
-        return (json.dumps(self.model_dump(mode="json", exclude_defaults=True), separators=(",", ":")) + "\n").encode()
+        return (to_json(self.model_dump(mode="json", exclude_defaults=True), separators=(",", ":")) + "\n").encode()
 
     def as_turn(self, number: int = 1, shown: Sequence[str | None] = ()) -> Turn:
         """The answer as a turn of that number, without the ids of its tokens. ``shown``: what came of its calls."""

@@ -5,9 +5,41 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isfinite
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator
+
+
+def finite(value: object) -> float | None:
+    """Return a number, also one that is written as text; None for anything else, infinity and NaN."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if isfinite(number) else None
+
+
+def to_json(value: Any, **layout: Any) -> str:
+    """Return JSON text. Numbers that JSON does not have (NaN, infinity; foreign values may hold them) become null.
+
+    Args:
+        layout: ``indent``, ``separators`` and the like, as ``json.dumps`` takes them.
+    """
+    try:
+        return json.dumps(value, allow_nan=False, **layout)
+    except ValueError:
+        return json.dumps(_without_non_finite(value), allow_nan=False, **layout)
+
+
+def _without_non_finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_non_finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_non_finite(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 class Place(StrEnum):
@@ -38,7 +70,7 @@ class Record(BaseModel):
 
     def to_bytes(self) -> bytes:
         """The file's content: JSON, ASCII only, so that any text (lone surrogates too) survives."""
-        return (json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=True) + "\n").encode()
+        return (to_json(self.model_dump(mode="json"), indent=1) + "\n").encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:

@@ -6,7 +6,7 @@ import json
 from typing import ClassVar, Self
 
 from steps.contracts.data import Stage, Unit
-from steps.contracts.record import Part, Place, Raw
+from steps.contracts.record import Part, Place, Raw, to_json
 
 
 class ShardUnit(Part):
@@ -32,7 +32,7 @@ class Shard(Raw):
     def of(cls, units: list[Unit]) -> Self:
         """The part that holds these units."""
         items = [ShardUnit(id=unit.instance_id, attempt=unit.attempt, begins=unit.begins) for unit in units]
-        return cls(json.dumps([item.model_dump(mode="json") for item in items], separators=(",", ":")).encode())
+        return cls(to_json([item.model_dump(mode="json") for item in items], separators=(",", ":")).encode())
 
     @property
     def units(self) -> list[ShardUnit]:

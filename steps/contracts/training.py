@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
+
+from pydantic import BeforeValidator
 
 from steps.contracts.data import DatasetLock
-from steps.contracts.record import Part, Place, Raw, Record
+from steps.contracts.record import Part, Place, Raw, Record, finite, to_json
 from steps.contracts.train_spec import TrainSpec
 
 
@@ -65,7 +66,7 @@ class Checkpoints(Raw):
     @classmethod
     def of(cls, checkpoints: list[Checkpoint]) -> Self:
         """The file with these lines."""
-        return cls("".join(json.dumps(each.model_dump(mode="json")) + "\n" for each in checkpoints).encode())
+        return cls("".join(to_json(each.model_dump(mode="json")) + "\n" for each in checkpoints).encode())
 
     @property
     def list(self) -> list[Checkpoint]:
@@ -86,6 +87,16 @@ class HelperLog(Raw):
 
     file: ClassVar[str] = "{name}.log"
     place: ClassVar[Place] = Place.TRAINING
+
+
+def _only_finite(values: object) -> object:
+    if not isinstance(values, dict):
+        return values
+    return {name: value for name, value in values.items() if finite(value) is not None}
+
+
+Finite = Annotated[float | None, BeforeValidator(finite)]
+"""A figure that may diverge: NaN and infinity are unknown (None)."""
 
 
 class LearnedGroup(Part):
@@ -127,18 +138,18 @@ class StepFigures(Record):
     """A rollout."""
     turns_mean: float | None
     """Calls of the model a rollout."""
-    kl: float | None
+    kl: Finite
     """Estimate of KL(sampler || learner) a sampled token: mean of sampler's minus learner's log probability, before the
     step (k1; http://joschu.net/blog/kl-approx.html)."""
-    entropy: float | None
+    entropy: Finite
     """Mean of minus the sampled tokens' log probabilities, of the sampler."""
-    loss: float | None
+    loss: Finite
     seconds: dict[str, float]
     """Phase -> seconds: collect, samples, learn, save."""
     tokens: dict[str, int]
     """prompt, sampled, trained: of all rollouts."""
-    metrics: dict[str, float] = {}
-    """What Tinker tells of the step."""
+    metrics: Annotated[dict[str, float], BeforeValidator(_only_finite)] = {}
+    """What Tinker reports of the step, without numbers that are not finite."""
     finished_at: str
 
 

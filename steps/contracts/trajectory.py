@@ -7,11 +7,63 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from steps.contracts.record import AnyText, Part, Place, Record
+from steps.contracts.record import AnyText, Part, Place, Record, finite, to_json
+
+# -- numbers that an endpoint reports ----------------------------------------------------------------------------------
+
+MOST_TOKENS = 10**9
+"""Tokens of one call: a count above is an error of the endpoint."""
+MOST_USD = 1e6
+"""Dollars of one call, likewise."""
+
+
+_ROUNDING = 1e-3
+"""By how much the log probability of a sure token may be above 0."""
+
+
+def token_count(value: object, most: int = MOST_TOKENS) -> int | None:
+    """Return the count of tokens that an endpoint reports; None if it cannot be one. Some endpoints write text."""
+    number = finite(value)
+    return int(number) if number is not None and 0 <= number <= most else None
+
+
+def dollars(value: object, most: float = MOST_USD) -> float | None:
+    """Return the cost that an endpoint reports; None if it cannot be one."""
+    number = finite(value)
+    return number if number is not None and 0 <= number <= most else None
+
+
+def _log_probabilities(values: object) -> list[float] | None:
+    """Return one for each token; None if any is missing or wrong: some servers omit it for a token that they forced."""
+    if not isinstance(values, list):
+        return None
+    numbers = [number for value in values if (number := finite(value)) is not None and -1e9 < number <= _ROUNDING]
+    return numbers if len(numbers) == len(values) else None
+
+
+def _token_ids(values: object) -> list[object] | None:
+    """Return None if any number is no id. Anything else than numbers is left to pydantic to refuse."""
+    if not isinstance(values, list):
+        return None
+    wrong = (isinstance(value, int | float) and not (type(value) is int and value >= 0) for value in values)
+    return None if any(wrong) else values
+
+
+def _at_most_prompt(cached: int | None, info: ValidationInfo) -> int | None:
+    prompt = info.data.get("prompt_tokens")
+    return cached if cached is None or prompt is None else min(cached, prompt)
+
+
+Tokens = Annotated[int | None, BeforeValidator(token_count)]
+Dollars = Annotated[float | None, BeforeValidator(dollars)]
+_MOST_IN_ALL = 2**53
+"""Sums stay below: JSON's readers keep whole numbers exactly up to it."""
+TokenSum = Annotated[int, BeforeValidator(lambda value: token_count(value, _MOST_IN_ALL) or 0)]
+DollarSum = Annotated[float | None, BeforeValidator(lambda value: dollars(value, _MOST_IN_ALL))]
 
 
 class StopReason(StrEnum):
@@ -67,16 +119,18 @@ class Usage(Part):
     """Calls that were answered."""
     requests: int = 0
     """Requests that were sent: the calls, and those before them that failed."""
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
+    prompt_tokens: TokenSum = 0
+    cached_tokens: TokenSum = 0
     """Of the prompt tokens."""
-    completion_tokens: int = 0
-    reasoning_tokens: int = 0
+    completion_tokens: TokenSum = 0
+    reasoning_tokens: TokenSum = 0
     """Of the completion tokens."""
-    cost_usd: float | None = None
+    cost_usd: DollarSum = None
     """None where no price is known."""
     seconds: float = 0.0
     """Spent waiting for answers."""
+
+    _cached = field_validator("cached_tokens")(_at_most_prompt)
 
     def __add__(self, other: Usage) -> Usage:
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
@@ -100,7 +154,7 @@ class Usage(Part):
             cached_tokens=self.cached_tokens - other.cached_tokens,
             completion_tokens=self.completion_tokens - other.completion_tokens,
             reasoning_tokens=self.reasoning_tokens - other.reasoning_tokens,
-            cost_usd=None if self.cost_usd is None else self.cost_usd - (other.cost_usd or 0.0),
+            cost_usd=None if self.cost_usd is None else max(0.0, self.cost_usd - (other.cost_usd or 0.0)),
             seconds=round(self.seconds - other.seconds, 3),
         )
 
@@ -146,7 +200,7 @@ class Observation(Part):
 class MetricsExtra(Part):
     """What is recorded of a call beside ATIF's own fields."""
 
-    reasoning_tokens: int | None = None
+    reasoning_tokens: Tokens = None
     seconds: float = 0.0
     finish_reason: str | None = None
     request_id: str | None = None
@@ -160,16 +214,22 @@ class MetricsExtra(Part):
 
 
 class Metrics(Part):
-    """What one call of the model took, and the very tokens where the endpoint tells them."""
+    """The tokens and the cost of one call of the model, and the token ids if the endpoint reports them.
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    cost_usd: float | None = None
-    prompt_token_ids: list[int] | None = None
-    completion_token_ids: list[int] | None = None
-    logprobs: list[float] | None = None
+    A number that cannot be right is unknown (None), whoever reported or stored it; so is a list that holds one.
+    """
+
+    prompt_tokens: Tokens = None
+    completion_tokens: Tokens = None
+    cached_tokens: Tokens = None
+    """At most ``prompt_tokens``."""
+    cost_usd: Dollars = None
+    prompt_token_ids: Annotated[list[int] | None, BeforeValidator(_token_ids)] = None
+    completion_token_ids: Annotated[list[int] | None, BeforeValidator(_token_ids)] = None
+    logprobs: Annotated[list[float] | None, BeforeValidator(_log_probabilities)] = None
     extra: MetricsExtra | None = None
+
+    _cached = field_validator("cached_tokens")(_at_most_prompt)
 
 
 class Turn(Part):
@@ -212,10 +272,10 @@ class AgentInfo(Part):
 class FinalMetrics(Part):
     """The sums over all turns, those of other attempts in ``subagent_trajectories`` included."""
 
-    total_prompt_tokens: int | None = None
-    total_completion_tokens: int | None = None
-    total_cached_tokens: int | None = None
-    total_cost_usd: float | None = None
+    total_prompt_tokens: TokenSum | None = None
+    total_completion_tokens: TokenSum | None = None
+    total_cached_tokens: TokenSum | None = None
+    total_cost_usd: DollarSum = None
     total_steps: int | None = None
 
 
@@ -260,7 +320,7 @@ class Trajectory(Record):
 
     def to_bytes(self) -> bytes:
         """One line of JSON, without what is not known: a trajectory is large."""
-        return (json.dumps(self.model_dump(mode="json", exclude_none=True), separators=(",", ":")) + "\n").encode()
+        return (to_json(self.model_dump(mode="json", exclude_none=True), separators=(",", ":")) + "\n").encode()
 
 
 def spent_in(trajectory: bytes | None) -> Usage:

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from steps.contracts.record import AnyText, Part
+from steps.contracts.record import AnyText, Part, to_json
 from steps.contracts.trajectory import Turn, Usage
 
 PROGRESS = ".progress.json"
@@ -57,7 +57,7 @@ class UnitProgress(Part):
 
     def to_line(self) -> str:
         """JSON, ASCII only: any text survives, and none of it acts on a terminal that shows a step's log."""
-        return json.dumps(self.model_dump(mode="json", exclude_defaults=True), ensure_ascii=True)
+        return to_json(self.model_dump(mode="json", exclude_defaults=True))
 
 
 def parse_progress(data: str | bytes) -> UnitProgress | None:

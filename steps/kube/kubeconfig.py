@@ -5,14 +5,16 @@ from __future__ import annotations
 import atexit
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
 import yaml
 from kubernetes import config
 from kubernetes.client import Configuration
+from kubernetes.config import kube_config
 from kubernetes.config.config_exception import ConfigException
+from kubernetes.config.incluster_config import InClusterConfigLoader
 
 from steps.contracts.sandbox_spec import KubernetesSpec
 from steps.errors import ConfigError
@@ -34,7 +36,8 @@ def find(spec: KubernetesSpec) -> Cluster:
     configuration = Configuration()
     try:
         if inside(spec):
-            config.load_incluster_config(client_configuration=configuration)
+            InClusterConfigLoader(str(ACCOUNT / "token"), str(ACCOUNT / "ca.crt")).load_and_set(configuration)
+            _use_token_file(configuration, ACCOUNT / "token")
             own, name = (ACCOUNT / "namespace").read_text().strip(), "this cluster"
         else:
             own, name = _load(spec.context, configuration)
@@ -75,7 +78,33 @@ def _load(context_name: str | None, configuration: Configuration) -> tuple[str, 
             f"the program that the kubeconfig names for the credentials of {context['name']} failed: {complaints[0]}",
             field="sandbox.kubernetes.context",
         )
+    if path := _token_file(context["context"].get("user")):
+        _use_token_file(configuration, path)
     return context["context"].get("namespace") or "default", f"context {context['name']}"
+
+
+def _token_file(user: str | None) -> Path | None:
+    """Return the token file of a kubeconfig's user. A relative path starts at the kubeconfig that names the user."""
+    users = kube_config.KubeConfigMerger(kube_config.KUBE_CONFIG_DEFAULT_LOCATION).config["users"]
+    node = users.get_with_name(user, safe=True)
+    path = node and (node.safe_get("user") or {}).get("tokenFile")
+    return Path(node.path).parent / path if path else None
+
+
+def _use_token_file(configuration: Configuration, path: Path) -> None:
+    """Read the token file for every request, because its owner rotates it. Keep the last token if it is unreadable.
+
+    The official client never reads a kubeconfig's file again, and an account's each minute. As in client-go, the file
+    takes precedence over a token in the kubeconfig.
+    """
+
+    def read(configuration: Configuration) -> None:
+        with suppress(OSError, ValueError):
+            if token := path.read_text().strip():
+                configuration.api_key["BearerToken"] = f"Bearer {token}"
+
+    read(configuration)
+    configuration.refresh_api_key_hook = read
 
 
 @cache

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steps.contracts.run_spec import LlmSpec
-from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason
+from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, dollars
 from steps.models.reply import CARRIED, REASONING, NoReplyError, Reply, RequestedCall
 
 
@@ -50,18 +50,17 @@ def metrics_of(response: ModelResponse, llm: LlmSpec, requests: int) -> Metrics:
     body, choice, usage = response.body, choice_of(response.body), usage_of(response.body)
     cached = _inner(usage, "prompt_tokens_details", "cached_tokens")
     if cached is None:
-        cached = _count(usage.get("prompt_cache_hit_tokens"))  # DeepSeek
-    logprobs = (choice.get("logprobs") or {}).get("content")
-    ids, prompt_ids = _ids(choice.get("token_ids")), _ids(body.get("prompt_token_ids"))
+        cached = usage.get("prompt_cache_hit_tokens")  # DeepSeek
+    logprobs, ids = (choice.get("logprobs") or {}).get("content"), choice.get("token_ids")
     if ids is None and logprobs:
         ids = _told_as_tokens(logprobs)
     metrics = Metrics(
-        prompt_tokens=_count(usage.get("prompt_tokens", usage.get("input_tokens"))),
-        completion_tokens=_count(usage.get("completion_tokens", usage.get("output_tokens"))),
+        prompt_tokens=usage.get("prompt_tokens", usage.get("input_tokens")),
+        completion_tokens=usage.get("completion_tokens", usage.get("output_tokens")),
         cached_tokens=cached,
-        prompt_token_ids=prompt_ids,
+        prompt_token_ids=body.get("prompt_token_ids"),
         completion_token_ids=ids,
-        logprobs=_logprobs(logprobs),
+        logprobs=None if logprobs is None else [each.get("logprob") for each in logprobs],
         extra=MetricsExtra(
             reasoning_tokens=_inner(usage, "completion_tokens_details", "reasoning_tokens"),
             seconds=round(response.seconds, 3),
@@ -73,32 +72,17 @@ def metrics_of(response: ModelResponse, llm: LlmSpec, requests: int) -> Metrics:
             requests=requests,
         ),
     )
-    return metrics.model_copy(update={"cost_usd": _cost(metrics, llm, usage, response.headers)})
+    return metrics.model_copy(update={"cost_usd": dollars(_cost(metrics, llm, usage, response.headers))})
 
 
-def _inner(usage: dict[str, Any], table: str, name: str) -> int | None:
+def _inner(usage: dict[str, Any], table: str, name: str) -> Any:
     details = usage.get(table)
-    return _count(details.get(name)) if isinstance(details, dict) else None
-
-
-def _count(value: object) -> int | None:
-    """Some proxies write numbers as text."""
-    return int(float(value)) if isinstance(value, int | float | str) and value != "" else None
+    return details.get(name) if isinstance(details, dict) else None
 
 
 def _word(value: object) -> str | None:
     """Ids are numbers with some servers."""
     return None if value is None else str(value)
-
-
-def _ids(value: object) -> list[int] | None:
-    return list(value) if isinstance(value, list) else None
-
-
-def _logprobs(entries: list[dict[str, Any]] | None) -> list[float] | None:
-    """One for each token; None where any is missing: some servers leave it out of a token that they forced."""
-    values = [] if entries is None else [each.get("logprob") for each in entries]
-    return None if entries is None or None in values else [float(value) for value in values if value is not None]
 
 
 def _told_as_tokens(logprobs: list[dict[str, Any]]) -> list[int] | None:
@@ -112,16 +96,16 @@ def _cost(metrics: Metrics, llm: LlmSpec, usage: dict[str, Any], headers: Mappin
     if llm.input_cost_per_token is not None or llm.output_cost_per_token is not None:
         if metrics.prompt_tokens is None and metrics.completion_tokens is None:
             return None
-        into, out, cached = metrics.prompt_tokens or 0, metrics.completion_tokens or 0, metrics.cached_tokens or 0
+        into, out = metrics.prompt_tokens or 0, metrics.completion_tokens or 0
+        cached = min(metrics.cached_tokens or 0, into)
         price = llm.input_cost_per_token or 0.0
         cached_price = price if llm.cached_cost_per_token is None else llm.cached_cost_per_token
         return (into - cached) * price + cached * cached_price + out * (llm.output_cost_per_token or 0.0)
-    for stated_cost in (usage.get("cost"), usage.get("estimated_cost"), headers.get("x-litellm-response-cost")):
-        try:
-            return float(stated_cost)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            continue
-    return None
+    if usage.get("is_byok"):  # OpenRouter's own fee, beside the bill of the provider whose key is the user's
+        fee, bill = dollars(usage.get("cost") or 0), dollars(_inner(usage, "cost_details", "upstream_inference_cost"))
+        return None if fee is None or bill is None else fee + bill
+    stated = (usage.get("cost"), usage.get("estimated_cost"), headers.get("x-litellm-response-cost"))
+    return next((cost for cost in map(dollars, stated) if cost is not None), None)
 
 
 def reply_of(response: ModelResponse, metrics: Metrics) -> Reply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import tinker
@@ -79,6 +80,8 @@ def _sequence(sequence: Any) -> SampledSequence:
     tokens, logprobs = list(sequence.tokens), list(sequence.logprobs or [])
     if len(tokens) != len(logprobs):
         raise SamplingError(502, f"Tinker answered {len(tokens)} tokens with {len(logprobs)} log probabilities")
+    if not all(map(isfinite, logprobs)):
+        raise SamplingError(502, "Tinker answered a log probability that is no finite number")
     return SampledSequence(tokens, logprobs, at_limit=sequence.stop_reason == "length")
 
 

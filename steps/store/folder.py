@@ -73,19 +73,25 @@ class FolderStore:
             self.put(key, new)
             return True
 
+    def has_atomic_swap(self, key: str, data: bytes) -> bool:  # noqa: ARG002
+        """Return whether the file system can lock the store's folder. The key is left alone."""
+        with _failures(), self._locked() as is_locked:
+            return is_locked
+
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Nobody else is in here at a time, on any machine where the file system can say so."""
+    def _locked(self) -> Iterator[bool]:
+        """Lock the store's folder if the system and its file system can; yield whether they did."""
         try:
             import fcntl
         except ImportError:
-            yield
+            yield False
             return
-        folder = os.open(self._root, os.O_RDONLY)
+        folder, is_locked = os.open(self._root, os.O_RDONLY), False
         try:
             with suppress(OSError):  # a network's file system that locks no folders
                 fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
+                is_locked = True
+            yield is_locked
         finally:
             os.close(folder)
 

@@ -24,7 +24,13 @@ class Store(Protocol):
     def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
         """Write ``new`` where ``old`` is what lies there, None for nothing; False, and nothing done, where it is not.
 
-        Of several that try it at a time one succeeds.
+        Of several that try it at a time one succeeds, where ``has_atomic_swap`` is true.
+        """
+
+    def has_atomic_swap(self, key: str, data: bytes) -> bool:
+        """Return whether ``swap`` keeps concurrent writers apart. Tries it at a key that holds ``data``.
+
+        Only its one writer may ask this of a key: a store without conditional writes writes ``data`` there again.
         """
 
     def keys(self, prefix: str) -> list[str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    FlexibleChecksumError,
     IncompleteReadError,
     NoCredentialsError,
     PartialCredentialsError,
@@ -29,6 +33,9 @@ THREADS = 32
 READS = 6
 """Times that an object is read whose body breaks off."""
 BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError, HTTPError, OSError)
+_ABOUT_CHECKSUMS = re.compile(r"(?i)content-?md5|checksum|aws-chunked|trailer|SHA256Mismatch|SignatureDoesNotMatch")
+"""Refusals that S3-compatible servers give to the checksums that boto3 sends by default since 1.36."""
+_CURE = "set AWS_REQUEST_CHECKSUM_CALCULATION=when_required and AWS_RESPONSE_CHECKSUM_VALIDATION=when_required"
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -54,6 +61,9 @@ class S3Store:
             # "standard" retries throttling, 5xx and dropped connections with backoff
             config=Config(max_pool_connections=THREADS, retries={"mode": "standard", "total_max_attempts": 6}),
         )
+        self._has_checksums = self._s3.meta.config.request_checksum_calculation != "when_required"  # type: ignore[attr-defined]
+        if not self._has_checksums:
+            self._s3.meta.events.register("before-call.s3.DeleteObjects", _replace_checksum)
         with self._failures():
             self._s3.head_bucket(Bucket=bucket)
             if create:
@@ -89,28 +99,31 @@ class S3Store:
             self._s3.put_object(Bucket=self._bucket, Key=self._prefix + key, Body=data)
 
     def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
-        """A conditional put; where the server knows none, one that somebody may come between."""
-        condition: _Condition = {"IfNoneMatch": "*"}
-        if old is not None:
-            try:
-                there, tag = self._get(key)
-            except FileNotFoundError:
-                return False
-            if there != old:
-                return False
-            condition = {"IfMatch": tag}
+        """Read, then write on the condition that nothing changed: some servers ignore conditions or know none."""
+        try:
+            current, tag = self._get(key)
+        except FileNotFoundError:
+            return old is None and self._put_if(key, new, {"IfNoneMatch": "*"}) is not False
+        return current == old and self._put_if(key, new, {"IfMatch": tag}) is not False
+
+    def has_atomic_swap(self, key: str, data: bytes) -> bool:
+        """Return whether the server refuses writes whose conditions do not hold. Each kind of condition is tried."""
+        unmet: tuple[_Condition, ...] = ({"IfNoneMatch": "*"}, {"IfMatch": '"0"'})
+        return all(self._put_if(key, data, condition) is False for condition in unmet)
+
+    def _put_if(self, key: str, data: bytes, condition: _Condition) -> bool | None:
+        """Return whether the condition held and ``data`` was written; None if written without any condition."""
         with self._failures():
             try:
-                self._s3.put_object(Bucket=self._bucket, Key=self._prefix + key, Body=new, **condition)
+                self._s3.put_object(Bucket=self._bucket, Key=self._prefix + key, Body=data, **condition)
             except ClientError as error:
                 code = error.response["Error"].get("Code")
                 if code in ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey"):
                     return False
                 if code != "NotImplemented":
                     raise
-                if old is None and self.get_many([key]):
-                    return False
-                self.put(key, new)
+                self.put(key, data)
+                return None
         return True
 
     def keys(self, prefix: str) -> list[str]:
@@ -160,11 +173,18 @@ class S3Store:
         self._parallel(copy, pairs)
 
     def delete_many(self, keys: Iterable[str]) -> None:
-        """A thousand a request."""
+        """Delete a thousand objects per request. Raises what the first object that the server kept is refused with."""
         names = [{"Key": self._prefix + key} for key in keys]
         with self._failures():
             for start in range(0, len(names), 1000):
-                self._s3.delete_objects(Bucket=self._bucket, Delete={"Objects": names[start : start + 1000]})  # type: ignore[typeddict-item]
+                objects = names[start : start + 1000]
+                answer = self._s3.delete_objects(Bucket=self._bucket, Delete={"Objects": objects})  # type: ignore[typeddict-item]
+                for refused in answer.get("Errors", []):
+                    if (code := refused.get("Code", "")) != "NoSuchKey":
+                        error = {"Code": code, "Message": f"{refused.get('Key')}: {refused.get('Message')}"}
+                        status = 403 if code == "AccessDenied" else 500
+                        response = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}
+                        raise ClientError(response, "DeleteObjects")  # type: ignore[arg-type]
 
     def locate(self, key: str) -> str:
         """The s3:// address of a key."""
@@ -195,6 +215,8 @@ class S3Store:
         except ClientError as error:
             code = str(error.response.get("Error", {}).get("Code", ""))
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            if self._has_checksums and _ABOUT_CHECKSUMS.search(f"{code} {error}") and code != "BadDigest":
+                raise ConfigError(f"{self.url} refuses checksums: {_CURE} ({error})", field="store") from error
             if error.operation_name == "HeadBucket" and status == 404:
                 raise ConfigError(f"bucket {self._bucket!r} does not exist", field="store") from error
             if code == "NoSuchBucket":  # it was there when the store was opened
@@ -204,5 +226,17 @@ class S3Store:
             if status == 404:
                 raise FileNotFoundError(str(error)) from error
             raise InfraError(FailureClass.STORAGE, f"the store {self.url} failed: {error}") from error
+        except FlexibleChecksumError as error:
+            raise InfraError(FailureClass.STORAGE, f"{self.url}: {error}; if this persists, {_CURE}") from error
         except BotoCoreError as error:
             raise InfraError(FailureClass.STORAGE, f"the store {self.url} failed: {error}") from error
+
+
+def _replace_checksum(params: dict[str, Any], **_event: object) -> None:
+    """Send Content-MD5 in place of a checksum header: botocore has no setting for it.
+
+    DeleteObjects must carry one of the two; older servers know only Content-MD5 (botocore issue 2308).
+    """
+    params["context"].pop("checksum", None)
+    digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
+    params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,9 @@ def _rows(table: Any) -> Iterator[Sample]:
     rest = table.drop_columns(list(_ARRAYS)).to_pylist()
     for place, row in enumerate(rest):
         tokens, sampled, logprobs = (columns[name][place].values.to_numpy(zero_copy_only=False) for name in _ARRAYS)
+        if not isfinite(float(logprobs.sum())):
+            what = "has a log probability that is no finite number: export the run's samples again"
+            raise ConfigError(f"{row['instance_id']} attempt {row['attempt']} {what}", field="samples")
         unit = SampledUnit(**{name: row[name] for name in _OF_UNIT})
         calls = [CallSpan(**call) for call in row["calls"]]
         yield Sample(unit, row["sample"], tokens, sampled, logprobs, calls)

@@ -28,32 +28,36 @@ def calls_of(trajectory: Trajectory) -> list[SampledCall]:
 def calls_of_trace(lines: Iterable[str | bytes]) -> list[SampledCall]:
     """The calls of one rollout, whoever's agent it was, from what the proxy kept of it: a JSON object a line.
 
-    Raises ValueError, KeyError where it is no trace.
+    Raises NoTokensError; ValueError, KeyError where it is no trace.
     """
-    rows = map(json.loads, lines)
-    return [
-        SampledCall(
-            row["prompt_token_ids"], row["token_ids"], row["logprobs"], step, row["weights"], row["finish_reason"]
+    calls = []
+    for step, row in enumerate(map(json.loads, lines), 1):
+        metrics = Metrics(
+            prompt_token_ids=row["prompt_token_ids"], completion_token_ids=row["token_ids"], logprobs=row["logprobs"]
         )
-        for step, row in enumerate(rows, 1)
-    ]
+        calls.append(_call(metrics, step, row["weights"], row["finish_reason"]))
+    return calls
 
 
 def _calls(turns: list[Turn]) -> Iterator[SampledCall]:
     for turn in turns:
         if turn.source != "agent" or turn.metrics is None:
             continue
-        metrics, extra = turn.metrics, turn.metrics.extra or MetricsExtra()
-        if reason := _missing(metrics):
-            raise NoTokensError(f"step {turn.step_id}: {reason}")
-        yield SampledCall(
-            prompt=metrics.prompt_token_ids or [],
-            output=metrics.completion_token_ids or [],
-            logprobs=metrics.logprobs or [],
-            step=turn.step_id,
-            weights=extra.fingerprint,
-            finish_reason=extra.finish_reason,
-        )
+        extra = turn.metrics.extra or MetricsExtra()
+        yield _call(turn.metrics, turn.step_id, extra.fingerprint, extra.finish_reason)
+
+
+def _call(metrics: Metrics, step: int, weights: str | None, finish_reason: str | None) -> SampledCall:
+    if reason := _missing(metrics):
+        raise NoTokensError(f"step {step}: {reason}")
+    return SampledCall(
+        prompt=metrics.prompt_token_ids or [],
+        output=metrics.completion_token_ids or [],
+        logprobs=metrics.logprobs or [],
+        step=step,
+        weights=weights,
+        finish_reason=finish_reason,
+    )
 
 
 def _missing(metrics: Metrics) -> str:

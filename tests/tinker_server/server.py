@@ -46,6 +46,8 @@ class Sampled:
     delay_s: float = 0.0
     error: tuple[str, str] | None = None
     """Message and category (user or server) of a request that fails."""
+    logprobs: list[float] | None = None
+    """Instead of those that ``logprobs_of`` makes."""
 
 
 Answerer = Callable[[list[int], dict[str, Any], str], Sampled]
@@ -158,7 +160,7 @@ class TinkerServer:
         parameters, n = body["sampling_params"], body.get("num_samples", 1)
         answers = [self.answer(prompt, parameters, weights) for _ in range(n)]
         outputs = [answer.tokens for answer in answers]
-        logprobs = [logprobs_of(prompt, tokens) for tokens in outputs]
+        logprobs = [answer.logprobs or logprobs_of(prompt, answer.tokens) for answer in answers]
         name = f"request-{next(self._numbers)}"
         self.submitted += 1
         self._results[name] = (Asked(prompt, parameters, weights, outputs, logprobs), answers[0])

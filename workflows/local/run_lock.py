@@ -31,6 +31,8 @@ class RunLock:
         self.on_loss: Callable[[], None] = lambda: None
         self.store, self._run, self._kind = store, run_id, kind
         self._key = key(kind, run_id)
+        self.caveat = ""
+        """After ``take``: a sentence about what the store cannot guard; empty if it guards all."""
         self._mine, self._began_at = b"", round(time.time(), 3)
         self.token = secrets.token_hex(8)
         self._end = threading.Event()
@@ -41,8 +43,15 @@ class RunLock:
         existing: bytes | None = None
         while not self._write(existing):
             existing = self.store.get_many([self._key]).get(self._key)
-            if (lock := lock_in(existing, self._kind)) and not lock.is_over():
+            lock = lock_in(existing, self._kind)
+            if lock and lock.token != self.token and not lock.is_over():
                 raise lock.refusal(self._run)
+        if not self.store.has_atomic_swap(self._key, self._mine):
+            self.caveat = (
+                f"{self.store.url} cannot keep two writers apart (a bucket without conditional writes, or a folder "
+                f"without locks): two runners that start {self._kind.what[0]} {self._run!r} at the same moment would "
+                "both work on it, so start only one"
+            )
         self._thread.start()
 
     def leave(self) -> None:

@@ -97,6 +97,8 @@ class Training:
         spec, store = self._spec, open_store(self._spec.run.store, create=True)
         with hold_run(store, spec.name, TrainingLock) as hold:
             hold.on_loss = self._lose
+            if hold.caveat:
+                self._observer.note(hold.caveat)
             with self._observer.activity(f"planning {spec.name}") as show:
                 training = _plan(spec, show, self._observer.note)
             log = CheckpointLog(store, spec.name)

@@ -12,6 +12,7 @@ from typing import Any
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.data import Plan, RunFile
 from steps.contracts.record import key
+from steps.contracts.trajectory import Usage
 from steps.reports.figures.summary import Summary
 from steps.reports.text.visible import make_visible
 from steps.store import Store
@@ -161,6 +162,7 @@ def _score(data: bytes) -> dict[str, Any]:
     """Not parsed as a Summary: a list of hundreds is read at once, and one of an older version has its score, too."""
     read = json.loads(data)
     rate, usage = read["headline"], read["cost"]["usage"]
+    usage = Usage.model_validate({name: usage.get(name) for name in ("prompt_tokens", "completion_tokens", "cost_usd")})
     missing = sum(int(read["outcomes"].get(name, 0)) for name in ("failed", "not_run"))
     return {
         "state": "done" if read["complete"] is True else "incomplete",
@@ -169,8 +171,8 @@ def _score(data: bytes) -> dict[str, Any]:
         "rate": None if rate["rate"] is None or read.get("valid") is False else float(rate["rate"]),
         "low": float(rate["low"]),
         "high": float(rate["high"]),
-        "cost_usd": None if usage.get("cost_usd") is None else float(usage["cost_usd"]),
+        "cost_usd": usage.cost_usd,
         "units": count_reported(data),
-        "tokens": int(usage["prompt_tokens"]) + int(usage["completion_tokens"]),
+        "tokens": usage.prompt_tokens + usage.completion_tokens,
         "missing": missing,
     }

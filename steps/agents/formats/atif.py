@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
 from steps.agents.formats.solved_unit import SolvedUnit, replace_surrogates_within
 from steps.contracts.agents import is_model_agent
+from steps.contracts.record import to_json
 from steps.contracts.recording import Action
 from steps.contracts.trajectory import MetricsExtra, StopReason, Trajectory, Turn
 
@@ -68,7 +68,7 @@ def _scaffold(agent: Row, *, ours: bool) -> str | None:
 def write(done: SolvedUnit) -> bytes:
     """The whole of it: the ids of every prompt, and text that every reader takes."""
     whole = with_whole_prompts(done.trajectory).model_dump(mode="json", exclude_none=True)
-    return (json.dumps(replace_surrogates_within(whole), separators=(",", ":")) + "\n").encode()
+    return (to_json(replace_surrogates_within(whole), separators=(",", ":")) + "\n").encode()
 
 
 def with_whole_prompts(trajectory: Trajectory) -> Trajectory:

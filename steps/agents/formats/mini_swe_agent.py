@@ -10,6 +10,7 @@ from typing import Any
 from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
 from steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions
 from steps.contracts.agent_spec import agent_of
+from steps.contracts.record import to_json
 from steps.contracts.recording import Action
 from steps.contracts.trajectory import StopReason, Turn
 
@@ -168,7 +169,7 @@ def write(done: SolvedUnit) -> bytes:
         "trajectory_format": FORMAT,
         "instance_id": done.instance.instance_id,
     }
-    return json.dumps(row, indent=2).encode()
+    return to_json(row, indent=2).encode()
 
 
 def _messages(done: SolvedUnit) -> list[Row]:

@@ -10,6 +10,7 @@ from steps.agents.formats.recording import Row
 from steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.data import Instance, RunFile
+from steps.contracts.record import to_json
 from steps.contracts.trajectory import StopReason, Turn, Usage
 from steps.contracts.verdict import GradeRecord, Outcome
 from steps.datasets.openhands import OWN
@@ -98,7 +99,7 @@ def _line(run: RunFile, instance: Instance, attempt: int, **more: Any) -> bytes:
         **more,
         "instance": instance.model_dump(mode="json", include=set(shown)),
     }
-    return (json.dumps(row) + "\n").encode()
+    return (to_json(row) + "\n").encode()
 
 
 def _report(grade: GradeRecord) -> Row:

@@ -11,6 +11,7 @@ from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_n
 from steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions, replace_surrogates_within
 from steps.agents.tools.toolsets import REFUSED
 from steps.contracts.agent_spec import AgentSpec, agent_of
+from steps.contracts.record import to_json
 from steps.contracts.recording import Action
 from steps.contracts.trajectory import StopReason
 from steps.contracts.verdict import Outcome
@@ -144,7 +145,7 @@ def write(done: SolvedUnit) -> bytes:
         "reward_calc_time": round(sum(grade.seconds.values()), 3) if grade else None,
         "test_output": done.log,
     }
-    return (json.dumps(replace_surrogates_within(row)) + "\n").encode()
+    return (to_json(replace_surrogates_within(row)) + "\n").encode()
 
 
 def exit_reason(done: SolvedUnit, steps: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_text
 from steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions
 from steps.agents.tools import APPLY, KINDS, Kind
+from steps.contracts.record import to_json
 from steps.contracts.recording import Action
 from steps.contracts.trajectory import StopReason, Turn
 from steps.datasets import sweagent
@@ -176,7 +177,7 @@ def write(done: SolvedUnit) -> bytes:
         "replay_config": None,
         "environment": "main",
     }
-    return json.dumps(row, indent=2).encode()
+    return to_json(row, indent=2).encode()
 
 
 def _step(act: AgentAction) -> Row:

@@ -58,13 +58,16 @@ class TokenRecord:
                     self._newest.popitem(last=False)
 
     def unpack(self, kept: KeptForwarded) -> dict[str, Any]:
-        """The ids by the names of ``Metrics``, whole. Raises DivergedError where a call that it extends is missing."""
+        """Return the whole ids by the names of ``Metrics``, and checked like them.
+
+        Raises DivergedError where a call that it extends is missing.
+        """
         if not kept.tokens:
             return {}
         prompt, *others = json.loads(kept.tokens)
         if kept.extends:
             prompt = [*self._beginning(kept), *prompt]
-        return dict(zip(FIELDS, (prompt, *others), strict=True))
+        return Metrics(**dict(zip(FIELDS, (prompt, *others), strict=True))).model_dump(include={*FIELDS})
 
     def _beginning(self, kept: KeptForwarded) -> list[int]:
         """The ids that are kept with earlier calls."""

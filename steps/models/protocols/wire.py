@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from steps.contracts.record import to_json
 from steps.contracts.wire_protocol import WireProtocol
 
 Body = dict[str, Any]
@@ -70,6 +70,9 @@ class Wire:
     """The same where a stream was asked for and the protocol tells it by one, with status 200."""
 
 
+COST_FIELDS = ("cost", "estimated_cost", "is_byok", "cost_details")
+"""Fields of an answer's usage by which routers report its cost, in every protocol."""
+
 STATUS = {Trouble.NO_PAGE: 404}
 """Every other is 400: a request that is not to be made again as it is. Agents ask again after 408, 429 and 5xx."""
 
@@ -81,4 +84,4 @@ def event(data: Body, name: str = "") -> bytes:
 
 def dump(body: Body) -> bytes:
     """JSON as it is sent. Of what is no text (a lone surrogate) JSON's own escape is left."""
-    return json.dumps(body, separators=(",", ":")).encode()
+    return to_json(body, separators=(",", ":")).encode()

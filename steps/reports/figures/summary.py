@@ -8,7 +8,7 @@ from steps.contracts.chain import PAGE
 from steps.contracts.data import DatasetLock
 from steps.contracts.families import SWEBENCH
 from steps.contracts.record import Part, Place, Record, key
-from steps.contracts.trajectory import Usage
+from steps.contracts.trajectory import DollarSum, Usage
 from steps.reports.text.formatting import count
 
 
@@ -79,7 +79,7 @@ class Cost(Part):
     """Of failed tries alone."""
     sandboxes_usd: float | None = None
     """What a provider takes for the sandboxes of tries that succeeded; None where none does. In no other figure."""
-    usd_per_resolved: float | None
+    usd_per_resolved: DollarSum
     tokens_per_resolved: float | None
 
 

@@ -22,6 +22,8 @@ def duration(seconds: float) -> str:
 
 def money(dollars: float) -> str:
     """Cents from a dollar on; below it two significant digits."""
+    if dollars < 0:  # a difference
+        return f"-{money(-dollars)}"
     if dollars == 0:
         return "$0"
     if dollars >= 0.995:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -85,6 +86,13 @@ def test_several_answers_are_sampled_at_once(proxy: RunningProxy, client: openai
 def test_an_answer_that_the_limit_cut_says_so(proxy: RunningProxy, client: openai.OpenAI) -> None:
     proxy.says("Hel", at_limit=True)
     assert chat(client, max_tokens=3).choices[0].finish_reason == "length"
+
+
+@pytest.mark.parametrize("bad", [math.nan, -math.inf])
+def test_log_probability_that_is_not_finite_is_an_error(proxy: RunningProxy, client: openai.OpenAI, bad: float) -> None:
+    proxy.says("Hel", at_limit=True, logprobs=[-0.5, bad, -0.5])
+    with pytest.raises(openai.InternalServerError, match="a log probability that is no finite number"):
+        chat(client, max_tokens=3)
 
 
 def test_tools_are_offered_and_called(proxy: RunningProxy, client: openai.OpenAI) -> None:

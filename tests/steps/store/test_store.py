@@ -14,6 +14,15 @@ from steps.settings import settings
 from steps.store import Store, open_store
 from steps.store.s3 import READS
 from tests.http_server import Handler, serve
+from tests.s3 import (
+    Habit,
+    ignores_conditions,
+    keeps_objects,
+    knows_no_conditions,
+    other_server,
+    refuses_checksums,
+    wants_md5,
+)
 
 
 def test_bytes_come_back_as_they_were_put(store: Store) -> None:
@@ -173,6 +182,50 @@ def test_of_those_that_swap_at_a_time_one_succeeds(store: Store) -> None:
     assert not store.swap("k", None, b"x")
     assert not store.swap("nothing", b"first", b"x")
     assert store.keys("nothing/") == []
+
+
+def test_atomic_swap_is_detected_and_data_stays(store: Store) -> None:
+    store.put("k", b"held")
+    assert store.has_atomic_swap("k", b"held")
+    assert store.get("k") == b"held"
+
+
+@pytest.mark.parametrize("habit", [ignores_conditions, knows_no_conditions])
+def test_swap_reads_first_on_a_server_without_conditions(
+    bucket: str, habit: Habit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with other_server(habit, monkeypatch):
+        store = open_store(f"s3://{bucket}/x", create=True)
+        assert store.swap("k", None, b"first")
+        assert not store.has_atomic_swap("k", b"first")
+        assert not store.swap("k", None, b"late")
+        assert not store.swap("k", b"other", b"late")
+        assert store.get("k") == b"first"
+        assert store.swap("k", b"first", b"second")
+
+
+def test_delete_many_raises_errors_of_a_200(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with other_server(keeps_objects, monkeypatch):
+        store = open_store(f"s3://{bucket}/x", create=True)
+        store.put("a", b"")
+        with pytest.raises(ConfigError, match=r"denied: .*x/a: Access Denied"):
+            store.delete_many(["a"])
+
+
+@pytest.mark.parametrize("habit", [refuses_checksums, wants_md5])
+def test_refused_checksums_name_the_setting(bucket: str, habit: Habit, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_and_delete() -> list[str]:
+        store = open_store(f"s3://{bucket}/x", create=True)
+        store.put_many({"a": b"", "b": b""})
+        store.delete_many(["a"])
+        return store.keys("")
+
+    with other_server(habit, monkeypatch):
+        cure = "set AWS_REQUEST_CHECKSUM_CALCULATION=when_required"
+        with pytest.raises(ConfigError, match=f"s3://{bucket}/x refuses checksums: {cure}"):
+            write_and_delete()
+        monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
+        assert write_and_delete() == ["b"]
 
 
 @pytest.mark.parametrize("act", ["get", "put", "keys", "folders", "swap"])

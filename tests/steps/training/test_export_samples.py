@@ -11,7 +11,8 @@ from steps.contracts.verdict import GradeRecord, Integrity, Outcome
 from steps.errors import ConfigError
 from steps.export import export
 from steps.store import Store
-from steps.training.sample_files import read_samples
+from steps.training.sample_files import SampledUnit, open_samples, read_samples
+from steps.training.samples import Stretch
 from tests.steps.agents.solved_units import agent_turn, grade, run_file, trajectory
 
 pytest.importorskip("numpy")
@@ -128,3 +129,21 @@ def test_other_files_are_no_samples(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"no")
     with pytest.raises(ConfigError, match="is no Parquet file"):
         next(read_samples(tmp_path))
+
+
+def test_stored_log_probability_that_is_not_finite_leaves_the_unit_out(store: Store, tmp_path: Path) -> None:
+    fill(store, (GROWS, grade(instance_id=ID)), (GROWS, grade(instance_id=ID)))
+    place = key(Trajectory, "night", ID, 2)
+    store.put(place, store.get(place).replace(b"[-0.375]", b"[-Infinity]"))
+    done = export(store, "night", "samples", tmp_path / "out")
+    assert done.units == 1
+    assert done.notices == [f"1 unit is left out (calls whose tokens the endpoint did not tell): {ID} #2"]
+
+
+def test_samples_with_a_log_probability_that_is_not_finite_are_refused(store: Store, tmp_path: Path) -> None:
+    stretch = Stretch([1, 2], [False, True], [0.0, float("-inf")])
+    unit = SampledUnit("g", "night", ID, 1, 1.0, "resolved", False, "finished", "m", None)
+    with open_samples(tmp_path / "samples.parquet") as writer:
+        writer.add(unit, [stretch])
+    with pytest.raises(ConfigError, match=f"{ID} attempt 1 has a log probability that is no finite number"):
+        list(read_samples(tmp_path / "samples.parquet"))

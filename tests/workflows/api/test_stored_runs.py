@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -13,12 +14,14 @@ import swe_argo
 
 from steps.contracts.data import Patch
 from steps.contracts.record import key
+from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Trajectory
 from steps.contracts.verdict import GradeRecord
 from steps.reports.figures.summary import Summary
 from steps.store import Store, open_store
 from tests.workflows.api.conftest import CHOSEN
 from tests.workflows.command import swe_argo as command
+from workflows.view.run_lines import RunLines
 
 pytestmark = pytest.mark.xdist_group("stored-runs")  # the two runs are made once, not by every worker
 
@@ -101,6 +104,41 @@ def test_a_unit_that_lost_its_verdict_is_seen_at_once_and_never_as_a_zero(real_s
     assert (run.progress().ended, run.progress().total, run.progress().being_worked_on) == (1, 2, False)
     assert run.write_report().headline.graded == 1
     assert run.units_frame().reward.isna().tolist() == [True, False]
+
+
+BAD_USAGE = {"calls": 2, "prompt_tokens": 10, "cached_tokens": 10**5, "completion_tokens": 1e30, "cost_usd": -0.03}
+
+
+def test_stored_numbers_that_cannot_be_right_stop_no_command(real_store: Path, tmp_path: Path) -> None:
+    store, unit = copied(real_store, tmp_path), (CHOSEN[1], 1)
+    solve, trajectory = key(SolveRecord, "scripted", *unit), key(Trajectory, "scripted", *unit)
+    store.put(solve, json.dumps(json.loads(store.get(solve)) | {"usage": BAD_USAGE}).encode())
+    told = json.loads(store.get(trajectory))
+    told["extra"]["usage"] = BAD_USAGE | {"cost_usd": float("nan")}
+    told["final_metrics"] |= {"total_prompt_tokens": 10, "total_cached_tokens": 10**5, "total_cost_usd": float("-inf")}
+    metrics = {"prompt_tokens": 10, "cached_tokens": 10**5, "cost_usd": -0.03, "logprobs": [-0.1, float("-inf")]}
+    told["steps"][-1]["metrics"] = metrics
+    store.put(trajectory, json.dumps(told).encode())
+    summary = key(Summary, "scripted")
+    old = json.loads(store.get(summary))
+    old["cost"] |= {"usage": BAD_USAGE, "usd_per_resolved": -0.03}
+    store.put(summary, json.dumps(old).encode())
+    out = tmp_path / "out"
+    for words in (
+        ("runs",),
+        ("compare", "gold", "scripted"),
+        ("report", "scripted"),
+        ("show", "scripted", CHOSEN[1]),
+        ("export", "scripted", "--out", str(out), "--format", "atif"),
+    ):
+        done = command(*words, "--store", store.url)
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+    cost = swe_argo.open_runs(store.url).run("scripted").summary.cost
+    assert (cost.usage.cost_usd, cost.usage.cached_tokens, cost.usage.completion_tokens) == (None, 10, 0)
+    assert {line.state for line in RunLines(store).read(whole=True)} == {"done"}
+    (exported,) = out.rglob(f"*{CHOSEN[1]}*/**/trajectory.json")
+    assert "Infinity" not in exported.read_text()
+    assert "NaN" not in exported.read_text()
 
 
 def copied(real_store: Path, tmp_path: Path) -> Store:

@@ -19,6 +19,7 @@ from steps.contracts.record import key
 from steps.errors import ConfigError
 from steps.store import Store, open_store
 from steps.store.run_lock import DEAD_S, Lock
+from tests.s3 import Habit, ignores_conditions, knows_no_conditions, other_server
 from tests.workflows.command import QUICK, begin, ids, paused, summary, swe_argo, wait_for, whole_steps_of
 from workflows.local import run_lock
 from workflows.local.run_lock import hold_run
@@ -52,6 +53,28 @@ def test_a_run_is_held_by_one_and_free_after_it(store: Store) -> None:
     assert store.keys("runs/") == []
     with hold_run(store, "r"):
         pass
+
+
+@pytest.mark.parametrize("habit", [ignores_conditions, knows_no_conditions])
+def test_lock_holds_on_a_store_without_conditions(bucket: str, habit: Habit, monkeypatch: pytest.MonkeyPatch) -> None:
+    with other_server(habit, monkeypatch):
+        store = open_store(f"s3://{bucket}/x", create=True)
+        with hold_run(store, "r") as hold:
+            assert "two runners that start run 'r' at the same moment would both work on it" in hold.caveat
+            with pytest.raises(ConfigError, match="is being worked on"), hold_run(store, "r"):
+                pass
+
+
+def test_run_prints_what_its_store_cannot_guard(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with other_server(ignores_conditions, monkeypatch):
+        done = swe_argo("run", "--store", f"s3://{bucket}/x", "--agent", "gold", "--run-id", "r", *ids(QUICK[0]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("note: s3://runs-here/x cannot keep two writers apart") == 1
+
+
+def test_lock_has_no_caveat_on_a_store_with_conditions(store: Store) -> None:
+    with hold_run(store, "r") as hold:
+        assert not hold.caveat
 
 
 def test_of_many_that_come_at_once_one_gets_it(store: Store) -> None:

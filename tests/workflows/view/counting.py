@@ -38,6 +38,9 @@ class CountingStore:
     def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
         return self._store.swap(key, old, new)
 
+    def has_atomic_swap(self, key: str, data: bytes) -> bool:
+        return self._store.has_atomic_swap(key, data)
+
     def put_many(self, items: Mapping[str, bytes]) -> None:
         self._store.put_many(items)
 

@@ -6,9 +6,10 @@ import json
 import uuid
 from typing import Any
 
+from steps.contracts.trajectory import token_count
 from steps.models.protocols.anthropic.request import arguments_of
 from steps.models.protocols.carried import pack, reasoning_of
-from steps.models.protocols.wire import Body, event
+from steps.models.protocols.wire import COST_FIELDS, Body, event
 
 FINISH = {
     "end_turn": "stop",
@@ -54,9 +55,12 @@ def _joined(blocks: list[Body], kind: str) -> str:
 
 def _chat_usage(usage: Body) -> Body:
     """Anthropic counts what it reads from its cache, and what it writes there, apart."""
-    cached, written = usage.get("cache_read_input_tokens") or 0, usage.get("cache_creation_input_tokens") or 0
-    prompt, said = (usage.get("input_tokens") or 0) + cached + written, usage.get("output_tokens") or 0
-    told: Body = {name: usage[name] for name in ("cost", "estimated_cost") if name in usage}
+    new, cached, written, said = (
+        token_count(usage.get(f"{name}_tokens")) or 0
+        for name in ("input", "cache_read_input", "cache_creation_input", "output")
+    )
+    prompt = new + cached + written
+    told: Body = {name: usage[name] for name in COST_FIELDS if name in usage}
     return {
         "prompt_tokens": prompt,
         "completion_tokens": said,

@@ -8,7 +8,7 @@ import uuid
 
 from steps.models.protocols.carried import pack, reasoning_of
 from steps.models.protocols.responses.request import CALLS, INPUT, LOCAL_SHELL, call_of
-from steps.models.protocols.wire import Body
+from steps.models.protocols.wire import COST_FIELDS, Body
 
 FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """Why a response is incomplete -> OpenAI's finish reason."""
@@ -48,7 +48,7 @@ def completion(answer: Body) -> Body:
 
 
 def _chat_usage(usage: Body) -> Body:
-    told: Body = {name: usage[name] for name in ("cost", "estimated_cost") if name in usage}
+    told: Body = {name: usage[name] for name in COST_FIELDS if name in usage}
     return told | {
         "prompt_tokens": usage.get("input_tokens"),
         "completion_tokens": usage.get("output_tokens"),
