@@ -63,10 +63,20 @@ _LINES = {
 """Meaning -> the line, and the field that it is about."""
 
 
-def exhausted_error(what: str, requests: int, where: Endpoint) -> InfraError:
-    """What an endpoint's failures come to when all retries are used up; ``what`` is the last of them."""
+class ForeignAnswerError(InfraError):
+    """All retries were answered by something else than the model's API: a firewall, a proxy, a login page."""
+
+
+def exhausted_error(what: str, requests: int, where: Endpoint, *, foreign: bool = False) -> InfraError:
+    """What an endpoint's failures come to when all retries are used up; ``what`` is the last of them.
+
+    ``foreign``: its body was not the API's JSON.
+    """
     if what in UNREACHABLE:
         return InfraError(FailureClass.MODEL, f"the model endpoint at {where.display_url} {what}", detail=what)
     times = f", the last of {requests} requests" if requests > 1 else ""
     words, detail = clean_error_text(what, where.key), scrub(what, where.key)
-    return InfraError(FailureClass.MODEL, f"the endpoint {where.display_url} failed: {words}{times}", detail=detail)
+    line = f"the endpoint {where.display_url} failed: {words}{times}"
+    if foreign:
+        line += "; this is not its API's JSON: look for a firewall or a proxy in between"
+    return (ForeignAnswerError if foreign else InfraError)(FailureClass.MODEL, line, detail=detail)
