@@ -6,7 +6,7 @@ from pydantic import SecretStr
 
 from steps.contracts.failure import FailureClass
 from steps.contracts.trajectory import StopReason
-from steps.errors import ConfigError, InfraError, one_line
+from steps.errors import ConfigError, ForeignAnswerError, InfraError, one_line
 from steps.models.connection import UNREACHABLE
 from steps.models.endpoint import Endpoint, key_place, way_to_give_a_key
 from steps.models.errors import ErrorMeaning, Refusal, is_of_key
@@ -61,10 +61,6 @@ _LINES = {
     ),
 }
 """Meaning -> the line, and the field that it is about."""
-
-
-class ForeignAnswerError(InfraError):
-    """All retries were answered by something else than the model's API: a firewall, a proxy, a login page."""
 
 
 def exhausted_error(what: str, requests: int, where: Endpoint, *, foreign: bool = False) -> InfraError:

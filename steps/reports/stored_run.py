@@ -123,6 +123,8 @@ class StoredUnit:
     """Whom it asked, as the trajectory tells."""
     last_answer: str = ""
     """How the agent's last answer begins, where there is a trajectory."""
+    retracted: Failure | None = None
+    """Why its verdict does not count, where the model's endpoint ended its conversation; it has no grade here then."""
 
     @property
     def standing(self) -> Standing:
@@ -138,6 +140,8 @@ class StoredUnit:
 
         None where there is a verdict.
         """
+        if self.retracted is not None:
+            return self.retracted
         if self.grade is not None or not self.tries:
             return None
         newest = self.tries[-1].failure

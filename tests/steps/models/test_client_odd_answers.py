@@ -9,9 +9,8 @@ import pytest
 
 from steps.contracts.failure import FailureClass
 from steps.contracts.trajectory import StopReason
-from steps.errors import ConfigError, InfraError
+from steps.errors import ConfigError, ForeignAnswerError, InfraError
 from steps.models.client import Client
-from steps.models.failures import ForeignAnswerError
 from steps.models.reply import Message, NoReplyError
 from tests.model_server import Answer, Fault, Script, call, flaky, model_server, play, rate_limited
 from tests.model_server.answers import DRIP, NO_CHOICES, SERVER_ERROR, UNKNOWN_MODEL, error
