@@ -62,6 +62,8 @@ class StopReason(StrEnum):
 
 ENDED_BY_ENDPOINT = frozenset({StopReason.REQUEST_REFUSED, StopReason.CONTEXT_OVERFLOW, StopReason.CONTENT_FILTER})
 """The endpoint did not answer what the conversation had become."""
+MALFORMED_REQUEST = "our check finds the request malformed"
+"""With this begin the words of a refusal that is no wonder: it says nothing of the endpoint."""
 EARLY_TURNS = 2
 """At so many turns such an end says more of the endpoint than of the agent, where it is that of many units."""
 

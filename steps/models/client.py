@@ -15,7 +15,7 @@ from typing import Any
 from tenacity import RetryCallState, Retrying, retry_if_exception_type
 
 from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, Usage
+from steps.contracts.trajectory import MALFORMED_REQUEST, Metrics, MetricsExtra, StopReason, Usage
 from steps.errors import StepError
 from steps.models.backoff import wait_s
 from steps.models.body_reading import DroppedError, ResponseTimeoutError
@@ -32,6 +32,7 @@ from steps.models.errors import (
     later_meaning,
 )
 from steps.models.failures import exhausted_error, refusal_error
+from steps.models.protocols.chat_shape import find_form_fault
 from steps.models.rate_limits import RequestGate, open_gate
 from steps.models.reply import Message, NoReplyError, Reply, ToolDefinition
 from steps.models.request_body import RequestDialect
@@ -254,7 +255,12 @@ class Client:
                 return
             means = ErrorMeaning.UNANSWERABLE if call.goes_on else ErrorMeaning.REFUSED
         asked = replace(self.where, model=call.wording.model)
-        raise refusal_error(error.refusal, means, asked, field) from None
+        outcome = refusal_error(error.refusal, means, asked, field)
+        if means is ErrorMeaning.UNANSWERABLE and isinstance(outcome, NoReplyError):
+            with suppress(*_SHAPE):
+                if fault := find_form_fault(call.wording.wire.chat_request(body)["messages"]):
+                    outcome.detail = f"{MALFORMED_REQUEST} ({fault}); the endpoint: {outcome.detail}"
+        raise outcome from None
 
     def _request(self, body: dict[str, Any], call: Call) -> ModelResponse:
         with self._gate.turn(call.remaining_s):

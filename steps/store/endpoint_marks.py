@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.record import Place
 from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import EARLY_TURNS, ENDED_BY_ENDPOINT, StopReason
+from steps.contracts.trajectory import EARLY_TURNS, ENDED_BY_ENDPOINT, MALFORMED_REQUEST, StopReason
 from steps.contracts.verdict import GradeRecord
 from steps.errors import EXIT_INFRA, ConfigError, StepError, one_line
 from steps.store.protocol import Store
@@ -106,7 +106,7 @@ class UnitMarks:
         """
         alike = 0
         try:
-            if reason is StopReason.REQUEST_REFUSED and words:
+            if reason is StopReason.REQUEST_REFUSED and words and not words.startswith(MALFORMED_REQUEST):
                 why = f"the endpoint refused the conversation in the same words as others: {words}"
                 kind = REFUSED + hashlib.sha256(words.encode(errors="surrogatepass")).hexdigest()[:16]
                 alike = self._put(kind, StepError(FailureClass.MODEL_ACCESS, why, detail=words))

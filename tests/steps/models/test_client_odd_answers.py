@@ -162,6 +162,30 @@ def test_refusal_is_the_conversations_when_small_request_passes(fault: Fault, st
     assert model.usage.requests == 3
 
 
+def calling(arguments: str, answers: str = "c1") -> list[Message]:
+    called = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": arguments}}
+    answer = {"role": "tool", "tool_call_id": answers, "content": "a.py"}
+    return [*ISSUE, {"role": "assistant", "content": "", "tool_calls": [called]}, *([answer] if answers else [])]
+
+
+FORMS = {
+    "whole": (calling("{}"), ""),
+    "arguments": (
+        calling("{"),
+        "our check finds the request malformed (the arguments of a call are not a JSON object)",
+    ),
+    "no answer": (calling("{}", ""), "our check finds the request malformed (a call has no answer)"),
+    "no call": (calling("{}", "c2"), "our check finds the request malformed (a tool message answers no call)"),
+}
+
+
+@pytest.mark.parametrize(("messages", "found"), FORMS.values(), ids=FORMS.keys())
+def test_refusal_says_when_our_check_finds_the_request_malformed(messages: list[Message], found: str) -> None:
+    with model_server(late(UNTOLD)) as server, client(server.url) as model, pytest.raises(NoReplyError) as ended:
+        model.ask(messages, tools=TOOLS)
+    assert ended.value.detail == (f"{found}; the endpoint: " if found else "") + "Invalid 'messages[2].content'"
+
+
 @pytest.mark.parametrize("fault", LATE.values(), ids=LATE.keys())
 def test_refusal_passes_when_the_same_request_is_taken_again(fault: Fault) -> None:
     met = [fault]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.trajectory import StopReason
+from steps.contracts.trajectory import MALFORMED_REQUEST, StopReason
 from steps.errors import ConfigError, InfraError
 from steps.store import Store
 from steps.store.endpoint_marks import UnitMarks, read_marks, read_retracted
@@ -49,6 +49,12 @@ def test_same_refusal_in_three_units_is_the_endpoints(store: Store) -> None:
         solve(store, 3, StopReason.REQUEST_REFUSED, 9, "missing signature")
     assert failed.value.failure_class is FailureClass.MODEL_ACCESS
     assert retracted(store) == {f"i-{number}": "refused" for number in (0, 1, 3)}
+
+
+def test_malformed_requests_are_not_the_endpoints(store: Store) -> None:
+    for number in range(4):
+        solve(store, number, StopReason.REQUEST_REFUSED, 9, f"{MALFORMED_REQUEST} (a call has no answer); ...")
+    assert read_marks(store, "r") == []
 
 
 def test_unit_solved_again_is_counted_by_its_last_end(store: Store) -> None:
