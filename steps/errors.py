@@ -54,6 +54,10 @@ class InfraError(StepError):
     exit_code = EXIT_INFRA
 
 
+class ForeignAnswerError(InfraError):
+    """Something else than the model's API answered, retries included: a firewall, a proxy, a login page."""
+
+
 class ResourceError(StepError):
     """The sandbox ran out of memory or disk: retried with twice the resources."""
 

@@ -20,6 +20,7 @@ from steps.errors import ConfigError
 from steps.reports.text.formatting import count, unit_name
 from steps.reports.tries import read_failures
 from steps.store import Store, open_store
+from steps.store.endpoint_marks import read_retracted
 from steps.store.runs import record_of, store_flag
 from steps.training import sample_files
 from steps.training.export_samples import write_samples
@@ -89,6 +90,7 @@ class _Export:
 
     def __init__(self, store: Store, run: RunFile, sheets: FormatWriters, result: ExportResult) -> None:
         self.store, self.run, self.sheets, self.result = store, run, sheets, result
+        self.retracted = read_retracted(store, run.run_id)
         self.left_out: list[str] = []
         self.unreadable: list[str] = []
 
@@ -106,7 +108,7 @@ class _Export:
         names = {key(Patch, self.run.run_id, unit.instance_id, unit.attempt): unit for unit in units}
         contents = self.store.get_many(names)
         for name, unit in names.items():
-            if name in contents:
+            if name in contents and (unit.instance_id, unit.attempt) not in self.retracted:
                 self.sheets.patch(unit.instance_id, unit.attempt, Patch(contents[name]).text)
                 self.result.units += 1
             else:
@@ -143,6 +145,8 @@ class _Export:
     def _read_unit(self, contents: dict[str, bytes], unit: Unit, name: tuple[str, str, int]) -> SolvedUnit | None:
         data, patch = contents.get(key(Trajectory, *name)), contents.get(key(Patch, *name))
         if data is None or patch is None or key(Instance, *name) not in contents:
+            return None
+        if name[1:] in self.retracted:
             return None
         grade, log = contents.get(key(GradeRecord, *name)), contents.get(key(TestLog, *name))
         return SolvedUnit(

@@ -15,11 +15,12 @@ from steps.contracts.data import Instance, RunFile
 from steps.contracts.kept_calls import calls_place
 from steps.contracts.record import Place, Raw, Record
 from steps.contracts.recording import Recording
-from steps.contracts.trajectory import StopReason
+from steps.contracts.trajectory import StopReason, Trajectory
 from steps.entry import Inputs, run_step
-from steps.errors import ConfigError, StepError
+from steps.errors import ConfigError, ForeignAnswerError, StepError
 from steps.sandbox.unit_sandbox import Context
 from steps.store import open_store
+from steps.store.endpoint_marks import UnitMarks
 from steps.store.kept_calls import CallKeeper, find_earlier_calls
 
 log = logging.getLogger(__name__)
@@ -36,14 +37,33 @@ def solve(context: Context, inputs: Inputs) -> Iterable[Record | Raw]:
         raise ConfigError(f"{agent.name!r} does not solve: its patch is there before grade", field="agent.name")
     if agent.kind is AgentKind.REPLAY and recording is None:
         raise ConfigError(f"there is no recording of {instance.instance_id}", field="agent.trajectories")
+    marks = _marks(context, run, instance)
+    if marks:
+        marks.begin()
     with _calls(context, run, instance) as calls:
         solving = Solving(context, run, instance, recording, calls)
         try:
-            return list(solving.outputs())
+            outputs: list[Record | Raw] = list(solving.outputs())
+            for each in outputs:
+                if marks and isinstance(each, Trajectory):
+                    marks.end(each.extra.stop_reason, each.answers, each.notes or "")
         except StepError as error:
+            told = marks.fail(error, foreign=isinstance(error, ForeignAnswerError)) if marks else error
             if solving.journal is not None:
-                error.leaves = (*error.leaves, solving.journal.trajectory(StopReason.INTERRUPTED))
-            raise
+                told.leaves = (*error.leaves, solving.journal.trajectory(StopReason.INTERRUPTED))
+            raise told from None
+        return outputs
+
+
+def _marks(context: Context, run: RunFile, instance: Instance) -> UnitMarks | None:
+    """What tells this solve of the endpoint's failures in other units, and them of its own; None without a store."""
+    if not context.store or not agent_of(run.spec.agent).asks_model:
+        return None
+    try:
+        return UnitMarks(open_store(context.store), run.run_id, instance.instance_id, context.attempt)
+    except ConfigError as error:
+        log.warning("the endpoint's failures in other units are not known here: %s", error)
+        return None
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from steps.contracts.trajectory import StopReason, Usage
 from steps.contracts.verdict import Outcome
 
 _FOLDER = "redone-"
+RETRACTED = "retracted-"
+"""How the tries are called that were solved until the model's endpoint proved to have ended them."""
 
 
 def kept_as(verdict: bytes) -> str:

@@ -112,6 +112,14 @@ class StopReason(StrEnum):
     """The machine failed under it: only in the trajectory that a failed try leaves."""
 
 
+ENDED_BY_ENDPOINT = frozenset({StopReason.REQUEST_REFUSED, StopReason.CONTEXT_OVERFLOW, StopReason.CONTENT_FILTER})
+"""The endpoint did not answer what the conversation had become."""
+MALFORMED_REQUEST = "our check finds the request malformed"
+"""With this begin the words of a refusal that is no wonder: it says nothing of the endpoint."""
+EARLY_TURNS = 2
+"""At so many turns such an end says more of the endpoint than of the agent, where it is that of many units."""
+
+
 class Usage(Part):
     """What the calls of a model took, together."""
 
@@ -317,6 +325,13 @@ class Trajectory(Record):
     subagent_trajectories: list[Trajectory] | None = None
     """The attempt's further conversations (``extra.beside``); in iterative mode the attempts that were not chosen, too,
     each whole."""
+
+    @property
+    def answers(self) -> int:
+        """Answers of the model in the chosen attempt, its further conversations included; not what was filtered."""
+        beside = [other.answers for other in self.subagent_trajectories or [] if other.extra.beside]
+        said = [turn for turn in self.steps if turn.source == "agent"]
+        return sum(beside) + sum(bool(turn.message or turn.tool_calls or turn.extra) for turn in said)
 
     def to_bytes(self) -> bytes:
         """One line of JSON, without what is not known: a trajectory is large."""

@@ -17,7 +17,13 @@ class DroppedError(Exception):
     """There was no whole answer: no connection, a dropped one, silence, a body cut off, nothing in it."""
 
     def __init__(
-        self, what: str, *, was_sent: bool = True, silent: bool = False, response: ModelResponse | None = None
+        self,
+        what: str,
+        *,
+        was_sent: bool = True,
+        silent: bool = False,
+        response: ModelResponse | None = None,
+        foreign: bool = False,
     ) -> None:
         self.was_sent = was_sent
         """Whether the request can have reached the endpoint."""
@@ -25,6 +31,8 @@ class DroppedError(Exception):
         """Whether it was time that ended it."""
         self.response = response
         """What came all the same: it may have been billed."""
+        self.foreign = foreign
+        """Whether the body is not the API's JSON."""
         super().__init__(what)
 
 
@@ -59,9 +67,9 @@ def _whole(parts: Iterable[bytes], until: float, wire: Wire) -> dict[str, Any]:
     except (ValueError, RecursionError):
         if is_event_stream(bytes(data[:100])):
             return _streamed([bytes(data)], math.inf, wire)
-        raise DroppedError(f"the answer is no JSON: {bytes(data[:200])!r}") from None
+        raise DroppedError(f"the answer is no JSON: {bytes(data[:200])!r}", foreign=True) from None
     if not isinstance(body, dict):
-        raise DroppedError(f"the answer is no JSON object: {bytes(data[:200])!r}")
+        raise DroppedError(f"the answer is no JSON object: {bytes(data[:200])!r}", foreign=True)
     return body
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from steps.contracts.trajectory import Metrics
+from steps.models.errors import Refusal
 from steps.models.reply import NoReplyError, Reply
 from steps.models.request_body import RequestDialect
 from steps.models.response_body import ModelResponse
@@ -17,8 +18,18 @@ from steps.models.response_body import ModelResponse
 class PassingError(Exception):
     """What may be otherwise the next time."""
 
-    def __init__(self, what: str, requested_s: float | None = None, outcome: Exception | None = None) -> None:
-        self.requested_s = requested_s
+    def __init__(
+        self,
+        what: str,
+        requested_s: float | None = None,
+        outcome: Exception | None = None,
+        *,
+        refusal: Refusal | None = None,
+        foreign: bool = False,
+    ) -> None:
+        self.requested_s, self.refusal = requested_s, refusal
+        self.foreign = foreign
+        """Whether the body was not the API's JSON."""
         self.outcome = outcome
         """What it comes to when it is not; by default a failure of the endpoint."""
         super().__init__(what)
@@ -54,8 +65,9 @@ class Call:
     requests: int = 0
     failures: int = 0
     """That may pass."""
-    refused: bool = False
-    """In words that do not tell why: not every such refusal is for good, the second is."""
+    tested: bool = False
+    """Whether it was refused in words that do not tell why, and the endpoint then took a small request: a second such
+    refusal is for good."""
     answering_s: float = 0.0
     """What the answer took, without the failures before it."""
 

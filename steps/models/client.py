@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -14,18 +15,29 @@ from typing import Any
 from tenacity import RetryCallState, Retrying, retry_if_exception_type
 
 from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, Usage
+from steps.contracts.trajectory import MALFORMED_REQUEST, Metrics, MetricsExtra, StopReason, Usage
+from steps.errors import StepError
 from steps.models.backoff import wait_s
 from steps.models.body_reading import DroppedError, ResponseTimeoutError
 from steps.models.call import Answered, Call, NotSpokenError, PassingError
 from steps.models.connection import Connection, ModelRefusedError
 from steps.models.endpoint import Endpoint, resolve_endpoint
-from steps.models.errors import ErrorMeaning, error_meaning, is_unknown_page, later_meaning
+from steps.models.errors import (
+    ErrorMeaning,
+    Refusal,
+    can_be_waited_for,
+    error_meaning,
+    is_in_doubt,
+    is_unknown_page,
+    later_meaning,
+)
 from steps.models.failures import exhausted_error, refusal_error
+from steps.models.protocols.chat_shape import find_form_fault
 from steps.models.rate_limits import RequestGate, open_gate
 from steps.models.reply import Message, NoReplyError, Reply, ToolDefinition
 from steps.models.request_body import RequestDialect
 from steps.models.response_body import ModelResponse, metrics_of, reply_of, usage_of
+from steps.models.small_request import REQUESTS, small_settings
 from steps.models.token_ids import SharedIds
 
 log = logging.getLogger(__name__)
@@ -55,6 +67,8 @@ class Client:
         self.lost_s = 0.0
         self.wording = RequestDialect(where.model, spec.llm)
         self.connection = Connection(where)
+        self.is_probe = False
+        """Whether its own requests are the small ones that show if the endpoint answers: a refusal is not tested."""
         self._llm, self._gate, self._first_wait_s = spec.llm, gate, first_wait_s
         self._shared = SharedIds()
         self._counting, self._lost_until = threading.Lock(), -math.inf
@@ -149,7 +163,7 @@ class Client:
             return retrying(self._attempt, call)
         except PassingError as error:
             if error.outcome is None:
-                raise exhausted_error(str(error), call.requests, self.where) from None
+                raise self._exhausted(error, call) from None
             call.answering_s = time.monotonic() - began
             raise error.outcome from None
         except NoReplyError:
@@ -157,6 +171,40 @@ class Client:
             raise
         finally:
             self._count_lost(began, time.monotonic() - call.answering_s)
+
+    def _exhausted(self, error: PassingError, call: Call) -> StepError:
+        """What the last of a call's failures comes to. A 429 that does not speak of waiting may be a used-up quota."""
+        refusal = error.refusal
+        if refusal and not self.is_probe and not can_be_waited_for(refusal, error.requested_s):
+            with suppress(PassingError):
+                if not self._takes_small_request(call, "tools" in call.write()):
+                    return self._no_access(refusal, call)
+        return exhausted_error(str(error), call.requests, self.where, foreign=error.foreign)
+
+    def _no_access(self, refusal: Refusal, call: Call) -> StepError:
+        asked = replace(self.where, model=call.wording.model)
+        error = refusal_error(refusal, ErrorMeaning.ACCESS, asked, "")
+        assert isinstance(error, StepError)
+        return error
+
+    def _takes_small_request(self, call: Call, with_tools: bool) -> bool:
+        """Return whether the endpoint answers plan's small request now. Raises PassingError where that is not known."""
+        wording = replace(call.wording, llm=small_settings(call.wording.llm))
+        request = {
+            name: value for name, value in REQUESTS[wording.wire.protocol].items() if with_tools or name != "tools"
+        }
+        small = Call(lambda: wording.rewrite(request), wording, goes_on=False, until=call.until, headers=call.headers)
+        try:
+            response = self._request(small.write(), small)
+        except ModelRefusedError as error:
+            passing = error_meaning(error.refusal) is ErrorMeaning.PASSING
+            if passing and can_be_waited_for(error.refusal, error.requested_s):
+                raise PassingError(str(error), error.requested_s) from None
+            return False
+        except (DroppedError, ResponseTimeoutError) as error:
+            raise PassingError(str(error) or "the answer did not end in time") from None
+        self._count(self._billed(response) or Usage(calls=1, requests=1, seconds=response.seconds))
+        return True
 
     def _count_lost(self, began: float, answered: float) -> None:
         """Time that several calls lose at once is lost once."""
@@ -179,13 +227,14 @@ class Client:
             except DroppedError as error:
                 if error.silent and error.was_sent and call.remaining_s <= 0 and not call.failures:
                     raise NoReplyError(StopReason.CALL_TIMEOUT, "the agent's time was over before an answer") from None
-                raise PassingError(str(error)) from None
+                raise PassingError(str(error), foreign=error.foreign) from None
             except ResponseTimeoutError:
                 late = NoReplyError(StopReason.CALL_TIMEOUT, "the answer did not end in time")
                 raise PassingError(late.detail, outcome=late) from None
 
     def _put_otherwise(self, error: ModelRefusedError, body: dict[str, Any], call: Call) -> None:
-        """Learn from a refusal how to ask. Raises what it comes to where there is nothing to learn."""
+        """Return where the request is to be sent again: in other words, or once unchanged, as a refusal that does not
+        tell why may be the endpoint's. Raises what the refusal comes to otherwise."""
         if call.probes and is_unknown_page(error.refusal):
             raise NotSpokenError(str(error)) from None
         means = error_meaning(error.refusal)
@@ -194,12 +243,23 @@ class Client:
         if call.goes_on:
             means = later_meaning(means)
         if means is ErrorMeaning.PASSING:
-            raise PassingError(str(error), error.requested_s) from None
+            foreign = error.refusal.is_foreign
+            raise PassingError(str(error), error.requested_s, refusal=error.refusal, foreign=foreign) from None
+        field = call.wording.field_of(error.refusal, body)
+        is_of_spec = not call.goes_on and field not in ("", "agent.model")
+        if not self.is_probe and not is_of_spec and is_in_doubt(error.refusal, means):
+            if not call.tested:
+                if not self._takes_small_request(call, "tools" in body):
+                    raise self._no_access(error.refusal, call) from None
+                call.tested = True
+                return
+            means = ErrorMeaning.UNANSWERABLE if call.goes_on else ErrorMeaning.REFUSED
         asked = replace(self.where, model=call.wording.model)
-        outcome = refusal_error(error.refusal, means, asked, call.wording.field_of(error.refusal, body))
-        if means is ErrorMeaning.UNANSWERABLE and not call.refused:
-            call.refused = True
-            raise PassingError(str(error), error.requested_s, outcome) from None
+        outcome = refusal_error(error.refusal, means, asked, field)
+        if means is ErrorMeaning.UNANSWERABLE and isinstance(outcome, NoReplyError):
+            with suppress(*_SHAPE):
+                if fault := find_form_fault(call.wording.wire.chat_request(body)["messages"]):
+                    outcome.detail = f"{MALFORMED_REQUEST} ({fault}); the endpoint: {outcome.detail}"
         raise outcome from None
 
     def _request(self, body: dict[str, Any], call: Call) -> ModelResponse:

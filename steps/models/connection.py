@@ -135,7 +135,7 @@ class Connection:
         except openai.APIStatusError as error:
             came = _headers(error)
             if (generated := _generated(error.body)) is None:
-                refusal = Refusal.of(error.status_code, error.body)
+                refusal = Refusal.of(error.status_code, _error_body(error))
                 raise ModelRefusedError(refusal, requested_wait_s(came, words=refusal.message)) from None
             result = ModelResponse(generated, came, time.monotonic() - began)
         except openai.APITimeoutError as error:
@@ -177,6 +177,17 @@ def _generated(refusal: object) -> dict[str, Any] | None:
     if not text:
         return None
     return {"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
+
+
+def _error_body(error: Any) -> object:
+    """The whole body where its "error" is mere text: the library hands that on alone, as if it were no JSON."""
+    if not isinstance(error.body, str):
+        return error.body
+    try:
+        whole = json.loads(error.response.text)
+    except (ValueError, RecursionError):
+        return error.body
+    return whole if isinstance(whole, dict) else error.body
 
 
 def _headers(error: Any) -> dict[str, str]:

@@ -69,6 +69,16 @@ class Refusal:
         code, kind = str(inner.get("code") or "").lower(), str(inner.get("type") or inner.get("status") or "").lower()
         return cls(status, " ".join(texts) or str(inner), code, kind, str(inner.get("param") or ""))
 
+    @property
+    def is_page(self) -> bool:
+        """Whether it is a page of HTML: a firewall or a proxy answered, whatever its words."""
+        return not self.structured and self.message.lstrip().startswith("<")
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether something else than the API refused, and not because it is busy."""
+        return not self.structured and self.status < 500 and self.status not in _BUSY
+
 
 def _any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
@@ -110,6 +120,9 @@ _QUOTA = _any(
 _PLAN_QUOTA = _any(r"exceeded your current quota")
 """OpenAI says so for good, Gemini of a minute's limit, too."""
 _PASSING_QUOTA = _any(r"retry in|retryDelay|per[ _-]?minute|resource_exhausted")
+_WAIT = _any(
+    _RATE.pattern, _PASSING_QUOTA.pattern, _DYING.pattern, r"try again|later|slow down|busy|capacity|concurren|tempora"
+)
 _KEY = _any(
     r"(incorrect|invalid) api[ _-]?key|api[ _-]?key (is )?(not valid|invalid|expired)|invalid (proxy server )?token",
     r"token_not_found|no api key passed|authentication_error|invalid x-api-key|key (has )?expired",
@@ -179,6 +192,23 @@ def _is_access(refusal: Refusal, text: str) -> bool:
     return bool(_PLAN_QUOTA.search(text)) and not _PASSING_QUOTA.search(text)
 
 
+def is_in_doubt(refusal: Refusal, means: ErrorMeaning) -> bool:
+    """Return whether a refusal does not tell if it is about this one request, or about whatever is asked."""
+    text = f"{refusal.code} {refusal.type} {refusal.message}"
+    doubtful = (ErrorMeaning.REFUSED, ErrorMeaning.UNANSWERABLE)
+    return means in doubtful or (means is ErrorMeaning.ACCESS and not _is_access(refusal, text))
+
+
+def can_be_waited_for(refusal: Refusal, requested_s: float | None) -> bool:
+    """Return whether a refusal that counts as passing says so itself: by its status, its words or a time to wait.
+
+    A 429 with words about something else may be a used-up quota (xAI's).
+    """
+    text = f"{refusal.code} {refusal.type} {refusal.message}"
+    says_so = refusal.status != 429 or not refusal.structured or requested_s is not None
+    return says_so or _WAIT.search(text) is not None
+
+
 def is_of_key(refusal: Refusal) -> bool:
     """Whether a refusal is about the key itself: not about its quota, and not about who may ask from where."""
     text = f"{refusal.code} {refusal.type} {refusal.message}"
@@ -194,17 +224,19 @@ _BUSY = (408, 409, 423, 424, 425, 429, 498, 499)
 _RULES: tuple[tuple[Callable[[Refusal, str], object], ErrorMeaning], ...] = (
     (lambda refusal, text: refusal.status >= 500 and _is_overflow_told_as_failure(text), ErrorMeaning.OVERFLOW),
     (lambda refusal, _: refusal.status >= 500 and refusal.status != 501, ErrorMeaning.PASSING),
+    (lambda refusal, _: refusal.is_page and refusal.status not in (401, 402, 413), ErrorMeaning.PASSING),
     (_is_access, ErrorMeaning.ACCESS),
     (lambda refusal, text: refusal.status in _BUSY or _RATE.search(text), ErrorMeaning.PASSING),
     # A page of a proxy, for want of a server behind it: the endpoint itself answers in JSON.
     (lambda refusal, _: refusal.status in (404, 405) and not refusal.structured, ErrorMeaning.PASSING),
     (lambda refusal, text: refusal.status == 413 or _OVERFLOW.search(text), ErrorMeaning.OVERFLOW),
     (lambda _, text: _FILTERED.search(text), ErrorMeaning.FILTERED),
-    (lambda refusal, _: refusal.status == 403, ErrorMeaning.ACCESS),
+    (lambda refusal, _: refusal.status == 403 and refusal.structured, ErrorMeaning.ACCESS),
     (lambda _, text: _NO_TOOLS.search(text), ErrorMeaning.NO_TOOLS),
     (lambda _, text: _NO_MODEL.search(text), ErrorMeaning.NO_MODEL),
     (lambda refusal, _: refusal.status in (404, 405), ErrorMeaning.NO_PAGE),
     (lambda _, text: _PARAMETER.search(text), ErrorMeaning.PARAMETER),
+    (lambda refusal, _: refusal.is_foreign, ErrorMeaning.PASSING),
 )
 """The first that applies counts."""
 

@@ -6,7 +6,7 @@ from pydantic import SecretStr
 
 from steps.contracts.failure import FailureClass
 from steps.contracts.trajectory import StopReason
-from steps.errors import ConfigError, InfraError, one_line
+from steps.errors import ConfigError, ForeignAnswerError, InfraError, one_line
 from steps.models.connection import UNREACHABLE
 from steps.models.endpoint import Endpoint, key_place, way_to_give_a_key
 from steps.models.errors import ErrorMeaning, Refusal, is_of_key
@@ -63,10 +63,16 @@ _LINES = {
 """Meaning -> the line, and the field that it is about."""
 
 
-def exhausted_error(what: str, requests: int, where: Endpoint) -> InfraError:
-    """What an endpoint's failures come to when all retries are used up; ``what`` is the last of them."""
+def exhausted_error(what: str, requests: int, where: Endpoint, *, foreign: bool = False) -> InfraError:
+    """What an endpoint's failures come to when all retries are used up; ``what`` is the last of them.
+
+    ``foreign``: its body was not the API's JSON.
+    """
     if what in UNREACHABLE:
         return InfraError(FailureClass.MODEL, f"the model endpoint at {where.display_url} {what}", detail=what)
     times = f", the last of {requests} requests" if requests > 1 else ""
     words, detail = clean_error_text(what, where.key), scrub(what, where.key)
-    return InfraError(FailureClass.MODEL, f"the endpoint {where.display_url} failed: {words}{times}", detail=detail)
+    line = f"the endpoint {where.display_url} failed: {words}{times}"
+    if foreign:
+        line += "; this is not its API's JSON: look for a firewall or a proxy in between"
+    return (ForeignAnswerError if foreign else InfraError)(FailureClass.MODEL, line, detail=detail)

@@ -162,7 +162,7 @@ class Forwarder:
         if isinstance(outcome, NoReplyError):
             if outcome.reason is StopReason.CONTEXT_OVERFLOW:
                 return forward_error(outcome, asked, request.body, call)
-            call = replace(call, ended=outcome.reason)
+            call = replace(call, ended=outcome.reason, detail=outcome.detail)
         else:
             call = replace(call, reply=outcome)
         try:

@@ -12,9 +12,10 @@ from steps.contracts.trajectory import Usage
 from steps.contracts.wire_protocol import WireProtocol
 from steps.errors import ConfigError, one_line
 from steps.models.images import PIXEL, with_images
-from steps.models.probing import TOOL, WITH_TOOL, WITHOUT, EndpointFacts, Probing, open_for_probing
+from steps.models.probing import EndpointFacts, Probing, open_for_probing
 from steps.models.program_probe import probe_for_program
 from steps.models.reply import Message, Reply, ToolDefinition
+from steps.models.small_request import TOOL, WITH_TOOL, WITHOUT
 
 
 def probe_for_run(

@@ -14,40 +14,17 @@ from steps.errors import ConfigError, InfraError, one_line
 from steps.models.client import Client, open_model
 from steps.models.connection import UNREACHED
 from steps.models.rate_limits import Unlimited
-from steps.models.reply import Message, NoReplyError, ToolDefinition
+from steps.models.reply import NoReplyError
+from steps.models.small_request import small_settings
 
-TOOL: ToolDefinition = {
-    "type": "function",
-    "function": {
-        "name": "report_word",
-        "description": "Report a word.",
-        "parameters": {
-            "type": "object",
-            "properties": {"word": {"type": "string", "description": "The word to report."}},
-            "required": ["word"],
-        },
-    },
-}
-WITH_TOOL: list[Message] = [{"role": "user", "content": "Call the tool report_word with the word: ready"}]
-WITHOUT: list[Message] = [{"role": "user", "content": "Answer with one word: ready"}]
-TOKENS = 1024
-"""An answer may take: room for some reasoning. One that has not ended by then is asked for again without a limit."""
-RETRIES = 2
-"""An endpoint that is only busy answers by then; one that is not there is told soon."""
-TIMEOUT_S = 120.0
 CONNECT_S = 10.0
 """A network policy that keeps the endpoint away answers nothing: it is told within the minute."""
 
 
 def open_for_probing(spec: RunSpec) -> Client:
     """For few and small answers, soon."""
-    llm = spec.llm
-    gentle = {
-        "num_retries": min(llm.num_retries, RETRIES),
-        "timeout": min(llm.timeout, TIMEOUT_S),
-        "max_output_tokens": min(llm.max_output_tokens or TOKENS, TOKENS),
-    }
-    model = open_model(spec.model_copy(update={"llm": llm.model_copy(update=gentle)}), gate=Unlimited())
+    model = open_model(spec.model_copy(update={"llm": small_settings(spec.llm)}), gate=Unlimited())
+    model.is_probe = True
     model.connection.connect_s = CONNECT_S
     return model
 

@@ -68,7 +68,7 @@ def refuse_request(wire: Wire, trouble: Trouble, why: str, call: ModelCall | Non
 def forward_error(error: NoReplyError, asked: Wire, request: Body, call: ModelCall) -> Forwarded:
     """Why there is no answer to go on with."""
     trouble, why = _TROUBLES.get(error.reason, Trouble.WRONG), one_line(error.detail or str(error.reason), _LINE)
-    call = replace(call, ended=error.reason)
+    call = replace(call, ended=error.reason, detail=error.detail)
     if request.get("stream") and (stream := asked.error_stream(trouble, why)) is not None:
         return Forwarded(200, dict(STREAM), stream, call)
     return refuse_request(asked, trouble, why, call)

@@ -10,29 +10,13 @@ from steps.contracts.wire_protocol import NAMES, WireProtocol
 from steps.errors import ConfigError, one_line
 from steps.models.call import NotSpokenError
 from steps.models.endpoint import wire_name
-from steps.models.probing import TOOL, WITH_TOOL, EndpointFacts, Probing, open_for_probing
+from steps.models.probing import EndpointFacts, Probing, open_for_probing
 from steps.models.protocols.table import WIRES
-from steps.models.protocols.wire import Body
 from steps.models.request_body import RequestDialect
+from steps.models.small_request import REQUESTS
 
 CHAT = WireProtocol.CHAT
 HELPER = "agent.helper_model"
-FUNCTION = TOOL["function"]
-REQUESTS: dict[WireProtocol, Body] = {
-    CHAT: {"messages": WITH_TOOL, "tools": [TOOL]},
-    WireProtocol.RESPONSES: {
-        "input": [{"type": "message"} | WITH_TOOL[0]],
-        "tools": [{"type": "function", "strict": False} | FUNCTION],
-        "store": False,
-    },
-    WireProtocol.ANTHROPIC: {
-        "messages": WITH_TOOL,
-        "tools": [
-            {"name": FUNCTION["name"], "description": FUNCTION["description"], "input_schema": FUNCTION["parameters"]}
-        ],
-    },
-}
-"""The same question in each. A tool is offered, for nearly all programs offer some."""
 
 
 def probe_for_program(spec: RunSpec, asks_in: WireProtocol, settled: Sequence[WireProtocol] = ()) -> EndpointFacts:

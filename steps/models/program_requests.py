@@ -48,6 +48,8 @@ class ModelCall:
     """All token ids of the prompt are told, those of the conversation's earlier calls, too."""
     ended: StopReason | None = None
     """Why there is no reply to go on with: context_overflow, refusal, content_filter, request_refused, call_timeout."""
+    detail: str = ""
+    """The same in the endpoint's words."""
 
 
 def api_path(path: str) -> str:

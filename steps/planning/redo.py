@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.chain import GRADE, SOLVE
+from steps.contracts.failure import Failure
 from steps.contracts.record import Place, key
-from steps.contracts.redone import Redone, kept_as
+from steps.contracts.redone import RETRACTED, Redone, kept_as
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import StopReason, Usage
@@ -18,6 +20,7 @@ from steps.datasets.names import did_you_mean
 from steps.errors import ConfigError
 from steps.reports.text.formatting import count
 from steps.store import Store
+from steps.store.endpoint_marks import read_marks, retracted_units, solved_units
 
 FIELD = "redo"
 WORDS = (
@@ -27,7 +30,7 @@ WORDS = (
 """Outcomes and stop reasons that choose units."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class RedoPlan:
     """What becomes earlier tries: first it is copied, then it is removed from where it decides."""
 
@@ -35,8 +38,11 @@ class RedoPlan:
     copies: list[tuple[str, str]] = field(default_factory=list)
     """(Store key, where it is kept)."""
     files: dict[str, bytes] = field(default_factory=dict)
-    """Store key -> bytes: a Redone for each unit but those whose put-away was interrupted, which have one."""
+    """Store key -> bytes: a Redone for each unit but those whose put-away was interrupted, which have one; a Failure
+    for each whose end was the endpoint's failure."""
     notices: list[str] = field(default_factory=list)
+    marks: list[str] = field(default_factory=list)
+    """Store keys of what the run's solves had noted of the endpoint's failures."""
 
     @property
     def removed(self) -> set[str]:
@@ -45,12 +51,49 @@ class RedoPlan:
 
 
 def plan_redo(spec: RunSpec, rows: list[dict[str, Any]], store: Store, stored_keys: set[str]) -> RedoPlan:
-    """``stored_keys``: of the run's units. The same again finds nothing: what was put away has no verdict.
+    """What is put away of the units that ``spec.redo`` asks for, and of those that the model's endpoint failed.
+
+    ``stored_keys``: of the run's units. The same again finds nothing: what was put away has no verdict.
 
     What an earlier plan had begun to put away when it was killed is finished, whatever ``spec.redo`` asks for.
 
     Raises ConfigError where a word of ``spec.redo`` is no outcome, stop reason or selected unit; InfraError.
     """
+    plan = _plan_requested(spec, rows, store, stored_keys)
+    if stored_keys and agent_of(spec.agent).asks_model:
+        _retract(plan, spec.run_id or "", store, stored_keys)
+    return plan
+
+
+def _retract(plan: RedoPlan, run_id: str, store: Store, stored_keys: set[str]) -> None:
+    """Put away the solves whose end was the endpoint's failure, as failed tries; all marks of such failures go."""
+    marks = read_marks(store, run_id)
+    retracted = retracted_units(marks, solved_units(run_id, stored_keys)) if marks else {}
+    failures = store.get_many(mark.key for mark in retracted.values())
+    solves = store.get_many(key(SolveRecord, run_id, *unit) for unit in retracted)
+    plan.marks += [mark.key for mark in marks]
+    own = {kind.file for step in (SOLVE, GRADE) for kind in (*step.gives, *step.may_give)}
+    units = 0
+    for unit, mark in retracted.items():
+        folder = Place.UNIT.format(run=run_id, instance=unit[0], attempt=unit[1])
+        failure, solved = failures.get(mark.key, b""), solves.get(f"{folder}/{SolveRecord.file}")
+        calls = SolveRecord.from_bytes(solved).kept_calls if solved else ""
+        place = f"{folder}/tries/{RETRACTED}{hashlib.sha256(failure).hexdigest()[:12]}"
+        files = {name: name.removeprefix(f"{folder}/") for name in stored_keys if name.startswith(f"{folder}/")}
+        copies = [(name, f"{place}/{file}") for name, file in files.items() if file in own]
+        # The answers that it had lie beside it, for the next solve goes on from them.
+        answers = {name: file for name, file in files.items() if calls and file.startswith(f"{calls}.")}
+        if copies and failure and not plan.removed.intersection(files):
+            units += 1
+            plan.copies += copies
+            plan.copies += [(name, f"{place}/{file.split('/', 2)[2]}") for name, file in answers.items()]
+            plan.files[f"{place}/{Failure.file}"] = failure
+    if units:
+        plan.run_id = run_id
+        plan.notices.append(f"{count(units, 'unit')} done again: the model's endpoint had ended the conversation")
+
+
+def _plan_requested(spec: RunSpec, rows: list[dict[str, Any]], store: Store, stored_keys: set[str]) -> RedoPlan:
     wanted = [word.strip() for item in spec.redo for word in item.split(",") if word.strip()]
     begun = {name.partition("/tries/")[0] for name in stored_keys if name.endswith(f"/{Redone.file}")}
     if not wanted and not begun:

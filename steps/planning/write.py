@@ -29,8 +29,12 @@ def write(store: Store, resolution: Resolution) -> None:
 
 def put_away(store: Store, redo: RedoPlan) -> None:
     """In the order of ``steps.contracts.redone``, so that the next plan finishes what was killed here."""
-    if not redo.copies:
-        return
+    if redo.copies:
+        _put_away(store, redo)
+    store.delete_many(redo.marks)
+
+
+def _put_away(store: Store, redo: RedoPlan) -> None:
     store.copy_many(redo.copies)
     store.put_many(redo.files)
     verdicts = {name for name in redo.removed if name.endswith(f"/{GradeRecord.file}")}

@@ -114,8 +114,8 @@ def stop_phrase(reason: str) -> str:
 ADVICE: dict[str, str] = {
     FailureClass.MODEL: "The model's endpoint failed beyond all retries: run it again when it is well, with a lower "
     "--llm-concurrency or more --num-retries.",
-    FailureClass.MODEL_ACCESS: "The endpoint takes no more calls from this key (revoked, or its quota is used up): "
-    "mend that and start the same run again, it does what is missing.",
+    FailureClass.MODEL_ACCESS: "The endpoint answers nobody any more (a revoked key, a used-up quota, a firewall) or "
+    "refuses every conversation alike: mend that and start the same run again, it does what is missing.",
 }
 """Failure class -> what to do."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from steps.contracts.data import Instance, Patch, Plan, RunFile, Unit
@@ -20,9 +21,10 @@ from steps.reports.batches import RECORDS_AT_ONCE, batches
 from steps.reports.canary import read_canary
 from steps.reports.log_tails import LINE_WIDTH, add_log_tails, wants_log_tail
 from steps.reports.lost_usage import add_lost_usage
-from steps.reports.stored_run import FailedTry, OfficialResult, StoredRun, StoredUnit
+from steps.reports.stored_run import NO_REPORT, FailedTry, OfficialResult, StoredRun, StoredUnit
 from steps.reports.text.visible import make_visible
 from steps.store import Store
+from steps.store.endpoint_marks import read_retracted
 
 SHOWN_TESTS = 200
 ISSUE_CHARACTERS = 40_000
@@ -61,7 +63,7 @@ class GrowingRun:
         """As it is now. Raises as read_run."""
         reader = self._reader = _StoreReader(self._store, self._run_id, (GradeRecord.file, SolveRecord.file))
         run = reader.read(self._known)
-        there = {name: unit for unit in run.units if (name := _name(unit)) in reader.files}
+        there = {name: unit for unit in reader.units if (name := _name(unit)) in reader.files}
         self._known = {name: (_settled(reader.files[name]), unit) for name, unit in there.items()}
         self.answered = {
             name: calls
@@ -142,6 +144,8 @@ class _StoreReader:
         self.unreadable: dict[str, str] = {}
         self.progress = (0, 0)
         self.files: dict[tuple[str, int], list[str]] = defaultdict(list)
+        self.units: list[StoredUnit] = []
+        """As they are stored, whatever was retracted."""
 
     def read(self, known: _KnownUnits | None = None) -> StoredRun:
         names = [key(RunFile, self.run_id), key(Plan, self.run_id)]
@@ -170,6 +174,8 @@ class _StoreReader:
         if self.whole:
             add_log_tails(self.store, self.run_id, [unit for unit in stored_units if wants_log_tail(unit)])
             add_lost_usage(self.store, self.run_id, stored_units, self.files)
+        self.units = stored_units
+        stored_units = self._without_retracted(stored_units)
         canary = read_canary(self.store, plan) if plan else None
         return StoredRun(run=run, plan=plan, units=stored_units, unreadable=list(self.unreadable), canary=canary)
 
@@ -178,7 +184,20 @@ class _StoreReader:
         stored_units = self._records([unit], self._instances([unit.instance_id]))
         add_log_tails(self.store, self.run_id, stored_units, self.line_width)
         add_lost_usage(self.store, self.run_id, stored_units, self.files, running=self.running)
-        return stored_units[0]
+        return self._without_retracted(stored_units)[0]
+
+    def _without_retracted(self, units: list[StoredUnit]) -> list[StoredUnit]:
+        """The units, those that the model's endpoint failed without the verdict that came of it."""
+        retracted = read_retracted(self.store, self.run_id)
+        wanted = {name: retracted[name].key for unit in units if (name := _name(unit)) in retracted}
+        contents = self.store.get_many(wanted.values())
+        failures = {name: self._parse(Failure, mark, contents) for name, mark in wanted.items()}
+        return [
+            replace(unit, grade=None, patch=None, official=NO_REPORT, retracted=failure)
+            if (failure := failures.get(_name(unit))) and (unit.solve or unit.grade)
+            else unit
+            for unit in units
+        ]
 
     def _index(self, within: str = "") -> None:
         prefix = f"runs/{self.run_id}/units/"

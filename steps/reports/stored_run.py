@@ -125,6 +125,8 @@ class StoredUnit:
     """Whom it asked, as the trajectory tells."""
     useless_answer: str = ""
     """How the last useless answer with any text begins."""
+    retracted: Failure | None = None
+    """Why its verdict does not count, where the model's endpoint ended its conversation; it has no grade here then."""
 
     @property
     def standing(self) -> Standing:
@@ -140,6 +142,8 @@ class StoredUnit:
 
         None where there is a verdict.
         """
+        if self.retracted is not None:
+            return self.retracted
         if self.grade is not None or not self.tries:
             return None
         newest = self.tries[-1].failure

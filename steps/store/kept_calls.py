@@ -13,6 +13,7 @@ from steps.contracts.kept_calls import FOLDER, KeptCall, calls_that_count, read_
 from steps.contracts.record import Place
 from steps.contracts.redone import Redone
 from steps.contracts.solve_record import SolveRecord
+from steps.contracts.trajectory import ENDED_BY_ENDPOINT
 from steps.errors import StepError
 from steps.store.protocol import Store
 
@@ -57,7 +58,18 @@ def find_earlier_calls(store: Store, run: str, instance: str, attempt: int) -> E
         failure = contents.get(f"{folder}/{Failure.file}")
         if went_on and failure and Failure.from_bytes(failure).failure_class in OF_MACHINE:
             return EarlierCalls(begins_anew="a try that had gone on from there lost its sandbox before the next answer")
-    return EarlierCalls(newest)
+    return EarlierCalls(_without_ends(newest))
+
+
+def _without_ends(calls: list[KeptCall]) -> list[KeptCall]:
+    """Without the calls that ended a conversation: the endpoint may answer them by now.
+
+    An end in the midst of our own agent's conversation stays, for what follows it was asked because of it.
+    """
+    kept = [call for call in calls if not (call.forwarded and call.ended)]
+    while kept and kept[-1].ended:
+        kept.pop()
+    return kept
 
 
 def read_answered(store: Store, names: Iterable[str]) -> dict[tuple[str, str], list[KeptCall]]:
@@ -68,7 +80,7 @@ def read_answered(store: Store, names: Iterable[str]) -> dict[tuple[str, str], l
 def remove_calls_of_solved(store: Store, run: str) -> None:
     """Those of solves that are done, which are in their trajectories; what lost tries left tells what they cost.
 
-    Raises InfraError.
+    Those that the endpoint ended keep theirs: such a unit may be solved again. Raises InfraError.
     """
     kept: dict[str, list[str]] = defaultdict(list)
     for name in store.keys(f"runs/{run}/units/"):
@@ -78,7 +90,8 @@ def remove_calls_of_solved(store: Store, run: str) -> None:
     solves = store.get_many(f"{unit}/{SolveRecord.file}" for unit in kept)
     removed = []
     for name, data in solves.items():
-        unit, place = name.rpartition("/")[0], SolveRecord.from_bytes(data).kept_calls
+        unit, record = name.rpartition("/")[0], SolveRecord.from_bytes(data)
+        place = "" if record.stop_reason in ENDED_BY_ENDPOINT else record.kept_calls
         removed += [each for each in kept[unit] if place and each.startswith(f"{unit}/{place}.")]
     store.delete_many(removed)
 

@@ -15,6 +15,7 @@ from steps.contracts.verdict import GradeRecord, Outcome
 from steps.errors import ConfigError
 from steps.reports.text.formatting import count, unit_name
 from steps.store import Store
+from steps.store.endpoint_marks import read_retracted
 from steps.training.sample_files import SampledUnit, SampleWriter, open_samples
 from steps.training.samples import stretches_of
 from steps.training.trajectory_calls import NoTokensError, calls_of
@@ -121,12 +122,14 @@ def _write(
 
 
 def _read(store: Store, run: RunFile, units: list[Unit]) -> Iterator[tuple[Unit, bytes | None, bytes | None]]:
+    retracted = read_retracted(store, run.run_id)
     for start in range(0, len(units), AT_ONCE):
         batch = units[start : start + AT_ONCE]
         names = [(run.run_id, unit.instance_id, unit.attempt) for unit in batch]
         contents = store.get_many({key(kind, *name) for name in names for kind in (Trajectory, GradeRecord)})
         for unit, name in zip(batch, names, strict=True):
-            yield unit, contents.get(key(Trajectory, *name)), contents.get(key(GradeRecord, *name))
+            grade = None if name[1:] in retracted else contents.get(key(GradeRecord, *name))
+            yield unit, contents.get(key(Trajectory, *name)), grade
 
 
 def nothing(run: RunFile, result: WrittenSamples) -> ConfigError:

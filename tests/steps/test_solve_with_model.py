@@ -20,6 +20,7 @@ from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import StopReason, Trajectory, Usage
 from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
+from tests.forked_program import run_program
 from tests.model_server import Answer, ModelServer, Script, call, function_text, model_server, play
 from tests.model_server.answers import BAD_KEY, HANG, SERVER_ERROR, Fault
 from tests.steps.agents.machine import git
@@ -243,3 +244,18 @@ def test_idle_and_replay_do_not_load_what_models_need() -> None:
     code = "import steps.solve, sys, json; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
     assert not {"openai", "httpx", "jinja2", "minisweagent", "steps.agents.loop", "steps.models.client"} & set(loaded)
+
+
+def test_solves_of_a_run_stop_when_one_of_them_is_given_no_access(tmp_path: Path) -> None:
+    """Each is a process with the run's store alone, as a pod of Argo is."""
+    with model_server(play(EDIT, BAD_KEY)) as server:
+        one = desk(tmp_path, server)
+        words = [*one.command()[3:], "--store", str(tmp_path / "store")]
+        environment = os.environ | {"SWE_ARGO_ISOLATION": "none", "OPENAI_API_KEY": KEY}
+        told = []
+        for _ in range(2):
+            done = run_program("steps.solve", words, env=environment)
+            failure: Failure = one.get(Failure)
+            told.append((done.returncode, failure.failure_class, server.counts.requests))
+    assert told == [(EXIT_CONFIG, FailureClass.MODEL_ACCESS, 2), (EXIT_CONFIG, FailureClass.STOPPED, 2)]
+    assert failure.reason == "not begun: the endpoint gave no access, first seen at o__r-1/2"

@@ -152,7 +152,7 @@ def test_a_key_that_dies_ends_the_run_and_the_next_one_does_what_is_missing(tmp_
         assert done.returncode == 3, done.stdout + done.stderr
         assert server.counts.requests == 6  # one for the plan, two units, and one that was refused: never again
         *_, told, further = done.stdout.strip().splitlines()
-        assert re.fullmatch(r"the endpoint lets nobody in, as mini__\S+ was told; 1 unit not begun", told)
+        assert re.fullmatch(r"the model endpoint gives no access \(first seen at mini__\S+\); 1 unit not begun", told)
         assert further.startswith("to go on: swe-argo run ")
         (failure,) = failures(open_store(str(tmp_path)), "r")
         assert failure.failure_class is FailureClass.MODEL_ACCESS

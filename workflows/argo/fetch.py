@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from steps.contracts.record import key
-from steps.contracts.redone import is_kept
+from steps.contracts.redone import RETRACTED, is_kept
 from steps.contracts.verdict import GradeRecord
 from steps.errors import ConfigError
 from steps.reports.figures.summary import Summary
@@ -68,8 +68,11 @@ def _bring(bucket: Bucket, run: str, missing: dict[str, BucketObject], folder: P
 
 def _put_away(there: dict[str, BucketObject], run: str, folder: Path) -> None:
     """Remove what the bucket has as an earlier try alone, byte for byte, and the report that tells of it."""
-    kept = {name: unit for name in there if is_kept(unit := name.split("/", 5)[-1])}
-    outdated = []
+    kept = {
+        name: unit for name in there if is_kept(unit := name.split("/", 5)[-1]) or unit.startswith(f"tries/{RETRACTED}")
+    }
+    marks = [path.relative_to(folder).as_posix() for path in (folder / f"runs/{run}/endpoint").rglob("*.json")]
+    outdated = [mark for mark in marks if mark not in there]
     for name, tried in kept.items():
         present = f"{name.removesuffix(tried)}{tried.rpartition('/')[2]}"
         if present not in there and there[name].same(folder / present):

@@ -63,7 +63,7 @@ class RunLimits:
         with self._lock:
             self._lost.append(failure.failure_class)
             if failure.failure_class is FailureClass.MODEL_ACCESS:
-                self._close(f"the endpoint lets nobody in, as {name} was told")
+                self._close(f"the model endpoint gives no access (first seen at {name})")
             elif self._spec.fail_fast:
                 what = f"{name}, {failure.step}: {failure.failure_class.value}"
                 self._close(f"failed at its first unit without a verdict (--fail-fast): {what}", failed=True)

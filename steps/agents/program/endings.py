@@ -31,6 +31,8 @@ def reason_of(ended: Ended, exchange: Exchange, recipe: Recipe, task: Task) -> S
 
 
 def _reason(ended: Ended, exchange: Exchange, recipe: Recipe, task: Task) -> tuple[StopReason, str]:
+    if exchange.early_end is not None and exchange.reason is StopReason.ERROR_LOOP:
+        return exchange.early_end, exchange.last_detail
     if exchange.reason is not None:
         return exchange.reason, ""
     if ended.failure:
@@ -46,7 +48,9 @@ def _reason(ended: Ended, exchange: Exchange, recipe: Recipe, task: Task) -> tup
         and (why := explain_unrunnable(code, task.journal.printed[-2000:]))
     ):
         raise _unrunnable(recipe, task, code, why)
-    return _meaning(code, exchange, recipe), f"exit code {code}" if code else ""
+    reason = exchange.early_end or _meaning(code, exchange, recipe)
+    told = exchange.last_detail if reason is exchange.last_ended else ""
+    return reason, "; ".join(filter(None, (told, f"exit code {code}" if code else "")))
 
 
 def _without_exit_code(ended: Ended) -> tuple[StopReason, str]:

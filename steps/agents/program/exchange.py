@@ -13,7 +13,7 @@ from steps.agents.gate.events import GateAnswer, GateRequest
 from steps.agents.limits import Limits
 from steps.agents.program.conversations import Conversations
 from steps.agents.task import Forwards, Task
-from steps.contracts.trajectory import StopReason
+from steps.contracts.trajectory import EARLY_TURNS, ENDED_BY_ENDPOINT, StopReason
 from steps.models.program_answers import Forwarded
 from steps.models.program_requests import asks_model
 
@@ -45,8 +45,11 @@ class Exchange:
         self.asked = False
         """Whether it has asked the model anything."""
         self.reason: StopReason | None = None
+        self._answers = 0
         self.last_ended: StopReason | None = None
         """Why the newest call was answered with an error, where it was."""
+        self.last_detail = ""
+        """The same in the endpoint's words."""
 
     def __enter__(self) -> Self:
         return self
@@ -57,6 +60,11 @@ class Exchange:
         with self._lock:
             self._left = True
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def early_end(self) -> StopReason | None:
+        """The endpoint's reason, where it ended the newest call and one answer at most came before."""
+        return self.last_ended if self._answers < EARLY_TURNS and self.last_ended in ENDED_BY_ENDPOINT else None
 
     @property
     def left_s(self) -> float:
@@ -145,8 +153,9 @@ class Exchange:
             for message in self._conversations.add(call):
                 self._limits.count_message(message)
             if call.reply is not None:
+                self._answers += 1
                 self._limits.answered(call.reply.message, call.reply.metrics)
-            self.last_ended = call.ended
+            self.last_ended, self.last_detail = call.ended, call.detail
         self._limits.lost(self._forwarder.lost_s)
         self._failed_calls = 0 if call is not None and call.reply is not None else self._failed_calls + 1
         if self._failed_calls >= FAILURES:

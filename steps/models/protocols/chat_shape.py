@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from steps.models.protocols.wire import Body
+from steps.models.reply import Message
 
 
 class _Part(BaseModel):
@@ -51,3 +53,25 @@ def check_chat_request(request: Body) -> None:
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def find_form_fault(messages: list[Message]) -> str:
+    """Return what is wrong with the tool calls of a conversation of the form above; empty where nothing is."""
+    unanswered: set[str] = set()
+    for message in messages:
+        if message["role"] == "tool":
+            if (name := str(message.get("tool_call_id"))) not in unanswered:
+                return "a tool message answers no call"
+            unanswered.remove(name)
+            continue
+        if unanswered:
+            break
+        for call in message.get("tool_calls") or []:
+            try:
+                arguments = json.loads((call.get("function") or {}).get("arguments") or "")
+            except (ValueError, RecursionError):
+                arguments = None
+            if not isinstance(arguments, dict):
+                return "the arguments of a call are not a JSON object"
+            unanswered.add(str(call.get("id")))
+    return "a call has no answer" if unanswered else ""

@@ -6,6 +6,7 @@ from collections import Counter
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
+from steps.contracts.failure import FailureClass
 from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
 from steps.contracts.verdict import Outcome
 from steps.reports.canary import describe_canary
@@ -30,6 +31,7 @@ def find_caveats(run: StoredRun) -> list[str]:
     if not run.units:
         return ["Nothing was planned: there is nothing to report."]
     return [
+        *_early_ends(run),
         *_canary(run),
         *_invalid(run),
         *_redone(run.units),
@@ -52,8 +54,26 @@ def agent_remarks(run: StoredRun) -> list[str]:
 
 
 def is_valid(run: StoredRun) -> bool:
-    """Whether so many units have a verdict that the score says something of the agent."""
-    return _without_verdict(run) <= MOST_WITHOUT_VERDICT * len(run.units)
+    """Whether so many units have a verdict that the score says something of the agent, and not of the endpoint."""
+    return not early_ends(run) and _without_verdict(run) <= MOST_WITHOUT_VERDICT * len(run.units)
+
+
+def early_ends(run: StoredRun) -> int:
+    """Return the units whose conversation the endpoint ended at its first or second turn, where most were."""
+    return sum(unit.retracted is not None and unit.retracted.failure_class is FailureClass.MODEL for unit in run.units)
+
+
+def _early_ends(run: StoredRun) -> list[str]:
+    if not (early := early_ends(run)):
+        return []
+    units = [unit for unit in run.units if unit.retracted is not None]
+    why = next(unit.retracted.detail for unit in units if unit.retracted)
+    quoted = f'; it said: "{cut_line(why, SAID_WIDTH)}"' if why else ""
+    solved = sum(unit.solve is not None for unit in run.units)
+    return [
+        f"This run is invalid: in {early:,} of {count(solved, 'solved unit')} the endpoint refused or filtered the "
+        f"conversation at turn 1 or 2{quoted}. These units have no verdict; the same run again tries them."
+    ]
 
 
 def _canary(run: StoredRun) -> list[str]:
@@ -67,7 +87,7 @@ def _without_verdict(run: StoredRun) -> int:
 
 def _invalid(run: StoredRun) -> list[str]:
     is_stopped = all(unit.failure is None for unit in run.units)
-    if is_valid(run) or is_stopped:
+    if is_valid(run) or early_ends(run) or is_stopped:
         return []
     missing, all_ = _without_verdict(run), len(run.units)
     return [

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from steps.contracts.families import SWEBENCH
 from steps.contracts.trajectory import StopReason, Usage
 from steps.reports.canary import describe_canary
-from steps.reports.figures.caveats import find_caveats, is_valid
+from steps.reports.figures.caveats import early_ends, find_caveats, is_valid
 from steps.reports.figures.conditions import describe_conditions, run_conditions
 from steps.reports.figures.confirmations import counter_proofs
 from steps.reports.figures.flips import flipping_units
@@ -79,6 +79,7 @@ def summarise(run: StoredRun) -> Summary:
         how=describe_conditions(run_conditions(run)),
         doubts=find_caveats(run),
         valid=is_valid(run),
+        early_ends=early_ends(run),
     )
 
 

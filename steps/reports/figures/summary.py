@@ -228,6 +228,9 @@ class Summary(Record):
     """Every unit has a definitive verdict."""
     valid: bool = True
     """So many units have a verdict that the score is one."""
+    early_ends: int = 0
+    """Units whose conversation the model's endpoint ended at turn 1 or 2, in a run where that is so for half of them or
+    more: they have no verdict, and the first of ``doubts`` says so."""
     headline: Rate
     """Of the first attempt."""
     attempts: list[AttemptFigures]

@@ -20,7 +20,8 @@ LINES = 12
 
 def summary_lines(summary: Summary, place: str = "") -> list[str]:
     """What ``run`` and ``show`` end with. ``place``: where the report is; it alone may be wider than the terminal."""
-    output = [*_distrust(summary), *_wrapped(_name(summary), 1), *_wrapped(kind_phrase(summary.conditions.kind), 1)]
+    top = _distrust(summary)
+    output = [*_wrapped(_name(summary), 1), *_wrapped(kind_phrase(summary.conditions.kind), 1)]
     output += _wrapped(_rate(summary), 2)
     output += _wrapped(_pass_at(summary), 1)
     if summary.mean_reward is not None:
@@ -34,19 +35,21 @@ def summary_lines(summary: Summary, place: str = "") -> list[str]:
         output += _wrapped(format_confirmations(proofs), 1)
     manner = [line for sentence in summary.how for line in _wrapped(sentence, 2, indent="  ")]
     output[1:1] = manner[:1]
-    room = LINES - 1 - len(output)
-    others = [doubt for doubt in summary.doubts if not summary.canary or doubt != summary.canary.word]
+    room = LINES - 1 - len(top) - len(output)
+    later = summary.doubts[1:] if summary.early_ends else summary.doubts
+    others = [doubt for doubt in later if not summary.canary or doubt != summary.canary.word]
     doubts = [line for doubt in others for line in _wrapped(f"! {doubt}", 2, indent="  ")]
     if len(doubts) > room:
         doubts = [*doubts[: room - 1], f"! ... {count(len(summary.doubts), 'doubt')} in the report"]
     output[2:2] = manner[1 : 1 + room - len(doubts)]
-    return [*output, *doubts, _last(summary, place)]
+    return [*top, *output, *doubts, _last(summary, place)]
 
 
 def _distrust(summary: Summary) -> list[str]:
-    """On top of all else: what the canary says, where it failed."""
+    """On top of all else: that the endpoint ended most conversations, what the canary says where it failed."""
     canary = summary.canary
-    return _wrapped(f"! {canary.word}", 2, indent="  ") if canary and canary.failed else []
+    early = _wrapped(f"! {summary.doubts[0]}", 4, indent="  ") if summary.early_ends else []
+    return early + (_wrapped(f"! {canary.word}", 2, indent="  ") if canary and canary.failed else [])
 
 
 def _name(summary: Summary) -> str:

@@ -9,10 +9,10 @@ import pytest
 
 from steps.contracts.failure import FailureClass
 from steps.contracts.trajectory import StopReason
-from steps.errors import InfraError
+from steps.errors import ConfigError, ForeignAnswerError, InfraError
 from steps.models.client import Client
 from steps.models.reply import Message, NoReplyError
-from tests.model_server import Answer, Fault, call, flaky, model_server, play, rate_limited
+from tests.model_server import Answer, Fault, Script, call, flaky, model_server, play, rate_limited
 from tests.model_server.answers import DRIP, NO_CHOICES, SERVER_ERROR, UNKNOWN_MODEL, error
 from tests.model_server.serving import Counts
 from tests.steps.models.model_specs import ISSUE, TOOLS, client
@@ -134,37 +134,144 @@ def test_a_model_that_writes_of_long_prompts_has_not_met_one() -> None:
 UNTOLD = error(400, "Invalid 'messages[2].content'", "invalid_value", "invalid_request_error")
 
 
-@BOTH
-def test_what_is_refused_late_in_words_that_tell_nothing_ends_the_agents_work(stream: bool) -> None:
-    with model_server(play(UNTOLD)) as server, client(server.url, stream=stream) as model:
-        with pytest.raises(NoReplyError) as ended:
-            model.ask(LATER, tools=TOOLS)
-        assert (ended.value.reason, ended.value.detail) == (
-            StopReason.REQUEST_REFUSED,
-            "Invalid 'messages[2].content'",
-        )
-        assert server.counts.requests == model.usage.requests == 2, "asked once more: not every 400 is for good"
+def late(fault: Fault) -> Script:
+    """Only a conversation that goes on is refused."""
+    return lambda request: fault if len(request["messages"]) > 1 else Answer("x")
 
 
 LATE = {
     "words that tell nothing": UNTOLD,
-    "no words": Fault(400, ""),
-    "a page": Fault(422, "<html>", {"Content-Type": "text/html"}),
     "a parameter that it took before": error(400, "tools: unsupported", None, "", "tools"),
     "tools that it took before": error(400, "tool calling is not supported"),
+    "403 in words that tell nothing": error(403, "Blocked by guardrail 7"),
 }
 
 
+@BOTH
 @pytest.mark.parametrize("fault", LATE.values(), ids=LATE.keys())
-def test_what_is_refused_once_is_asked_once_more(fault: Fault) -> None:
-    with model_server(flaky(play(Answer("x")), fault)) as server, client(server.url) as model:
-        assert model.ask(LATER, tools=TOOLS).text == "x"
-        assert server.counts.requests == 2
-    with model_server(play(fault)) as server, client(server.url) as model:
+def test_refusal_is_the_conversations_when_small_request_passes(fault: Fault, stream: bool) -> None:
+    with model_server(late(fault)) as server, client(server.url, stream=stream, num_retries=0) as model:
         with pytest.raises(NoReplyError) as ended:
             model.ask(LATER, tools=TOOLS)
         assert ended.value.reason is StopReason.REQUEST_REFUSED
+        assert ended.value.detail == fault.body["error"]["message"]
+        first, small, again = [seen.body for seen in server.calls]
+    assert first == again
+    assert "report_word" in str(small)
+    assert small["max_tokens"] == 1024
+    assert model.usage.requests == 3
+
+
+def calling(arguments: str, answers: str = "c1") -> list[Message]:
+    called = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": arguments}}
+    answer = {"role": "tool", "tool_call_id": answers, "content": "a.py"}
+    return [*ISSUE, {"role": "assistant", "content": "", "tool_calls": [called]}, *([answer] if answers else [])]
+
+
+FORMS = {
+    "whole": (calling("{}"), ""),
+    "arguments": (
+        calling("{"),
+        "our check finds the request malformed (the arguments of a call are not a JSON object)",
+    ),
+    "no answer": (calling("{}", ""), "our check finds the request malformed (a call has no answer)"),
+    "no call": (calling("{}", "c2"), "our check finds the request malformed (a tool message answers no call)"),
+}
+
+
+@pytest.mark.parametrize(("messages", "found"), FORMS.values(), ids=FORMS.keys())
+def test_refusal_says_when_our_check_finds_the_request_malformed(messages: list[Message], found: str) -> None:
+    with model_server(late(UNTOLD)) as server, client(server.url) as model, pytest.raises(NoReplyError) as ended:
+        model.ask(messages, tools=TOOLS)
+    assert ended.value.detail == (f"{found}; the endpoint: " if found else "") + "Invalid 'messages[2].content'"
+
+
+@pytest.mark.parametrize("fault", LATE.values(), ids=LATE.keys())
+def test_refusal_passes_when_the_same_request_is_taken_again(fault: Fault) -> None:
+    met = [fault]
+    with model_server(lambda _: met.pop() if met else Answer("x")) as server, client(server.url) as model:
+        assert model.ask(LATER, tools=TOOLS).text == "x"
+        assert server.counts.requests == 3
+
+
+def test_refusal_is_retried_when_small_request_fails_by_the_endpoint() -> None:
+    met = [UNTOLD, SERVER_ERROR]
+    with model_server(lambda _: met.pop(0) if met else Answer("x")) as server, client(server.url) as model:
+        assert model.ask(LATER).text == "x"
+        assert server.counts.requests == 3
+
+
+XAI = {
+    "code": "The caller does not have permission to execute the specified operation",
+    "error": "Your team has either used all available credits or reached its monthly spending limit.",
+}
+QUOTAS = {
+    "Anthropic": (error(400, "You have reached your specified API usage limits. You will regain access on ...",
+                        None, "invalid_request_error"), 2),
+    "DashScope": (error(400, "Access denied, please make sure your account is in good standing.", "Arrearage",
+                        "Arrearage"), 2),
+    "words of nobody": (error(422, "computer says no"), 2),
+    "403": (error(403, "computer says no"), 2),
+    "xAI": (Fault(429, XAI), 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("messages", [ISSUE, LATER], ids=["first", "later"])
+@pytest.mark.parametrize(("fault", "requests"), QUOTAS.values(), ids=QUOTAS.keys())
+def test_refusal_is_of_access_when_small_request_is_refused(
+    fault: Fault, requests: int, messages: list[Message]
+) -> None:
+    with model_server(play(fault)) as server, client(server.url, num_retries=2) as model:
+        with pytest.raises(ConfigError, match="gives no access") as failed:
+            model.ask(messages)
+        assert server.counts.requests == model.usage.requests == requests
+    assert failed.value.failure_class is FailureClass.MODEL_ACCESS
+
+
+WAITS = {
+    "rate limit": rate_limited(),
+    "no words": Fault(429, ""),
+    "overloaded": error(429, "The engine is currently overloaded, please try again later", None, "engine_overloaded"),
+    "capacity": error(429, "Service tier capacity exceeded for this model.", "3505"),
+    "a day's tokens": error(429, "Tokens per day limit exceeded - too many tokens processed.", "token_quota_exceeded"),
+    "a header alone": Fault(429, XAI, {"Retry-After": "0"}),
+}
+
+
+@pytest.mark.parametrize("fault", WAITS.values(), ids=WAITS.keys())
+def test_429_that_can_be_waited_for_is_no_refusal_of_access(fault: Fault) -> None:
+    with model_server(play(fault)) as server, client(server.url, num_retries=1) as model:
+        with pytest.raises(InfraError, match="the last of 2 requests"):
+            model.ask(LATER)
         assert server.counts.requests == 2
+
+
+def test_429_of_one_conversation_alone_is_the_endpoints_failure() -> None:
+    with model_server(late(Fault(429, XAI))) as server, client(server.url, num_retries=0) as model:
+        with pytest.raises(InfraError):
+            model.ask(LATER)
+        assert server.counts.requests == 2
+
+
+HTML = {"Content-Type": "text/html"}
+FOREIGN = {
+    "firewall": Fault(403, "<!DOCTYPE html><title>Attention Required! | Cloudflare</title>", HTML),
+    "firewall in words of a filter": Fault(403, "<html>Your request was flagged by policy</html>", HTML),
+    "400 page": Fault(400, "<html>prompt is too long</html>", HTML),
+    "plain text": Fault(403, "Forbidden"),
+    "no body": Fault(400, ""),
+    "login page": Fault(200, "<html>Sign in</html>", HTML),
+}
+
+
+@pytest.mark.parametrize("messages", [ISSUE, LATER], ids=["first", "later"])
+@pytest.mark.parametrize("fault", FOREIGN.values(), ids=FOREIGN.keys())
+def test_body_that_is_not_the_apis_json_is_retried_then_infra_failure(fault: Fault, messages: list[Message]) -> None:
+    with model_server(play(fault)) as server, client(server.url, num_retries=1) as model:
+        with pytest.raises(ForeignAnswerError, match=r"2 requests; this is not its API's JSON: look for a fire") as met:
+            model.ask(messages)
+        assert server.counts.requests == 2
+    assert (met.value.failure_class, met.value.exit_code) == (FailureClass.MODEL, 75)
 
 
 def test_a_model_that_is_gone_late_is_the_endpoints_failure() -> None:

@@ -13,7 +13,8 @@ from steps.contracts.data import RunFile
 from steps.contracts.failure import FailureClass
 from steps.errors import ConfigError, InfraError
 from steps.models.probe import probe, probe_for_run
-from steps.models.probing import CONNECT_S, RETRIES
+from steps.models.probing import CONNECT_S
+from steps.models.small_request import RETRIES
 from steps.plan import plan
 from steps.settings import settings
 from tests.model_server import Answer, Fault, call, model_server, play, refusing

@@ -9,9 +9,10 @@ import pytest
 from steps.contracts.failure import FailureClass
 from steps.contracts.wire_protocol import WireProtocol
 from steps.errors import ConfigError
-from steps.models.probing import WITH_TOOL, EndpointFacts
-from steps.models.program_probe import FUNCTION, probe_for_program
+from steps.models.probing import EndpointFacts
+from steps.models.program_probe import probe_for_program
 from steps.models.protocols.table import WIRES
+from steps.models.small_request import FUNCTION, WITH_TOOL
 from tests.model_server import Answer, Fault, flaky, model_server, play, refusing
 from tests.model_server.answers import TOOLS_REFUSED_VLLM, UNAVAILABLE, error
 from tests.steps.models.model_specs import spec

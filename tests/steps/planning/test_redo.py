@@ -10,14 +10,16 @@ import pytest
 from steps.contracts.data import Plan, RunFile, Stage
 from steps.contracts.redone import Redone
 from steps.contracts.run_spec import RunSpec
+from steps.contracts.trajectory import StopReason
 from steps.contracts.verdict import Outcome
 from steps.planning.redo import RedoPlan, plan_redo
 from steps.planning.units import plan_units
 from steps.planning.write import put_away
 from steps.reports.figures.caveats import find_caveats
 from steps.reports.reading import read_run
-from steps.reports.stored_run import Standing, add_usage
+from steps.reports.stored_run import NO_VERDICT, Standing, add_usage
 from steps.store import Store, open_store
+from steps.store.endpoint_marks import UnitMarks
 from steps.store.runs import record_of
 from tests.steps.reports.synthetic import Synthetic
 from workflows.local.run_limits import read_usage_before
@@ -144,6 +146,43 @@ def test_whoever_is_killed_while_a_verdict_is_put_away_leaves_it_right_and_the_n
             assert after.standing is Standing.UNRESOLVED
         assert records.items() <= {name: store.get(name) for name in store.keys("runs/r/units/")}.items()
     assert states.count("cut") > 2 * len(redo.removed)
+
+
+ENDED = Synthetic(run_id="r", instances=3, mix={"unresolved": 1}, agent="r2egym")
+
+
+def test_killed_plan_leaves_retracted_units_retracted_and_the_next_plan_ends_it(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    cuts = 0
+    while True:
+        store = open_store(str(tmp_path_factory.mktemp("store")), create=True)
+        plan = ENDED.write(store)
+        spent = read_usage_before(store, "r")
+        for unit in plan.units[:2]:
+            mark = UnitMarks(store, "r", unit.instance_id, unit.attempt)
+            mark.end(StopReason.CONTENT_FILTER, 1, f"flagged {unit.instance_id}")
+        before = read_run(store, "r")
+        assert [unit.standing for unit in before.units] == [Standing.FAILED, Standing.FAILED, Standing.UNRESOLVED]
+        *_, redo = plan_again(store, plan)
+        assert redo.notices == ["2 units done again: the model's endpoint had ended the conversation"]
+        try:
+            put_away(DyingStore(store, cuts), redo)  # type: ignore[arg-type]
+            break
+        except KilledError:
+            cuts += 1
+        between = read_run(store, "r").units
+        assert all(unit.standing in NO_VERDICT for unit in between[:2]), cuts
+        spec, rows, keys, again = plan_again(store, plan)
+        put_away(store, again)
+        begins = [unit.begins for unit in plan_units(spec, "r", rows, keys - again.removed)]
+        assert begins == [Stage.SOLVE, Stage.SOLVE, Stage.NONE]
+        after = read_run(store, "r").units
+        assert [unit.failure.failure_class.value if unit.failure else "" for unit in after] == ["model", "model", ""]
+        assert add_usage([unit.usage for unit in after]) == add_usage([unit.usage for unit in before.units])
+        assert read_usage_before(store, "r") == spent
+        assert store.keys("runs/r/endpoint/") == []
+    assert cuts > len(redo.removed)
 
 
 def test_a_run_without_an_agent_keeps_the_patches_that_are_graded_again(store: Store) -> None:

@@ -77,6 +77,20 @@ def test_a_verdict_that_was_put_away_in_the_bucket_is_put_away_here_and_nothing_
     assert here.get(f"{unit}/grade.json") == b"{new}"
 
 
+def test_marks_and_solves_that_a_plan_took_back_are_taken_back_here(there: Bucket, tmp_path: Path) -> None:
+    unit, mark = "runs/r/units/a/1", "runs/r/endpoint/early/a/1.json"
+    solved = {f"{unit}/grade.json": b"{old}", f"{unit}/solve.json": b"{solved}"}
+    there.put_many({**solved, mark: b"{}"})
+    fetch(there, "r", tmp_path, plain())
+    here = open_store(str(tmp_path))
+    assert here.get(mark) == b"{}"
+    there.put_many({name.replace("/1/", "/1/tries/retracted-0/"): data for name, data in solved.items()})
+    there.delete_many([*solved, mark])
+    fetch(there, "r", tmp_path, plain())
+    assert here.get_many([*solved, mark]) == {}
+    assert here.get(f"{unit}/tries/retracted-0/grade.json") == b"{old}"
+
+
 def test_a_file_in_several_pieces_is_known_by_its_size(there: Bucket, tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(b"x" * (9 << 20))  # boto3 sends more than 8 MiB in pieces

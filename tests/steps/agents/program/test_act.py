@@ -11,7 +11,7 @@ from steps.contracts.trajectory import StopReason, Turn
 from steps.contracts.wire_protocol import WireProtocol
 from steps.errors import ConfigError
 from tests import small_agent
-from tests.model_server import Answer, Call, Script, by_text, play
+from tests.model_server import Answer, Call, Fault, Script, by_text, play
 from tests.model_server.answers import error
 from tests.steps.agents.gate.toolchain import needs_go
 from tests.steps.agents.machine import Box
@@ -105,6 +105,22 @@ def test_how_it_ends_is_told(box: Box, more: str, reason: StopReason, note: str)
     with running(MENDS, box.sandbox, small_agent.recipe(PROGRAM, "chat", "--and", more)) as run:
         assert program.act(run.task) is reason
     assert run.task.journal.note == note
+
+
+@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize(("turn", "reason"), [(2, StopReason.REQUEST_REFUSED), (3, None)])
+def test_exit_code_does_not_hide_that_endpoint_ended_it_early(
+    box: Box, code: int, turn: int, reason: StopReason | None
+) -> None:
+    def script(request: dict[str, Any]) -> Answer | Fault:
+        answered = sum(message["role"] == "assistant" for message in request["messages"])
+        return error(400, "no such thing") if answered == turn - 1 else MENDS(request)
+
+    words = " ".join(small_agent.words())
+    with running(script, box.sandbox, bash(f"python3 {PROGRAM} {words}; exit {code}")) as run:
+        assert program.act(run.task) is (reason or (StopReason.FINISHED, StopReason.REQUEST_REFUSED)[code])
+        assert run.server.counts.requests == turn + 2, "the small request, and the refused one once more"
+    assert ("no such thing" in run.task.journal.note) is (reason is not None or code == 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""The small request that shows whether an endpoint answers at all: plan sends it, and a client that is refused."""
+
+from __future__ import annotations
+
+from steps.contracts.run_spec import LlmSpec
+from steps.contracts.wire_protocol import WireProtocol
+from steps.models.protocols.wire import Body
+from steps.models.reply import Message, ToolDefinition
+
+TOOL: ToolDefinition = {
+    "type": "function",
+    "function": {
+        "name": "report_word",
+        "description": "Report a word.",
+        "parameters": {
+            "type": "object",
+            "properties": {"word": {"type": "string", "description": "The word to report."}},
+            "required": ["word"],
+        },
+    },
+}
+FUNCTION = TOOL["function"]
+WITH_TOOL: list[Message] = [{"role": "user", "content": "Call the tool report_word with the word: ready"}]
+WITHOUT: list[Message] = [{"role": "user", "content": "Answer with one word: ready"}]
+REQUESTS: dict[WireProtocol, Body] = {
+    WireProtocol.CHAT: {"messages": WITH_TOOL, "tools": [TOOL]},
+    WireProtocol.RESPONSES: {
+        "input": [{"type": "message"} | WITH_TOOL[0]],
+        "tools": [{"type": "function", "strict": False} | FUNCTION],
+        "store": False,
+    },
+    WireProtocol.ANTHROPIC: {
+        "messages": WITH_TOOL,
+        "tools": [
+            {"name": FUNCTION["name"], "description": FUNCTION["description"], "input_schema": FUNCTION["parameters"]}
+        ],
+    },
+}
+"""The same question in each. A tool is offered, for nearly all programs offer some."""
+TOKENS = 1024
+"""An answer may take: room for some reasoning. One that has not ended by then is asked for again without a limit."""
+RETRIES = 2
+"""An endpoint that is only busy answers by then; one that is not there is told soon."""
+TIMEOUT_S = 120.0
+
+
+def small_settings(llm: LlmSpec) -> LlmSpec:
+    """Return the settings for few and small answers, soon."""
+    return llm.model_copy(
+        update={
+            "num_retries": min(llm.num_retries, RETRIES),
+            "timeout": min(llm.timeout, TIMEOUT_S),
+            "max_output_tokens": min(llm.max_output_tokens or TOKENS, TOKENS),
+        }
+    )

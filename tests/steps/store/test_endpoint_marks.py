@@ -1,0 +1,98 @@
+"""Solves in pods of their own know together that the model's endpoint fails them."""
+
+from __future__ import annotations
+
+import pytest
+
+from steps.contracts.failure import Failure, FailureClass
+from steps.contracts.trajectory import MALFORMED_REQUEST, StopReason
+from steps.errors import ConfigError, InfraError
+from steps.store import Store
+from steps.store.endpoint_marks import UnitMarks, read_marks, read_retracted
+
+ENDED = {
+    "refusal": (StopReason.REQUEST_REFUSED, 1, "no such thing"),
+    "overflow": (StopReason.CONTEXT_OVERFLOW, 0, "too long"),
+    "filter": (StopReason.CONTENT_FILTER, 1, ""),
+}
+DIED = ConfigError("the endpoint gives no access", failure_class=FailureClass.MODEL_ACCESS)
+PAGE = InfraError(FailureClass.MODEL, "the endpoint failed: 403: <html>")
+
+
+def solve(store: Store, number: int, reason: StopReason, answers: int, words: str = "") -> None:
+    """One pod solves a unit, and its files come to the store."""
+    marks = UnitMarks(store, "r", f"i-{number}", 1)
+    marks.begin()
+    marks.end(reason, answers, words)
+    store.put(f"runs/r/units/i-{number}/1/solve.json", b"{}")
+
+
+def fails(store: Store, number: int, error: Exception = PAGE) -> FailureClass:
+    marks = UnitMarks(store, "r", f"i-{number}", 1)
+    marks.begin()
+    assert isinstance(error, ConfigError | InfraError)
+    return marks.fail(error, foreign=error is PAGE).failure_class
+
+
+def retracted(store: Store) -> dict[str, str]:
+    return {unit[0]: mark.kind[:7] for unit, mark in read_retracted(store, "r").items()}
+
+
+def test_same_refusal_in_three_units_is_the_endpoints(store: Store) -> None:
+    for number in range(6, 9):
+        solve(store, number, StopReason.FINISHED, 3)
+    for number in range(2):
+        solve(store, number, StopReason.REQUEST_REFUSED, 9, "missing signature")
+    solve(store, 2, StopReason.REQUEST_REFUSED, 9, "another refusal")
+    assert retracted(store) == {}
+    with pytest.raises(ConfigError, match=r"3 units in the same words \(missing signature\)") as failed:
+        solve(store, 3, StopReason.REQUEST_REFUSED, 9, "missing signature")
+    assert failed.value.failure_class is FailureClass.MODEL_ACCESS
+    assert retracted(store) == {f"i-{number}": "refused" for number in (0, 1, 3)}
+
+
+def test_malformed_requests_are_not_the_endpoints(store: Store) -> None:
+    for number in range(4):
+        solve(store, number, StopReason.REQUEST_REFUSED, 9, f"{MALFORMED_REQUEST} (a call has no answer); ...")
+    assert read_marks(store, "r") == []
+
+
+def test_unit_solved_again_is_counted_by_its_last_end(store: Store) -> None:
+    for _ in range(3):
+        solve(store, 0, StopReason.REQUEST_REFUSED, 9, "missing signature")
+    solve(store, 0, StopReason.FINISHED, 9)
+    assert read_marks(store, "r") == []
+
+
+def test_no_unit_begins_after_no_access(store: Store) -> None:
+    assert fails(store, 0, InfraError(FailureClass.SANDBOX_LOST, "gone")) is FailureClass.SANDBOX_LOST
+    assert fails(store, 1, DIED) is FailureClass.MODEL_ACCESS
+    with pytest.raises(ConfigError, match="not begun: the endpoint gave no access, first seen at i-1/1") as failed:
+        solve(store, 2, StopReason.FINISHED, 3)
+    assert failed.value.failure_class is FailureClass.STOPPED, "it did not fail"
+
+
+def test_three_units_in_a_row_without_the_api_are_no_access(store: Store) -> None:
+    assert [fails(store, number) for number in (0, 1, 1)] == [FailureClass.MODEL] * 3
+    solve(store, 2, StopReason.FINISHED, 3)
+    assert [fails(store, number) for number in (3, 4)] == [FailureClass.MODEL] * 2, "the row was broken"
+    assert fails(store, 5) is FailureClass.MODEL_ACCESS
+    with pytest.raises(ConfigError, match="not begun"):
+        fails(store, 6)
+
+
+@pytest.mark.parametrize(("reason", "answers", "words"), ENDED.values(), ids=ENDED.keys())
+def test_early_ends_are_the_endpoints_when_half_of_units_have_one(
+    store: Store, reason: StopReason, answers: int, words: str
+) -> None:
+    for number in range(2):
+        solve(store, number, reason, answers, f"{words} {number}")
+    solve(store, 2, StopReason.FINISHED, 1)
+    assert retracted(store) == {"i-0": "early", "i-1": "early"}
+    mark = read_retracted(store, "r")["i-1", 1]
+    failure = Failure.from_bytes(store.get(mark.key))
+    assert (failure.failure_class, failure.instance_id) == (FailureClass.MODEL, "i-1")
+    assert f"ended the conversation at turn {answers + 1} ({reason.value})" in failure.reason
+    solve(store, 3, reason, 2, "at turn 3")
+    solve(store, 4, StopReason.REFUSAL, 0, "the model's own")
+    assert retracted(store) == {}
