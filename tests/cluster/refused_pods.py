@@ -302,11 +302,10 @@ CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "one node": (put("spec", "nodeSelector", "kubernetes.io/hostname", to="node0"), "chooses no nodes by other labels"),
     **{
-        f"{amount} of {name} as {kind}": (
-            put("spec", "containers", 0, "resources", kind, name, to=amount),
+        f"{amount} of {name}": (
+            put("spec", "containers", 0, "resources", "limits", name, to=amount),
             f"of {name} (chart value sandbox.maxResources)",
         )
-        for kind in ("limits", "requests")
         for name, amount in (("cpu", "1k"), ("cpu", "32001m"), ("memory", "10Ti"), ("ephemeral-storage", "1e15"))
     },
 }

@@ -156,14 +156,17 @@ def test_a_namespace_that_allows_more_lets_more_in(lax: Release) -> None:
 
 
 def test_sandbox_goes_to_the_nodes_of_the_chart_only(cluster: Cluster, tmp_path: Path) -> None:
-    values = ["--set=sandbox.nodeSelector.role=box", "--set=sandbox.maxResources.memory=9Gi"]
-    with installed(cluster, tmp_path, *values) as other:
+    values = ["--set=sandbox.maxResources.memory=9Gi", "--set=sandbox.resources.limits.cpu=null"]
+    with installed(cluster, tmp_path, *values, small=False) as other:
         runner = other.account("swe-argo-runner")
         pod = other.sandbox("localhost/one:1")
         assert offer(runner, pod) == ""
-        for selector in ({"role": "control"}, {}, {"role": "box", "disk": "fast"}):
+        for selector in ({"role": "control"}, {}, {"role": "cpu-sandbox", "disk": "fast"}):
             changed = {**pod, "spec": {**pod["spec"], "nodeSelector": selector}}
             assert "(chart value sandbox.nodeSelector)" in offer(runner, changed)
+        box(pod)["resources"]["requests"]["cpu"] = "33"
+        assert "at most 32 of cpu (chart value sandbox.maxResources)" in offer(runner, pod)
+        box(pod)["resources"]["requests"]["cpu"] = "1"
         box(pod)["resources"]["limits"]["memory"] = "9217Mi"
         assert "at most 9Gi of memory (chart value sandbox.maxResources)" in offer(runner, pod)
 
