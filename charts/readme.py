@@ -65,7 +65,7 @@ PATTERNS = {
     r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$": "letters, digits, `.`, `_` and `-`, at most 63",
     r"^-?[0-9]{1,6}$": "a whole number",
     r"^[0-9]{1,6}$": "a whole number from 0",
-    r"^[0-9]{1,6}([.][0-9]{1,6})?$": "a number above 0",
+    r"^([1-9][0-9]{0,5}([.][0-9]{1,6})?|0?[.][0-9]*[1-9][0-9]*)$": "a number above 0",
 }
 """Pattern of a value -> the same for people."""
 

@@ -21,7 +21,7 @@ LINES = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 NAME = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$"
 """The id of a run or the name of a training, or nothing: it stands in labels, keys, names and manifests."""
 WHOLE = r"^-?[0-9]{1,6}$"
-NUMBER = r"^[0-9]{1,6}([.][0-9]{1,6})?$"
+NUMBER = r"^([1-9][0-9]{0,5}([.][0-9]{1,6})?|0?[.][0-9]*[1-9][0-9]*)$"
 
 
 def setting(name: str) -> str:
@@ -30,6 +30,14 @@ def setting(name: str) -> str:
     A setting is no argument of a Workflow: whoever may submit one can set every argument, declared or not.
     """
     return f"@{name}@"
+
+
+def literal(expression: str) -> str:
+    """Return what stands for a text in a command line, so that it arrives as it is.
+
+    Kubernetes replaces ``$(NAME)`` in arguments by the container's variables, secrets among them; ``$$`` is a dollar.
+    """
+    return f"{{{{=sprig.replace('$', '$$', {expression})}}}}"
 
 
 @dataclass(frozen=True)
@@ -57,8 +65,8 @@ class PipelineParameter:
 
     @property
     def value(self) -> str:
-        """What stands for it in a template."""
-        return f"{{{{workflow.parameters.{self.name}}}}}"
+        """What stands for it in a command line."""
+        return literal(f"workflow.parameters['{self.name}']")
 
 
 RUN_PARAMETERS = (

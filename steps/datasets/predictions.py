@@ -41,7 +41,8 @@ def read(path: str | Path, known_ids: Collection[str], dataset_ids: Collection[s
     Raises ConfigError, also for a row without a patch key and for a file in which every patch is null.
     """
     path = local_path(str(path), _FIELD)
-    rows, failed = _trajectories(path) if path.is_dir() or path.suffix == sweagent.SUFFIX else (_rows(path), [])
+    is_trajectory = path.is_dir() or path.suffix == sweagent.SUFFIX
+    rows, failed = _trajectories(path) if is_trajectory else (_rows(path), [])
     if not rows:
         raise ConfigError(f"{path} holds no predictions", field=_FIELD)
     theirs = [openhands.is_kept(row) for _, row in rows]
@@ -50,7 +51,8 @@ def read(path: str | Path, known_ids: Collection[str], dataset_ids: Collection[s
     read_as = _openhands if theirs[0] else _swebench
     model, patches, ids, notices = read_as(path.name, rows)
     _refuse_unknown(ids, dataset_ids, path)
-    if patches and not any(patch is not None for patch in patches.values()):
+    # A trajectory without a patch tells how its agent ended; a null in a file of predictions is mostly a lost key.
+    if patches and not is_trajectory and not any(patch is not None for patch in patches.values()):
         raise ConfigError(f"{path.name} has no patch: all {len(patches)} are null", field=_FIELD)
     if failed:
         notices.append(

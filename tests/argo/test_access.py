@@ -79,7 +79,10 @@ RIGHTS: dict[str, set[tuple[str, ...]]] = {
         *(("", "pods", verb) for verb in ("list", "delete")),
     },
     "person": {
-        *(("argoproj.io", "workflows", verb) for verb in ("create", "get", "list", "watch", "patch", "delete")),
+        *(
+            ("argoproj.io", "workflows", verb)
+            for verb in ("create", "get", "list", "watch", "patch", "update", "delete")
+        ),
         *(("argoproj.io", "workflowtemplates", verb) for verb in ("get", "list")),
         *(("argoproj.io", "cronworkflows", verb) for verb in ("get", "list", "patch", "update")),
         *(("", "pods", verb) for verb in ("get", "list", "watch")),

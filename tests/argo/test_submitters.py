@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -87,6 +89,7 @@ VALUES = {
     "null byte": ("spec", "a\x00b", "argument spec is not allowed"),
     "expression as retries": ("retries", "1) || (true", "argument retries is not allowed"),
     "many retries": ("retries", "999999", "argument retries is out of bounds: the most is 20"),
+    "no factor": ("resource-factor", "0", "argument resource-factor is not allowed"),
     "large factor": ("resource-factor", "1000", "argument resource-factor is out of bounds: the most is 8"),
     "high priority": ("priority", "100000", "argument priority is out of bounds: the most is 1000"),
     "low priority": ("priority", "-100000", "argument priority is out of bounds"),
@@ -120,6 +123,12 @@ OTHER_FIELDS: dict[str, tuple[Callable[[Manifest], object], str]] = {
     ),
     "artifact garbage collection": (put("spec", "artifactGC", to={"podSpecPatch": "{}"}), "and nothing else"),
     "stored template": (put("status", "storedWorkflowTemplateSpec", to=OWN_SPEC), "without a status"),
+    "begin": (put("status", "startedAt", to="2099-01-01T00:00:00Z"), "without a status"),
+    "unknown shutdown": (put("spec", "shutdown", to="Other"), "by Stop or Terminate"),
+    "many arguments": (
+        put("spec", "arguments", "parameters", to=[{"name": "k", "value": str(each)} for each in range(65)]),
+        "at most 64 arguments",
+    ),
     "stored templates": (put("status", "storedTemplates", to={"own": {"name": "own"}}), "without a status"),
     "label of a shard": (put("metadata", "labels", "swe-argo/parent", to="parent"), "no labels of swe-argo and Argo"),
     "other controller": (
@@ -151,7 +160,7 @@ def test_submitter_may_not_set_other_fields(person: Account, case: str) -> None:
 def test_submitter_may_set_no_field_that_is_not_listed(release: Release, person: Account, part: str) -> None:
     fields = workflow_schema(release)["properties"][part]["properties"]
     assert len(fields) > 15  # those of Argo's full definitions
-    known = {"workflowTemplateRef", "arguments", "priority", "suspend", "shutdown", "startedAt", "finishedAt"}
+    known = {"workflowTemplateRef", "arguments", "priority", "suspend", "shutdown", "storedTemplates"}
     for name in set(fields) - known:
         made = submitted("swe-argo-evaluate")
         made.setdefault(part, {})[name] = least(fields[name])
@@ -182,11 +191,16 @@ CRON_CHANGES: dict[str, tuple[dict[str, Any], str]] = {
         {"workflowSpec": {"arguments": {"parameters": [{"name": "model", "value": "{{=1+1}}"}]}}},
         "holds {{",
     ),
-    "entry point": ({"workflowSpec": {"entrypoint": "plan"}}, "and nothing else: not entrypoint"),
+    "entry point": (
+        {"workflowSpec": {"entrypoint": "plan"}},
+        "and nothing else, nor labels by workflowMetadata: not entrypoint",
+    ),
     "artifact garbage collection": ({"workflowSpec": {"artifactGC": {"podSpecPatch": "{}"}}}, "and nothing else"),
-    "pod patch": ({"workflowSpec": {"podSpecPatch": "{}"}}, "and nothing else: not podSpecPatch"),
+    "pod patch": ({"workflowSpec": {"podSpecPatch": "{}"}}, "nor labels by workflowMetadata: not podSpecPatch"),
     "template": ({"workflowSpec": {"workflowTemplateRef": {"name": "swe-argo-shard"}}}, "swe-argo-evaluate and"),
-    "labels": ({"workflowMetadata": {"labels": {"swe-argo/kind": "shard"}}}, "gives its Workflows no metadata"),
+    "condition": ({"when": "{{= true }}"}, "no expressions"),
+    "stop strategy": ({"stopStrategy": {"expression": "true"}}, "no expressions"),
+    "labels": ({"workflowMetadata": {"labels": {"swe-argo/kind": "shard"}}}, "what its Workflows are given are set"),
     "workflow labels": (
         {"workflowSpec": {"workflowMetadata": {"labels": {"swe-argo/kind": "shard"}}}},
         "and nothing else",
@@ -200,6 +214,21 @@ def test_submitter_may_not_change_what_cron_runs(release: Release, person: Accou
     change, reason = CRON_CHANGES[case]
     refusal = person.refused("patch", "cronworkflow", "mine", "--type=merge", "-p", json.dumps({"spec": change}))
     assert reason in refusal
+
+
+def test_submitter_submits_and_resubmits_with_the_command_line_of_argo(release: Release, person: Account) -> None:
+    def argo(*words: str) -> str:
+        command = ["argo", *words, "--namespace", release.namespace, "--kubeconfig", str(person.kubeconfig)]
+        done = subprocess.run(command, env=release.cluster.environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    if shutil.which("argo", path=release.cluster.environment["PATH"]) is None:
+        pytest.skip("needs the command line of Argo Workflows")
+    made = argo("submit", "--from", "workflowtemplate/swe-argo-evaluate", "-p", "k=1", "-o", "name").strip()
+    argo("stop", made)
+    argo("resubmit", made)
+    argo("delete", "--all")
 
 
 def test_submitter_switches_cron_on_and_off(release: Release, person: Account) -> None:

@@ -77,7 +77,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def planned(world: World, **mix: float) -> Plan:
     """A run of six units; one shard."""
     plan = Synthetic(instances=6, mix=mix or {"not_run": 1}).write(world.store)
-    world.store.put(key(Shard, RUN, name="00000"), Shard.of(plan.units).to_bytes())
+    world.store.put(key(Shard, RUN, name=CHILD), Shard.of(plan.units).to_bytes())
     return plan
 
 
@@ -164,7 +164,7 @@ def test_what_a_stop_left_is_ended_swept_and_told(world: World) -> None:
     assert (summary.headline.total, summary.headline.graded, summary.complete) == (6, 0, False)
     assert (summary.outcomes["failed"], summary.outcomes["not_run"]) == (1, 5)
     assert "5 units not run: the run is not finished." in summary.doubts
-    assert world.out("outcome") == "resolved 0 of 6"
+    assert world.out("outcome") == "INVALID, no score: 6 of 6 units without a verdict."
 
 
 def test_a_second_time_it_changes_nothing(world: World) -> None:
@@ -205,12 +205,15 @@ def test_what_a_try_left_itself_stands_and_units_with_a_verdict_get_no_failure(w
 def test_units_of_a_shard_that_never_began_are_told_with_its_reason(world: World) -> None:
     plan = planned(world)
     refused = workflow("shard_without_template", shard="00000", run=RUN, parent=PARENT)
+    refused["metadata"]["name"] = CHILD
     world.api.add(refused)
     assert world.finalize().returncode == 0
     assert world.summary().failures == {"config": len(plan.units)}
     told = world.failures(plan.units[0])[0]
     assert told.step == Stage.SOLVE
-    assert told.reason.startswith("its shard never came to it: the Workflow rec7 failed: workflowtemplates")
+    assert told.reason.startswith(
+        "its shard never came to it: the Workflow evaluate-1-s00000 failed: workflowtemplates"
+    )
 
 
 def test_units_of_a_shard_that_could_not_be_made_are_told_too(world: World) -> None:

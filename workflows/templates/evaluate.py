@@ -21,7 +21,7 @@ from steps.contracts.record import Place
 from steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, RUN, SHARD
 from workflows.object_names import EVALUATE
 from workflows.object_names import SHARD as SHARD_TEMPLATE
-from workflows.parameters import FIELD_PARAMETERS, RUN_PARAMETERS, setting
+from workflows.parameters import FIELD_PARAMETERS, RUN_PARAMETERS, literal, setting
 from workflows.resources import (
     LOCAL,
     PIPELINE_LIMITS,
@@ -122,7 +122,7 @@ def _plan() -> Container:
             | {
                 "run-id": _RUN,
                 "store": STORE,
-                "spec-text": "{{workflow.parameters.spec}}",
+                "spec-text": literal("workflow.parameters.spec"),
                 "at-most": [f"{field}={value}" for field, value in AT_MOST.items()],
                 "refuse": LOCAL,
                 "shard-size": SHARD_UNITS,
@@ -193,7 +193,7 @@ def _canary() -> Container:
 def _report() -> Container:
     return program(
         REPORT.name,
-        REPORT.command_line(_OF_RUN | {"against": "{{workflow.parameters.compare-with}}"}),
+        REPORT.command_line(_OF_RUN | {"against": literal("workflow.parameters['compare-with']")}),
         account="swe-argo-steps",
         label_run=_RUN,
         outputs=[_page()],

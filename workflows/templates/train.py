@@ -9,7 +9,7 @@ from steps.contracts.chain import HALT, NEXT_STEP, PLAN_TRAINING, STEP_COUNT
 from steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, ROUND, TRAINING
 from workflows import object_names
 from workflows.parameters import FIELD_PARAMETERS as RUN_FIELDS
-from workflows.parameters import TRAIN_PARAMETERS, setting
+from workflows.parameters import TRAIN_PARAMETERS, literal, setting
 from workflows.resources import PLAN_PAUSE, TRAIN_S
 from workflows.templates.child import child
 from workflows.templates.container import OUT, STORE, kebab, parameter, program
@@ -114,7 +114,7 @@ def _plan() -> Container:
     given = {
         "store": STORE,
         "training": NAME,
-        "spec-text": "{{workflow.parameters.spec}}",
+        "spec-text": literal("workflow.parameters.spec"),
         "default": [f"{field}={value}" for field, value in USUAL.items()],
         "out": OUT,
     }
@@ -137,7 +137,7 @@ def _field(name: str) -> str:
     value = f"workflow.parameters['{name}']"
     field = name.replace("-", "_")
     again = "'--training=' + workflow.parameters.training"
-    return f"{{{{={value} != '' ? '--set={field}=' + {value} : {again}}}}}"
+    return literal(f"{value} != '' ? '--set={field}=' + {value} : {again}")
 
 
 def _make_round() -> Resource:

@@ -60,9 +60,10 @@
   message: "a sandbox without network drops the capability NET_RAW"
 - expression: >-
     variables.pod.?volumes.orValue([]).all(volume, has(volume.image)
-    || (has(volume.emptyDir.sizeLimit) && dyn(volume.emptyDir).all(key, key == 'sizeLimit')))
+    || (has(volume.emptyDir.sizeLimit) && dyn(volume.emptyDir).all(key, key == 'sizeLimit')
+    && quantity(string(dyn(volume.emptyDir).sizeLimit)).compareTo(quantity({{ index $box.maxResources "ephemeral-storage" | toString | toJson }})) <= 0))
   reason: Forbidden
-  message: "a sandbox's volumes lie on disk and have an end: each has a sizeLimit, and no medium"
+  message: "a sandbox's volumes lie on disk and have an end: each has a sizeLimit within sandbox.maxResources, and no medium"
 - expression: >-
     variables.box.?volumeMounts.orValue([]).all(mount, dyn(mount).all(key, key in ['name', 'mountPath', 'readOnly']))
   reason: Forbidden

@@ -131,7 +131,8 @@ def test_an_end_of_the_agents_is_a_prediction(tmp_path: Path, status: str) -> No
     assert read(str(file), [ID]).by_id[ID].stop_reason is reasons[status]
     for path in (file, tmp_path):
         found = predictions.read(path, [ID], [ID])
-        assert (found.patches, found.model, found.notices) == ({ID: submission}, "SWE-agent", [])
+        assert (found.patches, found.model) == ({ID: submission}, "SWE-agent")
+        assert len(found.notices) == (submission is None)  # half of the patches or more are empty
 
 
 @pytest.mark.parametrize("status", ["exit_environment_error", "submitted (exit_api)", "exit_error", None, 3])

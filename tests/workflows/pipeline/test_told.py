@@ -12,6 +12,7 @@ import yaml
 from steps.contracts.log_levels import LOG_LEVELS
 from tests.forked_program import run_program
 from tests.workflows.pipeline.rendered import EVALUATE, Change, Made, holds
+from workflows.parameters import literal
 
 
 def plan(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -66,7 +67,8 @@ def test_what_the_spec_says_to_the_engine_reaches_it_by_way_of_plan(made: Made) 
         given = {each["name"]: each["value"] for each in child["spec"]["arguments"]["parameters"]}
         for name in told:
             field = name.replace("-", "_")
-            if f"--{name}={{{{workflow.parameters.{name}}}}}" not in args:
+            value = literal(f"workflow.parameters['{name}']")
+            if f"--{name}={value}" not in args:
                 yield f"plan is not asked for {name}"
             if files.get(name, {}).get("path") != f"/out/{field}":
                 yield f"plan's {name} is not read: {files.get(name)}"
@@ -74,8 +76,8 @@ def test_what_the_spec_says_to_the_engine_reaches_it_by_way_of_plan(made: Made) 
                 yield f"shards are not told {name}"
             if given.get(name) != f"{{{{inputs.parameters.{name}}}}}":
                 yield f"a shard is not handed {name}"
-        factor = "--resource-factor={{workflow.parameters.resource-factor}}"
-        if factor not in args:
+        factor = literal("workflow.parameters['resource-factor']")
+        if f"--resource-factor={factor}" not in args:
             yield "plan does not know the factor of the namespace"
         for name in ("solve", "grade"):
             if "resource-factor']" in " ".join(made.template(name)["container"]["args"]):
@@ -123,4 +125,23 @@ def test_what_steps_print_is_asked_for_once_and_holds_for_all_of_them(made: Made
         lambda m: m.spec(EVALUATE)["arguments"]["parameters"][15]["enum"].pop(),
         lambda m: m.template("child")["resource"].update(manifest=text(m).replace("log-level}}", "retries}}")),
         lambda m: m.template("grade")["container"].update(env=[]),
+    )
+
+
+def test_arguments_of_a_submitter_reach_command_lines_as_they_are(made: Made) -> None:
+    """Kubernetes would put a variable of the container, such as a key, in the place of ``$(NAME)``."""
+    plain = {"run-id", "training", "step", "shard", "retries"}
+
+    def faults(made: Made) -> Iterator[str]:
+        for where, each in made.containers():
+            for word in each["container"].get("args", []):
+                for name in re.findall(r"workflow\.parameters(?:\.|\[')([a-z-]+)", word):
+                    if name not in plain and "{{=sprig.replace('$', '$$', " not in word:
+                        yield f"{where}: {word}"
+
+    holds(
+        made,
+        faults,
+        lambda m: m.template("plan")["container"]["args"].append("--model={{workflow.parameters.model}}"),
+        lambda m: m.template("report")["container"]["args"].append("{{=workflow.parameters['compare-with']}}"),
     )

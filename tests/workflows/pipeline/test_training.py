@@ -10,6 +10,7 @@ from steps.contracts.training import held_out_run_of, run_of
 from tests.workflows.pipeline.rendered import EVALUATE, ROUND, TRAIN, Change, Made, committed, holds
 from tests.workflows.pipeline.status import size
 from workflows.object_names import workflow_name
+from workflows.parameters import literal
 from workflows.templates.training_round import OF_STEP, RUNS
 
 KIB = 1 << 10
@@ -149,7 +150,7 @@ def test_what_a_form_says_reaches_the_plan_and_an_empty_field_says_nothing(made:
         for name in ("steps", "groups", "group-size", "lr"):
             field, value = name.replace("-", "_"), f"workflow.parameters['{name}']"
             again = "'--training=' + workflow.parameters.training"
-            if f"{{{{={value} != '' ? '--set={field}=' + {value} : {again}}}}}" not in words:
+            if literal(f"{value} != '' ? '--set={field}=' + {value} : {again}") not in words:
                 yield f"{name} is not heard, or an empty one is"
             if asked[name].get("value") != "":
                 yield f"{name}: {asked[name]}"

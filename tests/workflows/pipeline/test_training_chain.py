@@ -35,9 +35,14 @@ VALUES = {
 
 def filled(text: str, folder: Path) -> str:
     """An argument as Argo fills it in."""
+    text = re.sub(
+        r"\{\{=sprig\.replace\('\$', '\$\$', workflow\.parameters(?:\.([a-z-]+)|\['([a-z-]+)'\])\)\}\}",
+        r"{{workflow.parameters.\1\2}}",
+        text,
+    )
     text = text.replace(STORE, str(folder / "store")).replace(f"={OUT}", f"={folder / 'out'}")
     if match := re.fullmatch(
-        r"\{\{=workflow\.parameters\['([a-z-]+)'\] != '' \? '([^']+)' \+ .* : '([^']+)' \+ .*\}\}", text
+        r"\{\{=sprig.*, workflow\.parameters\['([a-z-]+)'\] != '' \? '([^']+)' \+ .* : '([^']+)' \+ .*\}\}", text
     ):
         name, said, else_said = match.groups()
         return f"{said}{VALUES[name]}" if VALUES[name] else f"{else_said}{VALUES['training']}"
