@@ -38,7 +38,7 @@ def test_administrator_cannot_replace_image_or_pods_by_arguments(pipeline: Pipel
 
 
 def test_text_of_an_argument_reaches_plan_as_it_is(pipeline: Pipeline) -> None:
-    dataset = 'it\'s "no" dataset: --store=x'
+    dataset = 'it\'s "no" dataset: $(AWS_SECRET_ACCESS_KEY) $$ --store=x'
     workflow = pipeline.submit(dataset=dataset)
     assert pipeline.ended(workflow) == "Failed"
     assert f"unknown dataset {dataset!r}" in pipeline.node(workflow, "plan(0)")["message"]
