@@ -18,7 +18,8 @@ OWN_TAG = f"{TAG}-own"
 
 def upgrade(pipeline: Pipeline, tag: str) -> None:
     """The line of docs/add-an-agent.md."""
-    words = ["upgrade", "swe-argo", str(CHART), "-n", pipeline.namespace, "--reuse-values", "--set-string"]
+    words = ["upgrade", "swe-argo", str(CHART), "-n", pipeline.namespace, "--reuse-values"]
+    words += ["--set", "plugins={own_package.agents:Fixer}", "--set-string"]
     done = run_helm(pipeline.cluster, *words, f"image.tag={tag}")
     assert done.returncode == 0, done.stderr
 
