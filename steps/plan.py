@@ -16,14 +16,17 @@ from steps.errors import ConfigError
 from steps.planning.program import architecture_of
 from steps.planning.requested_spec import fit_to_limits, read_spec, refuse_fields
 from steps.planning.resolve import resolve
+from steps.planning.submitted_spec import refuse_recipe_folder
 from steps.planning.write import write, write_shards
 from steps.settings import settings
 from steps.store import open_store
 from steps.store.run_lock import refuse_busy
 
 
-def plan(spec: RunSpec) -> Plan:
+def plan(spec: RunSpec, *, submitted: bool = False) -> Plan:
     """Resolve the spec, refuse what cannot work, and write the run's first files. The same spec again resumes.
+
+    ``submitted``: a recipe from the bucket takes no folder of this machine.
 
     Nothing is written before everything is known to be right. Raises ConfigError, InfraError.
     """
@@ -32,6 +35,8 @@ def plan(spec: RunSpec) -> Plan:
     store = open_store(spec.store, create=True)
     refuse_busy(store, spec.run_id, settings().hold)
     with fetch_inputs(spec) as here:
+        if submitted:
+            refuse_recipe_folder(here.agent)
         resolution = resolve(spec, here, store)
     if resolution.run.program is not None:
         doing("making the gate for agent programs ready")  # here, or the first agents would lose their time to it
@@ -55,7 +60,7 @@ def main(flags: Flags) -> str:
     refuse_fields(spec, flags["refuse"])
     if flags["workflow"]:
         _end_earlier(spec, flags["workflow"])
-    plan_made = plan(spec)
+    plan_made = plan(spec, submitted=flags["submitted"])
     size, out = flags["shard-size"], flags["out"]
     shards = write_shards(open_store(spec.store), plan_made, size, flags["workflow"] or "") if size else 0
     if out:

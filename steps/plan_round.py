@@ -6,6 +6,7 @@ import json
 
 from steps.contracts.chain import IS_DUE, PLAN_ROUND, SPEC
 from steps.entry import Flags, run_program
+from steps.planning.submitted_spec import refuse_placeholders
 from steps.store import open_store
 from steps.store.trainings import training_of
 from steps.training.checkpoints import FIRST, CheckpointLog
@@ -19,6 +20,8 @@ def main(flags: Flags) -> str:
     training = training_of(store, flags["training"])
     plan = plan_measurement if flags["held-out"] else plan_rollouts
     spec = plan(store, training, step)
+    if spec:
+        refuse_placeholders(spec)
     if spec and flags["served"] and spec.llm.base_url:
         learned = CheckpointLog(store, training.name).read()
         await_weights(spec.llm.base_url, training.name, (learned[-1].weights if learned else FIRST).version)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -21,6 +22,7 @@ from steps.entry import Flags, run_program
 from steps.errors import ConfigError
 from steps.families.rows import digest_rows
 from steps.planning.dataset import SelectedDataset, read_dataset
+from steps.planning.submitted_spec import refuse_local_training
 from steps.store import Store, open_store
 from steps.store.trainings import training_of
 from steps.training.checkpoints import CheckpointLog
@@ -112,14 +114,15 @@ def identity_fields(table: BaseModel, prefix: str = "") -> dict[str, Any]:
 def read_spec(flags: Flags) -> TrainSpec:
     """The spec that the flags come to: --default < --spec < --spec-text < --set < --training and --store.
 
-    Raises ConfigError.
+    With --submitted it names nothing of this machine. Raises ConfigError.
     """
     tables = [of_train_pairs(each for each in flags["default"] if each.partition("=")[2])]
     tables += [of_train_file(flags["spec"])] if flags["spec"] else []
     tables += [of_train_text(flags["spec-text"], "spec")] if flags["spec-text"] else []
     tables += [{"run": {"store": flags["store"]}}]
     sets = [*flags["set"], *([f"name={json.dumps(flags['training'])}"] if flags["training"] else [])]
-    return read_train_spec(tables, sets, "spec")
+    admit = partial(refuse_local_training, plugins=flags["plugins"].split(",")) if flags["submitted"] else None
+    return read_train_spec(tables, sets, "spec", admit)
 
 
 def main(flags: Flags) -> str:

@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +100,19 @@ def laid_over(below: Tables, above: Tables) -> Tables:
     return merged
 
 
-def checked(tables: Tables, source: str) -> RunSpec:
-    """The spec, every field of it right. Raises ConfigError naming each that is not, and the way out."""
+def checked(tables: Tables, source: str, admit: Callable[[RunSpec], None] | None = None) -> RunSpec:
+    """The spec, every field of it right. Raises ConfigError naming each that is not, and the way out.
+
+    ``admit`` sees the spec before code that it names is imported, and raises ConfigError to refuse it.
+    """
     follow(tables)
+    if admit:
+        admit(_validated(tables, source))
     add_own_agent(tables)
+    return _validated(tables, source)
+
+
+def _validated(tables: Tables, source: str) -> RunSpec:
     try:
         return RunSpec.model_validate(tables)
     except ValidationError as error:

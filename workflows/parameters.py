@@ -159,6 +159,7 @@ SETTINGS = {
     "control-pod": "Patch of the other pods that run a step.",
     "training-image": "Image of what learns: that of the steps with Tinker's SDK.",
     "training-secret": "Secret with the key of Tinker.",
+    "plugins": "Own agents, backends and families that a run may name, with commas between them.",
     "max-retries": "Most retries of a run.",
     "max-resource-factor": "Largest factor of a run on what its sandboxes may take.",
     "waiter-pod": "Patch of the pods that run Argo's own program alone.",

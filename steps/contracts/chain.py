@@ -125,6 +125,15 @@ def _field_options() -> tuple[Option, ...]:
     )
 
 
+_SUBMITTED = (
+    Option("submitted", "the spec comes from a submitter: refuse local files, code and backends of this machine", bool),
+    Option(
+        "plugins",
+        "own agents, backends and families that a submitted spec may name, with commas between them",
+        default="",
+        metavar="MODULE:NAME",
+    ),
+)
 _PLANNED = (OUTCOME, SHARD_COUNT, CANARY_COUNT, *ENGINE_FIELDS)
 PLAN = Program(
     "plan",
@@ -139,6 +148,7 @@ PLAN = Program(
         Option("set", "a field, whatever else says it", repeated=True, metavar="NAME=VALUE"),
         Option("at-most", "refuse a spec in which this field is more", repeated=True, metavar="NAME=NUMBER"),
         Option("refuse", "refuse a spec that sets this field", repeated=True, metavar="NAME"),
+        *_SUBMITTED,
         Option("shard-size", "write shards/ too, of so many units", int, metavar="N"),
         Option("workflow", "the run's Workflow: what others left at work is ended first", metavar="NAME"),
         _out(_PLANNED),
@@ -216,6 +226,7 @@ PLAN_TRAINING = Program(
             "default", "a field where no spec says it; an empty value: nothing", repeated=True, metavar="NAME=VALUE"
         ),
         Option("set", "a field, whatever else says it", repeated=True, metavar="NAME=VALUE"),
+        *_SUBMITTED,
         _out((OUTCOME, STEP_COUNT, NEXT_STEP)),
     ),
     writes=(OUTCOME, STEP_COUNT, NEXT_STEP),

@@ -40,6 +40,8 @@ def _bring(url: str, folder: Path, field: str) -> Path:
         raise ConfigError(f"there is nothing at {url}", field=field)
     for key, data in contents.items():
         path = folder / key
+        if ".." in Path(key).parts:
+            raise ConfigError(f"{url} holds a key with '..'", field=field)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     return folder / name

@@ -98,7 +98,7 @@ def _read_saved_split(folder: Path) -> pyarrow.Table:
     pa = _pyarrow()
     state = read_json(folder / "state.json", _FIELD)
     try:
-        names = [entry["filename"] for entry in state["_data_files"]]
+        names = [Path(entry["filename"]).name for entry in state["_data_files"]]  # never beside the folder
         tables = []
         for name in names:
             with pa.OSFile(str(folder / name)) as source, pa.ipc.open_stream(source) as stream:

@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from steps.contracts.ids import is_safe_id
 from steps.contracts.run_spec import SelectSpec
 from steps.datasets.names import did_you_mean
 from steps.datasets.records import local_path, read_bytes
 from steps.errors import ConfigError
 from steps.families.family import Row
 
-# Near misses are searched among all ids of the dataset, which takes time for each.
+# Near misses are searched among all ids of the dataset, which takes time for each; of a file's ids no more are quoted.
 _MOST_HINTS = 5
 
 
@@ -25,9 +26,10 @@ def select(rows: list[Row], spec: SelectSpec, by_id: Sequence[Row] = ()) -> tupl
     nothing is left.
     """
     id_sets = _ids(spec)
-    requested = set().union(*id_sets) if id_sets else set()
+    requested: set[str] = set().union(*id_sets)
     pool = [*rows, *(row for row in by_id if row["instance_id"] in requested)]
-    _refuse_unknown([*sorted(requested), *spec.exclude], [row["instance_id"] for row in [*rows, *by_id]])
+    typed = {*spec.instance_ids, *spec.exclude}
+    _refuse_unknown([*sorted(requested), *spec.exclude], [row["instance_id"] for row in [*rows, *by_id]], typed)
     _refuse_unknown_repos(spec.repos, pool)
 
     selected, emptied = pool, "the dataset"
@@ -100,14 +102,19 @@ def _regex(text: str | None) -> re.Pattern[str] | None:
         raise ConfigError(f"{text!r} is no regular expression: {error}", field="select.regex") from None
 
 
-def _refuse_unknown(requested: list[str], instance_ids: list[str]) -> None:
+def _refuse_unknown(requested: list[str], instance_ids: list[str], typed: set[str]) -> None:
+    """Quote unknown ids: those that were typed, and of a file a few that have an id's form, for it may be any file."""
     there = set(instance_ids)
     unknown = [each for each in dict.fromkeys(requested) if each not in there]
     if unknown:
-        listed = ", ".join(f"{each}{did_you_mean(each, instance_ids)}" for each in unknown[:_MOST_HINTS])
-        listed += "".join(f", {each}" for each in unknown[_MOST_HINTS:])
+        read = [each for each in unknown if each not in typed and is_safe_id(each)]
+        quoted = [each for each in unknown if each in typed or each in read[:_MOST_HINTS]]
+        listed = [f"{each}{did_you_mean(each, instance_ids)}" for each in quoted[:_MOST_HINTS]]
+        listed += quoted[_MOST_HINTS:]
+        if more := len(unknown) - len(quoted):
+            listed.append(f"{more} more" if quoted else "none of them has the form of an id")
         count = "1 id is" if len(unknown) == 1 else f"{len(unknown)} ids are"
-        raise ConfigError(f"{count} not in the dataset: {listed}", field="select")
+        raise ConfigError(f"{count} not in the dataset: {', '.join(listed)}", field="select")
 
 
 def _refuse_unknown_repos(requested: list[str], pool: list[Row]) -> None:

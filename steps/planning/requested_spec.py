@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 from steps.contracts.agent_spec import agent_of
@@ -10,6 +11,7 @@ from steps.contracts.chain import PLAN
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.spec_fields import fields, replace_values
 from steps.errors import ConfigError
+from steps.planning.submitted_spec import refuse_local
 from steps.spec_parsing import Tables, checked, follow, laid_over, of_file, of_text, put_item
 
 STRONGEST = ("run_id", "store")
@@ -18,6 +20,8 @@ STRONGEST = ("run_id", "store")
 
 def read_spec(flags: Mapping[str, Any]) -> RunSpec:
     """The spec that plan's flags come to, checked: fields < --spec < --spec-text < run id, store and --set.
+
+    With --submitted it names nothing of this machine.
 
     Raises ConfigError.
     """
@@ -30,7 +34,8 @@ def read_spec(flags: Mapping[str, Any]) -> RunSpec:
         put_item(above, item)
     stated = laid_over(of_file(flags["spec"]) if flags["spec"] else {}, of_text(flags["spec-text"], "spec"))
     follow(stated)  # an agent that follows from what was said is said, too
-    return checked(laid_over(laid_over(below, stated), above), "spec")
+    admit = partial(refuse_local, plugins=flags["plugins"].split(",")) if flags["submitted"] else None
+    return checked(laid_over(laid_over(below, stated), above), "spec", admit)
 
 
 def fit_to_limits(spec: RunSpec, limits: Mapping[str, float]) -> RunSpec:

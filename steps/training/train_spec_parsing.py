@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,21 +66,34 @@ def of_train_file(file: Path) -> Tables:
     return _placed(tables)
 
 
-def read_train_spec(tables: Iterable[Tables], sets: Iterable[str], source: str) -> TrainSpec:
-    """The whole spec, checked; later tables over earlier ones, ``NAME=VALUE`` over all. Raises ConfigError."""
+def read_train_spec(
+    tables: Iterable[Tables], sets: Iterable[str], source: str, admit: Callable[[TrainSpec], None] | None = None
+) -> TrainSpec:
+    """The whole spec, checked; later tables over earlier ones, ``NAME=VALUE`` over all. Raises ConfigError.
+
+    ``admit`` sees the spec before code that it names is imported, and raises ConfigError to refuse it.
+    """
     whole: Tables = {}
     for each in tables:
         whole = laid_over(whole, each)
     _put_pairs(whole, sets)
     _complete(whole)
-    try:
-        spec = TrainSpec.model_validate(whole)
-    except ValidationError as error:
-        raise ConfigError(explain(error, source, [name for name, _ in train_fields()])) from None
+    if admit:
+        admit(_validated(whole, source))
+    if isinstance(run := whole["run"], dict):
+        add_own_agent(run)
+    spec = _validated(whole, source)
     agent = agent_of(spec.run.agent)
     if not agent.asks_model or agent.kind is not AgentKind.AGENT:
         raise ConfigError(f"agent {agent.name} asks no model: there is nothing to train", field="run.agent.name")
     return spec
+
+
+def _validated(tables: Tables, source: str) -> TrainSpec:
+    try:
+        return TrainSpec.model_validate(tables)
+    except ValidationError as error:
+        raise ConfigError(explain(error, source, [name for name, _ in train_fields()])) from None
 
 
 def of_train_pairs(pairs: Iterable[str]) -> Tables:
@@ -126,7 +139,6 @@ def _complete(tables: Tables) -> None:
     if not has(run, ("llm", "temperature")):
         put(run, ("llm", "temperature"), 1.0)
     follow(run)
-    add_own_agent(run)
 
 
 def _value_at(tables: Tables, path: tuple[str, ...]) -> Any:

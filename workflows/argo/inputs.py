@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps.contracts.agent_spec import FROM_RUN
-from steps.contracts.run_spec import LAST_VALIDATION, RunSpec
+from steps.contracts.run_spec import RunSpec
 from steps.contracts.spec_fields import file_fields, replace_values
 from steps.errors import ConfigError
+from steps.planning.submitted_spec import is_name
 
 if TYPE_CHECKING:
     from workflows.argo.bucket import Bucket
 
-_SUFFIXES = (".parquet", ".json", ".jsonl")
 _TASK_PARTS = {"environment", "tests", "solution"}
 """Folders of a task in Harbor's form, whose files are all its own."""
 _TOGETHER = 16
@@ -43,11 +42,9 @@ def find_inputs(spec: RunSpec) -> list[Input]:
     input_files = []
     for field in file_fields():
         value = field.of(spec)
-        if not value or "://" in value or value.startswith(FROM_RUN):
+        if not value or "://" in value or is_name(field.name, value):
             continue
         path = Path(value).expanduser()
-        if field.file and field.file.or_name and not _FILE[field.name](value, path):
-            continue
         if not path.exists():
             raise ConfigError(f"there is no file {value}", field=field.name)
         input_files.append(_input(field.name, path))
@@ -70,36 +67,6 @@ def upload(input_files: list[Input], bucket: Bucket, say: Callable[[str], None])
         say(f"uploading {each.field}: {each.path}")
         with ThreadPoolExecutor(_TOGETHER) as pool:
             list(pool.map(lambda pair: bucket.upload(*pair), missing))
-
-
-def _is_file(value: str, path: Path) -> bool:
-    """As steps.datasets.load decides: a file by its ending, a folder by being there, unless a dataset has the name."""
-    from steps.datasets import names
-
-    if path.suffix.lower() in _SUFFIXES:
-        return True
-    alias = "/" not in value and names.hub_id(value) is not None
-    return path.is_dir() and not alias and not names.is_bundled(value)
-
-
-def _is_template(value: str, _path: Path) -> bool:
-    """As steps.agents.prompts.templates decides: a name of its own, else a path."""
-    from steps.agents.prompts import templates
-
-    return not templates.is_own(value)
-
-
-def _is_validation(value: str, _path: Path) -> bool:
-    return value != LAST_VALIDATION
-
-
-_FILE = {
-    "dataset": _is_file,
-    "answers": _is_file,
-    "agent.instruction_template": _is_template,
-    "select.validated": _is_validation,
-}
-"""What says whether a value that may be a name is a file."""
 
 
 def _input(field: str, path: Path) -> Input:

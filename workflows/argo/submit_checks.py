@@ -8,15 +8,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from steps.contracts.agent_spec import agent_of
-from steps.contracts.agents import is_own
 from steps.contracts.backends import backend_named
-from steps.contracts.families import is_own_family
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.spec_fields import replace_values
 from steps.contracts.workflow_marks import runs_of
 from steps.errors import ConfigError, StepError
 from steps.planning.requested_spec import fit_to_limits
-from steps.plugins import file_of
+from steps.planning.submitted_spec import refuse_code, refuse_host_fields
 from steps.settings import settings
 from workflows.argo import chart as charts
 from workflows.argo.chart import Chart
@@ -46,22 +44,9 @@ def fit_to_pipeline(spec: RunSpec) -> RunSpec:
     """The spec as the cluster can do it: the pipeline's own backend where it names none. Raises ConfigError."""
     if "backend" not in spec.sandbox.model_fields_set:
         spec = replace_values(spec, {"sandbox.backend": FIELD_PARAMETERS["sandbox.backend"].default})
-    if not backend_named(spec.sandbox.backend).serves_pods:
-        raise ConfigError(
-            f"backend {spec.sandbox.backend} is this machine's: leave it out, or use swe-argo run",
-            field="sandbox.backend",
-        )
-    if is_own(spec.agent.name) and file_of(spec.agent.name):
-        raise ConfigError(
-            "a file of this machine is not in the image of the steps: name package.module:Class of an image of your "
-            "own, docs/add-an-agent.md",
-            field="agent.name",
-        )
-    if spec.family and is_own_family(spec.family) and file_of(spec.family):
-        raise ConfigError(
-            "a file of this machine is not in the image of the steps: name package.module:NAME of an image of your own",
-            field="family",
-        )
+    refuse_code(spec, None)
+    # Where the cluster is, is the client's to know, and is not sent.
+    refuse_host_fields(replace_values(spec, {f"sandbox.kubernetes.{name}": None for name in ("namespace", "context")}))
     if spec.sandbox.e2b.templates:
         raise ConfigError(
             "only swe-argo run reads this file: the pipeline makes a sandbox from the template that is named after its "

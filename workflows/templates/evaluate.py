@@ -125,6 +125,8 @@ def _plan() -> Container:
                 "spec-text": literal("workflow.parameters.spec"),
                 "at-most": [f"{field}={value}" for field, value in AT_MOST.items()],
                 "refuse": LOCAL,
+                "submitted": True,
+                "plugins": setting("plugins"),
                 "shard-size": SHARD_UNITS,
                 "workflow": "{{workflow.name}}",
                 "out": OUT,

@@ -115,6 +115,8 @@ def _plan() -> Container:
         "store": STORE,
         "training": NAME,
         "spec-text": literal("workflow.parameters.spec"),
+        "submitted": True,
+        "plugins": setting("plugins"),
         "default": [f"{field}={value}" for field, value in USUAL.items()],
         "out": OUT,
     }

@@ -19,6 +19,7 @@ each. A Secret that is not named gets a name that no Secret has, because a refer
   "training-image" (include "swe-argo.training.image" .)
   "training-secret" .Values.training.existingSecret
   "retries" (.Values.retries | int64 | toString)
+  "plugins" (join "," .Values.plugins)
   "max-retries" (.Values.limits.retries | int64 | toString)
   "resource-factor" (.Values.resourceFactor | toString)
   "max-resource-factor" (.Values.limits.resourceFactor | toString)

@@ -89,6 +89,21 @@ def test_a_hundred_unknown_ids_are_all_listed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "listed"),
+    [
+        ("AWS_SECRET_ACCESS_KEY=abc\n", "1 id is not in the dataset: none of them has the form of an id"),
+        (f"{'e' * 129}\nx__x-1\n", "2 ids are not in the dataset: x__x-1, 1 more"),
+        ("".join(f"x__x-{n}\n" for n in range(9)), "x__x-3, x__x-4, 4 more"),
+    ],
+)
+def test_refusal_of_an_ids_file_quotes_few_ids_and_no_other_text(tmp_path: Path, text: str, listed: str) -> None:
+    (tmp_path / "ids.txt").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        select(ROWS, SelectSpec(ids_file=str(tmp_path / "ids.txt")))
+    assert caught.value.reason.endswith(listed)
+
+
+@pytest.mark.parametrize(
     ("spec", "said"),
     [
         ({"regex": "("}, r"^select\.regex: '\(' is no regular expression: "),

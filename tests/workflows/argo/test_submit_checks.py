@@ -16,6 +16,9 @@ from workflows.argo.submit_checks import fit_to_pipeline
         ({"family": "mine/family.py:MINE"}, "family"),
         ({"sandbox": {"backend": "docker"}}, "sandbox.backend"),
         ({"sandbox": {"backend": "e2b", "e2b": {"templates": "mine.json"}}}, "sandbox.e2b.templates"),
+        ({"sandbox": {"backend": "mine.backend:connect"}}, "sandbox.backend"),
+        ({"sandbox": {"allow_host": True}}, "sandbox.allow_host"),
+        ({"agent": {"name": "program", "command": "./a", "folder": "a"}}, "agent.folder"),
         ({"max_cost_usd": 1.0}, "max_cost_usd"),
         ({"give_up_after": 3}, "give_up_after"),
     ],
@@ -24,6 +27,11 @@ def test_what_only_this_machine_has_or_does_is_refused_by_its_name(fields: dict[
     with pytest.raises(ConfigError) as caught:
         fit_to_pipeline(RunSpec.model_validate(fields))
     assert caught.value.field == field
+
+
+def test_cluster_of_the_client_is_not_part_of_the_run() -> None:
+    where = {"namespace": "evals", "context": "there"}
+    assert fit_to_pipeline(RunSpec.model_validate({"sandbox": {"kubernetes": where}})).sandbox.kubernetes.context
 
 
 def test_a_family_of_a_package_is_the_step_images_affair() -> None:

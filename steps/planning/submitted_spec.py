@@ -1,0 +1,154 @@
+"""Checks of a spec that a submitter wrote: it names no file, code or backend of the machine that plans it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from steps.contracts.agent_spec import FROM_RUN, AgentSpec
+from steps.contracts.agents import is_own
+from steps.contracts.backends import backend_named, is_own_backend
+from steps.contracts.families import is_own_family
+from steps.contracts.ids import is_run_id
+from steps.contracts.run_spec import LAST_VALIDATION, RunSpec
+from steps.contracts.spec_fields import fields, file_fields
+from steps.contracts.train_spec import TrainSpec
+from steps.errors import ConfigError
+from steps.plugins import file_of
+
+BUCKET = "s3://"
+_NO_FILES = "a submitted run reads no files of the cluster's pods: give an s3:// address"
+_HOST_FIELDS = ("agent.folder", "sandbox.allow_host", "sandbox.kubernetes.namespace", "sandbox.kubernetes.context")
+_HOST_TABLES = ("sandbox.local.", "sandbox.docker.")
+_DATASET_NAME = re.compile(r"(?!file:)[a-z0-9][\w.@:-]{0,150}(/[a-z0-9][\w.@:-]{0,150})?", re.ASCII | re.IGNORECASE)
+"""A bundled dataset, an alias, an entry of Harbor's registry, or a hub id with its configuration and revision."""
+
+
+def refuse_local(spec: RunSpec, plugins: Collection[str]) -> None:
+    """Refuse files, code and backends of this machine; ``plugins``: the code that a spec may name, as MODULE:NAME.
+
+    Raises ConfigError.
+    """
+    refuse_placeholders(spec)
+    refuse_code(spec, plugins)
+    refuse_host_fields(spec)
+    for field in file_fields():
+        value = field.of(spec)
+        if value is not None and not value.startswith(BUCKET) and not is_name(field.name, value):
+            raise ConfigError(_NO_FILES, field=field.name)
+
+
+def refuse_local_training(spec: TrainSpec, plugins: Collection[str]) -> None:
+    """Refuse in a training what ``refuse_local`` refuses in a run. Raises ConfigError."""
+    refuse_placeholders(spec)
+    if spec.tokenizer is not None and not _is_dataset(spec.tokenizer):
+        raise ConfigError(_NO_FILES, field="tokenizer")
+    try:
+        refuse_local(spec.run, plugins)
+    except ConfigError as error:
+        reason = error.reason.removeprefix(f"{error.field}: ")
+        raise ConfigError(reason, field=f"run.{error.field}") from None
+
+
+def refuse_recipe_folder(agent: AgentSpec) -> None:
+    """Refuse a recipe whose files are in a folder of this machine. Raises ConfigError."""
+    from steps.bundles.recipes import read_recipe
+
+    if agent.file is not None and read_recipe(Path(agent.file)).source.folder is not None:
+        raise ConfigError(
+            "a submitted run reads no folders of the cluster's pods: leave source.folder out and give an image, "
+            "as swe-argo agents push prints it",
+            field="agent.file",
+        )
+
+
+def refuse_placeholders(spec: BaseModel) -> None:
+    """Refuse text that Argo would evaluate where a spec is a parameter. Raises ConfigError."""
+    for name, text in _texts(spec.model_dump(mode="json")):
+        if "{{" in text:
+            raise ConfigError("text with '{{' is not allowed: Argo would evaluate it", field=name)
+
+
+def refuse_code(spec: RunSpec, plugins: Collection[str] | None) -> None:
+    """Refuse code that is not among the plugins, and backends that no pod can use.
+
+    ``plugins`` None: any module, for a client that does not know the plugins of the namespace. Raises ConfigError.
+    """
+    backend, family = spec.sandbox.backend, spec.family or ""
+    is_plugin = plugins is not None and is_own_backend(backend)
+    if not is_plugin and not backend_named(backend).serves_pods:
+        raise ConfigError(
+            f"backend {backend} is this machine's: leave it out, or use swe-argo run", field="sandbox.backend"
+        )
+    named = {"agent.name": (spec.agent.name, is_own(spec.agent.name)), "family": (family, is_own_family(family))}
+    for field, (name, is_code) in (named | {"sandbox.backend": (backend, is_plugin)}).items():
+        if not is_code:
+            continue
+        if plugins is None and file_of(name):
+            raise ConfigError(
+                "a file of this machine is not in the image of the steps: name package.module:NAME of an image of "
+                "your own (docs/add-an-agent.md)",
+                field=field,
+            )
+        if plugins is not None and (name not in plugins or file_of(name)):
+            raise ConfigError(f"{name} is not among the plugins of this namespace (chart value plugins)", field=field)
+
+
+def refuse_host_fields(spec: RunSpec) -> None:
+    """Refuse fields that mean the machine a run is planned on, or lift its isolation. Raises ConfigError."""
+    usual = RunSpec()
+    for field in fields():
+        is_of_host = field.name in _HOST_FIELDS or field.name.startswith(_HOST_TABLES)
+        if is_of_host and field.of(spec) != field.of(usual):
+            raise ConfigError("a submitted run cannot set this: leave it out", field=field.name)
+
+
+def is_name(field: str, value: str) -> bool:
+    """Return whether the value of a file field is a name instead: a dataset, a template, ``last``, ``run:ID``."""
+    match field:
+        case "dataset" | "answers":
+            return _is_dataset(value)
+        case "agent.instruction_template":
+            from steps.agents.prompts import templates
+
+            return templates.is_own(value)
+        case "select.validated":
+            return value == LAST_VALIDATION
+        case "agent.predictions":
+            return value.startswith(FROM_RUN) and is_run_id(value.removeprefix(FROM_RUN))
+    return False
+
+
+def _is_dataset(value: str) -> bool:
+    """Whether a dataset of that name is not read from this machine."""
+    if not _DATASET_NAME.fullmatch(value.strip()):
+        return False
+    unpinned = value.rpartition("@")[0] or value
+    return not any(_is_dataset_file(each, Path(each)) for each in (value, unpinned))
+
+
+def _is_dataset_file(value: str, path: Path) -> bool:
+    """As steps.datasets.load decides: a file by its ending, a folder by being there, unless a dataset has the name."""
+    from steps.datasets import files, names
+
+    if path.suffix.lower() in files.SUFFIXES:
+        return True
+    is_alias = "/" not in value and names.hub_id(value) is not None
+    return path.is_dir() and not is_alias and not names.is_bundled(value)
+
+
+def _texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in a value of JSON, keys too, with the name of its field."""
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each, name)
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield name, key
+            yield from _texts(each, f"{name}.{key}" if name else key)
