@@ -98,7 +98,7 @@ def gym(pipeline: Pipeline, s3_way: Way, folder: Path) -> Iterator[Gym]:
         words = [
             *("--set-string", f"image.tag={IMAGE_TAG}", "--set-string", f"training.image.tag={IMAGE_TAG}"),
             *("--set", f"training.image.repository={REPOSITORY}", "--set", f"network.allow[0].cidr={S3[0]}/32"),
-            *("--set", f"network.allow[0].ports={{{PORTS[0]}-{PORTS[-1]}}}"),
+            *("--set", f"network.allow[0].ports={{{PORTS[0]}-{PORTS[-1]}}}", "--set", f"plugins={{{AGENT}}}"),
         ]
         made = stack.enter_context(installed(pipeline.cluster, s3_way.url, *words))
         keys = {"LLM_API_KEY": CALLER_KEY, "TINKER_API_KEY": KEY, "TINKER_BASE_URL": way.url, "TINKER_TELEMETRY": "0"}
