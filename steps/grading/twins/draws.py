@@ -96,10 +96,10 @@ def group_tests(sites: Mapping[str, Sequence[Site]], fail_to_pass: Collection[st
                     members[tuple(sorted(tests))].setdefault((site.path, site.spans), site)
     groups = []
     taken: set[str] = set()
-    for tests, found in sorted(members.items(), key=lambda item: (len(item[0]), item[0])):
-        if taken.isdisjoint(tests):  # a test of two groups would be original and twin at once
-            taken.update(tests)
-            groups.append(Group(tests, tuple(found.values()), any(test in fail_to_pass for test in tests)))
+    for ids, own in sorted(members.items(), key=lambda item: (len(item[0]), item[0])):
+        if taken.isdisjoint(ids):  # a test of two groups would be original and twin at once
+            taken.update(ids)
+            groups.append(Group(ids, tuple(own.values()), any(test in fail_to_pass for test in ids)))
     return groups
 
 
@@ -127,31 +127,34 @@ def plan_runs(
         rate: The share of values that a classifier judges rightly.
     """
     random = Random(int.from_bytes(hashlib.sha256(b"%d:%d:" % (len(seed), number) + seed).digest()))
-    groups = [group for group in group_tests(sites, fail_to_pass) if _can_draw(group, vocabularies, seed)]
-    wanted = [group for group in groups if group.fail_to_pass]
-    count = min(count_runs(len(wanted)), max_runs)
+    groups = group_tests(sites, fail_to_pass)
+    wanted, count = _choose_groups(
+        [group for group in groups if group.fail_to_pass],
+        vocabularies,
+        random,
+        max_chance=max_chance,
+        max_runs=max_runs,
+        rate=rate,
+    )
     chance = bound_chance(len(wanted), count, rate)
-    while chance > max_chance and count < max_runs and wanted:
-        count += 1
-        chance = bound_chance(len(wanted), count, rate)
     plans = dict(zip(wanted, draw_patterns(len(wanted), count, random), strict=True))
-    others = [group for group in groups if not group.fail_to_pass]
-    for index in range(count):
+    others = [g for g in groups if not g.fail_to_pass and _draw_changes(g, 1, vocabularies, random)]
+    for _ in range(count):
         least = math.ceil(len(others) / 3)
-        chosen = random.sample(others, random.randint(least, max(least, (len(others) + 1) // 2)))
+        chosen = random.sample(others, random.randint(least, max(least, len(others) // 2)))
         for group in others:
             plans[group] = (*plans.get(group, ()), group in chosen)
-        del index
     changes: list[list[Change]] = [[] for _ in range(count)]
     twins: list[set[str]] = [set() for _ in range(count)]
     for group, pattern in plans.items():
         places = [run for run, is_twin in enumerate(pattern) if is_twin]
-        for run, change in zip(places, _draw_changes(group, len(places), vocabularies, random), strict=True):
+        made = _draw_changes(group, len(places), vocabularies, random)
+        for run, change in zip(places, itertools.cycle(made), strict=False):
             changes[run].append(change)
             twins[run].update(group.tests)
     with_site = {test for group in wanted for test in group.tests}
     return Draw(
-        runs=tuple(Run(tuple(made), frozenset(ids)) for made, ids in zip(changes, twins, strict=True)),
+        runs=tuple(Run(tuple(each), frozenset(ids)) for each, ids in zip(changes, twins, strict=True)),
         with_site=tuple(test for test in fail_to_pass if test in with_site),
         without_site=tuple(test for test in fail_to_pass if test not in with_site),
         chance=chance,
@@ -168,13 +171,15 @@ def count_runs(tests: int) -> int:
 def list_patterns(tests: int, runs: int) -> tuple[Pattern, ...]:
     """Return the patterns a FAIL_TO_PASS test may have, all equally likely.
 
-    Each is an original and a twin at least once; the only test of an instance is an original at most twice, because
-    the same text seen again is no new guess, and a twin twice or more.
+    Each is an original and a twin at least once. The only test of an instance is a twin twice or more, an original at
+    most three times (the same text seen again is no new guess), and from five runs on an original twice or more (one
+    fallen original is forgiven by the second try).
     """
-    found = [pattern for pattern in itertools.product((False, True), repeat=runs) if 0 < sum(pattern) < runs]
+    patterns = list(itertools.product((False, True), repeat=runs))
     if tests == 1 and runs >= 3:
-        found = [pattern for pattern in found if sum(pattern) >= max(2, runs - 2)]
-    return tuple(found or itertools.product((False, True), repeat=runs))
+        originals = range(2 if runs >= 5 else 1, min(runs - 2, 3) + 1)
+        return tuple(pattern for pattern in patterns if runs - sum(pattern) in originals)
+    return tuple(pattern for pattern in patterns if 0 < sum(pattern) < runs) or tuple(patterns)
 
 
 def draw_patterns(tests: int, runs: int, random: Random) -> list[Pattern]:
@@ -188,14 +193,14 @@ def bound_chance(tests: int, runs: int, rate: float, *, second_try: bool = True)
 
     The model of the patch: it may know which run it is in and how draws are made, but keeps nothing from one run to
     the next. In each run it calls each test an original, calls it a twin, or looks at the value and is right with
-    probability ``rate``; the same original, seen again, is judged the same way. Once it may fall in a run with originals
-    alone: the second try is one fresh draw of originals and twins, which must come out whole. Without a second try the
+    probability ``rate``; the same original, seen again, is judged the same way. One run may fail by originals alone:
+    the second try is one fresh draw of originals and twins, which must come out whole. Without a second try the
     bound is exact, and with one it is exact for a single test.
     """
     if not tests:
         return 1.0
     patterns = list_patterns(tests, runs)
-    again = max(rate, 0.5) ** tests if second_try else 0.0
+    again: float = max(rate, 0.5) ** tests if second_try else 0.0
     rates = [
         [_rate_strategy(strategy, patterns, rate, tolerated) for tolerated in (None, *range(runs))]
         for strategy in itertools.product("otl", repeat=runs)
@@ -203,12 +208,11 @@ def bound_chance(tests: int, runs: int, rate: float, *, second_try: bool = True)
     if tests == 1:
         return min(1.0, max(clean + again * sum(each - clean for each in tolerant) for clean, *tolerant in rates))
     best = [max(column) for column in zip(*rates, strict=True)]
-    return min(1.0, best[0] ** tests + again * sum(each**tests for each in best[1:]))
+    bound: float = best[0] ** tests + again * sum(each**tests for each in best[1:])
+    return min(1.0, bound)
 
 
-def _rate_strategy(
-    strategy: tuple[str, ...], patterns: Sequence[Pattern], rate: float, tolerated: int | None
-) -> float:
+def _rate_strategy(strategy: tuple[str, ...], patterns: Sequence[Pattern], rate: float, tolerated: int | None) -> float:
     """Return the chance that a strategy is right about one test in all runs.
 
     Args:
@@ -234,38 +238,40 @@ def _rate_strategy(
     return total / len(patterns)
 
 
-def _can_draw(group: Group, vocabularies: Mapping[str, Vocabulary], seed: bytes) -> bool:
-    """Return whether a site of the group has at least two wrong values, or two sites have one."""
-    random = Random(int.from_bytes(hashlib.sha256(b"probe:" + seed).digest()))
-    try:
-        _draw_changes(group, 2, vocabularies, random)
-    except LookupError:
-        return False
-    return True
+def _choose_groups(
+    groups: list[Group],
+    vocabularies: Mapping[str, Vocabulary],
+    random: Random,
+    *,
+    max_chance: float,
+    max_runs: int,
+    rate: float,
+) -> tuple[list[Group], int]:
+    """Return the FAIL_TO_PASS groups that can be a new twin as often as their patterns ask, and the runs."""
+    while True:
+        count = min(count_runs(len(groups)), max_runs)
+        while groups and count < max_runs and bound_chance(len(groups), count, rate) > max_chance:
+            count += 1
+        most = max(map(sum, list_patterns(len(groups), count)))
+        able = [group for group in groups if len(_draw_changes(group, most, vocabularies, random)) == most]
+        if able == groups:
+            return groups, count
+        groups = able
 
 
-def _draw_changes(
-    group: Group, count: int, vocabularies: Mapping[str, Vocabulary], random: Random
-) -> list[Change]:
-    """Return changes of one group, at different sites first and with different values always.
-
-    Raises:
-        LookupError: No value can be drawn at any site.
-    """
+def _draw_changes(group: Group, count: int, vocabularies: Mapping[str, Vocabulary], random: Random) -> list[Change]:
+    """Return up to ``count`` different changes of one group, at different sites first."""
     changes: list[Change] = []
     used: dict[Site, list[str]] = defaultdict(list)
-    waiting: list[Site] = []
-    while len(changes) < count:
-        if not waiting:
-            waiting = random.sample(group.sites, len(group.sites))
-            before = len(changes)
-        site = waiting.pop()
-        value = draw_value(site, vocabularies[site.path], random, used[site])
-        if value is not None:
-            used[site].append(value)
-            changes.append(Change(site, value))
-        elif not waiting and len(changes) == before:
-            if not changes:
-                raise LookupError(f"no value can be drawn for {group.tests[0]}")
-            changes.append(random.choice(changes))  # a site with two values, such as True and False
+    waiting = list(group.sites)
+    while waiting and len(changes) < count:
+        for site in random.sample(waiting, len(waiting)):
+            if len(changes) == count:
+                break
+            value = draw_value(site, vocabularies[site.path], random, used[site])
+            if value is None:
+                waiting.remove(site)
+            else:
+                used[site].append(value)
+                changes.append(Change(site, value))
     return changes

@@ -34,7 +34,7 @@ REPORTING_CALLS = {"subTest", "print", "fail"}
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a parametrized test: the index of its ``parametrize`` decorator (function first, then class), and its own."""
+    """A row of a parametrized test, counted from 0; ``decorator`` counts the function's, then the class's."""
 
     decorator: int
     index: int
@@ -120,7 +120,7 @@ def apply_changes(source: bytes, changes: Iterable[Change]) -> bytes:
         ValueError: Two changes overlap, a site belongs to another source, or the result does not parse.
     """
     encoding = _read_encoding(source)
-    edits = sorted((span, change) for change in changes for span in change.site.spans)  # type: ignore[type-var]
+    edits = sorted(((span, change) for change in changes for span in change.site.spans), key=lambda edit: edit[0])
     result, position = [], 0
     for (start, end), change in edits:
         if start < position:
@@ -389,7 +389,9 @@ class _Test:
             rows = [row for row in rows if _differ_in_one(_dump_cells(row), mine)]
         scope = [self.function, *self.other_decorators, *rows]
         kind = _name_kind(leaf.node)
-        return {text for part in scope for node in _iterate_values(part) for name, text in [identify(node)] if name == kind}
+        return {
+            text for part in scope for node in _iterate_values(part) for name, text in [identify(node)] if name == kind
+        }
 
     def _scope(self, row: Row | None) -> list[ast.expr | ast.stmt]:
         rows = self.rows.values() if row is None else [self.rows[row]]
@@ -406,7 +408,13 @@ class _Test:
 
     def _bind_parameters(self, tables: list[_Table]) -> None:
         arguments = self.function.args
-        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+        for argument in (
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        ):
             if argument is not None:
                 self.bindings[argument.arg] = None
         for number, table in enumerate(tables):
@@ -442,7 +450,9 @@ class _Test:
     def _bind(self, target: ast.expr, values: list[ast.expr] | None) -> None:
         if isinstance(target, ast.Name):
             known = self.bindings.get(target.id, [])
-            self.bindings[target.id] = None if known is None or values is None else known + [_Binding(v) for v in values]
+            self.bindings[target.id] = (
+                None if known is None or values is None else known + [_Binding(v) for v in values]
+            )
         elif isinstance(target, ast.Tuple | ast.List):
             rows = [value.elts for value in values or [] if isinstance(value, ast.Tuple | ast.List)]
             fits = values is not None and len(rows) == len(values) and all(len(r) == len(target.elts) for r in rows)
@@ -558,7 +568,11 @@ class _Test:
     def _find_helper(self, call: ast.Call) -> list[ast.expr] | None:
         """Return the arguments of a helper's call that the helper expects; None if it expects none."""
         definition = self._find_function(call)
-        if definition is None or definition is self.function or any(isinstance(each, ast.Starred) for each in call.args):
+        if (
+            definition is None
+            or definition is self.function
+            or any(isinstance(each, ast.Starred) for each in call.args)
+        ):
             return None
         expected = self.module.expected.get(definition)
         if expected is None:
@@ -620,9 +634,7 @@ class _Test:
         """Yield every constant below a node as weak."""
         if isinstance(node, ast.JoinedStr):  # before Python 3.12, positions inside are those of the whole string
             return
-        if isinstance(node, ast.Constant) or _is_signed_number(node):
-            yield from self._expand(node, node, strong=False)
-        elif isinstance(node, ast.Name):
+        if isinstance(node, ast.Constant) or _is_signed_number(node) or isinstance(node, ast.Name):
             yield from self._expand(node, node, strong=False)
         else:
             for child in ast.iter_child_nodes(node):

@@ -28,14 +28,18 @@ from steps.grading.twins.sites import (
     parse_quietly,
 )
 
-CLASSIFIER_RATE = 0.6
-"""The share of values that a classifier may judge rightly: half is pure guessing."""
+CLASSIFIER_RATE = 0.55
+"""The share of values that a classifier judges rightly, as measured in the tests: half is pure guessing."""
 TRIES = 120
 RUN = re.compile(r"[^\W\d_]+|\d+")
 """A word or a number inside a text."""
-FIXED = re.compile(r"\\(?:N\{[^}]*\}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|[\s\S])|%[-#0 +\d.]*[a-zA-Z]")
+FIXED = re.compile(
+    r"\\(?:N\{[^}]*\}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|[\s\S])|%[-#0 +\d.]*[a-zA-Z]"
+)
 """Escapes and format directives of a string, which keep their text."""
-STRING = re.compile(r"(?P<prefix>[a-zA-Z]*)(?P<quote>'''|\"\"\"|'|\")(?P<body>(?:\\[\s\S]|(?!(?P=quote))[\s\S])*)(?P=quote)")
+STRING = re.compile(
+    r"(?P<prefix>[a-zA-Z]*)(?P<quote>'''|\"\"\"|'|\")(?P<body>(?:\\[\s\S]|(?!(?P=quote))[\s\S])*)(?P=quote)"
+)
 VOWELS = "aeiouy"
 
 
@@ -109,6 +113,7 @@ class _Judge:
         self.own = Counter(RUN.findall(vocabulary.read(site.spans)))
         self.original = ast.literal_eval(_wrap(site.text))
         self.held = vocabulary.read(_cut(site.scope, site.spans))
+        self.pairs = set(itertools.pairwise(run.lower() for run in RUN.findall(self.held)))
         self.rest = vocabulary.read(_cut([(0, len(vocabulary.source))], site.spans))
         self.root = vocabulary.read([site.root])
         self.order = _describe_order(self.root)
@@ -157,7 +162,11 @@ class _Judge:
         if self.site.kind in ("int", "float", "complex"):
             digits = text.replace("_", "")
             number = (text.startswith("-"), len(digits), len(digits) - len(digits.rstrip("0")), "." in digits)
-        return recurs, len(runs), shapes, number
+        return recurs, len(runs), len(set(runs)), shapes, self._count_pairs(runs), number
+
+    def _count_pairs(self, runs: list[str]) -> int:
+        """Return how many neighbouring words of a value are neighbours in the rest of the test too."""
+        return sum(pair in self.pairs for pair in itertools.pairwise(run.lower() for run in runs))
 
     def _rate_run(self, run: str) -> tuple[int, bool]:
         """Return how familiar a run is: to the file outside the site, and to the test."""
@@ -194,7 +203,12 @@ def _wrap(text: str) -> str:
 def _parse_literal(text: str) -> ast.expr | None:
     """Return the syntax tree of a literal; None if it is another expression or none."""
     tree = parse_quietly(_wrap(text))
-    if tree is None or len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr) or not is_literal(tree.body[0].value):
+    if (
+        tree is None
+        or len(tree.body) != 1
+        or not isinstance(tree.body[0], ast.Expr)
+        or not is_literal(tree.body[0].value)
+    ):
         return None
     try:
         ast.literal_eval(tree.body[0].value)
@@ -264,8 +278,10 @@ def _iterate_runs(text: str) -> Iterator[tuple[int, int]]:
         fixed = [] if "r" in token["prefix"].lower() else [match.span() for match in FIXED.finditer(body)]
         position = 0
         for start, end in [*fixed, (len(body), len(body))]:
-            yield from ((first + position + a, first + position + b) for a, b in
-                        (match.span() for match in RUN.finditer(body[position:start])))
+            yield from (
+                (first + position + a, first + position + b)
+                for a, b in (match.span() for match in RUN.finditer(body[position:start]))
+            )
             position = end
 
 
@@ -361,7 +377,10 @@ def _locate_elements(text: str) -> list[tuple[int, int]] | None:
     starts = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", _wrap(text)))]
     parts = node.values if isinstance(node, ast.Dict) else node.elts
     return [
-        (starts[part.lineno - 1] + part.col_offset - 1, starts[(part.end_lineno or 1) - 1] + (part.end_col_offset or 0) - 1)
+        (
+            starts[part.lineno - 1] + part.col_offset - 1,
+            starts[(part.end_lineno or 1) - 1] + (part.end_col_offset or 0) - 1,
+        )
         for part in parts
     ]
 
