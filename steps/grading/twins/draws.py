@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 
-from steps.grading.twins.sites import Change, Site, Span
+from steps.grading.twins.sites import Change, Site
+from steps.grading.twins.syntax import Span
 from steps.grading.twins.values import CLASSIFIER_RATE, Vocabulary, draw_value
 
 MAX_RUNS = 6

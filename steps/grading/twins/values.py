@@ -17,9 +17,9 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from steps.grading.twins.sites import (
+from steps.grading.twins.sites import Site
+from steps.grading.twins.syntax import (
     DISPLAYS,
-    Site,
     Span,
     decode_source,
     identify,
@@ -121,12 +121,15 @@ class _Judge:
 
     def accepts(self, candidate: str, random: Random) -> bool:
         """Return whether a candidate is wrong and has the profile of the original."""
+        is_display = candidate[0] in "([{"
+        if not is_display and self._profile(candidate) != self.profile:
+            return False
         node = _parse_literal(candidate)
         if node is None or not self._is_wrong(node, candidate):
             return False
         if isinstance(node, ast.Constant | ast.UnaryOp) and _stands_in(candidate, self.held):
             return False
-        if not isinstance(node, DISPLAYS) and self._profile(candidate) != self.profile:
+        if is_display and self._profile(candidate) != self.profile and not self._keeps_mix(candidate):
             return False
         return self._keeps_order(candidate) and self._balance(candidate, random)
 
@@ -164,13 +167,20 @@ class _Judge:
             number = (text.startswith("-"), len(digits), len(digits) - len(digits.rstrip("0")), "." in digits)
         return recurs, len(runs), len(set(runs)), shapes, self._count_pairs(runs), number
 
+    def _keeps_mix(self, candidate: str) -> bool:
+        """Return whether the words added or dropped are as familiar as most of the original's."""
+        before, after = Counter(RUN.findall(self.site.text)), Counter(RUN.findall(candidate))
+        usual = Counter(map(self._rate_run, before.elements())).most_common(1)
+        moved = [*((before - after) + (after - before)).elements()]
+        return bool(usual) and all(self._rate_run(run) == usual[0][0] for run in moved)
+
     def _count_pairs(self, runs: list[str]) -> int:
         """Return how many neighbouring words of a value are neighbours in the rest of the test too."""
         return sum(pair in self.pairs for pair in itertools.pairwise(run.lower() for run in runs))
 
     def _rate_run(self, run: str) -> tuple[int, bool]:
         """Return how familiar a run is: to the file outside the site, and to the test."""
-        return min(self.vocabulary.words[run] - self.own[run], 2), self.scope[run.lower()] > 0
+        return min(self.vocabulary.words[run] - self.own[run], 1), self.scope[run.lower()] > 0
 
     def _balance(self, candidate: str, random: Random) -> bool:
         """Return whether new words look as natural as old ones: as often more as less."""
