@@ -30,7 +30,7 @@ from steps.grading.twins.syntax import (
 
 CLASSIFIER_RATE = 0.55
 """The share of values that a classifier judges rightly, as measured in the tests: half is pure guessing."""
-TRIES = 120
+TRIES = 300
 RUN = re.compile(r"[^\W\d_]+|\d+")
 """A word or a number inside a text."""
 FIXED = re.compile(
@@ -57,16 +57,20 @@ class Vocabulary:
         for node, value in iterate_literals(parse_quietly(source) or ast.Module([], [])):
             if not isinstance(value, str | bytes):
                 self.constants.setdefault(type(value).__name__, Counter())[ast.unparse(node)] += 1
-        pairs = Counter(pair for word in self.words for pair in itertools.pairwise(f"^{word.lower()}$"))
-        firsts = Counter(pair[0] for pair in pairs.elements())
-        self._pairs = {pair: math.log((count + 0.1) / (firsts[pair[0]] + 3)) for pair, count in pairs.items()}
+        self._pairs = _count_letter_pairs(self.words)
+        self._firsts = Counter[str]()
+        for (first, _), count in self._pairs.items():
+            self._firsts[first] += count
         self._contexts: dict[tuple[Any, ...], Counter[str]] = {}
         self._styles: dict[tuple[str, bool], list[str]] = {}
 
-    def rate_word(self, word: str) -> float:
-        """Return the mean log probability of the letter pairs of a word in this file."""
-        pairs = list(itertools.pairwise(f"^{word.lower()}$"))
-        return sum(self._pairs.get(pair, -6.0) for pair in pairs) / len(pairs)
+    def rate_word(self, word: str, site: Site) -> float:
+        """Return the mean log probability of the letter pairs of a word in this file, the site left out."""
+        own = Counter(RUN.findall(self.read(site.spans)))
+        left_out = _count_letter_pairs(run for run, count in own.items() if self.words[run] == count)
+        pairs = _list_letter_pairs(word)
+        chances = [(self._pairs[pair] - left_out[pair] + 0.1) / (self._firsts[pair[0]] + 3) for pair in pairs]
+        return sum(map(math.log, chances)) / len(pairs)
 
     def read(self, spans: Iterable[tuple[int, int]]) -> str:
         """Return the text of some spans."""
@@ -180,16 +184,27 @@ class _Judge:
 
     def _rate_run(self, run: str) -> tuple[int, bool]:
         """Return how familiar a run is: to the file outside the site, and to the test."""
-        return min(self.vocabulary.words[run] - self.own[run], 1), self.scope[run.lower()] > 0
+        return min(self.vocabulary.words[run] - self.own[run], 2), self.scope[run.lower()] > 0
 
     def _balance(self, candidate: str, random: Random) -> bool:
         """Return whether new words look as natural as old ones: as often more as less."""
         before, after = Counter(RUN.findall(self.site.text)), Counter(RUN.findall(candidate))
-        old, new = [*(before - after)], [*(after - before)]
+        old, new = ([run for run in each if not run.isdigit()] for each in (before - after, after - before))
         if not old or not new:
             return True
-        change = max(map(self.vocabulary.rate_word, new)) - max(map(self.vocabulary.rate_word, old))
+        change = self._rate_words(new) - self._rate_words(old)
         return abs(change) < 0.4 and (change >= 0) == (random.random() < 0.5)
+
+    def _rate_words(self, words: list[str]) -> float:
+        return max(self.vocabulary.rate_word(word, self.site) for word in words)
+
+
+def _list_letter_pairs(word: str) -> list[tuple[str, str]]:
+    return list(itertools.pairwise(f"^{word.lower()}$"))
+
+
+def _count_letter_pairs(words: Iterable[str]) -> Counter[tuple[str, str]]:
+    return Counter(pair for word in words for pair in _list_letter_pairs(word))
 
 
 def _cut(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
@@ -285,7 +300,7 @@ def _iterate_runs(text: str) -> Iterator[tuple[int, int]]:
     """Yield the words and numbers of a string literal, without its prefixes, escapes and directives."""
     for token in STRING.finditer(text):
         body, first = token["body"], token.start("body")
-        fixed = [] if "r" in token["prefix"].lower() else [match.span() for match in FIXED.finditer(body)]
+        fixed = [match.span() for match in FIXED.finditer(body)]
         position = 0
         for start, end in [*fixed, (len(body), len(body))]:
             yield from (

@@ -127,7 +127,8 @@ FILES = {
         ["'x'"],
     ),
     "parametrize class": (
-        "@mark.parametrize(('a', 'b'), [(1, 'x')])\nclass TestIt:\n    def test_it(self, a, b):\n        assert f(a) == b\n",
+        "@mark.parametrize(('a', 'b'), [(1, 'x')])\n"
+        "class TestIt:\n    def test_it(self, a, b):\n        assert f(a) == b\n",
         ["'x'"],
     ),
     "parametrize input": ("@mark.parametrize('b', ['x'])\ndef test_it(b):\n    assert f(b) == b\n", []),
@@ -160,7 +161,11 @@ def test_site_of_inherited_method() -> None:
 
 
 def test_site_of_row_knows_its_place() -> None:
-    source = "@mark.parametrize('c', [0])\n@mark.parametrize('a, b', [(1, 'x'), (2, 'y')])\ndef test_it(a, b, c):\n    assert f(a, c) == b\n"
+    source = (
+        "@mark.parametrize('c', [0])\n"
+        "@mark.parametrize('a, b', [(1, 'x'), (2, 'y')])\n"
+        "def test_it(a, b, c):\n    assert f(a, c) == b\n"
+    )
     rows = [site.row for site in find(source)]
     assert [(row.decorator, row.index) for row in rows if row] == [(1, 0), (1, 1)]
 
@@ -188,7 +193,10 @@ def test_site_of_new_row_ignores_older_rows() -> None:
 
 
 def test_added_lines_of_patch() -> None:
-    patch = "--- a/t.py\n+++ b/t.py\n@@ -1,2 +1,3 @@\n a\n-b\n+c\n+++ d\n@@ -9 +10 @@\n-x\n+y\n--- /dev/null\n+++ b/n.py\n@@ -0,0 +1 @@\n+z\n"
+    patch = (
+        "--- a/t.py\n+++ b/t.py\n@@ -1,2 +1,3 @@\n a\n-b\n+c\n+++ d\n"
+        "@@ -9 +10 @@\n-x\n+y\n--- /dev/null\n+++ b/n.py\n@@ -0,0 +1 @@\n+z\n"
+    )
     assert find_added_lines(patch) == {"t.py": {2, 3, 10}, "n.py": {1}}
 
 
