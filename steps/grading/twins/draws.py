@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 
-from steps.grading.twins.sites import Change, Site
+from steps.grading.twins.sites import Site, SiteChange
 from steps.grading.twins.syntax import Span
 from steps.grading.twins.values import CLASSIFIER_RATE, Vocabulary, draw_value
 
@@ -28,7 +28,7 @@ Pattern = tuple[bool, ...]
 
 
 @dataclass(frozen=True)
-class Group:
+class TwinGroup:
     """Tests whose sites are the same constants: a change makes twins of all of them.
 
     Attributes:
@@ -43,13 +43,13 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Run:
+class TwinRun:
     """One planned run: the changes to the test files, and the ids of the tests they make twins.
 
     Every other test of the draw is an original, which must pass.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[SiteChange, ...]
     twins: frozenset[str]
 
 
@@ -65,14 +65,14 @@ class Draw:
         is_bounded: Whether the chance is within the limit; otherwise the outcome is at most ``partly``.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[TwinRun, ...]
     with_site: tuple[str, ...]
     without_site: tuple[str, ...]
     chance: float
     is_bounded: bool
 
 
-def group_tests(sites: Mapping[str, Sequence[Site]], fail_to_pass: Collection[str]) -> list[Group]:
+def group_tests(sites: Mapping[str, Sequence[Site]], fail_to_pass: Collection[str]) -> list[TwinGroup]:
     """Return the tests with strong sites, grouped by the constants they share.
 
     A test that has a constant of its own is a group of its own, without the shared constants.
@@ -100,7 +100,7 @@ def group_tests(sites: Mapping[str, Sequence[Site]], fail_to_pass: Collection[st
     for ids, own in sorted(members.items(), key=lambda item: (len(item[0]), item[0])):
         if taken.isdisjoint(ids):  # a test of two groups would be original and twin at once
             taken.update(ids)
-            groups.append(Group(ids, tuple(own.values()), any(test in fail_to_pass for test in ids)))
+            groups.append(TwinGroup(ids, tuple(own.values()), any(test in fail_to_pass for test in ids)))
     return groups
 
 
@@ -145,7 +145,7 @@ def plan_runs(
         chosen = random.sample(others, random.randint(least, max(least, len(others) // 2)))
         for group in others:
             plans[group] = (*plans.get(group, ()), group in chosen)
-    changes: list[list[Change]] = [[] for _ in range(count)]
+    changes: list[list[SiteChange]] = [[] for _ in range(count)]
     twins: list[set[str]] = [set() for _ in range(count)]
     for group, pattern in plans.items():
         places = [run for run, is_twin in enumerate(pattern) if is_twin]
@@ -155,7 +155,7 @@ def plan_runs(
             twins[run].update(group.tests)
     with_site = {test for group in wanted for test in group.tests}
     return Draw(
-        runs=tuple(Run(tuple(each), frozenset(ids)) for each, ids in zip(changes, twins, strict=True)),
+        runs=tuple(TwinRun(tuple(each), frozenset(ids)) for each, ids in zip(changes, twins, strict=True)),
         with_site=tuple(test for test in fail_to_pass if test in with_site),
         without_site=tuple(test for test in fail_to_pass if test not in with_site),
         chance=chance,
@@ -240,14 +240,14 @@ def _rate_strategy(strategy: tuple[str, ...], patterns: Sequence[Pattern], rate:
 
 
 def _choose_groups(
-    groups: list[Group],
+    groups: list[TwinGroup],
     vocabularies: Mapping[str, Vocabulary],
     random: Random,
     *,
     max_chance: float,
     max_runs: int,
     rate: float,
-) -> tuple[list[Group], int]:
+) -> tuple[list[TwinGroup], int]:
     """Return the FAIL_TO_PASS groups that can be a new twin as often as their patterns ask, and the runs."""
     while True:
         count = min(count_runs(len(groups)), max_runs)
@@ -260,9 +260,11 @@ def _choose_groups(
         groups = able
 
 
-def _draw_changes(group: Group, count: int, vocabularies: Mapping[str, Vocabulary], random: Random) -> list[Change]:
+def _draw_changes(
+    group: TwinGroup, count: int, vocabularies: Mapping[str, Vocabulary], random: Random
+) -> list[SiteChange]:
     """Return up to ``count`` different changes of one group, at different sites first."""
-    changes: list[Change] = []
+    changes: list[SiteChange] = []
     used: dict[Site, list[str]] = defaultdict(list)
     waiting = list(group.sites)
     while waiting and len(changes) < count:
@@ -274,5 +276,5 @@ def _draw_changes(group: Group, count: int, vocabularies: Mapping[str, Vocabular
                 waiting.remove(site)
             else:
                 used[site].append(value)
-                changes.append(Change(site, value))
+                changes.append(SiteChange(site, value))
     return changes

@@ -12,9 +12,9 @@ from typing import Literal
 from steps.grading.twins.syntax import (
     DISPLAYS,
     Function,
-    Row,
+    ParameterRow,
+    ParameterTable,
     Span,
-    Table,
     dump_cells,
     find_definition,
     identify,
@@ -121,7 +121,7 @@ class Leaf:
     node: ast.expr
     root: ast.expr
     strong: bool
-    row: Row | None
+    row: ParameterRow | None
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class _Binding:
     """An expression that a name stands for in a test."""
 
     value: ast.expr
-    row: Row | None = None
+    row: ParameterRow | None = None
 
 
 class Test:
@@ -139,7 +139,7 @@ class Test:
         self.module, self.function, self.name, self.classes = module, function, name, classes
         decorators = [*function.decorator_list, *(each for cls in classes[:1] for each in cls.decorator_list)]
         tables = [table for each in decorators if (table := read_parametrize(each))]
-        self.rows: dict[Row, ast.expr] = {}
+        self.rows: dict[ParameterRow, ast.expr] = {}
         self.bindings: dict[str, list[_Binding] | None] = {}
         """What each name may stand for; None if that cannot be told."""
         self.parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
@@ -171,12 +171,12 @@ class Test:
             text for part in scope for node in iterate_values(part) for name, text in [identify(node)] if name == kind
         }
 
-    def list_scope(self, row: Row | None) -> list[ast.expr | ast.stmt]:
+    def list_scope(self, row: ParameterRow | None) -> list[ast.expr | ast.stmt]:
         """Return what belongs to the test: body, decorators, and the given row or all."""
         rows = self.rows.values() if row is None else [self.rows[row]]
         return [self.function, *self.other_decorators, *rows]
 
-    def index_literals(self, row: Row | None) -> dict[tuple[str, str], list[ast.expr]]:
+    def index_literals(self, row: ParameterRow | None) -> dict[tuple[str, str], list[ast.expr]]:
         """Return the places of each value in the test."""
         index = defaultdict(list)
         for part in self.list_scope(row):
@@ -186,7 +186,7 @@ class Test:
 
     # What names stand for.
 
-    def _bind_parameters(self, tables: list[Table]) -> None:
+    def _bind_parameters(self, tables: list[ParameterTable]) -> None:
         arguments = self.function.args
         for argument in (
             *arguments.posonlyargs,
@@ -198,10 +198,10 @@ class Test:
             if argument is not None:
                 self.bindings[argument.arg] = None
         for number, table in enumerate(tables):
-            self.rows.update({Row(number, index): row for index, row in enumerate(table.rows)})
+            self.rows.update({ParameterRow(number, index): row for index, row in enumerate(table.rows)})
             for column, name in enumerate(table.names):
                 cells = [(index, read_cell(row, column, len(table.names))) for index, row in enumerate(table.rows)]
-                found = [_Binding(cell, Row(number, index)) for index, cell in cells if cell is not None]
+                found = [_Binding(cell, ParameterRow(number, index)) for index, cell in cells if cell is not None]
                 self.bindings[name] = found if found and name in self.bindings else None
 
     def _bind_node(self, node: ast.AST) -> None:
@@ -388,7 +388,7 @@ class Test:
         return "result"
 
     def _expand(
-        self, node: ast.expr, root: ast.expr, *, strong: bool, ordered: bool = True, row: Row | None = None
+        self, node: ast.expr, root: ast.expr, *, strong: bool, ordered: bool = True, row: ParameterRow | None = None
     ) -> Iterator[Leaf]:
         """Yield the constants of an expected value: strong in displays, weak in calls and other expressions."""
         if isinstance(node, ast.Name):

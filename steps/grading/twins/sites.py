@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from steps.grading.twins.expectations import Leaf, Module, Test
-from steps.grading.twins.syntax import Row, Span, identify, parse_quietly, read_encoding
+from steps.grading.twins.syntax import ParameterRow, Span, identify, parse_quietly, read_encoding
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Site:
 
     path: str
     test: str
-    row: Row | None
+    row: ParameterRow | None
     spans: tuple[Span, ...]
     text: str
     kind: str
@@ -46,7 +46,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Change:
+class SiteChange:
     """A new text for a site."""
 
     site: Site
@@ -89,7 +89,7 @@ def find_sites(
     return sorted(sites, key=lambda site: (site.spans, site.test))
 
 
-def apply_changes(source: bytes, changes: Iterable[Change]) -> bytes:
+def apply_changes(source: bytes, changes: Iterable[SiteChange]) -> bytes:
     """Return ``source`` with new texts at the sites' spans, every other byte unchanged.
 
     Raises:
@@ -130,7 +130,7 @@ def find_added_lines(patch: str) -> dict[str, set[int]]:
 
 def _read_test(path: str, test: Test, before: Test | None) -> Iterator[tuple[Site, set[int]]]:
     """Yield each site with the lines it stands on."""
-    places: dict[Row | None, dict[tuple[str, str], list[ast.expr]]] = {}
+    places: dict[ParameterRow | None, dict[tuple[str, str], list[ast.expr]]] = {}
     leaves: dict[ast.expr, Leaf] = {}
     for leaf in test.find_leaves():
         known = leaves.get(leaf.node)

@@ -123,7 +123,7 @@ def find_definition(body: list[ast.stmt], name: str, kind: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Row:
+class ParameterRow:
     """A row of a parametrized test, counted from 0; ``decorator`` counts the function's, then the class's."""
 
     decorator: int
@@ -131,14 +131,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class ParameterTable:
     """The names and rows of a ``parametrize`` decorator."""
 
     names: list[str]
     rows: list[ast.expr] = field(default_factory=list)
 
 
-def read_parametrize(decorator: ast.expr) -> Table | None:
+def read_parametrize(decorator: ast.expr) -> ParameterTable | None:
     """Return the table of a decorator, without rows if they are not a literal or pass through a fixture."""
     if not isinstance(decorator, ast.Call) or name_call(decorator) != "parametrize":
         return None
@@ -155,10 +155,10 @@ def read_parametrize(decorator: ast.expr) -> Table | None:
             names = []
     values = given.get("argvalues")
     if "indirect" in given or not isinstance(values, ast.List | ast.Tuple):
-        return Table(names)
+        return ParameterTable(names)
     if any(isinstance(each, ast.Starred) for each in values.elts):
-        return Table(names)
-    return Table(names, values.elts)
+        return ParameterTable(names)
+    return ParameterTable(names, values.elts)
 
 
 def read_cells(row: ast.expr) -> list[ast.expr]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.grading.twins.sites import Change, Site, apply_changes, find_added_lines, find_sites
+from steps.grading.twins.sites import Site, SiteChange, apply_changes, find_added_lines, find_sites
 from tests.steps.grading.twins.sources import REPOSITORIES, list_tests
 
 
@@ -211,7 +211,7 @@ def test_changes_keep_every_other_byte(encoding: str, end: str) -> None:
         encoding
     )
     (site,) = [site for site in find(source, "test_it") if site.text == "'añb'"]
-    changed = apply_changes(source, [Change(site, "'bña'")])
+    changed = apply_changes(source, [SiteChange(site, "'bña'")])
     assert changed == source.replace(
         "añb".encode(encoding.replace("-sig", "")), "bña".encode(encoding.replace("-sig", ""))
     )
@@ -232,7 +232,7 @@ def test_sites_need_a_known_encoding() -> None:
 def test_changes_are_refused(texts: list[str], source: bytes, message: str) -> None:
     sites = find(b"def test_it():\n    assert f(1) == [3]\n")
     with pytest.raises(ValueError, match=message):
-        apply_changes(source, [Change(site, text) for site, text in zip(sites, texts, strict=False)])
+        apply_changes(source, [SiteChange(site, text) for site, text in zip(sites, texts, strict=False)])
 
 
 class _Mark(ast.NodeTransformer):
@@ -255,7 +255,7 @@ def test_changes_keep_the_syntax_tree(data: st.DataObject) -> None:
     tests = data.draw(st.lists(st.sampled_from(list_tests(source)), min_size=1, max_size=4, unique=True))
     sites = [site for site in find(source, *tests) if site.kind not in ("list", "tuple", "set", "dict")]
     chosen = data.draw(st.lists(st.sampled_from(sites), unique_by=lambda site: site.spans)) if sites else []
-    changed = apply_changes(source, [Change(site, "'mark'") for site in chosen])
+    changed = apply_changes(source, [SiteChange(site, "'mark'") for site in chosen])
     spans = sorted(span for site in chosen for span in site.spans)
     position, kept = 0, []
     for start, end in spans:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.grading.twins.sites import Change, Site, apply_changes, find_sites
+from steps.grading.twins.sites import Site, SiteChange, apply_changes, find_sites
 from steps.grading.twins.values import CLASSIFIER_RATE, RUN, Vocabulary, draw_value
 from tests.steps.grading.twins.sources import REPOSITORIES, list_tests
 
@@ -47,7 +47,7 @@ def test_value_is_wrong_and_alike(data: st.DataObject) -> None:
     before, after = evaluate(site.text), evaluate(text)
     assert before != after
     assert type(before) is type(after)
-    assert apply_changes(vocabulary.source, [Change(site, text)]) != vocabulary.source
+    assert apply_changes(vocabulary.source, [SiteChange(site, text)]) != vocabulary.source
     if site.kind in ("str", "bytes"):
         quotes = [[char for char in each if char in "'\"\n\\"] for each in (site.text, text)]
         assert quotes[0] == quotes[1]
