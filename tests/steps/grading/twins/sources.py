@@ -11,7 +11,7 @@ LIBRARY = Path(sysconfig.get_path("stdlib")) / "test"
 PACKAGES = Path(sysconfig.get_path("purelib"))
 REPOSITORIES = {
     "cpython": [LIBRARY / f"test_{name}.py" for name in ("textwrap", "urlparse", "string", "fractions", "statistics")],
-    "numpy": [PACKAGES / "numpy" / path for path in ("lib/tests/test_format.py", "_core/tests/test_arrayprint.py")],
+    "networkx": [PACKAGES / f"networkx/algorithms/tests/test_{name}.py" for name in ("cluster", "cycles", "dag")],
     "pandas": [
         PACKAGES / "pandas/tests" / path
         for path in ("io/formats/test_format.py", "strings/test_strings.py", "scalar/timedelta/test_timedelta.py")
