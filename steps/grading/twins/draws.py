@@ -1,0 +1,280 @@
+"""Draws: which tests are twins in each confirmation run, and the chance to pass all runs by guessing.
+
+A draw depends on a secret seed and its number alone, so that a retry, a resume or a regrade repeats it. Every run makes
+each FAIL_TO_PASS test an original or a twin; a real fix passes all originals and fails all twins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+
+from steps.grading.twins.sites import Site, SiteChange
+from steps.grading.twins.syntax import Span
+from steps.grading.twins.values import CLASSIFIER_RATE, Vocabulary, draw_value
+
+MAX_RUNS = 6
+MAX_CHANCE = 1 / 8
+"""The default of ``grading.confirm_chance``."""
+
+Pattern = tuple[bool, ...]
+"""For each run, whether a test is a twin in it."""
+
+
+@dataclass(frozen=True)
+class TwinGroup:
+    """Tests whose sites are the same constants: a change makes twins of all of them.
+
+    Attributes:
+        tests: The ids of the tests.
+        sites: Their strong sites.
+        fail_to_pass: Whether a FAIL_TO_PASS test is among them.
+    """
+
+    tests: tuple[str, ...]
+    sites: tuple[Site, ...]
+    fail_to_pass: bool
+
+
+@dataclass(frozen=True)
+class TwinRun:
+    """One planned run: the changes to the test files, and the ids of the tests they make twins.
+
+    Every other test of the draw is an original, which must pass.
+    """
+
+    changes: tuple[SiteChange, ...]
+    twins: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The planned runs of one confirmation.
+
+    Attributes:
+        runs: The runs, in order.
+        with_site: The FAIL_TO_PASS tests that are originals and twins in these runs.
+        without_site: The FAIL_TO_PASS tests that have no strong site, or none whose value could be drawn.
+        chance: An upper bound of the chance to pass all runs by guessing, the second try included.
+        is_bounded: Whether the chance is within the limit; otherwise the outcome is at most ``partly``.
+    """
+
+    runs: tuple[TwinRun, ...]
+    with_site: tuple[str, ...]
+    without_site: tuple[str, ...]
+    chance: float
+    is_bounded: bool
+
+
+def group_tests(sites: Mapping[str, Sequence[Site]], fail_to_pass: Collection[str]) -> list[TwinGroup]:
+    """Return the tests with strong sites, grouped by the constants they share.
+
+    A test that has a constant of its own is a group of its own, without the shared constants.
+
+    Args:
+        sites: The sites of each test id. A parametrized id has those of its row and of the body.
+        fail_to_pass: The FAIL_TO_PASS ids.
+    """
+    strong = {test: [site for site in found if site.strong] for test, found in sites.items()}
+    holders: dict[tuple[str, Span], set[str]] = defaultdict(set)
+    for test, found in strong.items():
+        for site in found:
+            for span in site.spans:
+                holders[site.path, span].add(test)
+    members: dict[tuple[str, ...], dict[tuple[str, tuple[Span, ...]], Site]] = defaultdict(dict)
+    for test in sorted(strong):
+        shared = {site: frozenset(t for span in site.spans for t in holders[site.path, span]) for site in strong[test]}
+        if shared:
+            fewest = min(shared.values(), key=lambda tests: (len(tests), sorted(tests)))
+            for site, tests in shared.items():
+                if tests == fewest:
+                    members[tuple(sorted(tests))].setdefault((site.path, site.spans), site)
+    groups = []
+    taken: set[str] = set()
+    for ids, own in sorted(members.items(), key=lambda item: (len(item[0]), item[0])):
+        if taken.isdisjoint(ids):  # a test of two groups would be original and twin at once
+            taken.update(ids)
+            groups.append(TwinGroup(ids, tuple(own.values()), any(test in fail_to_pass for test in ids)))
+    return groups
+
+
+def plan_runs(
+    sites: Mapping[str, Sequence[Site]],
+    *,
+    fail_to_pass: Sequence[str],
+    vocabularies: Mapping[str, Vocabulary],
+    seed: bytes,
+    number: int = 0,
+    max_chance: float = MAX_CHANCE,
+    max_runs: int = MAX_RUNS,
+    rate: float = CLASSIFIER_RATE,
+) -> Draw:
+    """Return the runs of one confirmation.
+
+    Args:
+        sites: The validated sites of each test id, FAIL_TO_PASS and PASS_TO_PASS alike.
+        fail_to_pass: All FAIL_TO_PASS ids of the instance.
+        vocabularies: The words of each test file, by the path of its sites.
+        seed: The unit's secret.
+        number: Counts the draws of a unit: a discarded draw and a second try take the next one.
+        max_chance: The chance of guessing above which there is one more run.
+        max_runs: The bound of all runs; fewer than rule and chance want leave the draw unbounded.
+        rate: The share of values that a classifier judges rightly.
+    """
+    random = Random(int.from_bytes(hashlib.sha256(b"%d:%d:" % (len(seed), number) + seed).digest()))
+    groups = group_tests(sites, fail_to_pass)
+    wanted, count = _choose_groups(
+        [group for group in groups if group.fail_to_pass],
+        vocabularies,
+        random,
+        max_chance=max_chance,
+        max_runs=max_runs,
+        rate=rate,
+    )
+    chance = bound_chance(len(wanted), count, rate)
+    plans = dict(zip(wanted, draw_patterns(len(wanted), count, random), strict=True))
+    others = [g for g in groups if not g.fail_to_pass and _draw_changes(g, 1, vocabularies, random)]
+    for _ in range(count):
+        least = math.ceil(len(others) / 3)
+        chosen = random.sample(others, random.randint(least, max(least, len(others) // 2)))
+        for group in others:
+            plans[group] = (*plans.get(group, ()), group in chosen)
+    changes: list[list[SiteChange]] = [[] for _ in range(count)]
+    twins: list[set[str]] = [set() for _ in range(count)]
+    for group, pattern in plans.items():
+        places = [run for run, is_twin in enumerate(pattern) if is_twin]
+        made = _draw_changes(group, len(places), vocabularies, random)
+        for run, change in zip(places, itertools.cycle(made), strict=False):
+            changes[run].append(change)
+            twins[run].update(group.tests)
+    with_site = {test for group in wanted for test in group.tests}
+    return Draw(
+        runs=tuple(TwinRun(tuple(each), frozenset(ids)) for each, ids in zip(changes, twins, strict=True)),
+        with_site=tuple(test for test in fail_to_pass if test in with_site),
+        without_site=tuple(test for test in fail_to_pass if test not in with_site),
+        chance=chance,
+        is_bounded=bool(wanted) and chance <= max_chance,
+    )
+
+
+def count_runs(tests: int) -> int:
+    """Return the runs that a number of FAIL_TO_PASS groups needs before its chance is looked at."""
+    return {0: 1, 1: 4, 2: 3}.get(tests, 2)
+
+
+@lru_cache(maxsize=64)
+def list_patterns(tests: int, runs: int) -> tuple[Pattern, ...]:
+    """Return the patterns a FAIL_TO_PASS test may have, all equally likely.
+
+    Each is an original and a twin at least once. The only test of an instance is a twin twice or more, an original at
+    most three times (the same text seen again is no new guess), and from five runs on an original twice or more (one
+    fallen original is forgiven by the second try).
+    """
+    patterns = list(itertools.product((False, True), repeat=runs))
+    if tests == 1 and runs >= 3:
+        originals = range(2 if runs >= 5 else 1, min(runs - 2, 3) + 1)
+        return tuple(pattern for pattern in patterns if runs - sum(pattern) in originals)
+    return tuple(pattern for pattern in patterns if 0 < sum(pattern) < runs) or tuple(patterns)
+
+
+def draw_patterns(tests: int, runs: int, random: Random) -> list[Pattern]:
+    """Return a pattern for each of a number of FAIL_TO_PASS tests."""
+    return [random.choice(list_patterns(tests, runs)) for _ in range(tests)]
+
+
+@lru_cache(maxsize=256)
+def bound_chance(tests: int, runs: int, rate: float, *, second_try: bool = True) -> float:
+    """Return an upper bound of the chance that a patch passes all runs by guessing.
+
+    The model of the patch: it may know which run it is in and how draws are made, but keeps nothing from one run to
+    the next. In each run it calls each test an original, calls it a twin, or looks at the value and is right with
+    probability ``rate``; the same original, seen again, is judged the same way. One run may fail by originals alone:
+    the second try is one fresh draw of originals and twins, which must come out whole. Without a second try the
+    bound is exact, and with one it is exact for a single test.
+    """
+    if not tests:
+        return 1.0
+    patterns = list_patterns(tests, runs)
+    again: float = max(rate, 0.5) ** tests if second_try else 0.0
+    rates = [
+        [_rate_strategy(strategy, patterns, rate, tolerated) for tolerated in (None, *range(runs))]
+        for strategy in itertools.product("otl", repeat=runs)
+    ]
+    if tests == 1:
+        return min(1.0, max(clean + again * sum(each - clean for each in tolerant) for clean, *tolerant in rates))
+    best = [max(column) for column in zip(*rates, strict=True)]
+    bound: float = best[0] ** tests + again * sum(each**tests for each in best[1:])
+    return min(1.0, bound)
+
+
+def _rate_strategy(strategy: tuple[str, ...], patterns: Sequence[Pattern], rate: float, tolerated: int | None) -> float:
+    """Return the chance that a strategy is right about one test in all runs.
+
+    Args:
+        strategy: For each run ``o`` (call it an original), ``t`` (call it a twin) or ``l`` (look at the value).
+        patterns: The patterns the test may have, equally likely.
+        rate: The chance that a look is right.
+        tolerated: A run in which an original may be called a twin.
+    """
+    total = 0.0
+    for pattern in patterns:
+        chance, has_seen_original = 1.0, False
+        for run, (call, is_twin) in enumerate(zip(strategy, pattern, strict=True)):
+            if run == tolerated and not is_twin:
+                continue
+            if call == "l":
+                if is_twin or not has_seen_original:
+                    chance *= rate
+                has_seen_original = has_seen_original or not is_twin
+            elif (call == "t") != is_twin:
+                chance = 0.0
+                break
+        total += chance
+    return total / len(patterns)
+
+
+def _choose_groups(
+    groups: list[TwinGroup],
+    vocabularies: Mapping[str, Vocabulary],
+    random: Random,
+    *,
+    max_chance: float,
+    max_runs: int,
+    rate: float,
+) -> tuple[list[TwinGroup], int]:
+    """Return the FAIL_TO_PASS groups that can be a new twin as often as their patterns ask, and the runs."""
+    while True:
+        count = min(count_runs(len(groups)), max_runs)
+        while groups and count < max_runs and bound_chance(len(groups), count, rate) > max_chance:
+            count += 1
+        most = max(map(sum, list_patterns(len(groups), count)))
+        able = [group for group in groups if len(_draw_changes(group, most, vocabularies, random)) == most]
+        if able == groups:
+            return groups, count
+        groups = able
+
+
+def _draw_changes(
+    group: TwinGroup, count: int, vocabularies: Mapping[str, Vocabulary], random: Random
+) -> list[SiteChange]:
+    """Return up to ``count`` different changes of one group, at different sites first."""
+    changes: list[SiteChange] = []
+    used: dict[Site, list[str]] = defaultdict(list)
+    waiting = list(group.sites)
+    while waiting and len(changes) < count:
+        for site in random.sample(waiting, len(waiting)):
+            if len(changes) == count:
+                break
+            value = draw_value(site, vocabularies[site.path], random, used[site])
+            if value is None:
+                waiting.remove(site)
+            else:
+                used[site].append(value)
+                changes.append(SiteChange(site, value))
+    return changes

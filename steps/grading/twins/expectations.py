@@ -1,0 +1,425 @@
+"""Expectations: the constants on the expected sides of a Python test's assertions."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from steps.grading.twins.syntax import (
+    DISPLAYS,
+    Function,
+    ParameterRow,
+    ParameterTable,
+    Span,
+    dump_cells,
+    find_definition,
+    identify,
+    is_literal,
+    is_signed_number,
+    is_string,
+    iterate_values,
+    name_call,
+    parse_quietly,
+    read_cell,
+    read_cells,
+    read_encoding,
+    read_parametrize,
+)
+
+EQUALITY_METHODS = {
+    *("assertEqual", "assertEquals", "assertIs", "assertListEqual", "assertTupleEqual", "assertSetEqual"),
+    *("assertDictEqual", "assertSequenceEqual", "assertMultiLineEqual", "assertCountEqual", "assertItemsEqual"),
+}
+"""Methods of ``unittest.TestCase`` that compare two values with Python's own equality."""
+UNORDERED_METHODS = {"assertCountEqual", "assertItemsEqual"}
+REPORTING_CALLS = {"subTest", "print", "fail"}
+
+
+@dataclass
+class Module:
+    """A parsed source file."""
+
+    source: bytes
+    encoding: str
+    tree: ast.Module
+    starts: list[int]
+    """The byte offset of each line."""
+    functions: dict[str, Function] = field(init=False)
+    """The functions that calls of a bare name may mean."""
+    expected: dict[Function, set[str]] = field(default_factory=dict)
+    """The parameters that helpers expect, as far as they are known."""
+
+    def __post_init__(self) -> None:
+        self.functions = {each.name: each for each in self.tree.body if isinstance(each, Function)}
+
+    @classmethod
+    def parse(cls, source: bytes) -> Module | None:
+        """Return the parsed source, or None if its encoding or syntax is not supported."""
+        try:
+            encoding = read_encoding(source)
+        except ValueError:
+            return None
+        tree = parse_quietly(source)
+        if tree is None:
+            return None
+        first = 3 if source.startswith(b"\xef\xbb\xbf") else 0
+        return cls(source, encoding, tree, [first, *(end.end() for end in re.finditer(rb"\r\n|\r|\n", source))])
+
+    def locate(self, node: ast.expr | ast.stmt) -> Span:
+        """Return the bytes of a node."""
+        return (
+            self._offset(node.lineno, node.col_offset),
+            self._offset(node.end_lineno or node.lineno, node.end_col_offset or 0),
+        )
+
+    def _offset(self, line: int, column: int) -> int:
+        """Return the byte offset of a position of ``ast``, whose columns count bytes of UTF-8."""
+        start = self.starts[line - 1]
+        if self.encoding != "utf-8":
+            end = self.starts[line] if line < len(self.starts) else len(self.source)
+            column = len(self.source[start:end].decode(self.encoding).encode()[:column].decode())
+        return start + column
+
+    def find_test(self, name: str) -> Test | None:
+        """Return the test of a qualified name; a method may be inherited from a class of the same file."""
+        *class_names, function_name = name.split(".")
+        classes: list[ast.ClassDef] = []
+        for class_name in class_names:
+            found = find_definition(classes[-1].body if classes else self.tree.body, class_name, ast.ClassDef)
+            if found is None:
+                return None
+            classes.append(found)
+        chain = self._linearize(classes[-1]) if classes else []
+        for body in [each.body for each in chain] if classes else [self.tree.body]:
+            function = find_definition(body, function_name, Function)
+            if function is not None:
+                return Test(self, function, name, chain)
+        return None
+
+    def _linearize(self, cls: ast.ClassDef) -> list[ast.ClassDef]:
+        """Return a class and its bases in this file, nearest first."""
+        chain, waiting = [], [cls]
+        while waiting:
+            current = waiting.pop(0)
+            if current in chain:
+                continue
+            chain.append(current)
+            names = [base.id for base in current.bases if isinstance(base, ast.Name)]
+            bases = [find_definition(self.tree.body, name, ast.ClassDef) for name in names]
+            waiting += [base for base in bases if base is not None]
+        return chain
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A constant or display on the expected side of an assertion."""
+
+    node: ast.expr
+    root: ast.expr
+    strong: bool
+    row: ParameterRow | None
+
+
+@dataclass(frozen=True)
+class _Binding:
+    """An expression that a name stands for in a test."""
+
+    value: ast.expr
+    row: ParameterRow | None = None
+
+
+class Test:
+    """One test function and what its assertions expect."""
+
+    def __init__(self, module: Module, function: Function, name: str, classes: list[ast.ClassDef]) -> None:
+        self.module, self.function, self.name, self.classes = module, function, name, classes
+        decorators = [*function.decorator_list, *(each for cls in classes[:1] for each in cls.decorator_list)]
+        tables = [table for each in decorators if (table := read_parametrize(each))]
+        self.rows: dict[ParameterRow, ast.expr] = {}
+        self.bindings: dict[str, list[_Binding] | None] = {}
+        """What each name may stand for; None if that cannot be told."""
+        self.parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
+        self.reads: dict[str, list[ast.Name]] = defaultdict(list)
+        for node in self.parents:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                self.reads[node.id].append(node)
+        self.compared_only: dict[str, bool] = {}
+        self.nested = {each.name: each for each in self.parents if isinstance(each, Function)}
+        self._bind_parameters(tables)
+        for node in ast.walk(function):
+            self._bind_node(node)
+        self.other_decorators = [each for each in function.decorator_list if not read_parametrize(each)]
+
+    def held_values(self, after: Test, leaf: Leaf) -> set[str]:
+        """Return the values this version of a test holds that a site of a later version must not have.
+
+        A new row of a table is a new test: of the rows, only those with equal other cells count.
+        """
+        rows = list(self.rows.values())
+        if leaf.row is not None:
+            cells = read_cells(after.rows[leaf.row])
+            column = next((at for at, cell in enumerate(cells) if leaf.node in ast.walk(cell)), None)
+            mine = dump_cells(after.rows[leaf.row], column)
+            rows = [row for row in rows if dump_cells(row, column) == mine]
+        scope = [self.function, *self.other_decorators, *rows]
+        kind = identify(leaf.node)[0]
+        return {
+            text for part in scope for node in iterate_values(part) for name, text in [identify(node)] if name == kind
+        }
+
+    def list_scope(self, row: ParameterRow | None) -> list[ast.expr | ast.stmt]:
+        """Return what belongs to the test: body, decorators, and the given row or all."""
+        rows = self.rows.values() if row is None else [self.rows[row]]
+        return [self.function, *self.other_decorators, *rows]
+
+    def index_literals(self, row: ParameterRow | None) -> dict[tuple[str, str], list[ast.expr]]:
+        """Return the places of each value in the test."""
+        index = defaultdict(list)
+        for part in self.list_scope(row):
+            for node in iterate_values(part):
+                index[identify(node)].append(node)
+        return index
+
+    # What names stand for.
+
+    def _bind_parameters(self, tables: list[ParameterTable]) -> None:
+        arguments = self.function.args
+        for argument in (
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        ):
+            if argument is not None:
+                self.bindings[argument.arg] = None
+        for number, table in enumerate(tables):
+            self.rows.update({ParameterRow(number, index): row for index, row in enumerate(table.rows)})
+            for column, name in enumerate(table.names):
+                cells = [(index, read_cell(row, column, len(table.names))) for index, row in enumerate(table.rows)]
+                found = [_Binding(cell, ParameterRow(number, index)) for index, cell in cells if cell is not None]
+                self.bindings[name] = found if found and name in self.bindings else None
+
+    def _bind_node(self, node: ast.AST) -> None:
+        match node:
+            case ast.Assign(targets=[target], value=value):
+                self._bind(target, [value])
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._bind(target, [value])
+            case ast.For(target=target, iter=table) | ast.AsyncFor(target=target, iter=table):
+                self._bind(target, self._read_table(table))
+            case ast.arg(arg=name) if self.parents.get(node) is not self.function.args:
+                self.bindings[name] = None
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                if not isinstance(self._statement(node), ast.Assign | ast.AnnAssign | ast.For | ast.AsyncFor):
+                    self.bindings[name] = None
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                self.bindings.update(dict.fromkeys(names))
+
+    def _statement(self, node: ast.AST) -> ast.AST:
+        """Return the statement whose target a name is, or the expression that binds it."""
+        node = self.parents[node]
+        while isinstance(node, ast.Tuple | ast.List | ast.Starred):
+            node = self.parents[node]
+        return node
+
+    def _bind(self, target: ast.expr, values: list[ast.expr] | None) -> None:
+        if isinstance(target, ast.Name):
+            known = self.bindings.get(target.id, [])
+            self.bindings[target.id] = (
+                None if known is None or values is None else known + [_Binding(v) for v in values]
+            )
+        elif isinstance(target, ast.Tuple | ast.List):
+            rows = [value.elts for value in values or [] if isinstance(value, ast.Tuple | ast.List)]
+            fits = values is not None and len(rows) == len(values) and all(len(r) == len(target.elts) for r in rows)
+            for column, part in enumerate(target.elts):
+                self._bind(part, [row[column] for row in rows] if fits else None)
+        elif isinstance(target, ast.Starred):
+            self._bind(target.value, None)
+
+    def _read_table(self, table: ast.expr) -> list[ast.expr] | None:
+        """Return the rows of a literal that a loop runs over."""
+        match table:
+            case ast.Name(id=name):
+                values = [each.value for each in self.bindings.get(name) or [] if each.row is None]
+                return self._read_table(values[0]) if len(values) == 1 and not isinstance(values[0], ast.Name) else None
+            case ast.List(elts=rows) | ast.Tuple(elts=rows) | ast.Set(elts=rows):
+                return rows
+            case ast.Call(func=ast.Attribute(value=ast.Dict(keys=keys, values=values), attr="items"), args=[]):
+                pairs = [ast.Tuple([key, value]) for key, value in zip(keys, values, strict=True) if key is not None]
+                return list(pairs)
+        return None
+
+    def _resolve(self, name: ast.Name) -> list[_Binding] | None:
+        """Return the literals a name stands for, if only assertions read it."""
+        found = self.bindings.get(name.id)
+        if found and name.id not in self.compared_only:
+            self.compared_only[name.id] = all(self._is_harmless(node) for node in self.reads[name.id])
+        return found if found and self.compared_only[name.id] else None
+
+    def _is_harmless(self, node: ast.AST) -> bool:
+        """Return whether a read only compares or reports the value."""
+        child, parent = node, self.parents[node]
+        while isinstance(parent, ast.List | ast.Tuple | ast.Set | ast.Dict | ast.Starred):
+            child, parent = parent, self.parents[parent]
+        if isinstance(parent, ast.Compare) or (isinstance(parent, ast.For | ast.AsyncFor) and parent.iter is child):
+            return True
+        while child is not self.function:
+            if isinstance(parent, ast.Assert) and parent.msg is child:
+                return True
+            if isinstance(parent, ast.Call) and child is not parent.func:
+                name = name_call(parent)
+                is_operand = child is not node and name.startswith("assert") and child in parent.args[:2]
+                if name in REPORTING_CALLS or (name.startswith("assert") and not is_operand):
+                    return True
+                if child in (self._find_helper(parent) or []):
+                    return True
+            child, parent = parent, self.parents.get(parent, self.function)
+        return False
+
+    # What assertions expect.
+
+    def find_leaves(self) -> Iterator[Leaf]:
+        """Yield the constants on the expected sides of all assertions."""
+        for node in ast.walk(self.function):
+            if isinstance(node, ast.Assert):
+                yield from self._read_condition(node.test, strong=True)
+            elif isinstance(node, ast.Call):
+                yield from self._read_call(node)
+
+    def expected_parameters(self) -> set[str]:
+        """Return the parameters that strong assertions of this function read on their expected sides."""
+        # A parameter with other reads is an input: `_resolve` refuses it, and no leaf shows its mark.
+        expected = set()
+        for argument in (*self.function.args.args, *self.function.args.kwonlyargs):
+            mark = ast.Constant(0)
+            before, self.bindings[argument.arg] = self.bindings.get(argument.arg), [_Binding(mark)]
+            if any(leaf.node is mark and leaf.strong for leaf in self.find_leaves()):
+                expected.add(argument.arg)
+            self.bindings[argument.arg] = before
+        return expected
+
+    def _read_condition(self, node: ast.expr, *, strong: bool) -> Iterator[Leaf]:
+        match node:
+            case ast.BoolOp(op=operator, values=values):
+                for value in values:
+                    yield from self._read_condition(value, strong=strong and isinstance(operator, ast.And))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                yield from self._read_condition(operand, strong=False)
+            case ast.Compare(left=left, ops=operators, comparators=others):
+                if all(isinstance(each, ast.Eq | ast.Is) for each in operators):
+                    yield from self._compare([left, *others], strong=strong)
+                else:
+                    literals = [each for each in [left, *others] if self._classify(each) == "literal"]
+                    yield from (leaf for each in literals or others[-1:] for leaf in self._weaken(each))
+
+    def _read_call(self, call: ast.Call) -> Iterator[Leaf]:
+        name = name_call(call)
+        helper = self._find_helper(call)
+        if helper is not None:
+            for argument in helper:
+                if self._classify(argument) != "result":
+                    yield from self._expand(argument, argument, strong=True)
+        elif name == "raises" or not isinstance(call.func, ast.Attribute):
+            yield from (leaf for each in call.keywords if each.arg == "match" for leaf in self._weaken(each.value))
+        elif name in EQUALITY_METHODS and self._find_function(call) is None:
+            named = [each.value for each in call.keywords if each.arg in ("first", "second", "expr1", "expr2")]
+            operands = [*call.args[: 2 - len(named)], *named]
+            if len(operands) == 2 and not any(isinstance(each, ast.Starred) for each in operands):
+                yield from self._compare(operands, strong=True, ordered=name not in UNORDERED_METHODS)
+        elif name in ("assertTrue", "assertFalse") and call.args:
+            yield from self._read_condition(call.args[0], strong=name == "assertTrue")
+        elif name.startswith("assert"):
+            yield from (leaf for each in call.args[1:] for leaf in self._weaken(each))
+
+    def _find_function(self, call: ast.Call) -> Function | None:
+        """Return the definition that a call of this file's own helper names."""
+        match call.func:
+            case ast.Name(id=name):
+                return self.nested.get(name) or self.module.functions.get(name)
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
+                bodies = [find_definition(cls.body, name, Function) for cls in self.classes]
+                return next((each for each in bodies if each is not None), None)
+        return None
+
+    def _find_helper(self, call: ast.Call) -> list[ast.expr] | None:
+        """Return the arguments of a helper's call that the helper expects; None if it expects none."""
+        definition = self._find_function(call)
+        if (
+            definition is None
+            or definition is self.function
+            or any(isinstance(each, ast.Starred) for each in call.args)
+        ):
+            return None
+        expected = self.module.expected.get(definition)
+        if expected is None:
+            self.module.expected[definition] = set()  # a helper that calls itself expects nothing by that call
+            expected = Test(self.module, definition, definition.name, self.classes).expected_parameters()
+            self.module.expected[definition] = expected
+        names = [each.arg for each in (*definition.args.posonlyargs, *definition.args.args)]
+        if isinstance(call.func, ast.Attribute):
+            names = names[1:]
+        given = [*zip(names, call.args, strict=False), *((each.arg, each.value) for each in call.keywords)]
+        return [value for name, value in given if name in expected] or None
+
+    def _compare(self, operands: list[ast.expr], *, strong: bool, ordered: bool = True) -> Iterator[Leaf]:
+        """Yield the constants of the side that is a literal, where another side is a result."""
+        shapes = [self._classify(each) for each in operands]
+        results = [shape != "literal" for shape in shapes]
+        for operand, shape in zip(operands, shapes, strict=True):
+            if (shape == "literal" and any(results)) or (shape == "mixed" and "result" in shapes):
+                yield from self._expand(operand, operand, strong=strong, ordered=ordered)
+        if all(shape == "result" for shape in shapes):
+            yield from self._weaken(operands[-1])
+
+    def _classify(self, node: ast.expr, depth: int = 0) -> Literal["literal", "mixed", "result"]:
+        if isinstance(node, ast.Constant) or is_signed_number(node) or is_string(node):
+            return "literal"
+        if isinstance(node, ast.Name) and depth < 5:
+            shapes = {self._classify(each.value, depth + 1) for each in self._resolve(node) or []}
+            return "result" if not shapes or "result" in shapes else "mixed" if "mixed" in shapes else "literal"
+        if isinstance(node, DISPLAYS):
+            parts = [self._classify(each) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+            return "literal" if all(part == "literal" for part in parts) else "mixed"
+        return "result"
+
+    def _expand(
+        self, node: ast.expr, root: ast.expr, *, strong: bool, ordered: bool = True, row: ParameterRow | None = None
+    ) -> Iterator[Leaf]:
+        """Yield the constants of an expected value: strong in displays, weak in calls and other expressions."""
+        if isinstance(node, ast.Name):
+            for binding in self._resolve(node) or []:
+                yield from self._expand(
+                    binding.value, binding.value, strong=strong, ordered=ordered, row=binding.row or row
+                )
+        elif isinstance(node, ast.Constant) or is_signed_number(node):
+            if not isinstance(node, ast.Constant) or isinstance(node.value, bool | int | float | complex | str | bytes):
+                yield Leaf(node, root, strong, row)
+        elif isinstance(node, DISPLAYS):
+            if strong and ordered and is_literal(node):
+                yield Leaf(node, root, strong, row)
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    yield from self._expand(child, root, strong=strong, ordered=ordered, row=row)
+        elif is_string(node) and isinstance(node, ast.BinOp):
+            for part in (node.left, node.right):
+                yield from self._expand(part, part, strong=strong, row=row)
+        else:
+            yield from (Leaf(leaf.node, root, False, row) for leaf in self._weaken(node))
+
+    def _weaken(self, node: ast.expr) -> Iterator[Leaf]:
+        """Yield every constant below a node as weak."""
+        if isinstance(node, ast.JoinedStr):  # before Python 3.12, positions inside are those of the whole string
+            return
+        if isinstance(node, ast.Constant) or is_signed_number(node) or isinstance(node, ast.Name):
+            yield from self._expand(node, node, strong=False)
+        else:
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    yield from self._weaken(child)
+                elif isinstance(child, ast.keyword):
+                    yield from self._weaken(child.value)
