@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from steps.contracts.data import RunFile
+from steps.store import open_store
+from steps.store.runs import record_of
 from tests.argo.disturbances import comes
 from tests.argo.image import REPOSITORY, TAG
 from tests.argo.pipeline import Pipeline
@@ -38,10 +41,10 @@ def test_administrator_cannot_replace_image_or_pods_by_arguments(pipeline: Pipel
 
 
 def test_text_of_an_argument_reaches_plan_as_it_is(pipeline: Pipeline) -> None:
-    dataset = 'it\'s "no" dataset: $(AWS_SECRET_ACCESS_KEY) $$ --store=x'
-    workflow = pipeline.submit(dataset=dataset)
-    assert pipeline.ended(workflow) == "Failed"
-    assert f"unknown dataset {dataset!r}" in pipeline.node(workflow, "plan(0)")["message"]
+    name = 'it\'s "a" model: $(AWS_SECRET_ACCESS_KEY) $$ --store=x'
+    workflow = pipeline.submit("text", agent="gold", model=name, k=1)
+    pipeline.succeeds(workflow)
+    assert record_of(open_store(pipeline.store), RunFile, "text").spec.agent.model == name
 
 
 @pytest.fixture

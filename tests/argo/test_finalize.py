@@ -9,7 +9,7 @@ import yaml
 
 from steps.contracts.data import Plan
 from steps.contracts.record import key
-from steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
+from steps.contracts.sandbox_spec import SandboxSpec
 from steps.reports.figures.summary import Summary
 from steps.sandbox.kubernetes.namespace import CONFIG_KEY, CONFIG_MAP, NamespaceSettings
 from steps.sandbox.kubernetes.pod_spec import manifest
@@ -60,7 +60,7 @@ def test_nothing_is_left_to_do_after_a_run_that_went_well(pipeline: Pipeline) ->
 
 
 def stray(pipeline: Pipeline, run: str) -> dict[str, Any]:
-    """A sandbox of the run whose owner is there, but looks after nothing; no node takes it."""
+    """A sandbox of the run whose owner is there, but looks after nothing; its image is nowhere."""
     api = "coordination.k8s.io/v1"
     lease = {"apiVersion": api, "kind": "Lease", "metadata": {"name": "idler"}, "spec": {"holderIdentity": "nobody"}}
     made = json.loads(pipeline.kubectl("create", "-o", "json", "-f", "-", input=lease))
@@ -68,7 +68,7 @@ def stray(pipeline: Pipeline, run: str) -> dict[str, Any]:
     text = pipeline.got("configmap", CONFIG_MAP)["data"][CONFIG_KEY]
     labels = {"role": "solve", "run": run, "instance": "x", "attempt": "1"}
     request = SandboxRequest(name="sb-stray", image="localhost/none:1", deadline_s=3600, network=False, labels=labels)
-    spec = SandboxSpec(backend="kubernetes", kubernetes=KubernetesSpec(node_selector=["planet=mars"]))
+    spec = SandboxSpec(backend="kubernetes")
     return manifest(request, NamespaceSettings.model_validate(yaml.safe_load(text)), spec, owner)
 
 

@@ -197,7 +197,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "disk without end": (put("spec", "volumes", to=[{"name": "jobs", "emptyDir": {}}]), "each has a sizeLimit"),
     "memory as disk": (
         put("spec", "volumes", 0, "emptyDir", to={"medium": "Memory", "sizeLimit": "1Gi"}),
-        "each has a sizeLimit, and no medium",
+        "each has a sizeLimit within sandbox.maxResources, and no medium",
     ),
     "a folder of a volume": (
         put("spec", "containers", 0, "volumeMounts", 0, "subPath", to="a"),

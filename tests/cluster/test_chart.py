@@ -116,7 +116,7 @@ def test_the_policies_expressions_have_no_mistake_that_the_server_sees(cluster: 
     case = ["--values", str(CHART / "ci" / "private-mirror-values.yaml")]
     with installed(cluster, tmp_path, *case, *pipeline) as release:
         found = _policies(cluster, release.namespace)
-        assert len(found) == (11 if pipeline else 4)
+        assert len(found) == (14 if pipeline else 4)
         for policy in found:
             assert policy["status"].get("typeChecking", {}) == {}, policy["status"]
 
