@@ -29,7 +29,7 @@ share = 0.25
 """
 VALUES = {
     "training": "one", "spec": SPEC, "steps": "5", "groups": "", "group-size": "", "lr": "1e-4", "retries": "3",
-    "resource-factor": "2", "proxy-url": "", "step": "000001",
+    "resource-factor": "2", "proxy-url": "", "step": "000001", "plugins": "",
 }  # fmt: skip
 
 
