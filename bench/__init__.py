@@ -1,1 +1,1 @@
-"""What measures the project: `python -m bench.measure`."""
+"""Measurements of the project: `python -m bench.measure`."""

@@ -48,15 +48,15 @@ def solve(context: Context, inputs: Inputs) -> Iterable[Record | Raw]:
                 if marks and isinstance(each, Trajectory):
                     marks.end(each.extra.stop_reason, each.answers, each.notes or "")
         except StepError as error:
-            told = marks.fail(error, foreign=isinstance(error, ForeignAnswerError)) if marks else error
+            marked = marks.fail(error, foreign=isinstance(error, ForeignAnswerError)) if marks else error
             if solving.journal is not None:
-                told.leaves = (*error.leaves, solving.journal.trajectory(StopReason.INTERRUPTED))
-            raise told from None
+                marked.leaves = (*error.leaves, solving.journal.trajectory(StopReason.INTERRUPTED))
+            raise marked from None
         return outputs
 
 
 def _marks(context: Context, run: RunFile, instance: Instance) -> UnitMarks | None:
-    """What tells this solve of the endpoint's failures in other units, and them of its own; None without a store."""
+    """Return the marks that share endpoint failures with other units; None without a store or a model."""
     if not context.store or not agent_of(run.spec.agent).asks_model:
         return None
     try:

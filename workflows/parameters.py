@@ -65,7 +65,7 @@ class PipelineParameter:
 
     @property
     def value(self) -> str:
-        """What stands for it in a command line."""
+        """The expression for it in a command line."""
         return literal(f"workflow.parameters['{self.name}']")
 
 
@@ -164,7 +164,7 @@ SETTINGS = {
     "max-resource-factor": "Largest factor of a run on what its sandboxes may take.",
     "waiter-pod": "Patch of the pods that run Argo's own program alone.",
 }
-"""What the chart's values say of the namespace, for every template of the pipeline: name -> what it is."""
+"""Settings of the namespace, set by the chart's values: name -> description."""
 
 TRAIN_PARAMETERS = (
     PipelineParameter(

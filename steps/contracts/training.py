@@ -149,7 +149,7 @@ class StepFigures(Record):
     tokens: dict[str, int]
     """prompt, sampled, trained: of all rollouts."""
     metrics: Annotated[dict[str, float], BeforeValidator(_only_finite)] = {}
-    """What Tinker reports of the step, without numbers that are not finite."""
+    """Return the metrics that Tinker reports for the step, without numbers that are not finite."""
     finished_at: str
 
 

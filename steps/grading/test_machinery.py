@@ -1,4 +1,4 @@
-"""What a patch does to the machinery that judges it, examined in a process of its own that may die.
+"""Examination of a patch in a child process that may die: findings about changes to the test machinery.
 
 A few lines of Python can make a reader of code take any time, memory or depth. The process has limits for all three;
 where it reaches one, the patch is not examined, and that is a finding.

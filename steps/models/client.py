@@ -173,7 +173,7 @@ class Client:
             self._count_lost(began, time.monotonic() - call.answering_s)
 
     def _exhausted(self, error: PassingError, call: Call) -> StepError:
-        """What the last of a call's failures comes to. A 429 that does not speak of waiting may be a used-up quota."""
+        """Return the error of a call whose retries are used up; a 429 that mentions no wait may be a spent quota."""
         refusal = error.refusal
         if refusal and not self.is_probe and not can_be_waited_for(refusal, error.requested_s):
             with suppress(PassingError):

@@ -64,7 +64,7 @@ _LINES = {
 
 
 def exhausted_error(what: str, requests: int, where: Endpoint, *, foreign: bool = False) -> InfraError:
-    """What an endpoint's failures come to when all retries are used up; ``what`` is the last of them.
+    """Return the error of an endpoint whose retries are used up; ``what`` is the last failure.
 
     ``foreign``: its body was not the API's JSON.
     """

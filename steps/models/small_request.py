@@ -40,7 +40,7 @@ REQUESTS: dict[WireProtocol, Body] = {
 TOKENS = 1024
 """An answer may take: room for some reasoning. One that has not ended by then is asked for again without a limit."""
 RETRIES = 2
-"""An endpoint that is only busy answers by then; one that is not there is told soon."""
+"""Long enough for a busy endpoint to answer, short enough to report a missing one soon."""
 TIMEOUT_S = 120.0
 
 

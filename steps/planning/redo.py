@@ -51,7 +51,7 @@ class RedoPlan:
 
 
 def plan_redo(spec: RunSpec, rows: list[dict[str, Any]], store: Store, stored_keys: set[str]) -> RedoPlan:
-    """What is put away of the units that ``spec.redo`` asks for, and of those that the model's endpoint failed.
+    """Return the files to archive: of the units that ``spec.redo`` names, and of those that the model endpoint failed.
 
     ``stored_keys``: of the run's units. The same again finds nothing: what was put away has no verdict.
 

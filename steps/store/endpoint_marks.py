@@ -1,4 +1,4 @@
-"""Marks in a run's store by which its solves, in whatever pods, know together that the model's endpoint fails them.
+"""Marks of endpoint failures in a run's store, shared by the solve steps of all pods.
 
 A mark is an object ``runs/<run>/endpoint/<kind>/<instance>/<attempt>.json``: a Failure, why this unit is no score of
 the agent. Plan removes them all, for the same command tries again.

@@ -216,7 +216,7 @@ def test_submitter_may_not_change_what_cron_runs(release: Release, person: Accou
     assert reason in refusal
 
 
-def test_submitter_submits_and_resubmits_with_the_command_line_of_argo(release: Release, person: Account) -> None:
+def test_submitter_submits_with_the_argo_cli(release: Release, person: Account) -> None:
     def argo(*words: str) -> str:
         command = ["argo", *words, "--namespace", release.namespace, "--kubeconfig", str(person.kubeconfig)]
         done = subprocess.run(command, env=release.cluster.environment, capture_output=True, text=True, check=False)

@@ -246,7 +246,7 @@ def test_idle_and_replay_do_not_load_what_models_need() -> None:
     assert not {"openai", "httpx", "jinja2", "minisweagent", "steps.agents.loop", "steps.models.client"} & set(loaded)
 
 
-def test_solves_of_a_run_stop_when_one_of_them_is_given_no_access(tmp_path: Path) -> None:
+def test_solve_stops_when_another_lost_endpoint_access(tmp_path: Path) -> None:
     """Each is a process with the run's store alone, as a pod of Argo is."""
     with model_server(play(EDIT, BAD_KEY)) as server:
         one = desk(tmp_path, server)

@@ -22,7 +22,7 @@ from steps.reports.text.visible import cut_line
 MOST_WITHOUT_VERDICT = 0.1
 """Share of units without a verdict up to which a score is one."""
 FEWEST_ANSWERS = 10
-"""Of the model, from which on they are judged."""
+"""Answers of the model below which they are not judged."""
 SAID_WIDTH = 100
 
 

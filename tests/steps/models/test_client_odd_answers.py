@@ -194,7 +194,7 @@ def test_refusal_passes_when_the_same_request_is_taken_again(fault: Fault) -> No
         assert server.counts.requests == 3
 
 
-def test_refusal_is_retried_when_small_request_fails_by_the_endpoint() -> None:
+def test_refusal_is_retried_when_small_request_fails() -> None:
     met = [UNTOLD, SERVER_ERROR]
     with model_server(lambda _: met.pop(0) if met else Answer("x")) as server, client(server.url) as model:
         assert model.ask(LATER).text == "x"
@@ -266,7 +266,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("messages", [ISSUE, LATER], ids=["first", "later"])
 @pytest.mark.parametrize("fault", FOREIGN.values(), ids=FOREIGN.keys())
-def test_body_that_is_not_the_apis_json_is_retried_then_infra_failure(fault: Fault, messages: list[Message]) -> None:
+def test_foreign_body_is_retried_then_an_infra_failure(fault: Fault, messages: list[Message]) -> None:
     with model_server(play(fault)) as server, client(server.url, num_retries=1) as model:
         with pytest.raises(ForeignAnswerError, match=r"2 requests; this is not its API's JSON: look for a fire") as met:
             model.ask(messages)

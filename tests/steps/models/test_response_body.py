@@ -115,7 +115,7 @@ def test_token_ids_with_a_wrong_one_are_unknown(ids: object) -> None:
     assert metrics({}, token_ids=[1, 2]).completion_token_ids == [1, 2]
 
 
-def test_anthropic_counts_that_cannot_be_right_do_not_fail_the_answer() -> None:
+def test_anthropic_answer_survives_impossible_counts() -> None:
     usage = {"input_tokens": 7, "cache_read_input_tokens": nan, "cache_creation_input_tokens": "x", "output_tokens": -1}
     chat = WIRES[WireProtocol.ANTHROPIC].completion({"content": [], "usage": usage})
     assert metrics(chat["usage"]).prompt_tokens == 7

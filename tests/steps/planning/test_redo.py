@@ -151,7 +151,7 @@ def test_whoever_is_killed_while_a_verdict_is_put_away_leaves_it_right_and_the_n
 ENDED = Synthetic(run_id="r", instances=3, mix={"unresolved": 1}, agent="r2egym")
 
 
-def test_killed_plan_leaves_retracted_units_retracted_and_the_next_plan_ends_it(
+def test_plan_after_a_killed_one_retracts_the_same_units(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     cuts = 0

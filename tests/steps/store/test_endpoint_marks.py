@@ -82,7 +82,7 @@ def test_three_units_in_a_row_without_the_api_are_no_access(store: Store) -> Non
 
 
 @pytest.mark.parametrize(("reason", "answers", "words"), ENDED.values(), ids=ENDED.keys())
-def test_early_ends_are_the_endpoints_when_half_of_units_have_one(
+def test_early_ends_retract_units_when_half_of_them_end_so(
     store: Store, reason: StopReason, answers: int, words: str
 ) -> None:
     for number in range(2):

@@ -60,7 +60,7 @@ def _chat_usage(usage: Body) -> Body:
         for name in ("input", "cache_read_input", "cache_creation_input", "output")
     )
     prompt = new + cached + written
-    told: Body = {name: usage[name] for name in COST_FIELDS if name in usage}
+    costs: Body = {name: usage[name] for name in COST_FIELDS if name in usage}
     return {
         "prompt_tokens": prompt,
         "completion_tokens": said,
@@ -69,7 +69,7 @@ def _chat_usage(usage: Body) -> Body:
         "completion_tokens_details": {
             "reasoning_tokens": (usage.get("output_tokens_details") or {}).get("thinking_tokens")
         },
-        **told,
+        **costs,
     }
 
 

@@ -48,8 +48,8 @@ def completion(answer: Body) -> Body:
 
 
 def _chat_usage(usage: Body) -> Body:
-    told: Body = {name: usage[name] for name in COST_FIELDS if name in usage}
-    return told | {
+    costs: Body = {name: usage[name] for name in COST_FIELDS if name in usage}
+    return costs | {
         "prompt_tokens": usage.get("input_tokens"),
         "completion_tokens": usage.get("output_tokens"),
         "total_tokens": usage.get("total_tokens"),
