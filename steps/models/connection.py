@@ -22,7 +22,7 @@ from steps.models.endpoint import Endpoint
 from steps.models.errors import Refusal
 from steps.models.protocols.chat import CHAT
 from steps.models.protocols.wire import Wire
-from steps.models.response_body import ModelResponse, choice_of, with_call_ids
+from steps.models.response_body import ModelResponse, choice_of, with_plain_calls
 from steps.models.vendors import ANTHROPIC, vendor_of_host
 
 CONNECT_S = 30.0
@@ -228,7 +228,7 @@ def _http_clients() -> list[Any]:
 
 def _response(native: dict[str, Any], headers: Mapping[str, str], seconds: float, wire: Wire) -> ModelResponse:
     if wire is CHAT:
-        return ModelResponse(with_call_ids(native), headers, seconds)
+        return ModelResponse(with_plain_calls(native), headers, seconds)
     try:
         return ModelResponse(wire.completion(native), headers, seconds, native)
     except (AttributeError, KeyError, TypeError, ValueError):

@@ -18,7 +18,14 @@ from steps.errors import InfraError, one_line
 from steps.models.call import Answered
 from steps.models.client import open_model
 from steps.models.endpoint import wire_name
-from steps.models.program_answers import Forwarded, answer_json, forward_answer, forward_error, refuse_request
+from steps.models.program_answers import (
+    Forwarded,
+    answer_json,
+    forward_answer,
+    forward_error,
+    refuse_request,
+    rename_repeated_calls,
+)
 from steps.models.program_requests import ModelCall, ProgramRequest, api_path, read_request, unanswered_call, wire_at
 from steps.models.protocols.table import WIRES, endpoint_wire
 from steps.models.protocols.wire import Body, Trouble, Wire
@@ -158,6 +165,7 @@ class Forwarder:
             answered = self._client.forward(sent, wording, headers=shown, timeout_s=timeout_s, goes_on=self.goes_on)
         except NoReplyError as error:
             return forward_error(error, asked, request.body, replace(call, metrics=error.metrics or Metrics()))
+        answered = rename_repeated_calls(answered, request.chat["messages"])
         outcome, call = answered.outcome, replace(call, metrics=answered.metrics)
         if isinstance(outcome, NoReplyError):
             if outcome.reason is StopReason.CONTEXT_OVERFLOW:

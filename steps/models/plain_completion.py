@@ -47,5 +47,5 @@ def _message(answered: Answered, choice: Body) -> Body:
     if reply.calls:
         written = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]
         pairs = zip(message["tool_calls"], written, strict=True)
-        message["tool_calls"] = [call | {"function": function} for call, function in pairs]
+        message["tool_calls"] = [call | {"function": call["function"] | function} for call, function in pairs]
     return message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from steps.contracts.trajectory import StopReason
@@ -11,7 +13,8 @@ from steps.models.plain_completion import plain_completion
 from steps.models.program_requests import ModelCall
 from steps.models.protocols.chat import CHAT
 from steps.models.protocols.wire import STATUS, Body, Trouble, Wire, dump
-from steps.models.reply import NoReplyError
+from steps.models.reply import Message, NoReplyError, Reply
+from steps.models.response_body import choice_of
 
 JSON = {"content-type": "application/json"}
 STREAM = {"content-type": "text/event-stream", "cache-control": "no-cache"}
@@ -40,6 +43,37 @@ class Forwarded:
 def answer_json(body: Body) -> Forwarded:
     """A whole answer of no model."""
     return Forwarded(200, dict(JSON), dump(body))
+
+
+def rename_repeated_calls(answered: Answered, messages: Iterable[Message]) -> Answered:
+    """Return the answer to a conversation of chat completions, with call ids that the conversation has only once.
+
+    Some servers number the calls of each answer anew, and agents match results to calls by ids alone.
+    """
+    reply, response = answered.outcome, answered.response
+    if not isinstance(reply, Reply) or response.native is not None:
+        return answered
+    taken = {str(call.get("id")) for message in messages for call in message.get("tool_calls") or []}
+    names: list[str] = []
+    for call in reply.calls:
+        names.append(call.id if call.id not in taken else f"call_{uuid.uuid4().hex[:16]}")
+        taken.add(names[-1])
+    if names == [call.id for call in reply.calls]:
+        return answered
+    said = choice_of(response.body)["message"]
+    called = [call for call in said.get("tool_calls") or [] if isinstance(call, dict)]
+    said = said | {"tool_calls": _with_ids(called, names)}
+    choices = [choice_of(response.body) | {"message": said}, *response.body["choices"][1:]]
+    reply = replace(
+        reply,
+        calls=tuple(replace(call, id=name) for call, name in zip(reply.calls, names, strict=True)),
+        message=reply.message | {"tool_calls": _with_ids(reply.message["tool_calls"], names)},
+    )
+    return replace(answered, response=replace(response, body=response.body | {"choices": choices}), outcome=reply)
+
+
+def _with_ids(calls: list[Body], names: list[str]) -> list[Body]:
+    return [call | {"id": name} for call, name in zip(calls, names, strict=False)]
 
 
 def forward_answer(answered: Answered, asked: Wire, wire: Wire, request: Body, call: ModelCall) -> Forwarded:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from steps.contracts.trajectory import Metrics, StopReason, Usage
 
@@ -14,8 +15,24 @@ ToolDefinition = dict[str, Any]
 
 REASONING = ("reasoning_content", "reasoning")
 """Fields of an assistant's message that servers with a reasoning parser send, and most of them want back."""
-CARRIED = ("extra_content", "reasoning_details")
-"""Gemini's signatures of its thoughts, and OpenRouter's: without them the next request is refused or worth less."""
+_KNOWN = {
+    "message": ("role", "content", "tool_calls", "function_call", "refusal"),
+    "call": ("id", "type", "function"),
+    "function": ("name", "arguments"),
+}
+"""Part of a chat completion -> its fields that the client reads and writes itself."""
+REFUSED_FIELDS = ("annotations", "audio", "index")
+"""Fields of answers that requests have no place for: OpenAI's sources and speech (its reference of chat completions),
+and the place of a call, which vLLM refuses for Mistral's models (mistralai/mistral-common#165)."""
+
+
+def fields_to_return(part: Mapping[str, Any], kind: Literal["message", "call", "function"]) -> dict[str, Any]:
+    """Return the fields of an assistant's message, of a call or of its function that the client does not understand.
+
+    They go back unchanged: without signatures of thoughts (Gemini, OpenRouter, LiteLLM) or a thought, even an empty one
+    (DeepSeek), the next request is refused.
+    """
+    return {name: value for name, value in part.items() if name not in _KNOWN[kind] and name not in REFUSED_FIELDS}
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from steps.contracts.run_spec import LlmSpec
 from steps.models.errors import Refusal, parameter_of
 from steps.models.protocols.chat import CHAT
 from steps.models.protocols.wire import Wire
-from steps.models.reply import REASONING, Message, ToolDefinition
+from steps.models.reply import Message, ToolDefinition, fields_to_return
 
 LIMIT, NEWER_LIMIT = "max_tokens", "max_completion_tokens"
 """Every server knows the older name, some ignore the newer one in silence; OpenAI's reasoning models refuse the older
 one and say so. So the older is sent until it is refused."""
-_DISPENSABLE = ("temperature", "stop", "return_token_ids", "stream_options", *REASONING)
+_DISPENSABLE = ("temperature", "stop", "return_token_ids", "stream_options", "reasoning")
 """What a request can do without. Any other parameter was requested: without it, it would be another run."""
 _UNASKED = (
     "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort",
@@ -49,6 +49,8 @@ class RequestDialect:
     limit: str = LIMIT
     without: set[str] = field(default_factory=set)
     """Parameters that the endpoint refused and that a request can do without."""
+    unreturned: set[str] = field(default_factory=set)
+    """Fields of its own answers that the endpoint refused."""
     wire: Wire = CHAT
 
     def rewrite(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -103,14 +105,24 @@ class RequestDialect:
         return fields | llm.extra_body
 
     def _messages(self, messages: list[Message]) -> list[Message]:
-        unwanted = self.without.intersection(REASONING)
-        if not unwanted:
+        if not self.unreturned:
             return messages
-        return [{name: value for name, value in each.items() if name not in unwanted} for each in messages]
+        return [self._without_refused(each) if each["role"] == "assistant" else each for each in messages]
+
+    def _without_refused(self, message: Message) -> Message:
+        kept = {name: value for name, value in message.items() if name not in self.unreturned}
+        if calls := message.get("tool_calls"):
+            kept["tool_calls"] = [
+                {name: value for name, value in call.items() if name not in self.unreturned} for call in calls
+            ]
+        return kept
 
     def learn(self, refusal: Refusal, body: dict[str, Any]) -> bool:
         """Whether the request can be put in another way, which the endpoint may take."""
-        name = parameter_of(refusal, (*body, *REASONING))
+        if self.wire is CHAT and (returned := parameter_of(refusal, _returned_fields(body["messages"]))):
+            self.unreturned.add(returned)
+            return True
+        name = parameter_of(refusal, tuple(body))
         if name == LIMIT and self.limit == LIMIT:
             self.limit = NEWER_LIMIT
             return True
@@ -128,6 +140,17 @@ class RequestDialect:
         if name in self.llm.extra_body:
             return f"llm.extra_body.{name}"
         return FIELDS.get(name or "", "")
+
+
+def _returned_fields(messages: list[Message]) -> tuple[str, ...]:
+    """Return the names of what assistant messages and their calls bring back to the endpoint."""
+    names: dict[str, Any] = {}
+    for message in messages:
+        if message["role"] == "assistant":
+            names |= fields_to_return(message, "message")
+            for call in message.get("tool_calls") or []:
+                names |= fields_to_return(call, "call")
+    return tuple(names)
 
 
 def _set(body: dict[str, Any], path: tuple[str, ...], value: object) -> None:

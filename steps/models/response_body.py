@@ -10,7 +10,7 @@ from typing import Any
 
 from steps.contracts.run_spec import LlmSpec
 from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, dollars
-from steps.models.reply import CARRIED, REASONING, NoReplyError, Reply, RequestedCall
+from steps.models.reply import REASONING, NoReplyError, Reply, RequestedCall, fields_to_return
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,16 @@ def choice_of(body: dict[str, Any]) -> dict[str, Any]:
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
 
 
-def with_call_ids(body: dict[str, Any]) -> dict[str, Any]:
-    """The completion, each call in it with an id that is text: some servers have numbers, or none."""
+def with_plain_calls(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the completion, id and arguments of each call as text: some servers send numbers and objects, or no id."""
     message = choice_of(body).get("message")
-    for call in (message.get("tool_calls") if isinstance(message, dict) else None) or []:
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    for call in calls if isinstance(calls, list) else []:
         if isinstance(call, dict):
             call["id"] = _word(call.get("id")) or f"call_{uuid.uuid4().hex[:16]}"
+            function = call.get("function")
+            if isinstance(function, dict) and isinstance(function.get("arguments"), dict | list):
+                function["arguments"] = json.dumps(function["arguments"])
     return body
 
 
@@ -115,7 +119,7 @@ def reply_of(response: ModelResponse, metrics: Metrics) -> Reply:
     """
     choice = choice_of(response.body)
     reply_message = choice.get("message") or {}
-    text, reasoning = _text(reply_message.get("content"))
+    text, reasoning = read_content(reply_message.get("content"))
     called = [each for each in reply_message.get("tool_calls") or [] if isinstance(each, dict)]
     if not called and isinstance(reply_message.get("function_call"), dict):  # as OpenAI had it before tools
         called = [{"function": reply_message["function_call"]}]
@@ -128,20 +132,22 @@ def reply_of(response: ModelResponse, metrics: Metrics) -> Reply:
     if not calls and _had_no_room(finish, text, metrics):
         raise NoReplyError(StopReason.CONTEXT_OVERFLOW, "the conversation left no room for an answer", metrics)
     message: dict[str, Any] = {"role": "assistant", "content": text if text or not calls else None}
+    if _has_other_parts(reply_message.get("content")):
+        message["content"] = reply_message["content"]
     if calls:
         message["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": _object(call.arguments)},
-                **_fields_to_return(each),
+                "function": {"name": call.name, "arguments": legal_arguments(call.arguments)}
+                | fields_to_return(each.get("function") or {}, "function"),
+                **fields_to_return(each, "call"),
             }
             for each, call in zip(called, calls, strict=True)
         ]
-    message |= _fields_to_return(reply_message)
-    for name in REASONING:
-        if isinstance(reply_message.get(name), str) and reply_message[name]:
-            message[name], reasoning = reply_message[name], reasoning or reply_message[name]
+    message |= fields_to_return(reply_message, "message")
+    thoughts = (reply_message[name] for name in REASONING if isinstance(reply_message.get(name), str))
+    reasoning = next(filter(None, [reasoning, *thoughts]), "")
     return Reply(text=text, metrics=metrics, message=message, reasoning=reasoning, calls=calls)
 
 
@@ -153,17 +159,19 @@ def _had_no_room(finish: object, text: str, metrics: Metrics) -> bool:
     return finish == "length" and bool(metrics.prompt_tokens) and metrics.completion_tokens == 0
 
 
-def _fields_to_return(message: dict[str, Any]) -> dict[str, Any]:
-    return {name: message[name] for name in CARRIED if message.get(name)}
+def _has_other_parts(content: object) -> bool:
+    """Whether a content has more than text: thoughts among the parts (Mistral, Databricks) are wanted back."""
+    parts = content if isinstance(content, list) else []
+    return any(isinstance(part, dict) and part.get("type") != "text" for part in parts)
 
 
-def _text(content: object) -> tuple[str, str]:
-    """Text and reasoning of a content that is text, or a list of parts (Mistral's reasoning models)."""
+def read_content(content: object) -> tuple[str, str]:
+    """Return text and thoughts of a content that is text, or a list of parts (Mistral's reasoning models)."""
     if not isinstance(content, list):
         return (content if isinstance(content, str) else ""), ""
     parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content if part]
     text = [part.get("text") or "" for part in parts if part.get("type") == "text"]
-    thoughts = [_text(part.get("thinking"))[0] for part in parts if part.get("type") == "thinking"]
+    thoughts = [read_content(part.get("thinking"))[0] for part in parts if part.get("type") == "thinking"]
     return "".join(text), "".join(thoughts)
 
 
@@ -176,10 +184,20 @@ def _call(call: dict[str, Any]) -> RequestedCall:
     return RequestedCall(name, str(function.get("name") or ""), arguments or "{}")
 
 
-def _object(arguments: str) -> str:
-    """Arguments fit to be sent back: chat templates parse them, and servers fail on what is no JSON object."""
+def read_arguments(text: str | None) -> dict[str, Any]:
+    """Return the arguments of a call; what is no JSON object stands in one, for the tool to refuse."""
     try:
-        fine = isinstance(json.loads(arguments), dict)
+        arguments = json.loads(text or "{}", parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        fine = False
-    return arguments if fine else json.dumps({"unreadable": arguments})
+        arguments = None
+    return arguments if isinstance(arguments, dict) else {"unreadable": text}
+
+
+def legal_arguments(text: str | None) -> str:
+    """Return the arguments of a call fit to be sent back: servers and chat templates parse them as a JSON object."""
+    arguments = read_arguments(text)
+    return json.dumps(arguments) if not text or arguments == {"unreadable": text} else text
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")

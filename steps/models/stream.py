@@ -42,14 +42,77 @@ def stream_events(lines: Iterable[str], odd: list[str]) -> Iterator[str]:
         yield "\n".join(data)
 
 
+_SET = ("id", "type", "name", "format", "index")
+"""Fields of a message's parts that are set, not appended to: some endpoints repeat them in every chunk."""
+
+
+def merge_delta(known: Any, delta: Any, name: str = "") -> Any:
+    """Return the value of a message's field ``name`` with a further delta of it.
+
+    Lists are merged by index, objects by key, texts are appended; a null or empty delta changes nothing. Content may
+    change from text to a list of parts, and arguments that come as an object are whole.
+    """
+    if isinstance(delta, list) and (known is None or isinstance(known, str)):
+        known = _parts(known)
+    elif isinstance(known, list) and isinstance(delta, str):
+        delta = _parts(delta)
+    if known is None or (delta is None or delta in ("", {})):
+        return delta if known is None else known
+    if isinstance(known, list) and isinstance(delta, list):
+        return _merge_lists(known, delta)
+    if isinstance(known, dict) and isinstance(delta, dict) and name != "arguments":
+        return known | {key: merge_delta(known.get(key), value, key) for key, value in delta.items()}
+    return known + delta if isinstance(known, str) and isinstance(delta, str) and name not in _SET else delta
+
+
+def _parts(content: str | None) -> list[Any]:
+    return [{"type": "text", "text": content}] if content else []
+
+
+def _merge_lists(known: list[Any], delta: list[Any]) -> list[Any]:
+    merged = list(known)
+    for position, piece in enumerate(delta):
+        place = _place(merged, piece, position if len(delta) > 1 else len(merged) - 1)
+        if place is None:
+            merged.append(piece)
+        else:
+            merged[place] = merge_delta(merged[place], piece)
+    return merged
+
+
+def _place(merged: list[Any], piece: Any, position: int) -> int | None:
+    """Return which element a piece continues: that of its index, else at ``position``; None for a new element.
+
+    Another type or id under the same index is another element (OpenRouter's summaries and encrypted thoughts, servers
+    that number every call 0). Thinking blocks of LiteLLM have no index: one ends with its signature.
+    """
+    if not isinstance(piece, dict):
+        return None
+    if (index := piece.get("index")) is not None:
+        places = [place for place, each in enumerate(merged) if _is_at(each, index, place)]
+    else:
+        places = [position] if 0 <= position < len(merged) and isinstance(merged[position], dict) else []
+    if not places:
+        return None
+    element = merged[places[-1]]
+    if index is None and element.get("signature"):
+        return None if any(piece[key] for key in piece if key not in (*_SET, "signature")) else places[-1]
+    differing = {name for name in ("id", "type") if piece.get(name) and element.get(name, piece[name]) != piece[name]}
+    if isinstance(piece.get("function"), dict) and not piece["function"].get("name"):
+        differing.discard("id")  # a new id in every chunk of one call
+    return None if differing else places[-1]
+
+
+def _is_at(element: Any, index: Any, place: int) -> bool:
+    return isinstance(element, dict) and bool(element.get("index", place) == index)
+
+
 class Assembly:
     """The chunks of one answer so far."""
 
     def __init__(self) -> None:
         self._body: dict[str, Any] = {}
         self._message: dict[str, Any] = {"role": "assistant", "content": None}
-        self._calls: list[dict[str, Any]] = []
-        self._at: dict[Any, int] = {}
         self._logprobs: list[Any] | None = None
         self._ids: list[int] | None = None
         self.finish_reason: str | None = None
@@ -76,15 +139,14 @@ class Assembly:
         return None
 
     def _choice(self, choice: dict[str, Any]) -> None:
-        delta = choice.get("delta") or {}
-        for name in ("content", "refusal", "reasoning_content", "reasoning"):
-            if isinstance(delta.get(name), str):
-                self._message[name] = (self._message.get(name) or "") + delta[name]
-                self.begun = self.begun or bool(delta[name])
-        for call in delta.get("tool_calls") or []:
-            self._call(call)
-        if delta.get("function_call"):  # as OpenAI had it before tools
-            self._call({"function": delta["function_call"]})
+        delta = {name: value for name, value in (choice.get("delta") or {}).items() if name != "role"}
+        if called := delta.pop("function_call", None):  # as OpenAI had it before tools
+            delta["tool_calls"] = [{"index": 0, "function": called}]
+        for piece in delta.get("tool_calls") or []:
+            if not isinstance(piece, dict) or not isinstance(piece.get("function") or {}, dict):
+                raise TypeError("a call is no object")
+        self._message = merge_delta(self._message, delta)
+        self.begun = self.begun or any(delta.values())
         if (logprobs := (choice.get("logprobs") or {}).get("content")) is not None:
             self._logprobs = (self._logprobs or []) + logprobs
         if choice.get("token_ids") is not None:
@@ -94,25 +156,20 @@ class Assembly:
         if choice.get("finish_reason"):
             self.finish_reason, self.done = choice["finish_reason"], True
 
-    def _call(self, piece: dict[str, Any]) -> None:
-        # Some endpoints number every call 0: another id is another call.
-        self.begun = True
-        index, name = piece.get("index", 0), piece.get("id")
-        place = self._at.get(index)
-        if place is None or (name and self._calls[place]["id"] not in ("", name)):
-            place = self._at[index] = len(self._calls)
-            self._calls.append({"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
-        call, function = self._calls[place], piece.get("function") or {}
-        call["id"] = call["id"] or name or ""
-        call["function"]["name"] += function.get("name") or ""
-        call["function"]["arguments"] += function.get("arguments") or ""
-
     def whole(self) -> dict[str, Any]:
         """What the endpoint would have answered without streaming."""
-        message = self._message | ({"tool_calls": self._calls} if self._calls else {})
+        message = dict(self._message)
+        if calls := message.pop("tool_calls", None):
+            message["tool_calls"] = [_call(each) for each in calls]
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": self.finish_reason}
         if self._logprobs is not None:
             choice["logprobs"] = {"content": self._logprobs}
         if self._ids is not None:
             choice["token_ids"] = self._ids
         return self._body | {"choices": [choice] if self.begun or self.finish_reason else []}
+
+
+def _call(merged: dict[str, Any]) -> dict[str, Any]:
+    """Return a call as it would be in an answer in one piece: without its place, with all that a call has."""
+    call = {"id": "", "type": "function"} | {name: value for name, value in merged.items() if name != "index"}
+    return call | {"function": {"name": "", "arguments": ""} | (merged.get("function") or {})}

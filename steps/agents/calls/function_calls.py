@@ -77,7 +77,11 @@ class FunctionCalling:
                     **fields,
                     "id": key,
                     "type": "function",
-                    "function": {"name": _name(call.name), "arguments": _arguments(call)},
+                    "function": {
+                        **fields.get("function", {}),
+                        "name": _name(call.name),
+                        "arguments": _arguments(call),
+                    },
                 }
                 for fields, key, call in zip(tool_calls[: len(calls)], _ids(calls), calls, strict=True)
             ]

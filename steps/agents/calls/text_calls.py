@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from steps.agents.calls.corrections import (
     describe_empty_answer,
@@ -99,18 +99,24 @@ class TextCalls:
         """See ``CallFormat.to_message``. Without function calls nobody offered: unanswered, endpoints refuse them."""
         message = {name: value for name, value in reply.message.items() if name != "tool_calls"}
         content = message.get("content")
-        if not self.rules.keeps_rest and isinstance(content, str):
-            begin, block = self._block(content)
+        if not self.rules.keeps_rest and content:
+            begin, block = self._block(reply.text)
             if block is not None and not block.unclosed:
-                whole = content[: begin + block.end]
+                whole = reply.text[: begin + block.end]
                 if not whole.endswith(_END_OF_BLOCK):
                     whole = whole.rstrip().removesuffix("function").removesuffix("</").rstrip() + f"\n{_END_OF_BLOCK}"
-                content = whole
+                content = whole if isinstance(content, str) else _with_text(content, whole)
         return {**message, "content": content or BLANK}
 
     def answer(self, reply: Reply, texts: list[str]) -> list[Message]:  # noqa: ARG002 - as in function calling
         """See ``CallFormat.answer``."""
         return [{"role": "user", "content": "\n\n".join(texts)}]
+
+
+def _with_text(parts: list[Any], text: str) -> list[Any]:
+    """Return the parts of a content with this text in the place of theirs."""
+    others = [part for part in parts if isinstance(part, dict) and part.get("type") != "text"]
+    return [*others, {"type": "text", "text": text}]
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------

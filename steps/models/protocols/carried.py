@@ -11,15 +11,21 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from steps.models.reply import CARRIED, REASONING
+from steps.models.reply import REASONING, fields_to_return
+from steps.models.response_body import read_content
 
 ARGUMENTS = "arguments"
 _MARK = "swe-argo:"
 
 
 def reasoning_of(message: dict[str, Any]) -> str:
-    """What the model thought, of an assistant's message."""
-    return next((message[name] for name in REASONING if isinstance(message.get(name), str)), "")
+    """Return what the model thought: a field of an assistant's message, or parts of its content."""
+    named = _reasoning_field(message)
+    return message[named] if named else read_content(message.get("content"))[1]
+
+
+def _reasoning_field(message: dict[str, Any]) -> str | None:
+    return next((name for name in REASONING if isinstance(message.get(name), str) and message[name]), None)
 
 
 def pack(message: dict[str, Any], again: Callable[[dict[str, Any]], str]) -> str:
@@ -28,13 +34,19 @@ def pack(message: dict[str, Any], again: Callable[[dict[str, Any]], str]) -> str
     ``again``: a call -> its arguments as they will come back. Where the model wrote the same JSON in other letters,
     those are kept, for they are the tokens that it has said.
     """
-    fields = {name: message[name] for name in CARRIED if message.get(name)}
-    calls = {
-        str(call.get("id")): {name: call[name] for name in CARRIED if call.get(name)} | _letters(call, again(call))
-        for call in message.get("tool_calls") or []
+    named, content = _reasoning_field(message), message.get("content")
+    fields = {name: value for name, value in fields_to_return(message, "message").items() if value is not None}
+    fields.pop(named or "", None)
+    calls: dict[str, dict[str, Any]] = {}
+    for call in message.get("tool_calls") or []:
+        kept = {"call": fields_to_return(call, "call"), "function": fields_to_return(call["function"], "function")}
+        calls[str(call.get("id"))] = {name: part for name, part in kept.items() if part} | _letters(call, again(call))
+    packed = {
+        "reasoning": named,
+        "message": fields,
+        "calls": {name: each for name, each in calls.items() if each},
+        "content": content if isinstance(content, list) else None,
     }
-    named = next((name for name in REASONING if isinstance(message.get(name), str) and message[name]), None)
-    packed = {"reasoning": named, "message": fields, "calls": {name: each for name, each in calls.items() if each}}
     if not any(packed.values()):
         return ""
     return _MARK + base64.b64encode(json.dumps(packed).encode()).decode()
@@ -45,12 +57,16 @@ def unpack(text: object, thought: str, message: dict[str, Any]) -> None:
     packed: dict[str, Any] = {}
     if isinstance(text, str) and text.startswith(_MARK):
         packed = json.loads(base64.b64decode(text.removeprefix(_MARK)))
-    if thought:
+    said, thoughts = read_content(parts := packed.get("content"))
+    if parts and said == (message["content"] or ""):
+        message["content"] = parts
+    if thought and (packed.get("reasoning") or thought != thoughts):
         message[packed.get("reasoning") or REASONING[0]] = thought
-    message.update({name: packed["message"][name] for name in CARRIED if name in packed.get("message", {})})
+    message |= fields_to_return(packed.get("message", {}), "message")
     for call in message.get("tool_calls") or []:
         kept = packed.get("calls", {}).get(call["id"], {})
-        call.update({name: kept[name] for name in CARRIED if name in kept})
+        call.update(fields_to_return(kept.get("call", {}), "call"))
+        call["function"] |= fields_to_return(kept.get("function", {}), "function")
         if _same(kept.get(ARGUMENTS), call["function"][ARGUMENTS]):
             call["function"][ARGUMENTS] = kept[ARGUMENTS]
 

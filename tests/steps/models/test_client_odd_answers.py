@@ -283,17 +283,6 @@ def test_a_model_that_is_gone_late_is_the_endpoints_failure() -> None:
         assert server.counts.requests == 3
 
 
-def test_what_a_request_can_do_without_is_left_out_late_too() -> None:
-    def script(request: dict[str, Any]) -> Answer | Fault:
-        thought = [message for message in request["messages"] if "reasoning_content" in message]
-        return error(400, "Extra inputs are not permitted: reasoning_content") if thought else Answer("x")
-
-    thinking = [LATER[0], LATER[1] | {"reasoning_content": "so"}, LATER[2]]
-    with model_server(script) as server, client(server.url) as model:
-        assert model.ask(thinking).text == "x"
-        assert server.counts.requests == 2
-
-
 # -- too large for a minute
 
 

@@ -13,6 +13,7 @@ from steps.contracts.trajectory import StopReason
 from steps.contracts.wire_protocol import WireProtocol
 from steps.errors import ConfigError, InfraError
 from steps.models.forwarding import open_forwarder
+from steps.models.protocols.table import WIRES
 from tests.model_server import Answer, Call, Fault, flaky, model_server, play, rate_limited, refusing
 from tests.model_server.answers import CONTEXT_VLLM, FILTERED, NO_CREDIT, SERVER_ERROR, error
 from tests.steps.models.agent_side import forwarding
@@ -69,6 +70,51 @@ def test_the_openai_client_gets_what_the_endpoint_said(stream: bool, endpoint_st
     assert (call.reply.reasoning, call.ended, call.metrics.cached_tokens) == ("Where?", None, 64)
     assert (forwarder.usage.calls, forwarder.usage.prompt_tokens) == (1, 120)
     assert server.calls[0].body["model"] == "m"
+
+
+@BOTH
+@pytest.mark.parametrize("protocol", list(WireProtocol))
+def test_calls_numbered_anew_get_ids_of_their_own(protocol: WireProtocol, stream: bool) -> None:
+    """The endpoint names both calls of each of two answers call_0."""
+    conversation: list[Any] = [{"role": "user", "content": "Go."}]
+    field = "input" if protocol is WireProtocol.RESPONSES else "messages"
+    numbered = Answer(calls=(Call("ls", {"path": "a"}, id="call_0"), Call("ls", {"path": "b"}, id="call_0")))
+    names: list[str] = []
+    with (
+        model_server(play(numbered, numbered, Answer("Done."))) as server,
+        open_forwarder(spec(server.url, stream=stream), [WireProtocol.CHAT]) as forwarder,
+    ):
+        for _ in range(3):
+            body = json.dumps({"model": "m", "max_tokens": 9, field: conversation}).encode()
+            done = forwarder.answer("POST", f"/v1{WIRES[protocol].path}", {}, body)
+            answer = json.loads(done.body)
+            if protocol is WireProtocol.CHAT:
+                message = answer["choices"][0]["message"]
+                made = [call["id"] for call in message.get("tool_calls") or []]
+                results: list[Any] = [{"role": "tool", "tool_call_id": name, "content": "x"} for name in made]
+                conversation += [message, *results]
+            elif protocol is WireProtocol.RESPONSES:
+                made = [item["call_id"] for item in answer["output"] if item["type"] == "function_call"]
+                results = [{"type": "function_call_output", "call_id": name, "output": "x"} for name in made]
+                conversation += [*answer["output"], *results]
+            else:
+                made = [block["id"] for block in answer["content"] if block["type"] == "tool_use"]
+                results = [{"type": "tool_result", "tool_use_id": name, "content": "x"} for name in made]
+                conversation.append({"role": "assistant", "content": answer["content"]})
+                conversation.append({"role": "user", "content": results or "Go."})
+            assert done.call
+            assert done.call.reply
+            assert [call.id for call in done.call.reply.calls] == made
+            names += made
+    assert names[0] == "call_0"
+    assert len(set(names)) == 4
+    sent = server.calls[2].body["messages"]
+    assert [each["tool_call_id"] for each in sent if each["role"] == "tool"] == names
+    assert [call["id"] for each in sent for call in each.get("tool_calls") or []] == names
+    assert [json.loads(call["function"]["arguments"]) for call in sent[1]["tool_calls"]] == [
+        {"path": "a"},
+        {"path": "b"},
+    ]
 
 
 def test_what_the_spec_says_holds_and_all_else_is_the_agents() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from steps.contracts.trajectory import StopReason
 from steps.contracts.wire_protocol import WireProtocol
-from tests.model_server import Answer, Call, model_server, play
-from tests.model_server.answers import CONTEXT_OPENAI, STREAM_ERROR
+from tests.model_server import Answer, Call, Fault, model_server, play
+from tests.model_server.answers import BAD_ARGUMENTS, CONTEXT_OPENAI, STREAM_ERROR
 from tests.model_server.wire import prompt_ids
 from tests.steps.models.agent_side import forwarding
 
@@ -180,3 +180,34 @@ def test_an_answer_cut_at_its_limit_and_one_of_text_alone_say_so() -> None:
                 agent.responses.create(model="m", input="hi", previous_response_id="resp_1")
         assert (cut.status, cut.incomplete_details.reason) == ("incomplete", "max_output_tokens")
         assert (whole.status, whole.output_text) == ("completed", "one two three four")
+
+
+def test_shell_calls_that_pass_through_are_recorded() -> None:
+    action = {"commands": ["ls"], "timeout_ms": None, "max_output_length": None}
+    item = {"type": "shell_call", "id": "sh_1", "call_id": "c1", "action": action, "status": "completed"}
+    body = {"id": "resp_1", "object": "response", "status": "completed", "output": [item], "error": None}
+    with (
+        model_server(play(Fault(200, body))) as server,
+        forwarding(server.url, WireProtocol.RESPONSES) as (at, _, answers),
+        _client(at) as agent,
+    ):
+        said = _ask(agent, False, ASKED, tools=[{"type": "shell", "environment": {"type": "local"}}])
+    assert [each.type for each in said.output] == ["shell_call"]
+    assert answers[0].call is not None
+    assert answers[0].call.reply is not None
+    (call,) = answers[0].call.reply.calls
+    assert (call.id, call.name, json.loads(call.arguments)) == ("c1", "shell", {"commands": ["ls"]})
+
+
+def test_malformed_arguments_do_not_come_back_to_the_endpoint() -> None:
+    with (
+        model_server(play(BAD_ARGUMENTS, Answer("Done."))) as server,
+        forwarding(server.url, WireProtocol.CHAT) as (at, _, _),
+        _client(at) as agent,
+    ):
+        (made,) = [item.model_dump(exclude_none=True) for item in _ask(agent, True, ASKED).output]
+        output = {"type": "function_call_output", "call_id": made["call_id"], "output": "cannot be parsed"}
+        _ask(agent, True, [*ASKED, made, output])
+    assert made["arguments"] == '{"command": "ls'
+    (call,) = server.calls[1].body["messages"][-2]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"unreadable": '{"command": "ls'}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from steps.contracts.wire_protocol import WireProtocol
 from steps.models.forwarding import IMAGE, open_forwarder
+from steps.models.protocols.chat_shape import find_form_fault
 from steps.models.protocols.table import WIRES
 from steps.models.protocols.wire import Wire
 from tests.steps.models.model_specs import spec
@@ -38,22 +39,41 @@ inputs = st.fixed_dictionaries({"input": st.text(max_size=20)})
 named = st.tuples(st.sampled_from(["ls", "local_shell", "inner"]), arguments) | st.tuples(
     st.just("apply_patch"), inputs
 )
+unknown = st.dictionaries(
+    st.sampled_from(["extra_content", "reasoning_details", "thinking_blocks", "vendor"]),
+    st.text(max_size=8) | st.lists(st.dictionaries(st.text(max_size=3), values, max_size=2), max_size=2),
+    max_size=2,
+)
 calls = st.builds(
-    lambda call, ascii_only, marks: (call[0], json.dumps(call[1], ensure_ascii=ascii_only, separators=marks)),
+    lambda call, ascii_only, marks, beside, inside: (
+        beside,
+        inside | {"name": call[0], "arguments": json.dumps(call[1], ensure_ascii=ascii_only, separators=marks)},
+    ),
     named,
     st.booleans(),
     st.sampled_from([(", ", ": "), (",", ":")]),
+    unknown,
+    unknown,
 )
+
+
+def in_parts(text: str, thought: str) -> list[dict[str, Any]]:
+    """A content as Mistral's reasoning models have it."""
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": thought}], "closed": True}
+    return [thinking, *([{"type": "text", "text": text}] if text else [])]
+
+
 said = st.builds(
-    lambda text, thought, made: {
+    lambda text, thoughts, parts, made, beside: {
         "role": "assistant",
-        "content": text or (None if made else ""),
-        **({"reasoning_content": thought} if thought else {}),
+        "content": in_parts(text, parts) if parts else text or (None if made else ""),
+        **{name: thought for name, thought in thoughts.items() if not parts or not thought},
+        **beside,
         **(
             {
                 "tool_calls": [
-                    {"id": f"c{place}", "type": "function", "function": {"name": name, "arguments": arguments}}
-                    for place, (name, arguments) in enumerate(made)
+                    {"id": f"c{place}", "type": "function", "function": function, **fields}
+                    for place, (fields, function) in enumerate(made)
                 ]
             }
             if made
@@ -61,8 +81,10 @@ said = st.builds(
         ),
     },
     st.text(max_size=20),
-    st.text(max_size=20),
+    st.dictionaries(st.sampled_from(["reasoning_content", "reasoning"]), st.text(max_size=20), max_size=2),
+    st.none() | st.text(max_size=20),
     st.lists(calls, max_size=3),
+    unknown,
 )
 RESPONSES_TOOLS = [
     {"type": "function", "name": "ls", "parameters": {"type": "object"}},
@@ -102,7 +124,7 @@ def test_what_a_model_said_comes_back_to_it_letter_for_letter(wire: Wire, messag
     native = wire.answer_of(chat, request)
     assert streamed(wire, native, request) == native
     again = wire.chat_request(asked_with(wire, native))["messages"][1:-1]
-    empty = not message["content"] and not message.get("tool_calls") and not message.get("reasoning_content")
+    empty = message == {"role": "assistant", "content": ""}
     assert again == ([] if empty and wire is RESPONSES else [message])
 
 
@@ -136,6 +158,206 @@ def test_what_a_tool_gives_beside_text_is_shown_by_the_user_behind_all_results(w
         read = wire.chat_request({"input": items})["messages"]
     assert read[1] == {"role": "tool", "tool_call_id": "c1", "content": "a.png"}
     assert read[2] == {"role": "user", "content": [AS_PARTS[what]]}
+
+
+TURN = st.lists(st.sampled_from(["text", "an image", "a file", "words"]), min_size=1, max_size=5)
+"""Messages after a turn of the model: results of one kind each, with words of the user between them."""
+
+
+@TRANSLATED
+@settings(max_examples=60, deadline=None)
+@given(turns=st.lists(TURN, min_size=1, max_size=3), reverse=st.booleans())
+def test_results_follow_their_calls_at_once(wire: Wire, turns: list[list[str]], reverse: bool) -> None:
+    items: list[dict[str, Any]] = []
+    for number, kinds in enumerate(turns):
+        names = [f"c{number}-{place}" for place, kind in enumerate(kinds) if kind != "words"]
+        if wire is ANTHROPIC:
+            made: list[Any] = [{"type": "tool_use", "id": name, "name": "f", "input": {}} for name in names]
+            items.append({"role": "assistant", "content": made or "Nothing."})
+        else:
+            items += [{"type": "function_call", "call_id": name, "name": "f", "arguments": "{}"} for name in names]
+        order = list(enumerate(kinds))
+        for place, kind in order[::-1] if reverse else order:
+            name = f"c{number}-{place}"
+            if kind == "words":
+                items.append({"role": "user", "content": f"words {name}"})
+            elif wire is ANTHROPIC:
+                content = f"text {name}" if kind == "text" else [SHOWN[kind][0]]
+                result = {"type": "tool_result", "tool_use_id": name, "content": content}
+                items.append({"role": "user", "content": [result]})
+            else:
+                output = f"text {name}" if kind == "text" else [SHOWN[kind][1]]
+                items.append({"type": "function_call_output", "call_id": name, "output": output})
+    read = wire.chat_request({"messages": items} if wire is ANTHROPIC else {"input": items})["messages"]
+    assert find_form_fault(read) == ""
+    kinds = [kind for turn in turns for kind in turn]
+    parts = [part for each in read if isinstance(each["content"], list) for part in each["content"]]
+    assert sorted(map(str, parts)) == sorted(str(AS_PARTS[kind]) for kind in kinds if kind in AS_PARTS)
+    words = "".join(str(each["content"]) for each in read)
+    assert (words.count("text c"), words.count("words c")) == (kinds.count("text"), kinds.count("words"))
+
+
+@pytest.mark.parametrize("written", ['{"command": "ls', "[1]", '"ls"', '{"a": NaN}', "", "{} {}", "[" * 3000])
+def test_malformed_arguments_go_back_as_an_object(written: str) -> None:
+    made = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": written}
+    output = {"type": "function_call_output", "call_id": "c1", "output": "failed to parse function arguments"}
+    read = RESPONSES.chat_request({"input": [USER, made, output]})["messages"]
+    assert find_form_fault(read) == ""
+    arguments = json.loads(read[1]["tool_calls"][0]["function"]["arguments"])
+    assert arguments == ({"unreadable": written} if written else {})
+    assert RESPONSES.completion({"output": [made]})["choices"][0]["message"]["tool_calls"][0]["function"] == {
+        "name": "f", "arguments": written
+    }  # fmt: skip
+
+
+CLIENT_CALLS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
+    "shell": (
+        "action",
+        {"commands": ["ls", "pwd"], "timeout_ms": 5},
+        {
+            "output": [
+                {"stdout": "a.py", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
+                {"stdout": "", "stderr": "slow", "outcome": {"type": "timeout"}},
+            ]
+        },
+        "a.py\nexit code 0\nslow\ntimed out",
+    ),
+    "apply_patch": (
+        "operation",
+        {"type": "update_file", "path": "a.py", "diff": "@@\n-1\n+2\n"},
+        {"status": "failed", "output": "no such line"},
+        "failed\nno such line",
+    ),
+    "local_shell": ("action", {"command": ["ls"]}, {"output": "a.py"}, "a.py"),
+}
+"""Tool -> field of its call, arguments, what its result says, and the text of that."""
+
+
+@pytest.mark.parametrize("name", CLIENT_CALLS)
+def test_client_tools_of_openai_are_functions(name: str) -> None:
+    field, given_, result, text = CLIENT_CALLS[name]
+    tools = [{"type": name}]
+    written = json.dumps(given_, separators=(",", ":"))
+    call = {"id": "c1", "type": "function", "function": {"name": name, "arguments": written}}
+    native = RESPONSES.answer_of({"choices": [{"message": {"content": None, "tool_calls": [call]}}]}, {"tools": tools})
+    item = native["output"][-1]
+    assert (item["type"], item["call_id"]) == (f"{name}_call", "c1")
+    assert given_.items() <= item[field].items()
+    assert streamed(RESPONSES, native, {}) == native
+    (recorded,) = RESPONSES.completion(native)["choices"][0]["message"]["tool_calls"]
+    assert json.loads(recorded["function"]["arguments"]) == given_
+    output = {"type": f"{name}_call_output", "call_id": "c1"} | result
+    chat = RESPONSES.chat_request({"input": [USER, *native["output"], output], "tools": tools})
+    assert chat["messages"][1:] == [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": text},
+    ]
+    function = chat["tools"][0]["function"]
+    assert function["name"] == name
+    assert given_.keys() <= function["parameters"]["properties"].keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("shell", '{"commands": 1}'), ("shell", "ls"), ("apply_patch", '{"type": "move", "path": "a"}'),
+     ("apply_patch", '{"type": "create_file", "path": "a"}')],
+)  # fmt: skip
+def test_calls_of_client_tools_in_another_form_reach_the_agent(name: str, arguments: str) -> None:
+    message = {"tool_calls": [{"id": "c1", "function": {"name": name, "arguments": arguments}}]}
+    (item,) = RESPONSES.answer_of({"choices": [{"message": message}]}, {"tools": [{"type": name}]})["output"]
+    assert (item["type"], item["name"], item["arguments"]) == ("function_call", name, arguments)
+
+
+def test_a_hosted_shell_is_neither_offered_nor_called() -> None:
+    hosted = {"type": "shell", "environment": {"type": "container_auto"}}
+    assert "tools" not in RESPONSES.chat_request({"input": "x", "tools": [hosted]})
+    call = {"type": "shell_call", "call_id": "c1", "action": {"commands": ["ls"]}, "status": "completed"}
+    answer = {"output": [call | {"environment": {"type": "container_reference", "container_id": "c"}}]}
+    assert "tool_calls" not in RESPONSES.completion(answer)["choices"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "needed", "absent"),
+    [
+        ("bash_20250124", {"command", "restart"}, set()),
+        ("text_editor_20250728", {"command", "path", "old_str", "new_str", "insert_line", "insert_text"}, set()),
+        ("text_editor_20250124", {"command", "path", "new_str", "insert_line"}, {"insert_text"}),
+        ("memory_20250818", {"command", "path", "old_path", "new_path"}, set()),
+    ],
+)
+def test_client_tools_of_anthropic_are_functions(kind: str, needed: set[str], absent: set[str]) -> None:
+    tools = [{"type": kind, "name": "mine"}, {"type": "web_search_20250305", "name": "web_search"}]
+    (offered,) = ANTHROPIC.chat_request({"messages": [USER], "tools": tools})["tools"]
+    assert offered["function"]["name"] == "mine"
+    properties = offered["function"]["parameters"]["properties"].keys()
+    assert needed <= properties
+    assert not absent & properties
+
+
+@pytest.mark.parametrize(
+    ("block", "text"),
+    [
+        ({"type": "tool_reference", "tool_name": "NotebookEdit"}, "NotebookEdit"),
+        ({"type": "search_result", "title": "Title", "source": "s", "content": [{"type": "text", "text": "Fact"}]},
+         "Title\ns\nFact"),
+        ({"type": "document", "source": {"type": "text", "data": "Words"}}, "Words"),
+    ],
+)  # fmt: skip
+def test_blocks_of_text_keep_their_place(block: dict[str, Any], text: str) -> None:
+    called = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}]}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": [block]}
+    read = ANTHROPIC.chat_request({"messages": [called, {"role": "user", "content": [result, block]}]})["messages"]
+    assert [each["role"] for each in read] == ["assistant", "tool", "user"]
+    assert all(text in each["content"] for each in read[1:])
+
+
+@pytest.mark.parametrize("finish", ["tool_calls", "stop", "function_call", "eos", "stop_sequence", "", None])
+def test_an_answer_with_calls_stops_for_them(finish: str | None) -> None:
+    call = {"id": "c1", "function": {"name": "f", "arguments": "{}"}}
+    for made, stopped in (([call], "tool_use"), ([], "end_turn")):
+        chat = {"choices": [{"message": {"content": "x", "tool_calls": made}, "finish_reason": finish}]}
+        assert ANTHROPIC.answer_of(chat, {})["stop_reason"] == stopped
+
+
+def test_disabled_thinking_is_told_and_wins_over_an_effort() -> None:
+    request = {"messages": [USER], "output_config": {"effort": "high"}}
+    assert ANTHROPIC.chat_request(request)["reasoning_effort"] == "high"
+    assert ANTHROPIC.chat_request(request | {"thinking": {"type": "disabled"}})["reasoning_effort"] == "none"
+
+
+@TRANSLATED
+def test_a_tool_that_is_not_offered_is_not_asked_for(wire: Wire) -> None:
+    if wire is ANTHROPIC:
+        tools: list[Any] = [{"name": "f", "input_schema": {}}]
+        chosen = {"type": "tool", "name": "web_search"}
+    else:
+        tools, chosen = [{"type": "function", "name": "f"}], {"type": "web_search_preview"}
+    chat = wire.chat_request({"messages": [USER], "input": [USER], "tools": tools, "tool_choice": chosen})
+    assert chat["tool_choice"] == "auto"
+
+
+def test_deltas_of_unknown_kinds_are_added_to_their_block() -> None:
+    assembly = ANTHROPIC.assembly()
+    deltas: list[dict[str, Any]] = [
+        {"words": "one "},
+        {"words": "two", "list": [1]},
+        {"list": [2], "count": 3, "words": None},
+    ]
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"role": "assistant", "content": []}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "compaction", "content": None}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "compaction_delta", "content": "Summary"}},
+        *({"type": "content_block_delta", "index": 1, "delta": {"type": "new_delta", **each}} for each in deltas),
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}},
+    ]
+    assert all(assembly.add(json.dumps(each)) is None for each in events)
+    content = [
+        {"type": "compaction", "content": "Summary"},
+        {"type": "new", "words": "one two", "list": [1, 2], "count": 3},
+    ]
+    native = assembly.whole()
+    assert native["content"] == content
+    assert streamed(ANTHROPIC, native, {})["content"] == content
 
 
 @TRANSLATED

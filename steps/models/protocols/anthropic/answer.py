@@ -7,9 +7,11 @@ import uuid
 from typing import Any
 
 from steps.contracts.trajectory import token_count
+from steps.models.images import text_of
 from steps.models.protocols.anthropic.request import arguments_of
 from steps.models.protocols.carried import pack, reasoning_of
 from steps.models.protocols.wire import COST_FIELDS, Body, event
+from steps.models.response_body import read_arguments
 
 FINISH = {
     "end_turn": "stop",
@@ -20,7 +22,8 @@ FINISH = {
     "refusal": "refusal",
 }
 """Anthropic's stop reason -> OpenAI's finish reason; another stands as it is."""
-_STOPPED = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+_STOPPED = {"length": "max_tokens", "content_filter": "refusal"}
+"""OpenAI's finish reason -> Anthropic's stop reason, where it says more than whether tools are called."""
 
 
 def completion(answer: Body) -> Body:
@@ -82,11 +85,12 @@ def answer_of(chat: Body, request: Body) -> Body:
         content.append({"type": "thinking", "thinking": thought, "signature": packed})
     elif packed:
         content.append({"type": "redacted_thinking", "data": packed})
-    if text := message.get("content") or message.get("refusal"):
+    if text := text_of(message.get("content")) or message.get("refusal"):
         content.append({"type": "text", "text": text})
     content += [_tool_use(call) for call in message.get("tool_calls") or []]
-    finish = choice.get("finish_reason")
-    stopped = "tool_use" if message.get("tool_calls") and finish == "stop" else _STOPPED.get(str(finish), "end_turn")
+    stopped = _STOPPED.get(str(choice.get("finish_reason")))
+    if stopped is None:  # what servers call the end is of many kinds; whether anything is called decides
+        stopped = "tool_use" if message.get("tool_calls") else "end_turn"
     stop_words, stop_word = request.get("stop_sequences"), choice.get("stop_reason")
     if stopped != "end_turn" or not stop_word or not isinstance(stop_words, list) or stop_word not in stop_words:
         stop_word = None
@@ -116,17 +120,8 @@ def _again(call: Body) -> str:
 
 def _tool_use(call: Body) -> Body:
     function = call["function"]
-    given = _input(function.get("arguments") or "")
-    return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": given}
-
-
-def _input(text: str) -> Body:
-    """What a tool is given; of what is no JSON object the agent tells the model what its tool wants instead."""
-    try:
-        given = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        given = None
-    return given if isinstance(given, dict) else {"unreadable": text}
+    arguments = read_arguments(function.get("arguments"))
+    return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": arguments}
 
 
 def events(answer: Body, request: Body) -> bytes:  # noqa: ARG001 - what every protocol's takes
@@ -155,7 +150,17 @@ def _pieces(block: Body) -> tuple[Body, list[Body]]:
         deltas: list[Body] = [{"type": "thinking_delta", "thinking": block["thinking"]}]
         signed = [{"type": "signature_delta", "signature": block["signature"]}] if block.get("signature") else []
         return block | {"thinking": "", "signature": ""}, deltas + signed
+    if kind == "compaction":
+        names = ("content", "encrypted_content")
+        summary = {name: block[name] for name in names if block.get(name) is not None}
+        return block | dict.fromkeys(summary), [{"type": "compaction_delta"} | summary]
     return block, []
+
+
+def _added(known: Any, part: Any) -> Any:
+    if type(known) is type(part) and type(part) in (str, list):
+        return known + part
+    return known if part is None else part
 
 
 class MessageAssembly:
@@ -190,17 +195,18 @@ class MessageAssembly:
         return None
 
     def _delta(self, index: int, delta: Body) -> None:
-        block = self._blocks[index]
-        if delta["type"] == "input_json_delta":
+        """Add to a block. What deltas of kinds unknown here hold is added to the block's fields of the same names."""
+        kind = str(delta.get("type"))
+        block = self._blocks.setdefault(index, {"type": kind.removesuffix("_delta")})
+        if kind == "input_json_delta":
             self._inputs[index] = self._inputs.get(index, "") + delta["partial_json"]
-        elif delta["type"] == "citations_delta":
+        elif kind == "citations_delta":
             block["citations"] = [*(block.get("citations") or []), delta["citation"]]
         else:
-            name = delta["type"].removesuffix("_delta")
-            block[name] = (block.get(name) or "") + delta[name]
+            block |= {name: _added(block.get(name), part) for name, part in delta.items() if name != "type"}
 
     def whole(self) -> Body:
         """The message; a call's input that was cut off at the limit of tokens is no JSON."""
         for index, text in self._inputs.items():
-            self._blocks[index]["input"] = _input(text)
+            self._blocks[index]["input"] = read_arguments(text)
         return self._message | {"content": [self._blocks[index] for index in sorted(self._blocks)]}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from typing import Any
 
+from steps.models.protocols.anthropic.client_tools import client_tool
 from steps.models.protocols.carried import unpack
 from steps.models.protocols.files import file_part
 from steps.models.protocols.roles import lead_by_one_system
@@ -17,23 +19,24 @@ def chat_request(request: Body) -> Body:
     """The same as a chat completion's. What only Anthropic's own servers can do is left out: their tools, caching."""
     system = _text(request.get("system"))
     messages = [{"role": "system", "content": system}] if system else []
-    for message in request["messages"]:
-        messages += _assistants(message) if message["role"] == "assistant" else _others(message)
+    for by_model, turn in groupby(request["messages"], lambda message: message["role"] == "assistant"):
+        read = [each for message in turn for each in (_assistants if by_model else _others)(message)]
+        messages += sorted(read, key=lambda each: each["role"] != "tool" and not by_model)
     chosen = request.get("tool_choice") or {}
     serial = {"parallel_tool_calls": False} if chosen.get("disable_parallel_tool_use") else {}
-    tools = [_tool(tool) for tool in request.get("tools") or [] if "input_schema" in tool]
-    config = request.get("output_config") or {}
+    tools = [each for tool in request.get("tools") or [] if (each := _tool(tool))]
+    config, thinking = request.get("output_config") or {}, request.get("thinking") or {}
     chat: Body = {
         "model": request.get("model"),
         "messages": lead_by_one_system(messages),
         "max_tokens": request.get("max_tokens"),
         "stop": request.get("stop_sequences") or None,
-        "reasoning_effort": config.get("effort"),
+        "reasoning_effort": "none" if thinking.get("type") == "disabled" else config.get("effort"),
         "response_format": _format(config.get("format") or request.get("output_format")),
         **{name: request.get(name) for name in ("temperature", "top_p", "top_k")},
     }
     if tools:
-        chat |= {"tools": tools, "tool_choice": _choice(chosen)} | serial
+        chat |= {"tools": tools, "tool_choice": _choice(chosen, {tool["function"]["name"] for tool in tools})} | serial
     return {name: value for name, value in chat.items() if value is not None}
 
 
@@ -72,17 +75,16 @@ def _assistants(message: Body) -> list[Body]:
 
 
 def _others(message: Body) -> list[Body]:
-    """Results of tools first: they must follow their calls. The user shows what has no place in those."""
-    results, shown = [], []
+    """Results of tools first, as they must follow their calls. The user shows what has no place in them."""
+    results, parts = [], list[Body]()
     for block in _blocks(message["content"]):
         if block["type"] == "tool_result":
-            inner = _blocks(block.get("content") or "")
-            text = "\n".join(each["text"] for each in inner if each["type"] == "text")
+            inner = [part for part in map(_part, _blocks(block.get("content") or "")) if part]
+            text = "\n".join(part["text"] for part in inner if part["type"] == "text")
             results.append({"role": "tool", "tool_call_id": block["tool_use_id"], "content": text})
-            shown += [each for each in inner if each["type"] != "text"]
-        else:
-            shown.append(block)
-    parts = [part for part in map(_part, shown) if part]
+            parts += [part for part in inner if part["type"] != "text"]
+        elif part := _part(block):
+            parts.append(part)
     if not parts:
         return results
     plain = all(part["type"] == "text" for part in parts)
@@ -99,6 +101,11 @@ def _part(block: Block) -> Block | None:
         return {"type": "image_url", "image_url": {"url": url}}
     if block["type"] == "document":
         return _document(source, block.get("title") or "document.pdf")
+    if block["type"] == "search_result":
+        lines = filter(None, (block.get("title"), source, _text(block.get("content"))))
+        return {"type": "text", "text": "\n".join(map(str, lines))}
+    if block["type"] == "tool_reference":
+        return {"type": "text", "text": f"Tool found: {block['tool_name']}"}
     return None
 
 
@@ -111,15 +118,24 @@ def _document(source: Block, title: str) -> Block:
     raise ValueError(f"a document of source {source.get('type')!r} cannot be had here: send it whole, as base64")
 
 
-def _tool(tool: Body) -> Body:
-    function = {"name": tool["name"], "description": tool.get("description", ""), "parameters": tool["input_schema"]}
+def _tool(tool: Body) -> Body | None:
+    """None for a tool that Anthropic's servers run."""
+    if "input_schema" in tool:
+        described = tool.get("description", "")
+        function = {"name": tool["name"], "description": described, "parameters": tool["input_schema"]}
+    elif (known := client_tool(tool)) is not None:
+        function = known
+    else:
+        return None
     return {"type": "function", "function": function}
 
 
-def _choice(chosen: Body) -> str | Body:
+def _choice(chosen: Body, offered: set[str]) -> str | Body:
+    """A tool that is not offered, as it is one of Anthropic's servers, cannot be asked for."""
     words = {"auto": "auto", "any": "required", "none": "none"}
     if chosen.get("type") == "tool":
-        return {"type": "function", "function": {"name": chosen["name"]}}
+        name = chosen["name"]
+        return {"type": "function", "function": {"name": name}} if name in offered else "auto"
     return words[chosen.get("type", "auto")]
 
 

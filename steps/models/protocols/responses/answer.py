@@ -6,8 +6,10 @@ import json
 import time
 import uuid
 
+from steps.models.images import text_of
 from steps.models.protocols.carried import pack, reasoning_of
-from steps.models.protocols.responses.request import CALLS, INPUT, LOCAL_SHELL, call_of
+from steps.models.protocols.responses.client_tools import call_item, client_tool, is_hosted
+from steps.models.protocols.responses.request import INPUT, call_of
 from steps.models.protocols.wire import COST_FIELDS, Body
 
 FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -30,8 +32,8 @@ def completion(answer: Body) -> Body:
         elif kind == "reasoning":
             thought = "".join(part["text"] for part in item.get("content") or item.get("summary") or [])
             message["reasoning_content"] = message.get("reasoning_content", "") + thought
-        elif kind in CALLS:
-            calls.append(call_of(item))
+        elif (call := call_of(item)) is not None:
+            calls.append(call)
     if calls:
         message["tool_calls"] = calls
     cut = (answer.get("incomplete_details") or {}).get("reason")
@@ -67,7 +69,7 @@ def answer_of(chat: Body, request: Body) -> Body:
     if thought or packed:
         summary = [{"type": "summary_text", "text": thought}] if thought else []
         output.append({"type": "reasoning", "id": _id("rs"), "summary": summary, "encrypted_content": packed})
-    if text := message.get("content"):
+    if text := text_of(message.get("content")):
         output.append(_message({"type": "output_text", "text": text, "annotations": [], "logprobs": []}))
     if refusal := message.get("refusal"):
         output.append(_message({"type": "refusal", "refusal": refusal}))
@@ -109,13 +111,14 @@ def _offered(tools: list[Body], namespace: str | None = None) -> dict[str, Body]
         kind = tool.get("type")
         if kind == "namespace":
             offered |= _offered(tool.get("tools") or [], tool.get("name"))
-        elif name := LOCAL_SHELL if kind == LOCAL_SHELL else str(tool.get("name") or ""):
+        elif (name := str(kind if client_tool(kind) else tool.get("name") or "")) and not is_hosted(tool):
             offered[name] = {"type": kind} | ({"namespace": namespace} if namespace else {})
     return offered
 
 
 def _again(call: Body, offered: dict[str, Body]) -> str:
-    return str(call_of(_call(call, offered))["function"]["arguments"])
+    sent_back = call_of(_call(call, offered))
+    return str(sent_back["function"]["arguments"]) if sent_back else ""
 
 
 def _call(call: Body, offered: dict[str, Body]) -> Body:
@@ -123,26 +126,12 @@ def _call(call: Body, offered: dict[str, Body]) -> Body:
     about = {"call_id": call["id"], "status": "completed"}
     tool = offered.get(name, {})
     kind = tool.get("type")
-    if kind == LOCAL_SHELL and (action := _action(arguments)):
-        return {"type": "local_shell_call", "id": _id("lsh"), "action": action} | about
+    if (known := client_tool(kind)) and (item := call_item(arguments, name, known)):
+        return item | {"id": _id(known.id_kind)} | about
     inside = {"namespace": tool["namespace"]} if "namespace" in tool else {}
     if kind == "custom":
         return {"type": "custom_tool_call", "id": _id("ctc"), "name": name, "input": _plain(arguments)} | about | inside
     return {"type": "function_call", "id": _id("fc"), "name": name, "arguments": arguments or "{}"} | about | inside
-
-
-def _action(arguments: str) -> Body | None:
-    """What the shell is to do; None where the arguments are none of it, which the agent refuses as a function's."""
-    try:
-        given = json.loads(arguments)
-        command = given["command"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    words = ["bash", "-lc", command] if isinstance(command, str) else command
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        return None
-    action: Body = {"env": {}} | given | {"type": "exec", "command": words}
-    return action
 
 
 def _plain(arguments: str) -> str:

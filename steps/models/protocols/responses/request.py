@@ -7,33 +7,14 @@ from typing import Any
 
 from steps.models.protocols.carried import unpack
 from steps.models.protocols.files import file_part
+from steps.models.protocols.responses.client_tools import arguments_of, client_tool, is_hosted
 from steps.models.protocols.roles import lead_by_one_system
 from steps.models.protocols.wire import Body
+from steps.models.response_body import legal_arguments
 
 Item = dict[str, Any]
 INPUT = "input"
 """The one parameter of a custom tool, whose input is text, where it is offered as a function."""
-LOCAL_SHELL = "local_shell"
-"""The type of a tool that the agent runs and OpenAI's models know: it is offered as a function by that name."""
-CALLS = ("function_call", "custom_tool_call", "local_shell_call")
-"""Kinds of items by which a tool of the agent's is called."""
-_SHELL: Body = {
-    "name": LOCAL_SHELL,
-    "description": "Runs a command in the shell of this machine and returns its output.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "command": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": 'Its words, as ["bash", "-lc", "ls"].',
-            },
-            "working_directory": {"type": "string", "description": "Where it runs."},
-            "timeout_ms": {"type": "integer", "description": "Milliseconds that it may take."},
-        },
-        "required": ["command"],
-    },
-}
 _SAME = ("temperature", "top_p", "parallel_tool_calls", "prompt_cache_key", "service_tier")
 
 
@@ -68,29 +49,37 @@ def chat_request(request: Body) -> Body:
         **{name: request.get(name) for name in _SAME},
     }
     if tools:
-        chat |= {"tools": tools, "tool_choice": _choice(chosen)}
+        chat |= {"tools": tools, "tool_choice": _choice(chosen, {tool["function"]["name"] for tool in tools})}
     else:
         chat["parallel_tool_calls"] = None
     return {name: value for name, value in chat.items() if value is not None}
 
 
 class _ItemReading:
-    """Items in order; those that one answer gave, up to the next result or word of the user's, are one message."""
+    """Items in order. Those of one answer, up to the next result or word of the user's, are one message; the results of
+    its calls follow it at once, as servers insist on, and then what else was said before the next answer."""
 
     def __init__(self, messages: list[Body]) -> None:
         self._messages = messages
         self._answer: Body | None = None
         self._thought, self._packed = "", ""
+        self._results: list[Body] = []
+        self._shown: list[Body] = []
+        self._others: list[Body] = []
 
     def add(self, item: Item) -> None:
         """Take an item. What no model says and no tool answers here (a search of OpenAI's) is left out."""
         kind = item.get("type", "message")
         if kind == "message" and item["role"] != "assistant":
             self._end_answer()
-            self._messages.append({"role": item["role"], "content": _content(item["content"])})
-        elif kind in ("function_call_output", "custom_tool_call_output", "local_shell_call_output"):
+            self._others.append({"role": item["role"], "content": _content(item["content"])})
+        elif kind in ("function_call_output", "custom_tool_call_output"):
             self._end_answer()
             self._result(item)
+        elif str(kind).endswith("_output") and (tool := client_tool(kind)):
+            self._end_answer()
+            name = item.get("call_id") or item["id"]
+            self._results.append({"role": "tool", "tool_call_id": name, "content": tool.output(item)})
         elif kind == "message":
             said = self._begin_answer()
             said["content"] = (said["content"] or "") + _text(item["content"])
@@ -99,18 +88,21 @@ class _ItemReading:
             parts = item.get("content") or item.get("summary") or []
             self._thought += "".join(part["text"] for part in parts)
             self._packed = self._packed or item.get("encrypted_content") or ""
-        elif kind in CALLS:
-            self._begin_answer().setdefault("tool_calls", []).append(call_of(item))
+        elif (call := call_of(item)) is not None:
+            call["function"]["arguments"] = legal_arguments(call["function"]["arguments"])
+            self._begin_answer().setdefault("tool_calls", []).append(call)
         elif kind == "item_reference":
             raise ValueError("item_reference names what is stored, and nothing is: send the conversation whole")
 
     def messages(self) -> list[Body]:
         """All, at the end."""
         self._end_answer()
+        self._end_turn()
         return self._messages
 
     def _begin_answer(self) -> Body:
         if self._answer is None:
+            self._end_turn()
             self._answer = {"role": "assistant", "content": None}
         return self._answer
 
@@ -122,25 +114,29 @@ class _ItemReading:
             self._messages.append(self._answer)
         self._answer, self._thought, self._packed = None, "", ""
 
+    def _end_turn(self) -> None:
+        """Images and files have no place in a result: the user shows them, behind the last one."""
+        shown = [{"role": "user", "content": self._shown}] if self._shown else []
+        self._messages += [*self._results, *shown, *self._others]
+        self._results, self._shown, self._others = [], [], []
+
     def _result(self, item: Item) -> None:
-        """Images and files have no place in a result: the user shows them, behind it."""
-        content = _content(item["output"])
-        shown = [part for part in content if part["type"] != "text"] if isinstance(content, list) else []
-        self._messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": _text(item["output"], "\n")})
-        if shown:
-            self._messages.append({"role": "user", "content": shown})
+        content, text = _content(item["output"]), _text(item["output"], "\n")
+        self._shown += [part for part in content if part["type"] != "text"] if isinstance(content, list) else []
+        self._results.append({"role": "tool", "tool_call_id": item["call_id"], "content": text})
 
 
-def call_of(item: Item) -> Body:
-    """The call of an item as chat completions have it."""
-    name, kind = item.get("name"), item["type"]
+def call_of(item: Item) -> Body | None:
+    """Return the call of an item as chat completions have it; None where it calls no tool that the agent runs."""
+    name, kind = item.get("name"), item.get("type")
     if kind == "function_call":
         arguments = item["arguments"]
     elif kind == "custom_tool_call":
         arguments = json.dumps({INPUT: item["input"]}, ensure_ascii=False)
+    elif str(kind).endswith("_call") and (tool := client_tool(kind)) and not is_hosted(item):
+        name, arguments = str(kind).removesuffix("_call"), arguments_of(item, tool)
     else:
-        action = {name: each for name, each in item["action"].items() if name != "type" and each not in (None, {})}
-        name, arguments = LOCAL_SHELL, json.dumps(action, ensure_ascii=False)
+        return None
     return {"id": item["call_id"], "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -174,8 +170,8 @@ def _tools(tool: Item) -> list[Body]:
     if tool.get("type") == "function":
         names = ("name", "description", "parameters", "strict")
         return [{"type": "function", "function": {name: tool[name] for name in names if tool.get(name) is not None}}]
-    if tool.get("type") == LOCAL_SHELL:
-        return [{"type": "function", "function": _SHELL}]
+    if known := client_tool(tool.get("type")):
+        return [] if is_hosted(tool) else [known.definition(tool["type"])]
     if tool.get("type") == "custom":
         form = tool.get("format") or {}
         told = f" Its form ({form.get('syntax')}):\n{form['definition']}" if form.get("definition") else ""
@@ -186,9 +182,11 @@ def _tools(tool: Item) -> list[Body]:
     return []
 
 
-def _choice(chosen: object) -> Any:
-    if isinstance(chosen, dict) and chosen.get("name"):
-        return {"type": "function", "function": {"name": chosen["name"]}}
+def _choice(chosen: object, offered: set[str]) -> Any:
+    """A tool that is not offered, as it is one of OpenAI's servers, cannot be asked for."""
+    if isinstance(chosen, dict):
+        name = chosen.get("name") or chosen.get("type")
+        return {"type": "function", "function": {"name": name}} if name in offered else "auto"
     return chosen if isinstance(chosen, str) else "auto"
 
 

@@ -1,0 +1,155 @@
+"""Tools that OpenAI's models know and the agent runs, as functions: local_shell, shell and apply_patch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from steps.models.protocols.wire import Body
+
+
+@dataclass(frozen=True)
+class ClientTool:
+    """A tool that is offered as a function by the name of its type; its arguments are one field of its call's item."""
+
+    field: str
+    id_kind: str
+    description: str
+    properties: Body
+    required: tuple[str, ...]
+    read: Callable[[Body], Body | None]
+    """Arguments -> the field; None where they are none of this tool."""
+    output: Callable[[Body], str]
+    """The item of a result -> its text."""
+
+    def definition(self, name: str) -> Body:
+        """Return the tool as a chat completion's request offers it."""
+        parameters = {"type": "object", "properties": self.properties, "required": list(self.required)}
+        return {
+            "type": "function",
+            "function": {"name": name, "description": self.description, "parameters": parameters},
+        }
+
+
+def client_tool(kind: object) -> ClientTool | None:
+    """Return the tool of a type of tools or of items (shell, shell_call, shell_call_output); None for other types."""
+    return CLIENT_TOOLS.get(str(kind).removesuffix("_output").removesuffix("_call"))
+
+
+def is_hosted(part: Body) -> bool:
+    """Return whether a tool, or a call of it, is run by OpenAI's servers: in a container of theirs."""
+    return str((part.get("environment") or {}).get("type")).startswith("container")
+
+
+def arguments_of(item: Body, tool: ClientTool) -> str:
+    """Return the arguments that a call's item stands for."""
+    field = item[tool.field].items()
+    given = {name: each for name, each in field if each not in (None, {}) and (name, each) != ("type", "exec")}
+    return json.dumps(given, ensure_ascii=False)
+
+
+def call_item(arguments: str, name: str, tool: ClientTool) -> Body | None:
+    """Return what a call's item has of its own; None for arguments of another form, which the agent refuses itself."""
+    try:
+        given = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return None
+    field = tool.read(given) if isinstance(given, dict) else None
+    return None if field is None else {"type": f"{name}_call", tool.field: field}
+
+
+def _read_local_shell(given: Body) -> Body | None:
+    command = given.get("command")
+    words = ["bash", "-lc", command] if isinstance(command, str) else command
+    return {"env": {}} | given | {"type": "exec", "command": words} if _are_words(words) else None
+
+
+def _read_shell(given: Body) -> Body | None:
+    commands = given.get("commands")
+    commands = [commands] if isinstance(commands, str) else commands
+    limits = {name: given.get(name) for name in ("timeout_ms", "max_output_length")}
+    return {"commands": commands} | limits if _are_words(commands) else None
+
+
+def _read_patch(given: Body) -> Body | None:
+    needed = ("path",) if given.get("type") == "delete_file" else ("path", "diff")
+    legal = given.get("type") in _CHANGES and all(isinstance(given.get(name), str) for name in needed)
+    return {name: given[name] for name in ("type", *needed)} if legal else None
+
+
+def _are_words(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
+
+
+def _shell_output(item: Body) -> str:
+    output = item["output"]
+    if not isinstance(output, list):
+        return str(output)
+    parts = []
+    for each in output:
+        outcome = each.get("outcome") or {}
+        end = "timed out" if outcome.get("type") == "timeout" else f"exit code {outcome.get('exit_code')}"
+        parts += [each.get("stdout"), each.get("stderr"), end]
+    return "\n".join(part for part in parts if part)
+
+
+def _patch_output(item: Body) -> str:
+    status, text = item.get("status"), item.get("output")
+    return "\n".join(str(part) for part in (None if text and status == "completed" else status, text) if part)
+
+
+_CHANGES = ("create_file", "update_file", "delete_file")
+_TIMEOUT = {"type": "integer", "description": "Milliseconds that it may take."}
+CLIENT_TOOLS: Mapping[str, ClientTool] = MappingProxyType(
+    {
+        "local_shell": ClientTool(
+            "action",
+            "lsh",
+            "Runs a command in the shell of this machine and returns its output.",
+            {
+                "command": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": 'Its words, as ["bash", "-lc", "ls"].',
+                },
+                "working_directory": {"type": "string", "description": "Where it runs."},
+                "timeout_ms": _TIMEOUT,
+            },
+            ("command",),
+            _read_local_shell,
+            _shell_output,
+        ),
+        "shell": ClientTool(
+            "action",
+            "sh",
+            "Runs commands in the shell of this machine and returns the output and exit code of each.",
+            {
+                "commands": {"type": "array", "items": {"type": "string"}, "description": "Command lines."},
+                "timeout_ms": _TIMEOUT,
+                "max_output_length": {"type": "integer", "description": "Characters of each output to return."},
+            },
+            ("commands",),
+            _read_shell,
+            _shell_output,
+        ),
+        "apply_patch": ClientTool(
+            "operation",
+            "apc",
+            "Creates, updates or deletes one file.",
+            {
+                "type": {"type": "string", "enum": list(_CHANGES)},
+                "path": {"type": "string", "description": "The file."},
+                "diff": {
+                    "type": "string",
+                    "description": "What changes, except for delete_file: sections that begin with @@, each line after "
+                    "a space (unchanged), - (removed) or + (added). For create_file, every line begins with +.",
+                },
+            },
+            ("type", "path"),
+            _read_patch,
+            _patch_output,
+        ),
+    }
+)

@@ -1,0 +1,266 @@
+"""Fields of an answer that the client does not understand: they go back to their endpoint byte for byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from steps.agents.calls import call_format
+from steps.agents.calls.parse_result import Rules
+from steps.models.reply import REFUSED_FIELDS, Message
+from steps.models.stream import Assembly, merge_delta
+from tests.model_server import Answer, Fault, Script, model_server
+from tests.model_server.answers import error
+from tests.steps.models.model_specs import ISSUE, TOOLS, client
+
+Part = dict[str, Any]
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+FORMATS = pytest.mark.parametrize("calls", [True, False], ids=["calls", "text"])
+SIGNED = {"thought_signature": "AbC=="}
+
+
+def text(kind: str, index: int, words: str, **more: Any) -> Part:
+    """One of OpenRouter's reasoning details."""
+    return {"type": kind, "format": "anthropic-claude-v1", "index": index, "text": words, **more}
+
+
+FIELDS: dict[str, Part] = {
+    "OpenRouter": {
+        "reasoning": "Let me see.",
+        "reasoning_details": [
+            text("reasoning.text", 0, "Let me see.", signature="c2ln"),
+            {"type": "reasoning.encrypted", "id": "rs_1", "index": 0, "data": "eHl6" * 9},
+            {"type": "reasoning.encrypted", "id": "rs_2", "index": 1, "data": "YWJj"},
+        ],
+    },
+    "LiteLLM": {
+        "thinking_blocks": [
+            {"type": "thinking", "thinking": "hm, so", "signature": "sig=="},
+            {"type": "redacted_thinking", "data": "opaque"},
+            {"type": "thinking", "thinking": "and then", "signature": "sig2"},
+        ],
+        "provider_specific_fields": {"citations": None, "score": 0.25, "inner": {"a": "long words", "n": 7}},
+    },
+    "Copilot": {"reasoning_opaque": "b3BhcXVl" * 20},
+    "DeepSeek": {"reasoning_content": ""},
+    "nulls": {"reasoning": None, "vendor": {"a": None, "b": [], "c": {}}, "flag": False},
+}
+"""Whose answer -> its fields."""
+CALL: Part = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "ls", "arguments": '{"path":  "a b"}', **SIGNED},
+    "extra_content": {"google": SIGNED},
+    "provider_specific_fields": SIGNED,
+}
+
+
+def in_pieces(value: Any, name: str = "") -> Iterator[Any]:
+    """The deltas of a value: texts by three letters, objects by key; elements of lists with what identifies them."""
+    if isinstance(value, str) and value and name not in ("id", "type", "name", "format"):
+        yield from (value[at : at + 3] for at in range(0, len(value), 3))
+    elif isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from ({key: piece} for piece in in_pieces(inner, key))
+    elif isinstance(value, list) and value:
+        for element in value:
+            same = {key: element[key] for key in element if key in ("type", "id", "format", "index")}
+            yield from ([same | piece] for piece in in_pieces(element) if not piece.keys() <= same.keys())
+    else:
+        yield value
+
+
+def answered(message: Message, request: Part) -> Fault:
+    """An answer with this message, streamed where that is asked for; a call's name stands in each of its chunks."""
+    if not request.get("stream"):
+        return Fault(200, {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+    fields = {name: value for name, value in message.items() if name != "tool_calls"}
+    deltas = [delta for delta in in_pieces(fields) if delta != {"role": "assistant"}]
+    for index, call in enumerate(message.get("tool_calls") or []):
+        named = {"index": index, "id": call["id"], "type": "function"}
+        for piece in in_pieces(call):
+            function = {"name": call["function"]["name"], **piece.get("function", {})}
+            deltas.append({"tool_calls": [piece | named | {"function": function}]})
+    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in [{"role": "assistant"}, *deltas]]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    lines = "".join(f"data: {json.dumps(each)}\n\n" for each in chunks)
+    return Fault(200, lines + "data: [DONE]\n\n", {"Content-Type": "text/event-stream"})
+
+
+def fields_of(message: Message) -> str:
+    """All of an assistant's message but its role and text, as JSON: calls in order, fields by name."""
+    unread = {name: value for name, value in message.items() if name not in ("role", "content")}
+    calls = [dict(sorted(call.items())) for call in unread.pop("tool_calls", [])]
+    return json.dumps([dict(sorted(unread.items())), calls])
+
+
+def strict(message: Message) -> Script:
+    """A server that says the message, and answers no request that brings it back with a byte changed."""
+
+    def respond(request: Part) -> Answer | Fault:
+        back = [each for each in request["messages"] if each["role"] == "assistant"]
+        if not back:
+            return answered(message, request)
+        same = [fields_of(each) for each in back] == [fields_of(message)]
+        return Answer("Done.") if same else error(400, f"messages.1: {fields_of(back[0])}")
+
+    return respond
+
+
+def ask_twice(url: str, stream: bool, calls: bool) -> Message:
+    """Ask, answer what came as a scaffold does, and ask again; return what was sent back."""
+    written = call_format(calls, Rules(keeps_rest=False))
+    with client(url, stream=stream, num_retries=0) as model:
+        reply = model.ask(ISSUE, tools=TOOLS if calls else None)
+        sent = written.to_message(reply)
+        assert model.ask([*ISSUE, sent, *written.answer(reply, ["a.py"])]).text == "Done."
+    return sent
+
+
+@BOTH
+@FORMATS
+@pytest.mark.parametrize("fields", FIELDS.values(), ids=FIELDS.keys())
+def test_unknown_fields_go_back_byte_for_byte(fields: Part, calls: bool, stream: bool) -> None:
+    made = {"tool_calls": [CALL, CALL | {"id": "c2", "extra_content": {"google": {}}}]} if calls else {}
+    message: Message = {"role": "assistant", "content": "I look.", **fields, **made}
+    with model_server(strict(message)) as server:
+        assert ask_twice(server.url, stream, calls)["content"] == "I look."
+
+
+@BOTH
+@pytest.mark.parametrize("name", REFUSED_FIELDS)
+def test_fields_known_to_be_refused_stay_out(name: str, stream: bool) -> None:
+    message = {"role": "assistant", "content": "I look.", name: [{"type": "x"}], "tool_calls": [CALL | {name: 1}]}
+    with model_server(lambda request: answered(message, request)) as server, client(server.url, stream=stream) as model:
+        sent = model.ask(ISSUE).message
+    assert name not in sent
+    assert sent["tool_calls"] == [CALL]
+
+
+REFUSALS: dict[str, Callable[[str], Fault]] = {
+    "Cerebras": lambda name: error(400, f"messages.1.assistant.{name}: property 'messages.1.assistant.{name}' is "
+                                        "unsupported", "wrong_api_format", "invalid_request_error", "validation_error"),
+    "Groq": lambda name: error(400, "'messages.1' : for 'role:assistant' the following must be satisfied[('messages.1' "
+                                    f": property '{name}' is unsupported, did you mean 'role'?)]"),
+    "Groq's models": lambda name: error(400, f"messages[1].{name}: {name} is not supported with this model"),
+    "FastAPI": lambda name: Fault(422, {"detail": [{"type": "extra_forbidden", "msg": "Extra inputs are not permitted",
+                                                    "loc": ["body", "messages", 1, "assistant", name]}]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", REFUSALS.values(), ids=REFUSALS.keys())
+@pytest.mark.parametrize("name", ["reasoning_content", "vendor", "extra_content"])
+def test_field_that_its_endpoint_refuses_is_left_out(name: str, told: Callable[[str], Fault]) -> None:
+    message = {"role": "assistant", "content": "x", "reasoning_content": "so", "vendor": 1, "tool_calls": [CALL]}
+
+    def respond(request: Part) -> Answer | Fault:
+        back = [part for each in request["messages"] for part in (each, *each.get("tool_calls", []))]
+        if len(request["messages"]) == 1:
+            return answered(message, request)
+        return told(name) if any(name in part for part in back) else Answer("Done.")
+
+    with model_server(respond) as server:
+        sent = ask_twice(server.url, False, True)
+        assert server.counts.requests == 3
+        assert [each for each in server.calls[-1].body["messages"][1] if each in message] == [
+            each for each in sent if each != name
+        ]
+
+
+PARTS: list[Part] = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "hm, so"}], "closed": True},
+    {"type": "text", "text": "I look. <function=ls>\n</function> rest"},
+]
+
+
+@BOTH
+@FORMATS
+def test_content_in_parts_is_read_and_goes_back(calls: bool, stream: bool) -> None:
+    """Mistral's reasoning models, and Claude at Databricks."""
+    message = {"role": "assistant", "content": PARTS}
+    with model_server(strict(message)) as server:
+        content = ask_twice(server.url, stream, calls)["content"]
+        with client(server.url, stream=stream) as model:
+            reply = model.ask(ISSUE)
+    assert (reply.text, reply.reasoning) == (PARTS[1]["text"], "hm, so")
+    assert content == (PARTS if calls else [PARTS[0], {"type": "text", "text": PARTS[1]["text"].removesuffix(" rest")}])
+
+
+def merged(*deltas: Part) -> Part:
+    """The message of a stream with these deltas."""
+    answer = Assembly()
+    for delta in deltas:
+        answer.add(json.dumps({"choices": [{"index": 0, "delta": delta}]}))
+    message: Part = answer.whole()["choices"][0]["message"]
+    return message
+
+
+def called(index: int | None = None, **fields: Any) -> Part:
+    """A delta of one call; ``name`` and ``arguments`` are its function's."""
+    function = {name: fields.pop(name) for name in ("name", "arguments") if name in fields}
+    return {"tool_calls": [({} if index is None else {"index": index}) | fields | {"function": function}]}
+
+
+CALLS: dict[str, tuple[list[Part], list[tuple[str, Any]]]] = {
+    "name in every chunk": ([called(0, id="a", name="f", arguments='{"x"'), called(0, name="f", arguments=": 1}")],
+                            [("f", '{"x": 1}')]),
+    "empty name behind it": ([called(0, id="a", name="f"), called(0, id="", name="", arguments="{}")], [("f", "{}")]),
+    "id in every chunk": ([called(0, id="a", name="f", arguments="{"), called(0, id="b", name=None, arguments="}")],
+                          [("f", "{}")]),
+    "every call is number 0": ([called(0, id="a", name="f", arguments="{}"), called(0, id="b", name="f", arguments="{"),
+                                called(0, arguments="}")], [("f", "{}"), ("f", "{}")]),
+    "no numbers": ([called(id="a", name="f", arguments="{"), called(arguments="}"),
+                    called(id="b", name="g", arguments="{}")], [("f", "{}"), ("g", "{}")]),
+    "in turns": ([called(0, id="a", name="f"), called(1, id="b", name="g"), called(0, arguments="{}"),
+                  called(1, arguments='{"y": 2}')], [("f", "{}"), ("g", '{"y": 2}')]),
+    "an object": ([called(0, id="a", name="f", arguments=""), called(0, arguments={"x": "y"})], [("f", {"x": "y"})]),
+    "an object in every chunk": ([called(0, id="a", name="f", arguments={"x": "y"})] * 2, [("f", {"x": "y"})]),
+    "an object, then nothing": ([called(0, id="a", name="f", arguments={"x": 1}), called(0, arguments="")],
+                                [("f", {"x": 1})]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("deltas", "calls"), CALLS.values(), ids=CALLS.keys())
+def test_streamed_calls_are_put_together(deltas: list[Part], calls: list[tuple[str, Any]]) -> None:
+    functions = [call["function"] for call in merged(*deltas)["tool_calls"]]
+    assert [(each["name"], each["arguments"]) for each in functions] == calls
+
+
+@BOTH
+def test_arguments_as_an_object_are_a_call(stream: bool) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "ls", "arguments": {"path": "x"}}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+
+    def respond(request: Part) -> Fault:
+        whole = {"index": 0, "delta": {"tool_calls": [call | {"index": 0}]}, "finish_reason": "tool_calls"}
+        line = f"data: {json.dumps({'choices': [whole]})}\n\n"
+        events = Fault(200, line, {"Content-Type": "text/event-stream"})
+        return events if request.get("stream") else answered(message, request)
+
+    with model_server(respond) as server, client(server.url, stream=stream) as model:
+        assert model.ask(ISSUE).calls[0].arguments == '{"path": "x"}'
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=8,
+)
+messages = st.dictionaries(st.sampled_from(["content", "a", "id", "index", "name", "type"]), json_values, max_size=4)
+
+
+@settings(deadline=None)
+@given(st.lists(messages, max_size=4))
+def test_merge_takes_any_json(deltas: list[Part]) -> None:
+    known: Part = {}
+    for delta in deltas:
+        before = json.dumps([known, delta])
+        after = merge_delta(known, delta)
+        assert json.dumps([known, delta]) == before, "what was given is not changed"
+        assert after.keys() == known.keys() | delta.keys()
+        known = after
