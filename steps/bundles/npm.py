@@ -28,7 +28,7 @@ def install_npm(chosen: ChosenRecipe, architecture: Architecture, files: Path, s
         (scratch / "package-lock.json").write_bytes(chosen.lock)
     # Not ci, which refuses a lock without every machine's packages, and a mirror need not have all of those.
     words = [*npm(), "install", *_options(architecture, chosen.recipe.libc)]
-    run_tool(words, what, cwd=scratch)
+    run_tool(words, what, cwd=scratch, package=source.package)
     modules = scratch / _MODULES
     packages = _installed(modules)
     if source.node:
@@ -44,7 +44,8 @@ def lock_npm(chosen: ChosenRecipe, scratch: Path) -> bytes:
     """package-lock.json of the package as it resolves now, for all architectures. Raises ConfigError, InfraError."""
     _write_package(chosen, scratch)
     words = [*npm(), "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund"]
-    run_tool(words, f"{_source(chosen).package} {chosen.recipe.version}", cwd=scratch)
+    package = _source(chosen).package
+    run_tool(words, f"{package} {chosen.recipe.version}", cwd=scratch, package=package)
     return (scratch / "package-lock.json").read_bytes()
 
 

@@ -8,12 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
+from packaging.specifiers import SpecifierSet
+
 from steps.bundles.interpreter import install_interpreter, interpreter_here
 from steps.bundles.recipes import ChosenRecipe
 from steps.bundles.tools import pip, run_tool
 from steps.contracts.failure import FailureClass
 from steps.contracts.recipe import BUNDLE_PLACE, Architecture, PypiSource
-from steps.errors import InfraError, one_line
+from steps.errors import ConfigError, InfraError, one_line
 
 _MACHINE = {"amd64": "x86_64", "arm64": "aarch64"}
 _WHEELS = "wheels"
@@ -24,7 +26,7 @@ _NEWEST_GLIBC = 28
 def install_pypi(chosen: ChosenRecipe, architecture: Architecture, files: Path, scratch: Path) -> dict[str, str]:
     """Put interpreter and package into ``files``; packages and versions of all that was installed.
 
-    Raises ConfigError: no such version, or one without wheels for these machines; InfraError.
+    Raises ConfigError: no such version, or a dependency without a wheel for these machines; InfraError.
     """
     source = _source(chosen)
     version = install_interpreter(source.python, architecture, files / "python", scratch)
@@ -103,11 +105,22 @@ def _pip(chosen: ChosenRecipe, architecture: Architecture, scratch: Path, wanted
         *(["--find-links", str(scratch / _WHEELS)] if source.sources else []),
         *wanted,
     ]
-    run_tool(
-        words, f"{source.package} {chosen.recipe.version} for Python {source.python} on {architecture}", cwd=scratch
-    )
+    what = f"{source.package} {chosen.recipe.version} for Python {source.python} on {architecture}"
+    run_tool(words, what, cwd=scratch, package=source.package)
     answer: dict[str, Any] = json.loads(report.read_text("utf-8"))
+    if not source.any_python:
+        _require_python(answer, source.python, what)
     return answer
+
+
+def _require_python(report: dict[str, Any], python: str, what: str) -> None:
+    """Raise ConfigError for a package that needs another Python; pip 23.2 compares the Python it runs with."""
+    for each in report["install"]:
+        metadata = each["metadata"]
+        required = metadata.get("requires_python") or ""
+        if python not in SpecifierSet(required):
+            reason = f"Package {metadata['name']!r} requires a different Python: {python} not in {required!r}"
+            raise ConfigError(f"{what} cannot be installed: {reason}", field="agent")
 
 
 def _reported(report: dict[str, Any]) -> Iterable[tuple[str, str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,13 @@ _NONE_SUCH = (
     *("No matching distribution", "Could not find a version", "unknown revision", "not available"),
 )
 """What clients say of a package or a version that does not exist."""
+_MISSING = re.compile(
+    r"No matching (?:distribution|version) found for (?P<wanted>(?P<name>@?[\w./-]+)\S*)"
+    r"|404 +(?:The requested resource )?'(?P<npm_wanted>(?P<npm_name>@?[^@'\s]+)[^'\s]*)'"
+)
+"""The name of that package in the messages of pip and npm."""
+_UNFIT = re.compile(r"requires a different Python: .*|ResolutionImpossible|conflicting dependencies")
+"""pip's messages for packages that conflict with each other or need another Python."""
 
 
 def npm() -> list[str]:
@@ -52,10 +60,21 @@ def find_skopeo() -> str:
     return found
 
 
-def run_tool(words: Sequence[str], what: str, *, cwd: Path, env: Mapping[str, str] | None = None) -> str:
-    """Run a package client; what it printed. ``what``: the package and version that it is to bring.
+def run_tool(
+    words: Sequence[str], what: str, *, cwd: Path, env: Mapping[str, str] | None = None, package: str = ""
+) -> str:
+    """Run a package client and return what it printed.
 
-    Raises ConfigError where its registry has none such, InfraError for all else.
+    Args:
+        words: its command.
+        what: the package and version that it is to bring, in words.
+        cwd: where it runs.
+        env: further variables.
+        package: the package's name, where its dependencies are brought, too.
+
+    Raises:
+        ConfigError: the registry does not have the package, or has a dependency in no form that fits.
+        InfraError: anything else went wrong.
     """
     folder = str(Path(words[0]).parent)  # npm is a script that looks for the node beside it
     path = os.pathsep.join(filter(None, (os.environ.get("PATH"), folder)))
@@ -66,15 +85,41 @@ def run_tool(words: Sequence[str], what: str, *, cwd: Path, env: Mapping[str, st
         raise ConfigError(f"{words[0]} does not run: {error}", field="agent") from error
     if done.returncode == 0:
         return done.stdout.decode(errors="replace")
-    raise _failed(what, (done.stdout + done.stderr).decode(errors="replace"))
+    raise _failed(what, (done.stdout + done.stderr).decode(errors="replace"), package)
 
 
-def _failed(what: str, text: str) -> StepError:
+def _failed(what: str, text: str, package: str) -> StepError:
+    missing = _MISSING.search(text)
+    if missing and (why := _explain_missing(missing, text, package)):
+        return ConfigError(f"{what} {why}", field="agent", detail=text)
+    if unfit := _UNFIT.search(text):
+        line = next(line for line in text.splitlines() if unfit[0] in line).removeprefix("ERROR: ")
+        return ConfigError(f"{what} cannot be installed: {one_line(line, 300)}", field="agent", detail=text)
     if any(words in text for words in _NONE_SUCH):
         return ConfigError(f"there is no {what}, its registry says", field="agent.version", detail=text)
     lines = [line for line in text.splitlines() if "rror" in line] or text.splitlines()
     reason = one_line(" ".join(lines[:3]), 300)
     return InfraError(FailureClass.STORAGE, f"could not bring {what}: {reason}", detail=text[-4000:])
+
+
+def _explain_missing(missing: re.Match[str], text: str, package: str) -> str:
+    """Return why a package is missing that a client names; empty where it is the one that was asked for."""
+    wanted, name = missing["wanted"] or missing["npm_wanted"], missing["name"] or missing["npm_name"]
+    version = wanted.partition("==")[2]
+    if version and (python := re.search(rf"[ ;]{re.escape(version)} Requires-Python ([^;\n]+)", text)):
+        return f"cannot be installed: {wanted} requires Python {python[1]} (fields python and any_python)"
+    if not package or _canonical(name) == _canonical(package):
+        return ""
+    if "No matching distribution" not in text:
+        return f"needs {wanted.rstrip('.')}, which its registry does not have"
+    return (
+        f"needs {wanted}, of which its registry has no wheel for that Python and architecture; "
+        "if it is pure Python, name it in source.pypi.sources"
+    )
+
+
+def _canonical(name: str) -> str:
+    return re.sub("[-_.]+", "-", name).lower()
 
 
 def _install_program(package: str, program: str) -> Path:

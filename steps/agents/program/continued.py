@@ -6,8 +6,6 @@ one of then in all that matters to its answer gets the answer of then, byte for 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from steps.agents.going_on import AgentClock, AttemptCalls, SolveCalls, answer_of, describe_answer
-from steps.agents.observation_diff import without_volatile_parts
+from steps.agents.program.request_digest import RequestDigests
 from steps.agents.program.token_record import FIELDS, TokenRecord
 from steps.contracts.kept_calls import KeptCall, KeptForwarded
 from steps.contracts.trajectory import Metrics, Result, Usage
@@ -23,12 +21,6 @@ from steps.models.forwarding import Forwarder
 from steps.models.program_answers import Forwarded
 from steps.models.program_requests import ModelCall
 from steps.models.reply import NoReplyError
-
-NO_MATTER = frozenset(
-    {"metadata", "client_metadata", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
-)
-"""Fields of a request by which an endpoint knows who asks, or what it may have cached: names of sessions and the like,
-another one in every run of a program."""
 
 
 class ProgramCalls(AttemptCalls):
@@ -80,7 +72,7 @@ class ContinuedForwarder:
     def __init__(self, forwarder: Forwarder, calls: AttemptCalls) -> None:
         """``calls``: ProgramCalls."""
         self._forwarder, self._calls = forwarder, calls
-        self._digests: dict[bytes, str] = {}
+        self._digests = RequestDigests(calls.workdir)
         self._tokens = TokenRecord(calls.known)
 
     @property
@@ -127,7 +119,7 @@ class ContinuedForwarder:
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float | None = None
     ) -> Forwarded:
         """The known answer, else the forwarder's, which is kept where a model gave it. Raises as ``Forwarder``."""
-        request = self._digest(method, path, body)
+        request = self._digests.digest(method, path, body)
         if request is None:
             return self._forwarder.answer(method, path, headers, body, timeout_s)
         if (known := self._calls.take(request)) is not None and known.forwarded is not None:
@@ -163,55 +155,6 @@ class ContinuedForwarder:
         if isinstance(answer, NoReplyError):
             return replace(call, ended=answer.reason, metrics=metrics)
         return replace(call, reply=answer, metrics=metrics)
-
-    def _digest(self, method: str, path: str, body: bytes) -> str | None:
-        """Of all that matters to the answer; None where the body is none of a request to a model."""
-        try:
-            asked = json.loads(body)
-            if method != "POST" or not isinstance(asked, dict):
-                return None
-            asked = {name: value for name, value in asked.items() if name not in NO_MATTER}
-            matters = {name: self._steady(_without_names(name, value)) for name, value in asked.items()}
-            return hashlib.sha256(_dump([path, matters])).hexdigest()
-        except (ValueError, RecursionError):
-            return None
-
-    def _steady(self, value: Any) -> Any:
-        """The value without what varies from one run of a program to the next, in the texts within."""
-        if isinstance(value, str):
-            return self._steady_text(value)
-        if isinstance(value, list):
-            return [self._steady(each) for each in value]
-        if isinstance(value, dict):
-            return {name: self._steady(each) for name, each in value.items()}
-        return value
-
-    def _steady_text(self, text: str) -> str:
-        """The text's digest where it is long: every request brings back those before it."""
-        if len(text) < 200:
-            return without_volatile_parts(text, self._calls.workdir)
-        name = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
-        if (known := self._digests.get(name)) is None:
-            steady = without_volatile_parts(text, self._calls.workdir).encode(errors="surrogatepass")
-            known = self._digests[name] = hashlib.sha256(steady).hexdigest()
-        return known
-
-
-def _without_names(field: str, value: Any) -> Any:
-    """The items of a request in Responses without their ids: Codex names those anew that it makes itself. A call and
-    its result are known by another, and an item that stands for an earlier one has nothing but its id."""
-    if field != "input" or not isinstance(value, list):
-        return value
-    return [
-        {name: part for name, part in item.items() if name != "id"}
-        if isinstance(item, dict) and item.get("type") != "item_reference"
-        else item
-        for item in value
-    ]
-
-
-def _dump(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _usage_of(metrics: Metrics | None) -> Usage:

@@ -111,6 +111,15 @@ def test_a_lock_decides_what_is_installed_and_its_hashes_hold(tmp_path: Path, re
     assert len(list(stored_bundles())) == 1
 
 
+def test_a_missing_dependency_is_named(tmp_path: Path, registry: NpmRegistry) -> None:
+    registry.add("@me/mine", "2.0.0", {"cli.js": ""}, dependencies={"left": "^9.0.0"})
+    registry.add("@me/mine", "3.0.0", {"cli.js": ""}, dependencies={"@other/absent": "^1.0.0"})
+    for version, needed in (("2.0.0", "left@^9.0.0"), ("3.0.0", "@other/absent@^1.0.0")):
+        with pytest.raises(ConfigError) as told:
+            build(tmp_path, NODE_RECIPE, version=version)
+        assert str(told.value) == f"agent: @me/mine {version} needs {needed}, which its registry does not have"
+
+
 @pytest.mark.usefixtures("registry")
 def test_what_does_not_exist_is_refused_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no @me/mine 9\.9\.9, its registry says"):

@@ -1,14 +1,17 @@
 """Recipes as they are read, and refused."""
 
+import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from steps.bundles.recipes import SHIPPED, choose_recipe, read_chosen, read_recipe, shipped_names
 from steps.contracts.agent_spec import AgentSpec
 from steps.contracts.agents import AGENTS, PROGRAMS
-from steps.contracts.recipe import Recipe
+from steps.contracts.recipe import NpmSource, PypiSource, Recipe, Source
 from steps.errors import ConfigError
+from tests.paths import ROOT
 
 MINE = """
 name = "mine"
@@ -31,6 +34,23 @@ MINE_URL = "{base_url}"
 def file(tmp_path: Path) -> Path:
     (tmp_path / "mine.toml").write_text(MINE)
     return tmp_path / "mine.toml"
+
+
+def test_documented_recipes_are_recipes(tmp_path: Path) -> None:
+    page = (ROOT / "docs/agent-programs.md").read_text()
+    blocks = re.findall(r"^```toml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    sources = set()
+    for number, block in enumerate(blocks):
+        (tmp_path / f"{number}.toml").write_text(block)
+        recipe = read_recipe(tmp_path / f"{number}.toml")
+        sources |= recipe.source.model_fields_set
+    assert {"npm", "pypi"} <= sources
+
+
+@pytest.mark.parametrize("model", [Recipe, Source, NpmSource, PypiSource])
+def test_every_field_of_a_recipe_is_documented(model: type[BaseModel]) -> None:
+    words = re.findall(r"\w+", (ROOT / "docs/agent-programs.md").read_text())
+    assert set(model.model_fields) <= set(words)
 
 
 def test_a_recipe_says_all_that_is_needed_to_run_a_program(file: Path) -> None:

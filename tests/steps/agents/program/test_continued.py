@@ -212,6 +212,47 @@ def test_items_that_codex_names_anew_are_the_same() -> None:
         assert server.counts.requests == 2
 
 
+def parallel_results(protocol: WireProtocol, order: str, outputs: str = "xyz") -> bytes:
+    """A request with the results of three parallel calls in this order, as the protocol's programs send them."""
+    output = dict(zip("abc", outputs, strict=True))
+    if protocol is WireProtocol.ANTHROPIC:
+        made: list[Any] = [{"type": "tool_use", "id": call, "name": "ls", "input": {}} for call in "abc"]
+        given: list[Any] = [{"type": "tool_result", "tool_use_id": call, "content": output[call]} for call in order]
+        given[-1]["cache_control"] = {"type": "ephemeral"}
+        given.insert(1, {"type": "text", "text": "Be brief."})
+        fields: dict[str, Any] = {
+            "messages": [
+                {"role": "user", "content": "Go."},
+                {"role": "assistant", "content": made},
+                {"role": "user", "content": given[:2]},
+                {"role": "user", "content": given[2:]},
+            ]
+        }
+    elif protocol is WireProtocol.RESPONSES:
+        made = [{"type": "function_call", "call_id": call, "name": "ls", "arguments": "{}"} for call in "abc"]
+        given = [{"type": "function_call_output", "call_id": call, "output": output[call]} for call in order]
+        fields = {"input": [{"role": "user", "content": "Go."}, *made, *given]}
+    else:
+        made = [{"id": call, "type": "function", "function": {"name": "ls", "arguments": "{}"}} for call in "abc"]
+        given = [{"role": "tool", "tool_call_id": call, "content": output[call]} for call in order]
+        fields = {"messages": [{"role": "user", "content": "Go."}, {"role": "assistant", "tool_calls": made}, *given]}
+    return json.dumps({"model": "m", "max_tokens": 9} | fields).encode()
+
+
+@pytest.mark.parametrize("protocol", list(WireProtocol))
+def test_order_of_parallel_results_does_not_matter(protocol: WireProtocol) -> None:
+    record = Record()
+    with model_server(play(*[ANSWER] * 9)) as server:
+        with a_try(server, record, "a") as (forwarder, _):
+            ask(forwarder, protocol, parallel_results(protocol, "bca"))
+        with a_try(server, record, "b") as (forwarder, _):
+            ask(forwarder, protocol, parallel_results(protocol, "cab"))
+            assert forwarder.reused_count == 1
+            ask(forwarder, protocol, parallel_results(protocol, "bca", outputs="yxz"))
+            assert forwarder.reused_count == 1
+        assert server.counts.requests == 2
+
+
 def test_a_refusal_is_kept_and_a_failure_is_not() -> None:
     record, chat = Record(), WireProtocol.CHAT
     items: dict[str, Answer | Fault] = {"filtered": FILTERED, "broken": SERVER_ERROR}
