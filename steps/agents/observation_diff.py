@@ -1,7 +1,7 @@
 """Whether what was seen again is what was seen then, but for what differs from one run of a program to the next.
 
-Not compared: durations, dates and times, process numbers, addresses in memory, names of temporary files, the folder
-that a repository really lies in, and how many steps an agent had left.
+Not compared: durations, dates and times, epoch seconds and process numbers on lines of their own, addresses in memory,
+names of temporary files, the folder that a repository really lies in, and how many steps an agent had left.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ _VARIES = tuple(
         (rf"\b\d+[.,]\d+(?:e-?\d+)? ?{_UNIT}\b", "<duration>"),
         (r"\b\d+ ?(?:seconds?|secs?|ms|us|µs|ns)\b", "<duration>"),
         (r"(?m)^\[\d+\][ +-]*\d+$", "<job>"),
+        # date +%s, alone or with milliseconds, microseconds or nanoseconds: seconds of 2001 to 2096.
+        (r"(?m)^[ \t]*[1-3]\d{9}(?:[.,]\d+|\d{3}|\d{6}|\d{9})?[ \t\r]*$", "<time>"),
+        # echo $!, pgrep: with fewer digits it is more likely a count.
+        (r"(?m)^[ \t]*[1-9]\d{2,6}[ \t\r]*$", "<pid>"),
         (r"\b([Pp][Ii][Dd]|[Pp]rocess)([ =:]+)\d+\b", r"\1\2<pid>"),
         (r"\b\d+ (?=(?:Killed|Terminated|Aborted|Hangup|Segmentation fault|Interrupt|Quit)\b)", "<pid> "),
         # What surrounds a duration is as wide as the terminal.

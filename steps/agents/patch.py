@@ -24,8 +24,9 @@ _SCRIPT = Path(__file__).with_name("take_patch.sh")
 class Start:
     """The repository as an agent finds it.
 
-    ``root`` is its folder, ``tree`` that of HEAD, ``dirty`` the entries in which the working tree differed from HEAD
-    already, as ``git diff-index --raw`` gives them: path -> modes, names and status.
+    ``root`` is its folder, ``tree`` that of HEAD with the files of its submodules in their place, ``dirty`` the entries
+    in which the working tree differed from it already, as ``git diff-index --raw`` gives them: path -> modes, names and
+    status.
     """
 
     root: str
@@ -60,8 +61,8 @@ def extract(sandbox: Sandbox, start: Start) -> ExtractedPatch:
 
     New files are in it, ignored ones are not, unless they were added by force or committed. What differed from HEAD
     before the agent began, and is as it was, is not the agent's and is left out: the grader's sandbox has it too.
-    Repositories made inside the tree count by their files; changes inside submodules cannot be expressed and are left
-    out, and so are files of more than LARGE_BYTES, with a note. A patch that cannot be taken because of what the agent
+    Repositories inside the tree count by their files, submodules too. Files of more than LARGE_BYTES are left out, with
+    a note. A patch that cannot be taken because of what the agent
     did (HEAD's objects and their copy deleted, git removed, the disk filled, more than MAX_BYTES) is empty, with a
     note. The sandbox is one in which the agent has worked (``as_untrusted``). Raises InfraError where what is
     outside of it says that it is lost.

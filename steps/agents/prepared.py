@@ -31,6 +31,8 @@ class Prepared:
     model: str
     files: dict[str, bytes] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
+    draw_key: str = ""
+    """The draw key of the earlier run that is graded again; empty otherwise."""
 
 
 def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], known: list[str]) -> Prepared:
@@ -54,7 +56,7 @@ def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], known: li
                 raise ConfigError(
                     "agent 'given' needs a predictions file: --predictions FILE", field="agent.predictions"
                 )
-            read = predictions.read(spec.agent.predictions, ids, known)
+            read = predictions.read(spec.agent.predictions, ids, known, spec.agent.model)
             prepared = Prepared(spec.agent.model or read.model, notices=list(read.notices))
             return _hand_on(spec, prepared, read.patches, ids)
         case AgentKind.REPLAY:
@@ -104,7 +106,7 @@ def _nothing(instance_id: str, attempt: int) -> GradeRecord:
 def _from_run(spec: RunSpec, store: Store, ids: list[str]) -> Prepared:
     source = spec.agent.earlier_run or ""
     run = record_of(store, RunFile, source)
-    prepared = Prepared(spec.agent.model or run.model)
+    prepared = Prepared(spec.agent.model or run.model, draw_key=run.draw_key)
     for instance_id in ids:
         for attempt in range(1, spec.attempts + 1):
             old, new = key(Patch, source, instance_id, attempt), (spec.run_id or "", instance_id, attempt)

@@ -24,11 +24,12 @@ for folder in "${TMPDIR:-/var/tmp}" /var/tmp /tmp /dev/shm; do
   elif [ -d "$folder/$SIDE" ]; then side=$folder/$SIDE; fi
 done
 [ -d "$side" ] || gone "there is no folder to take the patch in"
+alternates=$root/.git/objects:$copy/objects
 # The second line of defence after GIT_DIR: no configuration of a user or of the machine.
 export HOME=$side XDG_CONFIG_HOME=$side GIT_CONFIG_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0
 limited() { LIMIT_S=$1 mine "${@:2}"; }
 mine() {
-  GIT_DIR=$side GIT_WORK_TREE=$root GIT_INDEX_FILE=$side/index GIT_ALTERNATE_OBJECT_DIRECTORIES=$root/.git/objects:$copy/objects \
+  GIT_DIR=$side GIT_WORK_TREE=$root GIT_INDEX_FILE=$side/index GIT_ALTERNATE_OBJECT_DIRECTORIES=$alternates \
     timeout "${LIMIT_S:-300}" git --no-replace-objects -c core.bare=false -c core.fileMode=true -c core.symlinks=true -c core.ignoreCase=false \
     -c core.precomposeUnicode=false -c core.safecrlf=false -c core.compression=0 -c core.attributesFile=/dev/null \
     -c core.excludesFile=/dev/null -c core.preloadIndex=true -c advice.addEmbeddedRepo=false "$@"
@@ -41,19 +42,11 @@ if [ ! -d "$side/objects" ]; then
   (cd "$side" && git init -q --bare --template= $format .)
   mkdir -p "$side/info"
 fi
-if [ "$WHAT" = begin ]; then
-  mkdir -p "$copy"
-  (cd "$copy" && git init -q --bare --template= $format .)
-  git --no-replace-objects --git-dir="$root/.git" rev-list --objects "$tree" |
-    git --no-replace-objects --git-dir="$root/.git" pack-objects -q "$copy/objects/pack/pack" >/dev/null
-fi
-
 # A repository inside the tree would be taken as a bare commit name, or stop git. Its files are what counts, so its .git
-# steps aside meanwhile; submodules of HEAD stay what they are.
+# steps aside meanwhile.
 ASIDE=.swe-argo-aside
 step_aside() {
-  mine ls-files -s | awk '$1 == "160000"' | cut -f 2- | sed "s|^|$root/|; s|\$|/.git|" >"$side/modules"
-  find "$root" -path "$root/.git" -prune -o -name .git -print -prune | grep -vxFf "$side/modules" >"$side/aside" || true
+  find "$root" -path "$root/.git" -prune -o -name .git -print -prune >"$side/aside"
   while IFS= read -r entry; do mv "$entry" "${entry%/.git}/$ASIDE"; done <"$side/aside"
 }
 step_back() {
@@ -62,6 +55,37 @@ step_back() {
   rm -f "$side/aside"
 }
 trap step_back EXIT
+
+# The tree in which a submodule is its files: as git apply takes changes to them, they belong into the patch. Where its
+# HEAD cannot be read, they are the files as they lie there.
+expand_submodules() {
+  local entry path inner files=()
+  mine read-tree "$tree"
+  while mine ls-files -s >"$side/entries" && grep -q '^160000 ' "$side/entries"; do
+    mine ls-files -s -z >"$side/entries"
+    while IFS=$'\t' read -r -d '' entry path; do
+      case $entry in 160000\ *) ;; *) continue ;; esac
+      printf '%s\0' "$path" | mine update-index --force-remove -z --stdin
+      module() { timeout 60 git --no-replace-objects --git-dir="$root/$path/.git" "$@"; }
+      if [ -e "$root/$path/.git" ] && inner=$(module rev-parse -q --verify 'HEAD^{tree}' 2>/dev/null); then
+        alternates=$alternates:$(module rev-parse --absolute-git-dir)/objects
+        mine read-tree --prefix="$path/" "$inner"
+      elif [ -d "$root/$path" ]; then files+=(":(top,literal)$path"); fi
+    done <"$side/entries"
+  done
+  if [ ${#files[@]} -gt 0 ]; then
+    step_aside
+    limited 600 add -A --ignore-errors -- "${files[@]}" ":(exclude,top,glob)**/$ASIDE" || [ $? -eq 1 ]
+    step_back
+  fi
+  tree=$(mine write-tree)
+}
+if [ "$WHAT" = begin ]; then
+  expand_submodules
+  mkdir -p "$copy"
+  (cd "$copy" && git init -q --bare --template= $format .)
+  limited 600 rev-list --objects "$tree" | limited 600 pack-objects -q "$copy/objects/pack/pack" >/dev/null
+fi
 
 # Git opens what it reads: a pipe of that name would stop it. No pipe is ever part of a patch.
 drop_pipes() { find "$root" "$copy" -type p -delete 2>/dev/null || true; }
@@ -87,13 +111,14 @@ look() {
   # Ignored files that were added by force or committed are no longer ignored.
   theirs ls-files -c -i --exclude-standard -z 2>/dev/null >"$side/forced" || true
   [ ! -s "$side/forced" ] || mine update-index --add --remove -z --stdin <"$side/forced" 2>/dev/null || true
-  mine diff-index --cached --raw -z --abbrev=64 --no-renames --ignore-submodules=all "$tree"
+  mine diff-index --cached --raw -z --abbrev=64 --no-renames "$tree"
 }
 
 case $WHAT in
   begin)
     printf '%s\0%s\0' "$root" "$tree"
     look
+    step_back
     rm -rf "$side"
     ;;
   look)
@@ -104,6 +129,6 @@ case $WHAT in
   diff)
     [ -z "$UNDO" ] || mine update-index -z --index-info <"$UNDO"
     mine diff-index --cached --patch --binary --full-index --no-renames --no-color --no-ext-diff --no-textconv \
-      --src-prefix=a/ --dst-prefix=b/ --unified=3 --ignore-submodules=all "$tree"
+      --src-prefix=a/ --dst-prefix=b/ --unified=3 "$tree"
     ;;
 esac

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import logging
 import re
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,21 +16,31 @@ from steps.datasets import names
 from steps.datasets.files import list_rows, read_folder
 from steps.datasets.records import SourcedValue
 from steps.errors import ConfigError, InfraError, ResourceError
+from steps.models.backoff import retry_after_s, wait_s
 from steps.settings import settings
 
+log = logging.getLogger(__name__)
 _FIELD = "dataset"
 _TIMEOUT_S = 60.0
+_READS = 5
+_FIRST_WAIT_S = 1.0
+_LONGEST_WAIT_S = 300.0
+"""The hub counts requests in windows of five minutes: https://huggingface.co/docs/hub/rate-limits."""
+_RESET = re.compile(r"\bt=(\d+)")
+"""Seconds to the end of a window, in the header RateLimit."""
+_Read = tuple[Iterable[SourcedValue], str]
 _CONFIGS = re.compile(r"\bconfigs: \[(.*?)\]|BuilderConfig .* not found. Available: \[(.*?)\]")
 
 
-def read_hub(hub_id: str, split: str, revision: str | None) -> tuple[Iterable[SourcedValue], str]:
+def read_hub(hub_id: str, split: str, revision: str | None) -> _Read:
     """The rows of ``split`` and the commit they are of: ``revision`` (a commit, tag or branch), by default main.
 
     ``hub_id`` is ``<owner>/<name>``, with ``:<config>`` behind it for a dataset of several configurations.
 
     Only the files of that split are downloaded, into the library's own cache. With HF_HUB_OFFLINE set the hub is not
-    asked, and the cached files of that commit are read. Raises ConfigError where the dataset, revision or split does
-    not exist or may not be read, InfraError (storage) where the hub cannot be reached.
+    asked, and the cached files of that commit are read. A hub that is busy or counts requests is asked again, at the
+    time that it says. Raises ConfigError where the dataset, revision or split does not exist or may not be read,
+    InfraError (storage) where the hub cannot be reached.
     """
     hub_id, _, config = hub_id.partition(":")
     endpoint = settings().hf_endpoint.rstrip("/")
@@ -37,13 +49,54 @@ def read_hub(hub_id: str, split: str, revision: str | None) -> tuple[Iterable[So
         if huggingface_hub.constants.HF_HUB_OFFLINE:
             return _cached(huggingface_hub, hub_id, split, revision)
         api = huggingface_hub.HfApi(endpoint=endpoint)
-        commit = str(api.dataset_info(hub_id, revision=revision, timeout=_TIMEOUT_S).sha)
-        files = _files_of_split(_builder(datasets, hub_id, commit, name=config or None), hub_id, split, commit)
-        builder = _builder(datasets, hub_id, commit, name=config or None, data_files={split: files})
-        # The card's row counts are of all splits; each file's integrity is the hub's own ETag and size.
-        builder.download_and_prepare(verification_mode="no_checks")
-        table = builder.as_dataset(split=split).with_format("arrow")[:]
-    return (SourcedValue(f"{hub_id}, row {number}", row) for number, row in enumerate(list_rows(table), 1)), commit
+
+        def read() -> _Read:
+            commit = str(api.dataset_info(hub_id, revision=revision, timeout=_TIMEOUT_S).sha)
+            files = _files_of_split(_builder(datasets, hub_id, commit, name=config or None), hub_id, split, commit)
+            builder = _builder(datasets, hub_id, commit, name=config or None, data_files={split: files})
+            # The card's row counts are of all splits; each file's integrity is the hub's own ETag and size.
+            builder.download_and_prepare(verification_mode="no_checks")
+            rows = list_rows(builder.as_dataset(split=split).with_format("arrow")[:])
+            return (SourcedValue(f"{hub_id}, row {number}", row) for number, row in enumerate(rows, 1)), commit
+
+        return retry_busy(read)
+
+
+def retry_busy(read: Callable[[], _Read]) -> _Read:
+    """Return what is read, after waits where the hub answers 429 or 5xx: the library itself waits for files only."""
+    for failed in range(_READS - 1):
+        try:
+            return read()
+        except Exception as error:
+            response = _busy_answer(error)
+            requested_s = None if response is None else _requested_wait_s(response.headers)
+            if response is None or (requested_s or 0.0) > _LONGEST_WAIT_S:
+                raise
+            seconds = wait_s(failed, requested_s, _FIRST_WAIT_S)
+            log.warning("the hub answered %d: asking again in %.0f s", response.status_code, seconds)
+        time.sleep(seconds)
+    return read()
+
+
+def _busy_answer(error: BaseException | None) -> Any:
+    """Return the answer of a hub that is busy behind an error, which ``datasets`` may have wrapped; else None."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    while error is not None:
+        if isinstance(error, HfHubHTTPError) and getattr(error, "response", None) is not None:
+            return error.response if _is_busy(error.response.status_code) else None
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _is_busy(status: int) -> bool:
+    return status in (408, 429) or status >= 500
+
+
+def _requested_wait_s(headers: Mapping[str, str]) -> float | None:
+    reset = _RESET.search(headers.get("ratelimit", ""))
+    seconds = retry_after_s(headers)
+    return float(reset[1]) if seconds is None and reset else seconds
 
 
 def _libraries(endpoint: str) -> tuple[Any, Any]:
@@ -79,7 +132,7 @@ def _files_of_split(builder: Any, hub_id: str, split: str, commit: str) -> list[
     return [url.partition(f"@{commit}/")[2] for url in urls[split]]
 
 
-def _cached(huggingface_hub: Any, hub_id: str, split: str, revision: str | None) -> tuple[Iterable[SourcedValue], str]:
+def _cached(huggingface_hub: Any, hub_id: str, split: str, revision: str | None) -> _Read:
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
@@ -121,7 +174,7 @@ def _explained(hub_id: str, revision: str | None, endpoint: str) -> Iterator[Non
         message = f"the hub answered {status} for {hub_id}: {_line(error)}"
         if status == 401:
             raise ConfigError(f"{message}: HF_TOKEN is not valid {where}", field=_FIELD) from error
-        if status in (408, 429) or status >= 500 or status == 0:
+        if _is_busy(status) or status == 0:
             raise _dataset_failure(f"{message} ({endpoint})", error) from error
         raise ConfigError(f"{message}. Is HF_ENDPOINT={endpoint} a hub, and HF_TOKEN right?", field=_FIELD) from error
     except (OSError, errors.HTTPError, DatasetsError, ValueError) as error:  # type: ignore[attr-defined]

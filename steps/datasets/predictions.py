@@ -31,25 +31,27 @@ class Predictions:
     notices: list[str]
 
 
-def read(path: str | Path, known_ids: Collection[str], dataset_ids: Collection[str]) -> Predictions:
+def read(
+    path: str | Path, known_ids: Collection[str], dataset_ids: Collection[str], model: str | None = None
+) -> Predictions:
     """The predictions of the selected instances (``known_ids``) among those of the whole dataset (``dataset_ids``).
 
     A .jsonl file of one object a line, or a .json file that is a list or an object keyed by instance id. Of several
     for one instance the last counts, and the first row names the model, as in swebench. An output.jsonl of OpenHands
     is read as its eval_infer does, but that rows which failed through no fault of the agent predict nothing. So do
-    such a .traj of SWE-agent; a folder is read for those.
+    such a .traj of SWE-agent; a folder is read for those, and for the .pred of an instance that has none. ``model`` is
+    the model of rows that name none.
     Raises ConfigError, also for a row without a patch key and for a file in which every patch is null.
     """
     path = local_path(str(path), _FIELD)
-    is_trajectory = path.is_dir() or path.suffix == sweagent.SUFFIX
+    is_trajectory = path.is_dir() or path.suffix in (sweagent.SUFFIX, sweagent.PREDICTION_SUFFIX)
     rows, failed = _trajectories(path) if is_trajectory else (_rows(path), [])
     if not rows:
         raise ConfigError(f"{path} holds no predictions", field=_FIELD)
     theirs = [openhands.is_kept(row) for _, row in rows]
     if any(theirs) and not all(theirs):
         raise ConfigError(f"{path.name} holds predictions and rows of OpenHands at once", field=_FIELD)
-    read_as = _openhands if theirs[0] else _swebench
-    model, patches, ids, notices = read_as(path.name, rows)
+    model, patches, ids, notices = _openhands(path.name, rows) if theirs[0] else _swebench(path.name, rows, model)
     _refuse_unknown(ids, dataset_ids, path)
     # A trajectory without a patch tells how its agent ended; a null in a file of predictions is mostly a lost key.
     if patches and not is_trajectory and not any(patch is not None for patch in patches.values()):
@@ -81,14 +83,14 @@ _Read = tuple[str, dict[str, str | None], list[str], list[str]]
 """The model, the patches, every id that occurs, and what a person should know."""
 
 
-def _swebench(name: str, rows: list[tuple[str, dict[str, Any]]]) -> _Read:
+def _swebench(name: str, rows: list[tuple[str, dict[str, Any]]], model: str | None) -> _Read:
     ids = [_key(where, row, "instance_id") for where, row in rows]
     patches = dict(zip(ids, (_patch(where, row) for where, row in rows), strict=True))
-    models = [_key(where, row, "model_name_or_path") for where, row in rows]
+    models = [_model(where, row, model) for where, row in rows]
     notices = []
     if twice := sorted(each for each, times in Counter(ids).items() if times > 1):
         notices.append(f"{name} has several predictions of {list_first(twice)}: the last of each counts")
-    if others := sorted(set(models) - {models[0]}):
+    if not model and (others := sorted(set(models) - {models[0]})):
         notices.append(f"{name} names several models: the first, {models[0]}, counts, not {list_first(others)}")
     return models[0], patches, list(patches), notices
 
@@ -121,8 +123,11 @@ def _openhands(name: str, rows: list[tuple[str, dict[str, Any]]]) -> _Read:
 def _trajectories(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], list[str]]:
     """Predictions of SWE-agent's files, and the instances of those that failed through no fault of the agent."""
     rows, failed = [], []
-    for file in sorted(path.rglob(f"*{sweagent.SUFFIX}")) if path.is_dir() else [path]:
+    for file in _sweagent_files(path) if path.is_dir() else [path]:
         row = read_json(file, _FIELD)
+        if file.suffix == sweagent.PREDICTION_SUFFIX:
+            rows += [(where, _small(where, value)) for where, value in _keyed_or_listed(file.name, row)]
+            continue
         if not isinstance(row, dict) or not sweagent.is_row(row):
             raise ConfigError(f"{file} is no trajectory of SWE-agent", field=_FIELD)
         row, instance_id = sweagent.chosen_attempt(row), file.name.removesuffix(sweagent.SUFFIX)
@@ -138,6 +143,13 @@ def _trajectories(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], list[st
     return rows, failed
 
 
+def _sweagent_files(folder: Path) -> list[Path]:
+    """Return a trajectory for each instance, or its prediction where that is all there is: it tells no end."""
+    files = {file.with_suffix(""): file for file in sorted(folder.rglob(f"*{sweagent.PREDICTION_SUFFIX}"))}
+    files |= {file.with_suffix(""): file for file in sorted(folder.rglob(f"*{sweagent.SUFFIX}"))}
+    return [files[stem] for stem in sorted(files)]
+
+
 def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
     if str(path) == "gold":
         raise ConfigError("'gold' is no file: --agent gold grades the reference patches", field=_FIELD)
@@ -147,7 +159,7 @@ def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
     elif suffix == ".json":
         lines = iter(_keyed_or_listed(path.name, read_json(path, _FIELD)))
     else:
-        raise ConfigError(f"{path} is neither .json nor .jsonl, nor a .traj of SWE-agent", field=_FIELD)
+        raise ConfigError(f"{path} is neither .json nor .jsonl, nor a .traj or .pred of SWE-agent", field=_FIELD)
     return [(where, _small(where, row)) for where, row in lines]
 
 
@@ -188,6 +200,15 @@ def _key(where: str, row: dict[str, Any], key: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"{where}: {key} is {value!r}, not a name", field=_FIELD)
     return value
+
+
+def _model(where: str, row: dict[str, Any], default: str | None) -> str:
+    """Return the model that a row names, else ``default``."""
+    if row.get("model_name_or_path") in (None, ""):
+        if default:
+            return default
+        raise ConfigError(f"{where}: model_name_or_path is missing: name the model with --model", field=_FIELD)
+    return _key(where, row, "model_name_or_path")
 
 
 def _patch(where: str, row: dict[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""SWE-agent's ``.traj``: what it hands in, by which model, and whether its end is the agent's."""
+"""SWE-agent's files: the submission of a ``.traj``, its model, and whether its end is the agent's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from steps.contracts.trajectory import StopReason
 Row = dict[str, Any]
 
 SUFFIX = ".traj"
+PREDICTION_SUFFIX = ".pred"
+"""The suffix of a prediction in swebench's form, beside a trajectory. Its patch is null if nothing was submitted."""
 OWN = "swe_argo"
 """Key of ``info``, which is free in the format, in files that this project wrote."""
 SUBMITTED = "submitted"

@@ -218,17 +218,82 @@ def test_an_agent_that_deletes_the_whole_folder_leaves_an_empty_patch_and_the_re
     assert extract(box.sandbox, before) == ExtractedPatch(b"", "the folder of the repository is gone")
 
 
-def test_a_submodule_is_neither_in_the_patch_nor_in_its_way(box: Box) -> None:
-    library = box.root / "library"
-    library.mkdir()
-    git(library, "init", "-q")
-    commit(library, "one", {"lib.py": "x = 1\n"})
-    git(box.testbed, "submodule", "add", "-q", str(library), "vendor/library")
-    git(box.testbed, "commit", "-q", "-m", "submodule")
-    before = start(box)
-    commit(box.testbed / "vendor/library", "two", {"lib.py": "x = 2\n"})
-    (box.testbed / "a.py").write_text("a = 3\n")
-    assert changed(box, before) == ["a.py"]
+LIBRARY = "vendor/my library"
+
+
+@pytest.fixture
+def modules(box: Box) -> Box:
+    """A box whose repository has a submodule, which has one itself, and one that is not checked out."""
+    for name in ("inner", "library"):
+        (box.root / name).mkdir()
+        git(box.root / name, "init", "-q")
+        commit(box.root / name, "one", {f"{name}.py": "x = 1\n", ".gitignore": "*.log\n"})
+    git(box.root / "library", "submodule", "add", "-q", str(box.root / "inner"), "inner")
+    git(box.root / "library", "commit", "-q", "-m", "inner")
+    for path in (LIBRARY, "absent"):
+        git(box.testbed, "submodule", "add", "-q", str(box.root / "library"), path)
+    git(box.testbed, "commit", "-q", "-m", "submodules")
+    git(box.testbed, "submodule", "update", "-q", "--init", "--recursive")
+    git(box.testbed, "submodule", "deinit", "-q", "--force", "absent")
+    return box
+
+
+def test_untouched_submodules_give_an_empty_patch(modules: Box) -> None:
+    (modules.testbed / LIBRARY / "library.py").write_text("x = 0\n")
+    before = start(modules)
+    assert (modules.testbed / LIBRARY / "inner/.git").exists(), "each repository is in its place again"
+    assert extract(modules.sandbox, before) == ExtractedPatch(b"")
+    assert (modules.testbed / LIBRARY / "inner/.git").exists()
+
+
+@pytest.mark.parametrize("commits", [False, True], ids=["edited", "committed"])
+def test_changes_inside_submodules_are_in_the_patch(modules: Box, commits: bool) -> None:
+    before, library = start(modules), modules.testbed / LIBRARY
+    other = fresh(modules)
+    git(other, "submodule", "update", "-q", "--init", "--recursive", LIBRARY)
+    for path, text in {"library.py": "x = 2\n", "new.py": "", "run.log": "x", "inner/inner.py": "x = 3\n"}.items():
+        (library / path).write_text(text)
+    (library / ".gitignore").unlink()
+    (modules.testbed / "a.py").write_text("a = 3\n")
+    if commits:
+        for folder in (library / "inner", library, modules.testbed):
+            git(folder, "add", "-A")
+            git(folder, "commit", "-q", "-m", "x")
+    patch = extract(modules.sandbox, before)
+    assert patch.note == ""
+    apply(other, patch.data)
+    assert {name: file for name, file in tree(other).items() if name.startswith(LIBRARY)} == {
+        name: file for name, file in tree(modules.testbed).items() if name.startswith(LIBRARY)
+    }
+    assert b"Subproject" not in patch.data
+
+
+@pytest.mark.parametrize("left", ["a file that points nowhere", "nothing"])
+def test_submodule_whose_repository_is_gone_is_its_files(modules: Box, left: str) -> None:
+    other = Path(shutil.copytree(modules.testbed, modules.root / "other"))
+    for folder in (other, modules.testbed):
+        shutil.rmtree(folder / ".git/modules")
+        if left == "nothing":
+            (folder / LIBRARY / ".git").unlink()
+    before = start(modules)
+    assert extract(modules.sandbox, before) == ExtractedPatch(b"")
+    (modules.testbed / LIBRARY / "library.py").write_text("x = 2\n")
+    assert changed(modules, before) == [f"{LIBRARY}/library.py"]
+    apply(other, extract(modules.sandbox, before).data)
+    assert (other / LIBRARY / "library.py").read_text() == "x = 2\n"
+
+
+def test_submodule_that_appears_counts_by_its_files(modules: Box) -> None:
+    before = start(modules)
+    git(modules.testbed, "clone", "-q", str(modules.root / "inner"), "absent")
+    assert changed(modules, before) == ["absent/.gitignore", "absent/inner.py"]
+
+
+def test_removed_submodule_is_its_files_deleted(modules: Box) -> None:
+    before = start(modules)
+    shutil.rmtree(modules.testbed / LIBRARY)
+    names = [".gitignore", ".gitmodules", "inner/.gitignore", "inner/inner.py", "library.py"]
+    assert changed(modules, before) == [f"{LIBRARY}/{name}" for name in names]
 
 
 def test_line_endings_that_the_repository_converts_are_compared_as_git_does(box: Box) -> None:

@@ -179,6 +179,26 @@ def test_a_submission_that_is_no_text_is_named(tmp_path: Path) -> None:
         read(str(file), [ID])
 
 
+def test_pred_files_are_predictions(tmp_path: Path) -> None:
+    ids = ["a__a-1", "a__a-2", "a__a-3"]
+    for each, patch in zip(ids, [DIFF, None, "other"], strict=True):
+        (tmp_path / each).mkdir()
+        fields = {"instance_id": each, "model_name_or_path": "claude", "model_patch": patch}
+        (tmp_path / each / f"{each}.pred").write_text(json.dumps(fields))
+    one = predictions.read(tmp_path / ids[0] / f"{ids[0]}.pred", ids, ids)
+    assert (one.model, one.patches) == ("claude", {ids[0]: DIFF})
+    assert predictions.read(tmp_path, ids, ids).patches == {ids[0]: DIFF, ids[1]: None, ids[2]: "other"}
+    put(tmp_path, row(STEPS, "exit_environment_error"), ids[2])
+    assert predictions.read(tmp_path, ids, ids).patches == {ids[0]: DIFF, ids[1]: None}
+
+
+@pytest.mark.parametrize("content", ["[1]", "3", "{}", '{"a__a-1": 3}', "{"])
+def test_pred_file_of_another_shape_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a__a-1.pred").write_text(content)
+    with pytest.raises(ConfigError):
+        predictions.read(tmp_path, [ID], [ID])
+
+
 def test_a_folder_without_one_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no predictions"):
         predictions.read(tmp_path, [ID], [ID])

@@ -20,6 +20,8 @@ class Repo:
     refs: dict[str, str]
     error: tuple[int, str, str] | None = None
     """status, X-Error-Code, X-Error-Message of every answer."""
+    busy: dict[str, list[tuple[int, dict[str, str]]]] = field(default_factory=dict)
+    """Part of a path -> status and headers of the first answers to it."""
     token: str = ""
     """Who does not give this one is told that the repository is gated."""
     broken: frozenset[str] = frozenset()
@@ -33,6 +35,8 @@ class Hub:
     repos: dict[str, Repo] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     endpoint: str = ""
+    retry_after: str = ""
+    """The header Retry-After of every error answer."""
     refuses: str = ""
     """Part of the paths that are answered with 403 (which the clients, unlike a 500, do not try again for 20 s)."""
 
@@ -45,7 +49,8 @@ def _handler(hub: Hub) -> type[Handler]:
             hub.requests.append(format % args)
 
         def _error(self, status: int, code: str, message: str) -> None:
-            self.answer(status, {"error": message}, X_Error_Code=code, X_Error_Message=message)
+            wait = {"Retry_After": hub.retry_after} if hub.retry_after else {}
+            self.answer(status, {"error": message}, X_Error_Code=code, X_Error_Message=message, **wait)
 
         def do_HEAD(self) -> None:
             self.do_GET()
@@ -77,6 +82,10 @@ def _handler(hub: Hub) -> type[Handler]:
                 return None
             if repo.error:
                 self._error(*repo.error)
+                return None
+            if met := next((answers for part, answers in repo.busy.items() if part in self.path and answers), None):
+                status, headers = met.pop(0)
+                self.answer(status, {"error": "busy"}, **headers)
                 return None
             if repo.token and self.headers.get("Authorization") != f"Bearer {repo.token}":
                 self._error(401, "GatedRepo", "Access to this repository is restricted")

@@ -4,14 +4,18 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from steps.datasets.hub import retry_busy
 from steps.datasets.load import load
 from steps.datasets.mini.forms import read_rows
 from steps.datasets.names import hub_id
@@ -26,6 +30,7 @@ from tests.steps.families.swegym.make_rows import make_row as make_swegym
 from tests.steps.families.swesmith.make_rows import make_row as make_swesmith
 
 pytest.importorskip("datasets", reason="needs the datasets library, the client of hub ids")
+from huggingface_hub.errors import HfHubHTTPError
 
 OLD, NEW = "a" * 40, "b" * 40
 CARD = b"""---
@@ -75,6 +80,13 @@ def _repo() -> Repo:
         },
         refs={"main": NEW, "v1": OLD},
     )
+
+
+def busy(status: int, headers: dict[str, str]) -> HfHubHTTPError:
+    """The library's error of an answer."""
+    lower = {name.lower(): value for name, value in headers.items()}
+    response: Any = SimpleNamespace(status_code=status, headers=lower, request=None)
+    return HfHubHTTPError(f"{status}", response=response)
 
 
 @pytest.fixture
@@ -171,9 +183,65 @@ def test_a_hub_that_is_down_is_a_failure_of_the_world(tmp_path: Path) -> None:
 
 def test_a_hub_that_fails_is_a_failure_of_the_world(hub: Hub, tmp_path: Path) -> None:
     hub.repos["SWE-bench/SWE-bench_Lite"].error = (503, "", "Service Unavailable")
+    hub.retry_after = "0"
     (told,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
     assert told["exit"] == EXIT_INFRA
     assert "the hub answered 503" in told["reason"]
+
+
+def test_busy_hub_is_asked_again(hub: Hub, tmp_path: Path) -> None:
+    soon = {"Retry_After": "0"}
+    hub.repos["SWE-bench/SWE-bench_Lite"].busy = {
+        "/revision/": [(429, soon), (503, soon)],
+        "/tree/": [(429, soon)],
+        "/resolve/": [(503, soon)],
+    }
+    (told,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
+    assert (told["revision"], told["rows"]) == (NEW, 2)
+
+
+WAITS = {
+    "seconds": ({"Retry-After": "40"}, 40),
+    "a date": ({"Retry-After": "in a minute"}, 60),
+    "the window's end": ({"RateLimit": '"api";r=0;t=55', "RateLimit-Policy": '"fixed window";q=500;w=300'}, 55),
+    "nothing": ({}, 1),
+}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(("headers", "least"), WAITS.values(), ids=WAITS.keys())
+def test_busy_hub_is_asked_again_when_it_says(
+    status: int, headers: dict[str, str], least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    date = formatdate(time.time() + 60, usegmt=True)
+    sent = {name: value.replace("in a minute", date) for name, value in headers.items()}
+    waits, met = list[float](), [busy(status, sent)]
+    monkeypatch.setattr("time.sleep", waits.append)
+
+    def read() -> Any:
+        if met:
+            raise ConnectionError("wrapped") from met.pop()
+        return [], NEW
+
+    assert retry_busy(read) == ([], NEW)
+    assert len(waits) == 1
+    assert least / 2 - 1 <= waits[0] <= least + 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "requests"), [({}, 5), ({"Retry-After": "7200"}, 1)], ids=["no word", "in two hours"]
+)
+def test_busy_hub_is_given_up(headers: dict[str, str], requests: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    asked = []
+
+    def read() -> Any:
+        asked.append(1)
+        raise busy(429, headers)
+
+    with pytest.raises(HfHubHTTPError):
+        retry_busy(read)
+    assert len(asked) == requests
 
 
 def test_a_download_that_breaks_off_is_a_failure_of_the_world(hub: Hub, tmp_path: Path) -> None:

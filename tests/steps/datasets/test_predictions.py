@@ -127,8 +127,12 @@ def test_ids_outside_the_dataset_are_all_refused_in_one_error(tmp_path: Path) ->
     [
         ([], "p.jsonl holds no predictions"),
         ([_one(), {"model_name_or_path": "m", "model_patch": "p"}], "p.jsonl, row 2: instance_id is missing"),
-        ([{"instance_id": "a__a-1", "model_patch": "p"}], "p.jsonl, row 1: model_name_or_path is missing"),
-        ([_one(model="")], "p.jsonl, row 1: model_name_or_path is '', not a name"),
+        (
+            [{"instance_id": "a__a-1", "model_patch": "p"}],
+            "p.jsonl, row 1: model_name_or_path is missing: name the model with --model",
+        ),
+        ([_one(model="")], "p.jsonl, row 1: model_name_or_path is missing"),
+        ([_one(model=" ")], "p.jsonl, row 1: model_name_or_path is ' ', not a name"),
         ([_one(model=3)], "p.jsonl, row 1: model_name_or_path is 3, not a name"),
         ([_one(patch=["p"])], "p.jsonl, row 1: model_patch is list, not text or null"),
         ([_one(), "a__a-2"], "p.jsonl, row 2: not an object"),
@@ -196,3 +200,17 @@ def test_bytes_of_a_patch_that_are_no_utf8_come_through(tmp_path: Path) -> None:
     assert Patch.from_text(patch).data == b"-caf\xe9\r\n"
     jsonl(path, _one(patch="half \ud83d of a pair"))
     assert predictions.read(path, IDS, IDS).patches == {"a__a-1": "half \ud83d of a pair"}
+
+
+@pytest.mark.parametrize("form", ["p.jsonl", "p.json", "p.pred"])
+@pytest.mark.parametrize("missing", [{}, {"model_name_or_path": None}, {"model_name_or_path": ""}])
+def test_rows_without_a_model_take_the_given_name(tmp_path: Path, form: str, missing: dict[str, Any]) -> None:
+    row = {"instance_id": "a__a-1", "model_patch": "p"} | missing
+    read = predictions.read(_json(tmp_path / form, row), IDS, IDS, "openai/mine")
+    assert (read.model, read.patches) == ("openai/mine", {"a__a-1": "p"})
+    assert "name the model with --model" in _refusal(tmp_path / form)
+
+
+def test_several_models_need_no_notice_beside_a_given_name(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", _one(), _one("a__a-2", model=None), _one("a__a-3", model="other"))
+    assert predictions.read(path, IDS, IDS, "mine").notices == []
