@@ -38,7 +38,7 @@ view: $(VENV)/.ready ## Look at the runs of results/ (or ARGS="s3://bucket/prefi
 test: $(VENV)/.ready ## Run all tests that this machine can; the others say what they lack
 	@$(BIN)/pytest -n 4 --dist loadgroup -m "not cluster and not images and not argo and not long and not live and not training and not agents" $(ARGS)
 
-QUICK = contracts datasets reports/figures reports/text grading/patches host argo
+QUICK = contracts datasets reports/figures reports/text host argo
 .PHONY: test-quick
 test-quick: $(VENV)/.ready ## Run the tests that need no sandbox and no process: under a minute
 	@$(BIN)/pytest -q -n 2 -m "not slow and not long and not docker and not browser" $(addprefix tests/steps/,$(QUICK)) tests/test_docs.py $(ARGS)

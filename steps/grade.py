@@ -10,8 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import cast
 
+from steps.agents.history import hide_history
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.chain import GRADE
@@ -19,9 +21,9 @@ from steps.contracts.data import CANARY_ATTEMPT, Answer, Instance, Patch, RunFil
 from steps.contracts.layer import Layer
 from steps.contracts.machine import Machine
 from steps.contracts.record import Raw, Record
+from steps.contracts.twins import ValidatedTwins
 from steps.contracts.verdict import (
     Confirmation,
-    CounterProof,
     EvalScript,
     GradeRecord,
     InstanceLog,
@@ -32,8 +34,10 @@ from steps.contracts.verdict import (
 from steps.entry import Inputs, run_step
 from steps.families.family import Grader, LayerFamily, load_family
 from steps.grading import official
-from steps.grading.counter_proof import weigh_confirmation
 from steps.grading.procedure import ProcedureRun, official_folder
+from steps.grading.twins.confirmation import ConfirmationRequest, confirm, excuse_findings, weigh_confirmation
+from steps.grading.twins.runs import MakeReference, TestRuns
+from steps.grading.twins.twin_tests import TwinTests
 from steps.grading.verdict import OK, Verdict, after_doubt
 from steps.layers.listing import record
 from steps.layers.take import take
@@ -52,35 +56,43 @@ def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
     """
     run_file, instance, answer, patch = inputs[RunFile], inputs[Instance], inputs[Answer], inputs[Patch].data
     kind, family, problem = agent_of(run_file.spec.agent).kind, load_family(answer.family), ""
+    make_reference: MakeReference | None = None
     if family.hands_on == "layer":
         layer = inputs.get(Layer)
         patch = layer.data if layer else b""
+        make_reference = cache(partial(_run_reference, context, run_file, instance, answer))
         if kind is AgentKind.REFERENCE or context.attempt == CANARY_ATTEMPT:
-            patch, problem = _run_reference(context, run_file, instance, answer)
+            patch, problem = make_reference()
     untouched = kind is AgentKind.CONTROL and not patch
     if not patch and not untouched:
         empty = Verdict(Outcome.EMPTY_PATCH, OK, failure_reason=problem or None)
         yield _record(context, run_file, instance, patch, verdict=empty, run=ProcedureRun.nothing(), machine=None)
         return
     grader = family.make_grader(instance, answer)
-    tests = _Tests(context, run_file, instance, grader, None if untouched else patch)
+    stored_twins = inputs.get(ValidatedTwins)
+    tests = _Tests(context, run_file, instance, grader, None if untouched else patch, stored_twins, make_reference)
     graded_run = tests.run()
     if (doubt := graded_run.verdict.doubt) is not None:
         again = tests.run(again=True, factor=2.0 if doubt.of_size else 1.0)
         graded_run = replace(again, verdict=after_doubt(doubt, again.verdict))
-    proof = None
-    if context.attempt != CANARY_ATTEMPT and _to_confirm(run_file, graded_run.verdict):
-        proof = tests.confirm(graded_run.verdict) if doubt is None else _NO_TIME
-        graded_run.run.seconds["counter_proof"] = proof.seconds
-        graded_run = replace(
-            graded_run,
-            verdict=replace(graded_run.verdict, integrity=weigh_confirmation(graded_run.verdict.integrity, proof)),
-        )
+    confirmation, twins, verdict = None, None, graded_run.verdict
+    if _is_to_confirm(run_file, context, verdict) and doubt is None and grader.twin_tests is not None:
+        confirmation, twins = tests.confirm(grader.twin_tests)
+        graded_run.run.seconds["confirmation"] = confirmation.seconds
+        if twins is not None:
+            yield twins
+    if verdict.resolved:
+        is_ours = _is_ours(run_file, context)
+        validated = twins or stored_twins
+        own = [path for finding in verdict.integrity.findings for path in finding.paths] if is_ours else []
+        integrity = excuse_findings(verdict.integrity, [*own, *(validated.reference_paths if validated else ())])
+        integrity = weigh_confirmation(integrity, confirmation, is_ours=is_ours)
+        graded_run = replace(graded_run, verdict=replace(verdict, integrity=integrity))
     record = _record(
         context, run_file, instance, patch, verdict=graded_run.verdict, run=graded_run.run, machine=graded_run.machine
     )
     reason = record.official_failure_reason or (problem if not record.resolved else "") or None
-    yield record.model_copy(update={"counter_proof": proof, "official_failure_reason": reason})
+    yield record.model_copy(update={"confirmation": confirmation, "official_failure_reason": reason})
     yield from _files(graded_run.run, graded_run.verdict)
 
 
@@ -106,21 +118,18 @@ def _run_reference(context: Context, run_file: RunFile, instance: Instance, answ
     return taken.data, problem
 
 
-# A step has time for two runs of the tests.
-_NO_TIME = CounterProof(
-    outcome=Confirmation.NOT_CONFIRMED, reason="the verdict is that of a second run, and there is none after it"
-)
+def _is_ours(run_file: RunFile, context: Context) -> bool:
+    """Return whether the patch is a reference or none at all: nobody gains by a wrong verdict there."""
+    kind = agent_of(run_file.spec.agent).kind
+    return kind in (AgentKind.REFERENCE, AgentKind.CONTROL) or context.attempt == CANARY_ATTEMPT
 
 
-def _to_confirm(run_file: RunFile, verdict: Verdict) -> bool:
-    """The reference patches and untouched repositories are ours: nobody has anything to gain there."""
-    match run_file.spec.grading.counter_proof:
-        case "always":
-            return verdict.outcome in (Outcome.RESOLVED, Outcome.UNRESOLVED)
-        case "resolved":
-            ours = agent_of(run_file.spec.agent).kind in (AgentKind.REFERENCE, AgentKind.CONTROL)
-            return verdict.outcome is Outcome.RESOLVED and not ours
-    return False
+def _is_to_confirm(run_file: RunFile, context: Context, verdict: Verdict) -> bool:
+    """Return whether a verdict is to be confirmed; of a reference patch the first attempt is enough."""
+    grading = run_file.spec.grading
+    if not verdict.resolved or grading.confirm == "never" or grading.confirm_runs == 0:
+        return False
+    return not _is_ours(run_file, context) or (grading.confirm == "always" and context.attempt == 1)
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,10 @@ class _Tests:
     instance: Instance
     grader: Grader
     patch: bytes | None
+    twins: ValidatedTwins | None
+    """The validated twins of the instance, if there are any."""
+    make_reference: MakeReference | None
+    """See ``TestRuns``."""
 
     def run(self, *, again: bool = False, factor: float = 1.0) -> _GradedRun:
         """Run them in a fresh sandbox, ``factor`` times as large. Raises what ``run_tests`` does."""
@@ -167,17 +180,29 @@ class _Tests:
         run.seconds["grade"] = round(time.monotonic() - began, 3)
         return _GradedRun(run, verdict, machine)
 
-    def confirm(self, verdict: Verdict) -> CounterProof:
-        """The counter-proof of a verdict."""
-        context = self.second
-        self.context.progress.enter("counter_proof")
-        return self.grader.confirm(
-            lambda: self.sandbox(context),
-            self.patch,
-            verdict,
-            timeout_s=self.run_file.spec.grading.timeout_s,
-            folder=self.folder,
+    def confirm(self, twin_tests: TwinTests) -> tuple[Confirmation, ValidatedTwins | None]:
+        """Return the confirmation of a resolved patch, and the instance's twins if they are new."""
+        self.context.progress.enter("confirm")
+        grading, image = self.run_file.spec.grading, self.instance.image
+        runs = TestRuns(
+            twin_tests,
+            lambda network: self.sandbox(self.second, network=network),
+            grading.timeout_s,
+            self.folder,
+            hide_answer=hide_history if load_family(self.instance.family).hands_on == "patch" else None,
+            make_reference=self.make_reference,
         )
+        request = ConfirmationRequest(
+            patch=self.patch,
+            seed=self.run_file.draw_seed(self.instance.instance_id, self.context.attempt),
+            image=image,
+            image_digest=self.run_file.image_digests.get(image),
+            network=grading.network,
+            twins=self.twins,
+            max_runs=grading.confirm_runs,
+            max_chance=grading.confirm_chance,
+        )
+        return confirm(runs, request)
 
     @property
     def folder(self) -> str:
@@ -189,15 +214,20 @@ class _Tests:
         """For a second sandbox of this step."""
         return replace(self.context, try_name=_another(self.context.try_name))
 
-    def sandbox(self, context: Context) -> AbstractContextManager[Sandbox]:
-        """A fresh sandbox."""
-        grading = self.run_file.spec.grading
+    def sandbox(self, context: Context, *, network: bool | None = None) -> AbstractContextManager[Sandbox]:
+        """Create a fresh sandbox, by default with the network of official runs.
+
+        On backend local that is this machine's own network: tests that are known to pass without one have none.
+        """
+        spec, twins = self.run_file.spec, self.twins
+        is_separate = spec.sandbox.backend == "local" and twins is not None and not twins.needs_network
+        grading = spec.grading
         return open_sandbox(
             context,
             self.run_file,
             self.instance,
             step=GRADE.name,
-            network=grading.network,
+            network=(grading.network and not is_separate) if network is None else network,
             deadline_s=grading.timeout_s + SANDBOX_MARGIN_S,
             browsers=self.grader.browsers,
         )

@@ -15,6 +15,7 @@ from steps.reports.validation.write import write_validation_of
 from steps.reports.write import write_report
 from steps.store import open_store
 from steps.store.kept_calls import remove_calls_of_solved
+from steps.store.twins import copy_twins_out
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ def main(flags: Flags) -> str:
     if note := publish_training_of(store, flags["run"]):
         log.warning(note)
     remove_calls_of_solved(store, flags["run"])
+    copy_twins_out(store, flags["run"])
     if out:
         out.mkdir(parents=True, exist_ok=True)
         (out / PAGE).write_bytes(store.get(page_key(flags["run"])))

@@ -21,6 +21,9 @@ from steps.errors import ConfigError
 from steps.field_suggestions import suggest_fields
 from steps.plugins import load_agent
 
+EARLIER_NAMES = {"counter_proof": "confirm"}
+"""Last word of a field's name in earlier releases -> its name; both are accepted wherever a spec is written."""
+
 Tables = dict[str, Any]
 """A spec as TOML has it, not checked yet."""
 
@@ -46,7 +49,13 @@ def of_text(text: str, source: str) -> Tables:
         raise ConfigError(f"{source} is not {kind}: {error}") from None
     if isinstance(tables.get("sandbox"), dict):
         tables["sandbox"] = lift_flat_fields(tables["sandbox"])
-    return tables
+    return laid_over({}, tables)
+
+
+def current_name(name: str) -> str:
+    """Return the name of a field that may be named as in an earlier release: ``grading.counter_proof``."""
+    *tables, last = name.split(".")
+    return ".".join([*tables, EARLIER_NAMES.get(last, last)])
 
 
 def put(tables: Tables, path: tuple[str, ...], value: Any) -> None:
@@ -56,7 +65,7 @@ def put(tables: Tables, path: tuple[str, ...], value: Any) -> None:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
             raise ConfigError(f"{name} is a table, not a value", field=".".join(path))
-    table[path[-1]] = value
+    table[EARLIER_NAMES.get(path[-1], path[-1])] = value
 
 
 def has(tables: Tables, path: tuple[str, ...]) -> bool:
@@ -93,7 +102,8 @@ def put_item(tables: Tables, item: str) -> None:
 def laid_over(below: Tables, above: Tables) -> Tables:
     """Both tables as one; where both have a field, ``above`` holds."""
     merged = dict(below)
-    for name, value in above.items():
+    for written, value in above.items():
+        name = EARLIER_NAMES.get(written, written)
         under = merged.get(name)
         both = isinstance(under, dict) and isinstance(value, dict)
         merged[name] = laid_over(under, value) if both else laid_over({}, value) if isinstance(value, dict) else value  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ IMPORTED = (  # nothing that is a program itself: runpy warns of one that is imp
     *(f"workflows.cli.{name}" for name in ("ags_commands", "argo_commands", "run_commands", "template_commands")),
     *(f"steps.planning.{name}" for name in ("resolve", "write", "requested_spec")),
     "steps.agents.solving",
-    "steps.grading.counter_proof",
+    "steps.grading.twins.confirmation",
     "steps.sandbox.local",
     "steps.reports.write",
     "steps.reports.training.publish",

@@ -11,7 +11,15 @@ CREATE_S = 1800.0
 
 
 RUNS = 2
-"""Of the tests, at most, in one grade: the official one, and one where that is in doubt."""
+"""Official test runs of one grade, at most: a second one if the first is in doubt."""
+CONFIRMING_RUNS = 15
+"""Further test runs of a grade, at most: 5 validate an instance's sites, 6 confirm its patch, 4 explain surprises."""
+NEIGHBOUR_RUNS = 10
+"""Further runs with neighbour inputs, at most: 7 validate them, 1 tries the patch, 2 explain surprises."""
+NEIGHBOUR_SHARE = 5
+"""The tests of such a run may take this part of their limit (``steps.grading.twins.neighbours``)."""
+CONFIRMING_CREATE_S = 300.0
+"""Seconds to start the sandbox of such a run, whose image is there by then."""
 
 OUTAGE_S = 900.0
 """Seconds that a try is held back while its engine does not answer."""
@@ -44,11 +52,14 @@ def retry(spec: RunSpec) -> Retry:
 def deadline_s(step: str, spec: RunSpec) -> float:
     """Seconds one try of a step may take in all: its sandbox, its work, and room for its own bookkeeping.
 
-    In iterative mode each attempt of a solve has a sandbox of its own; the agent's time is for all of them. A grade
-    whose first run is in doubt makes a second, and one that is to be confirmed as well.
+    In iterative mode each attempt of a solve has a sandbox of its own; the agent's time is for all of them.
     """
     if step != "solve":
-        return RUNS * (CREATE_S + spec.grading.timeout_s) + 600.0
+        limit_s = spec.grading.timeout_s
+        confirming_s = CONFIRMING_RUNS * (CONFIRMING_CREATE_S + limit_s)
+        confirming_s += NEIGHBOUR_RUNS * (CONFIRMING_CREATE_S + limit_s / NEIGHBOUR_SHARE)
+        official_s = RUNS * (CREATE_S + spec.grading.timeout_s) + 600.0
+        return official_s + (confirming_s if spec.grading.confirm != "never" else 0.0)
     attempts = spec.agent.iterative_max_attempts if spec.agent.iterative else 1
     return attempts * CREATE_S + spec.agent.timeout_s + 600.0
 
@@ -83,7 +94,7 @@ PODS = {
     "plan": Pod("250m", "512Mi", "4Gi", 1800),
     "list": Pod("10m", "16Mi", "128Mi", 1800),
     "solve": Pod("100m", "192Mi", "2Gi", 5400),
-    "grade": Pod("100m", "192Mi", "2Gi", 6000),
+    "grade": Pod("100m", "192Mi", "2Gi", 13 * 3600),
     "canary": Pod("50m", "128Mi", "1Gi", 600),
     "report": Pod("250m", "512Mi", "4Gi", 1800),
     "compare": Pod("50m", "128Mi", "1Gi", 600),
@@ -101,13 +112,13 @@ WAITER = Pod("10m", "64Mi", "256Mi", 0)
 PENDING = "15m"
 """How long a pod may wait for a node and its image."""
 
-SHARD_UNITS = 47
+SHARD_UNITS = 44
 """Units of a shard: with all their tries used up, its Workflow stays below 1 MiB before compression."""
 WINDOW = 10
 """Units of a shard that are begun at a time."""
 SHARDS = 64
 """Shards of a run that are begun at a time; what runs at all is the semaphores' to say."""
-SHARD_S = 36 * 3600
+SHARD_S = 108 * 3600
 RUN_S = 7 * 24 * 3600
 """At 50 units a time, 20,000 units take six days."""
 ROUND_S = 2 * RUN_S + 24 * 3600

@@ -31,8 +31,8 @@ class AgentSpec(Table):
     own: OwnAgent | None = None
     """Of an agent of one's own: set where a spec is read, whatever stands here."""
     predictions: Annotated[str | None, Flag("--predictions", "-p"), File()] = None
-    """Predictions to grade (.json or .jsonl, as swebench reads them, an output.jsonl, or SWE-agent's .traj, a folder of
-    them, too); chooses agent 'given'."""
+    """Predictions to grade (.json or .jsonl, as swebench reads them, an output.jsonl, or SWE-agent's .traj or .pred, a
+    folder of them, too); chooses agent 'given'. --model names the model of rows that name none."""
     trajectories: Annotated[str | None, Flag("--trajectories"), File()] = None
     """Folder or file of recorded trajectories, or of predictions, for agent 'replay'."""
     file: Annotated[str | None, Flag("--agent-file"), File()] = None

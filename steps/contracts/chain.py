@@ -14,6 +14,7 @@ from steps.contracts.recording import Recording
 from steps.contracts.solve_record import SolveRecord
 from steps.contracts.spec_fields import fields
 from steps.contracts.trajectory import Trajectory
+from steps.contracts.twins import ValidatedTwins
 from steps.contracts.verdict import EvalScript, GradeRecord, InstanceLog, Report, TestLog
 
 Kind = type[Record] | type[Raw]
@@ -86,9 +87,9 @@ SOLVE = Step(
 GRADE = Step(
     "grade",
     takes=(RunFile, Instance, Answer, Patch),
-    may_take=(Layer,),
+    may_take=(Layer, ValidatedTwins),
     gives=(GradeRecord,),
-    may_give=(TestLog, Report, InstanceLog, EvalScript),
+    may_give=(TestLog, Report, InstanceLog, EvalScript, ValidatedTwins),
 )
 
 _STORE = Option("store", "folder or s3://bucket/prefix", required=True)

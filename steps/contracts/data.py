@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import secrets
 from enum import StrEnum
 from typing import ClassVar, Literal, Self
 
@@ -76,6 +78,15 @@ class RunFile(Record):
     """Selected instance that was left out, for it cannot be graded -> why."""
     planning: Usage = Usage()
     """What plan's own small calls of the model took, each time that it planned."""
+    draw_key: str = ""
+    """The secret of all draws of confirmations, in hexadecimal digits; a regrade has that of the run it grades again.
+    Empty in runs of older releases."""
+
+    def draw_seed(self, instance_id: str, attempt: int) -> bytes:
+        """Return the secret that decides a unit's draws: the same in every try, so that nobody can draw again."""
+        if not self.draw_key:
+            return secrets.token_bytes(32)
+        return hmac.digest(bytes.fromhex(self.draw_key), f"{instance_id}/{attempt}".encode(), "sha256")
 
     @property
     def agent_title(self) -> str:

@@ -115,9 +115,22 @@ class GradingSpec(Table):
     """Seconds the tests may run; the official limit is 1800. R2E-Gym's is 300, unless another than 1800 is given."""
     network: Annotated[bool, Flag("--grading-network/--no-grading-network")] = True
     """Let the tests reach the network, as the official containers do (498 of 500 Verified scripts run pip)."""
-    counter_proof: Annotated[Literal["resolved", "always", "never"], Flag("--counter-proof"), How()] = "resolved"
-    """Grade once more with tests put in that must fail and pass. resolved: where a patch that is not the reference is
-    resolved. always: every patch whose tests ran. never."""
+    confirm: Annotated[Literal["resolved", "always", "never"], Flag("--confirm", "--counter-proof"), How()] = "resolved"
+    """Confirm verdicts by twin tests, some of which must fail. resolved: resolved patches, but for reference patches.
+    always: every resolved patch, reference patches too. never."""
+    confirm_runs: Annotated[int | None, Flag("--confirm-runs"), How(), Field(ge=0, le=6)] = None
+    """Confirmation runs of a patch; by default 2 to 6, as --confirm-chance needs. 1: a spot check, 0: none."""
+    confirm_chance: Annotated[float, Flag("--confirm-chance"), How(), Field(gt=0, lt=1)] = 0.125
+    """Add a confirmation run while a guess passes all of them with a greater chance than this."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _earlier_name(cls, fields: Any) -> Any:
+        """Read ``counter_proof``, the earlier name of ``confirm``."""
+        if isinstance(fields, dict) and "counter_proof" in fields:
+            rest = {name: value for name, value in fields.items() if name != "counter_proof"}
+            return {"confirm": fields["counter_proof"], **rest}
+        return fields
 
 
 MAX_TAGS = 16

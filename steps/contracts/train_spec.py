@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from steps.contracts.ids import is_run_id
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.spec_table import How, Table
+from steps.contracts.verdict import RewardRule
 
 NAME_RULE = "letters, digits, '.', '_' and '-', at most 40, starting and ending with a letter or digit"
 """Of a training: the runs of its steps are named after it, and a run's name has at most 63 characters."""
@@ -29,8 +30,12 @@ class LossSpec(Table):
     limit_stopped: Literal["keep", "drop", "no_gradient"] = "keep"
     """Rollouts that a limit (steps, tokens, time, money) ended. keep: as any other. drop: absent from their group.
     no_gradient: they count in their group's mean, and nothing is learnt from them."""
-    suspect: Literal["keep", "drop"] = "drop"
-    """Rollouts whose verdict there is a reason not to believe: a policy learns to cheat where cheating is paid."""
+    suspect: Annotated[RewardRule, How()] = "by-outcome"
+    """Rollouts whose verdict is suspect, by their log or a contradicted confirmation. by-outcome and zero: reward 0.
+    drop: absent from their group. keep: the official reward, by which a policy learns to cheat."""
+    unconfirmed: Annotated[RewardRule, How()] = "by-outcome"
+    """Rollouts whose verdict is unconfirmed. by-outcome: absent from their group if not_confirmed, else the official
+    reward (partly, unavailable, never tried)."""
     batch_scale: Literal["sum", "rollouts", "tokens"] = "rollouts"
     """Tinker's losses are sums. rollouts: advantages are divided by the number of rollouts of the batch; tokens: by the
     number of its sampled tokens; sum: by nothing, so that the learning rate has to fit the batch."""
@@ -75,7 +80,8 @@ class TrainSpec(Table):
 
     name: str
     """The training's name; the same name again goes on with it. Then fields that say how it is done may be others:
-    steps, checkpoint_every, checkpoint_ttl_s, proxy_url, held_out.every, and what a run may change."""
+    steps, checkpoint_every, checkpoint_ttl_s, proxy_url, held_out.every, loss.suspect, loss.unconfirmed, and what a run
+    may change."""
     base_model: str
     """Model of Tinker, as get_server_capabilities lists it."""
     tokenizer: str | None = None

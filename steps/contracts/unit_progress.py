@@ -25,7 +25,7 @@ _MARKED = re.compile(rf"(?:\d{{4}}-\d\d-\d\dT\S+ )?{MARK}")
 of others, as of a command that a step logs."""
 ACTION_WIDTH = 120
 
-Phase = Literal["create", "prepare", "agent", "patch", "tests", "verdict", "counter_proof"]
+Phase = Literal["create", "prepare", "agent", "patch", "tests", "verdict", "confirm"]
 
 
 def _moment(text: str) -> str:

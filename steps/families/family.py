@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, Literal, Protocol, cast
 
 from steps.contracts.data import Answer, Instance
 from steps.contracts.families import FAMILIES, is_own_family
-from steps.contracts.verdict import CounterProof
 from steps.errors import ConfigError
 from steps.families.columns import RowColumns, SourceRow
 from steps.grading.procedure import ProcedureRun
+from steps.grading.twins.twin_tests import TwinTests
 from steps.grading.verdict import Verdict
 from steps.plugins import load
 from steps.sandbox.protocol import Sandbox
@@ -34,10 +32,13 @@ HandsOn = Literal["patch", "layer"]
 class Grader(Protocol):
     """Grades what was handed on for one instance: ``patch`` is the layer where its family hands on layers.
 
-    ``browsers``: whether its tests start any, which takes more of a sandbox.
+    Attributes:
+        browsers: Whether the tests start browsers, which takes more of a sandbox.
+        twin_tests: The tests that a confirmation can change; None if the family has no confirmation.
     """
 
     browsers: bool
+    twin_tests: TwinTests | None
 
     def run(
         self, box: Sandbox, patch: bytes | None, *, timeout_s: int, folder: str, machine_name: str, enlarged: bool
@@ -49,17 +50,6 @@ class Grader(Protocol):
 
     def judge(self, run: ProcedureRun, patch: bytes) -> Verdict:
         """What became of the patch. What the tests printed is data, whatever it is."""
-
-    def confirm(
-        self,
-        open_sandbox: Callable[[], AbstractContextManager[Sandbox]],
-        patch: bytes | None,
-        verdict: Verdict,
-        *,
-        timeout_s: int,
-        folder: str,
-    ) -> CounterProof:
-        """Grade once more with tests put in whose outcome is known; UNAVAILABLE where the family has no such thing."""
 
 
 class Family(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,10 @@ from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
 from steps.contracts.verdict import Evidence, Finding, Integrity, Outcome, TestCounts
 from steps.families.bounded_judging import judge_bounded
 from steps.families.family_verdict import FamilyVerdict, ListOutcome
-from steps.families.without_counter_proof import WithoutCounterProof
 from steps.grading.bounded import SMALL_BYTES
-from steps.grading.patches.suite import Suite
+from steps.grading.integrity import examine_files, examine_patch
 from steps.grading.procedure import ProcedureRun, run_tests
-from steps.grading.test_machinery import examine_patch
+from steps.grading.twins.twin_tests import TwinTests
 from steps.grading.verdict import Verdict, weigh_broken_sandbox
 from steps.sandbox.apply_commands import APPLY_COMMANDS
 from steps.sandbox.protocol import Sandbox
@@ -31,7 +30,7 @@ class _TestScript:
 
 
 @dataclass(frozen=True)
-class ScriptGrader(WithoutCounterProof):
+class ScriptGrader:
     """See ``Grader``. The script keeps the exit code of the tests in SWEBENCH_TEST_EXIT_CODE."""
 
     instance_id: str
@@ -42,37 +41,54 @@ class ScriptGrader(WithoutCounterProof):
     """Brings a fresh machine to where the patch is applied."""
     script: str
     timeout_s: int
-    suite: Suite
+    test_files: Sequence[str] = ()
     apply_commands: tuple[str, ...] = APPLY_COMMANDS
     browsers: bool = False
+    twin_tests: TwinTests | None = None
 
     def run(
         self, box: Sandbox, patch: bytes | None, *, timeout_s: int, folder: str, machine_name: str, enlarged: bool
     ) -> ProcedureRun:
         """Set the machine up, apply the patch, run the tests."""
         self.prepare(box)
+        return self.run_script(
+            box, self.script, patch, timeout_s=timeout_s, folder=folder, machine_name=machine_name, enlarged=enlarged
+        )
+
+    def run_script(
+        self,
+        box: Sandbox,
+        script: str,
+        patch: bytes | None,
+        *,
+        timeout_s: int,
+        folder: str,
+        machine_name: str = "sandbox",
+        enlarged: bool,
+    ) -> ProcedureRun:
+        """Apply the patch in a prepared machine and run a test script there."""
         return run_tests(
             box,
-            _TestScript(self.instance_id, self.script),
+            _TestScript(self.instance_id, script),
             patch,
             timeout_s=self.timeout_s if timeout_s == OFFICIAL_TIMEOUT_S else timeout_s,
             folder=folder,
             machine_name=machine_name,
             enlarged=enlarged,
             apply_commands=self.apply_commands,
+            test_files=self.test_files,
         )
 
     def judge(self, run: ProcedureRun, patch: bytes) -> Verdict:
         """The verdict of the family's rule on the log, and whether to believe it."""
-        findings = examine_patch(patch, self.suite)
+        findings = examine_patch(patch)
         if run.log is None or run.timed_out:
             outcome = Outcome.PATCH_FAILED if run.log is None else Outcome.TESTS_TIMED_OUT
             return weigh_broken_sandbox(run, Verdict(outcome, _weigh(findings, resolved=False)))
         judged = self._judge_log(run)
         exit_code = run.channel_report.exit_code if run.channel_report else None
         findings += [*judged.findings, *_exit_code_findings(exit_code, judged)]
-        if run.channel_report and not run.channel_report.script_intact:
-            findings.append(Finding(code="eval_script_changed", detail="/eval.sh was rewritten while it ran"))
+        findings += examine_files(run.channel_report) if run.channel_report else []
         if judged.unreadable:
             outcome = Outcome.LOG_UNREADABLE
         else:
@@ -90,6 +106,11 @@ class ScriptGrader(WithoutCounterProof):
             evidence=Evidence(exit_code=exit_code, logged_exit_codes=[], start_markers=0, end_markers=0),
         )
         return weigh_broken_sandbox(run, verdict)
+
+    def read_log(self, log: bytes) -> tuple[Mapping[str, str], str]:
+        """Return the statuses in a log, and why there are none."""
+        verdict = judge_bounded(self.family, self.source, log)
+        return verdict.statuses, verdict.unreadable
 
     def _judge_log(self, run: ProcedureRun) -> FamilyVerdict:
         """The rule's word; on a log that cannot be read in the memory and time there is, on its beginning.

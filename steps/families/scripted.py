@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from steps.contracts.data import Answer, Instance
@@ -13,7 +14,8 @@ from steps.families.family import HandsOn, Row
 from steps.families.family_verdict import FamilyVerdict
 from steps.families.machine_setup import commit_changes, require_isolation, run_setup
 from steps.families.script_grader import ScriptGrader
-from steps.grading.patches.suite import Suite
+from steps.grading.procedure import ProcedureRun
+from steps.grading.twins.listed_tests import ListedTwinTests, PatchedFiles, TestFiles
 from steps.sandbox.apply_commands import APPLY_COMMANDS
 from steps.sandbox.protocol import Sandbox
 
@@ -25,6 +27,24 @@ class SourceAnswer(Answer):
     """What only grade may know: the columns of the row that its grading reads."""
 
     source: dict[str, Any]
+    patch: str = ""
+    """The reference; empty in runs that were planned before confirmations of these families."""
+
+
+def _list_patched_files(row: SourceRow, script: list[str]) -> TestFiles:
+    return PatchedFiles(script, str(row["base_commit"]))
+
+
+@dataclass(frozen=True)
+class TwinRules:
+    """How a family's tests become twins. The functions take a source row."""
+
+    listed: Callable[[SourceRow], Sequence[Sequence[str] | None]]
+    """FAIL_TO_PASS and PASS_TO_PASS as ``judge`` names them; None and all tests, if the row has no such lists."""
+    read_id: Callable[[SourceRow, str], str]
+    """Returns what a log calls a node id of pytest."""
+    files: Callable[[SourceRow, list[str]], TestFiles] = _list_patched_files
+    """Takes the lines of the test script too. By default the files of the test patch in it."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +69,12 @@ class ScriptedFamily:
     timeout_s: Callable[[SourceRow], int]
     """Of the tests, where nobody says otherwise; at most 1800."""
     judge: Callable[[str, SourceRow], FamilyVerdict]
-    suite: Callable[[SourceRow], Suite]
+    twins: TwinRules | None = None
+    """None if nothing that its patches resolve is confirmed."""
     accepts: Callable[[SourceRow], bool] = lambda _row: True
     """Whether a row with its columns is the family's, where others have the same ones."""
+    test_files: Callable[[SourceRow], Sequence[str]] = lambda _row: ()
+    """Files that must not change between the script's START and END markers, relative to its working directory."""
     json_columns: tuple[str, ...] = ()
     """Columns that are JSON, as text or as values: equal rows from any file are equal."""
     check: Callable[[SourceRow], object] = lambda _row: None
@@ -96,7 +119,7 @@ class ScriptedFamily:
 
     def to_answer(self, row: Row) -> SourceAnswer:
         """See ``Family.to_answer``."""
-        return SourceAnswer(instance_id=row["instance_id"], family=self.name, source=row["source"])
+        return SourceAnswer(instance_id=row["instance_id"], family=self.name, source=row["source"], patch=row["patch"])
 
     def why_not_gradeable(self, row: Row) -> str | None:
         """See ``Family.why_not_gradeable``."""
@@ -108,18 +131,20 @@ class ScriptedFamily:
 
     def make_grader(self, instance: Instance, answer: Answer) -> ScriptGrader:
         """See ``Family.make_grader``."""
-        source = SourceAnswer.model_validate(answer.model_dump()).source
+        source_answer = SourceAnswer.model_validate(answer.model_dump())
+        source = source_answer.source
         setup = None if self.grading_script is None else self.grading_script(source)
-        return ScriptGrader(
+        grader = ScriptGrader(
             instance_id=instance.instance_id,
             family=answer.family,
             source=source,
             prepare=lambda box: self._set_up(box, setup),
             script=self.test_script(source),
             timeout_s=self.timeout_s(source),
-            suite=self.suite(source),
+            test_files=self.test_files(source),
             apply_commands=self.apply_commands(source),
         )
+        return replace(grader, twin_tests=_make_twin_tests(self.twins, grader, source_answer) if self.twins else None)
 
     def _set_up(self, box: Sandbox, script: str | None) -> None:
         if self.outside:
@@ -133,3 +158,25 @@ class ScriptedFamily:
 
 def _reason(error: ConfigError) -> str:
     return error.reason.removeprefix("dataset: ")
+
+
+def _make_twin_tests(rules: TwinRules, grader: ScriptGrader, answer: SourceAnswer) -> ListedTwinTests:
+    source = answer.source
+    fail_to_pass, pass_to_pass = rules.listed(source)
+
+    def run_script(box: Sandbox, lines: list[str], patch: bytes | None, timeout_s: int, folder: str) -> ProcedureRun:
+        # The first run had enough memory and disk: a patch that runs out of them here does so on purpose.
+        return grader.run_script(box, "\n".join(lines), patch, timeout_s=timeout_s, folder=folder, enlarged=True)
+
+    return ListedTwinTests(
+        instance_id=answer.instance_id,
+        row_sha256=answer.row_sha256,
+        reference=answer.patch.encode("utf-8", "surrogateescape"),
+        fail_to_pass=fail_to_pass,
+        pass_to_pass=pass_to_pass or (),
+        files=rules.files(source, grader.script.split("\n")),
+        set_up=grader.prepare,
+        run_script=run_script,
+        read_log=grader.read_log,
+        read_id=partial(rules.read_id, source),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 _NO_TESTS = (".json", ".png", "csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml")
 
@@ -20,3 +21,10 @@ def files_before(patch: str) -> list[str]:
 def files_to_run(patch: str) -> list[str]:
     """Those of its files that stand behind a test command (``get_test_directives``)."""
     return [file for file in files_of(patch) if not file.endswith(_NO_TESTS)]
+
+
+def drop_files(patch: bytes, files: Collection[str]) -> bytes:
+    """Return a diff of git without the sections of some files."""
+    sections = re.split(rb"^(?=diff --git )", patch, flags=re.MULTILINE)
+    names = [f" b/{file}".encode() for file in files]
+    return b"".join(each for each in sections if not each.split(b"\n", 1)[0].endswith(tuple(names)))

@@ -1,21 +1,28 @@
-"""The second channel: the test command's exit code, written by the shell itself to a file that is not the log.
+"""The second channel: facts about a test run that the shell itself writes to a file outside the log.
 
 The official script stays as it is. Bash reads the file named by ``BASH_ENV`` before a script; ours forgets that name
-(children must not read it too), removes itself, and sets an EXIT trap that writes ``$SWEBENCH_TEST_EXIT_CODE``, the
-variable in which the official script keeps the code. The trap's trace goes to /dev/null, so the log stays byte for byte
-what it would have been. Tests run as the same user: the file is evidence, not proof.
+(children must not read it too), removes itself, and sets two traps. The DEBUG trap takes the sums of the test files at
+the START and at the END marker, before the script restores them. The EXIT trap writes them and
+``$SWEBENCH_TEST_EXIT_CODE``, the variable in which the official script keeps the code. The traps' traces go to
+/dev/null, so the log stays byte for byte what it would have been. Tests run as the same user: the file is evidence, not
+proof.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from steps.sandbox.protocol import Sandbox
 
 EVAL_FILE = "/eval.sh"
 EXIT_CODE_VARIABLE = "SWEBENCH_TEST_EXIT_CODE"
 """swebench's name (``constants.TEST_EXIT_CODE_VAR``), which scripts of other families use too."""
+_SUMS = "_swe_argo_sums"
+"""Variable of the script's shell. A file would tell the tests that it is there."""
+_MAX_FILE_KB = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -26,12 +33,15 @@ class ChannelReport:
     """Of the test command; None when the shell never got so far or was killed."""
     script_intact: bool
     """``/eval.sh`` is still the official script: bash reads it while it runs, and tests could rewrite it."""
+    changed_files: tuple[str, ...] = ()
+    """Test files that the END marker found changed or deleted since the START marker."""
 
 
 class ExitCodeChannel:
     """One run's channel, under names nobody can guess."""
 
-    def __init__(self) -> None:
+    def __init__(self, test_files: Sequence[str] = ()) -> None:
+        self._test_files = test_files
         self._hook = f"/tmp/.{secrets.token_hex(12)}"  # noqa: S108 - unguessable, and gone before the script begins
         self._file = f"/tmp/.{secrets.token_hex(12)}"  # noqa: S108 - unguessable, made at the script's end
 
@@ -43,15 +53,37 @@ class ExitCodeChannel:
         return f"BASH_ENV={self._hook} /bin/bash {EVAL_FILE}"
 
     def _script(self) -> str:
-        variable = EXIT_CODE_VARIABLE
-        save = f'{{ umask 077; printf "%s\\n" "${{{variable}-}}" >{self._file}; }} 2>/dev/null'
-        return f"unset BASH_ENV\nrm -f {self._hook} {self._file}\ntrap '{save}' EXIT\n"
+        values = f'"${{{EXIT_CODE_VARIABLE}-}}" "${{{_SUMS}-}}"'
+        traps = {"EXIT": f'{{ umask 077; printf "%s\\n" {values} >{self._file}; }} 2>/dev/null'}
+        if self._test_files:
+            traps["DEBUG"] = self._debug_trap()
+        set_traps = "".join(f"trap {quote(command)} {signal}\n" for signal, command in traps.items())
+        return f"unset BASH_ENV\nrm -f {self._hook} {self._file}\n{set_traps}"
+
+    def _debug_trap(self) -> str:
+        """Return the command that bash runs before each command of the script itself, but not of its functions."""
+        paths = " ".join(quote(path if path.startswith("/") else f"./{path}") for path in self._test_files)
+        # Tests may leave a pipe, a link to a device or a file without end in a test file's place.
+        sums = f"find {paths} -maxdepth 0 -type f -size -{_MAX_FILE_KB}k -exec sha256sum {{}} +"
+        return f"""{{ case $BASH_COMMAND in
+*">>>>> Start Test Output"*) {_SUMS}_folder=$PWD; {_SUMS}=$({sums}) || :;;
+*">>>>> End Test Output"*) {_SUMS}+="
+--
+$(cd "${{{_SUMS}_folder-.}}" && {sums})" || :; trap - DEBUG;;
+esac; }} 2>/dev/null"""
 
     def hear(self, box: Sandbox, script: bytes) -> ChannelReport:
-        """What came through, and whether the script on the machine is still ``script``."""
-        code = _content(box, self._file, 64).decode("ascii", "replace").strip()
+        """Return the values from the second channel, and whether the script in the sandbox is still ``script``."""
+        code, _, sums = _content(box, self._file, 1 << 20).decode(errors="replace").partition("\n")
         intact = _content(box, EVAL_FILE, len(script)) == script
-        return ChannelReport(int(code) if code.isdecimal() else None, intact)
+        return ChannelReport(int(code) if code.isdecimal() else None, intact, _changed_files(sums))
+
+
+def _changed_files(sums: str) -> tuple[str, ...]:
+    before, end, after = sums.partition("\n--\n")
+    unchanged = after.splitlines()
+    lines = before.splitlines() if end else []
+    return tuple(line.partition("  ")[2].removeprefix("./") for line in lines if line not in unchanged)
 
 
 def _content(box: Sandbox, path: str, most: int) -> bytes:

@@ -1,34 +1,26 @@
-"""Whether a log can be believed: pure rules over the log, the patch, the official reading and the second channel.
+"""Whether a log can be believed: pure rules over the log, the official reading, the second channel, and paths and
+marker texts in the patch. Nothing reads the patch's code.
 
 The official verdict is never changed. A finding names one contradiction. ``suspect`` means: do not believe this verdict
-before somebody has looked. A contradiction in the log makes any verdict suspect, a graded one or not; what merely gives
-a patch the means to cheat (``patch_*``) does so only where the verdict is resolved, because there is
-nothing to gain elsewhere. Tests run as root in the sandbox that is judged: ``ok`` is the absence of evidence.
+before somebody has looked. A finding makes any verdict suspect, a graded one or not, but for those that matter only if
+the verdict is resolved. Tests run as root in the sandbox that is judged: ``ok`` is the absence of evidence.
 """
 
 from __future__ import annotations
 
+import io
+import posixpath
 import re
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from steps.contracts.verdict import Evidence, Finding, Integrity
 from steps.grading import official
 from steps.grading.exit_code_channel import ChannelReport
 from steps.grading.official import Graded
-from steps.grading.patches.suite import Suite, suite_of
 from steps.grading.runner_summary import closing_of
-from steps.grading.test_machinery import examine_patch
 
-# What a fix may do for reasons of its own (edit a conftest.py, look at a frame) counts where that could have paid.
-# Printing results, leaving the process and rewriting outcomes count even where they did not pay.
-_ONLY_IF_RESOLVED = {
-    *("patch_edits_test_machinery", "patch_adds_binary", "patch_adds_link", "patch_shadows_module"),
-    *("patch_imports_test_runner", "patch_inspects_frames", "patch_fakes_comparison", "patch_changes_builtins"),
-    *("patch_runs_code_later", "patch_reads_markers", "patch_names_tests", "patch_writes_past_output"),
-    "patch_not_examined",
-}
+_ONLY_IF_RESOLVED = {"test_files_changed"}
 _TIMED_OUT = re.compile(r"\nTimeout error: \d+ seconds exceeded\.\s*\Z")
 # Where sympy's runner begins with another file: names of tests say nothing of theirs.
 _NEXT_FILE = re.compile(r"\S+\.py\[\d+\]")
@@ -36,6 +28,12 @@ _FAILURE_FIRST = ("FAIL", "ERROR")
 _FAILURE_LAST = ("FAIL", "FAILED", "ERROR", " F", " E")
 _PASSING = {"PASSED", "XFAIL"}
 _FAILING = {"FAILED", "ERROR"}
+_WORD = re.compile(r"[^\s'\"()|;&<>]+")
+_HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+# Lines in which git or patch(1) may read a file's name.
+_NAMES = re.compile(rb"(?:[ \tX]+|- )?(?:diff --git |Index:|(?:---|\+\+\+|\*\*\*) |(?:rename|copy) (?:from|to) )(.*)")
+_ESCAPED_BYTE = re.compile(rb"\\([0-3][0-7]{2})")
+_GIT_FOLDER = re.compile(rb"(?:^|[/\s\"])(?:\.git|git~1)[. ]*(?:[/\s\"]|$)", re.IGNORECASE)
 
 
 def examine(
@@ -46,7 +44,7 @@ def examine(
     ``log`` is the text as the grader reads it (a lone carriage return is a newline), ``spec`` swebench's TestSpec,
     ``channel_report`` the second channel of a run, None for a saved log.
     """
-    words, suite = official.harness_constants(), suite_of(spec)
+    words = official.harness_constants()
     start, end = log.find(words.START_TEST_OUTPUT), -1
     if start >= 0:
         end = log.find(words.END_TEST_OUTPUT, start)
@@ -62,15 +60,54 @@ def examine(
         *_exit_codes(log, end, evidence, spec, channel_report),
         *_statuses(evidence, spec, graded),
         *_after_end(log, end, spec, graded),
-        *_region(spec, graded, suite),
-        *examine_patch(patch, suite),
+        *_region(spec, graded),
+        *examine_patch(patch),
     ]
     return evidence, _weighed(findings, resolved=bool(graded.inner["resolved"]))
 
 
-def examine_unread(patch: bytes, spec: Any) -> Integrity:
-    """The same of a patch whose tests came to no log that is graded: what the patch itself shows."""
-    return _weighed(examine_patch(patch, suite_of(spec)), resolved=False)
+def examine_unread(patch: bytes) -> Integrity:
+    """Return the integrity of a patch without a graded log: the findings of the patch alone."""
+    return _weighed(examine_patch(patch), resolved=False)
+
+
+def examine_patch(patch: bytes) -> list[Finding]:
+    """Return findings of the texts that a log is cut by, and of the repository's own ``.git``, in a patch."""
+    words = official.harness_constants()
+    findings = [
+        Finding(code="marker_in_patch", detail=f"the patch contains {word!r}, which the log is cut by")
+        for word in (words.START_TEST_OUTPUT, words.END_TEST_OUTPUT, words.TEST_EXIT_CODE)
+        if word.encode() in patch
+    ]
+    names = next((names for names in _names(patch) if _GIT_FOLDER.search(names)), None)
+    if names is not None:
+        shown = ascii(names[:120].decode(errors="replace").strip())
+        findings.append(Finding(code="patch_writes_git", detail=f"{shown}: git's hooks and settings run commands"))
+    return findings
+
+
+def _names(patch: bytes) -> Iterator[bytes]:
+    """Yield the text of each line outside of hunks that may name a file."""
+    old = new = 0
+    for line in io.BytesIO(patch):
+        if (old > 0 or new > 0) and line[:1] in b" +-\\\r\n":
+            old -= line[:1] not in b"+\\"
+            new -= line[:1] not in b"-\\"
+        elif head := _HUNK.match(line):
+            old, new = (int((count or b"1")[:9]) for count in head.groups())
+        elif match := _NAMES.match(line):
+            yield _ESCAPED_BYTE.sub(lambda escape: bytes([int(escape[1], 8)]), match[1])
+
+
+def examine_files(channel_report: ChannelReport) -> list[Finding]:
+    """Return findings of files in the sandbox that changed while the script ran."""
+    findings = []
+    if not channel_report.script_intact:
+        findings.append(Finding(code="eval_script_changed", detail="/eval.sh was rewritten while it ran"))
+    if changed := channel_report.changed_files:
+        detail = f"{', '.join(changed[:8])} {'was' if len(changed) == 1 else 'were'} changed while the tests ran"
+        findings.append(Finding(code="test_files_changed", detail=detail))
+    return findings
 
 
 def _weighed(findings: list[Finding], *, resolved: bool) -> Integrity:
@@ -124,8 +161,7 @@ def _exit_codes(
         findings.append(Finding(code="exit_codes_differ", detail=f"logged: {', '.join(codes[:8])}"))
     if channel_report is None:
         return findings
-    if not channel_report.script_intact:
-        findings.append(Finding(code="eval_script_changed", detail="/eval.sh was rewritten while it ran"))
+    findings += examine_files(channel_report)
     captured = any(words.TEST_EXIT_CODE_VAR in line for line in spec.eval_script_list)
     if captured and channel_report.exit_code is None and (end >= 0 or codes):
         detail = "the log says that the tests ended, the shell that ran them does not"
@@ -171,12 +207,12 @@ def _after_end(log: str, end: int, spec: Any, graded: Graded) -> list[Finding]:
     return [Finding(code="results_after_end", detail=f"{len(statuses_after)} behind the END marker: {name} {status}")]
 
 
-def _region(spec: Any, graded: Graded, suite: Suite) -> list[Finding]:
+def _region(spec: Any, graded: Graded) -> list[Finding]:
     """Results within the marked region that contradict each other or the runner's own count."""
     if not graded.reading.calls:
         return []
     statuses = graded.reading.statuses
-    listed = _outermost(dict.fromkeys([*spec.FAIL_TO_PASS, *spec.PASS_TO_PASS]), suite)
+    listed = _outermost(dict.fromkeys([*spec.FAIL_TO_PASS, *spec.PASS_TO_PASS]), spec)
     passed = [test for test in listed if statuses.get(test) in _PASSING]
     skipped = [test for test in listed if statuses.get(test) == "SKIPPED"]
     findings = []
@@ -202,19 +238,33 @@ def _region(spec: Any, graded: Graded, suite: Suite) -> list[Finding]:
     return findings
 
 
-def _outermost(tests: Iterable[str], suite: Suite) -> list[str]:
+def _outermost(tests: Collection[str], spec: Any) -> list[str]:
     """The ids that are of the run that the script starts, not of one that a test started and printed.
 
     Lists were made from logs, so they hold both; and "[100%]", which runners print behind a status, for a test.
     """
-    suite_paths = suite.restored | suite.run_files
-    places = {path for path in suite_paths if path.endswith(".py")} | {path for path in suite.collected if path}
+    places = _test_paths(spec)
+    files = {test.partition("::")[0] for test in tests if "::" in test}
+    named = {file for file in files if not places or any(f"{file}/".startswith(f"{path}/") for path in places)}
+    return [test for test in tests if test[:1] != "[" and ("::" not in test or test.partition("::")[0] in named)]
 
-    @cache
-    def is_named(file: str) -> bool:
-        return not places or file in places or any(file.startswith(f"{path}/") for path in places)
 
-    return [test for test in tests if test[:1] != "[" and ("::" not in test or is_named(test.partition("::")[0]))]
+def _test_paths(spec: Any) -> set[str]:
+    """Python files that the script restores, and Python files and folders that its test command names."""
+    words = official.harness_constants()
+    paths: set[str] = set()
+    in_tests = False
+    for line in spec.eval_script_list:
+        if words.START_TEST_OUTPUT in line:
+            in_tests = True
+        elif words.END_TEST_OUTPUT in line:
+            break
+        elif in_tests:
+            named = {word.split("::")[0] for word in _WORD.findall(line) if "/" in word or "." in word}
+            paths |= {path for path in named if posixpath.splitext(path)[1] in {"", ".py"}}
+        elif line.startswith(("git checkout ", "rm -f ")):
+            paths |= {path for path in line.split()[2:] if path.endswith(".py")}
+    return {posixpath.normpath(path) for path in paths} - {"."}
 
 
 def _both_ways(lines: list[str], passed: list[str], spec: Any, graded: Graded) -> list[Finding]:

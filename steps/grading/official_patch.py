@@ -1,4 +1,4 @@
-"""The official test patch as it stands in the script: its files, and the same script with more tests in them.
+"""The official test patch as it stands in the script: its files, and the same script with other values in them.
 
 Nothing is run for it: the hunks are laid over the file as it is at the base commit, and written again with what was
 added. What comes out has the form of ``git diff``: three lines of context, functions named, blobs hashed.
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-_APPLY = re.compile(r"git apply -v - <<'(\w+)'")
+_APPLY = re.compile(r"git apply -v(?: --[\w=-]+)* - <<'(\w+)'")
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 _INDEX = re.compile(r"index ([0-9a-f]+)\.\.([0-9a-f]+)(.*)")
 _HEADINGS = (
@@ -55,23 +55,31 @@ class PatchedFile:
             at = begin + len(old_lines)
         return [*edits, *((" ", unchanged) for unchanged in old[at:])]
 
-    def with_tests(self, base: str, text: str) -> PatchedFile:
-        """The file with ``text`` as its content, which is its official content and lines inserted into it."""
-        edits = self.edits(base)
-        new_lines, enlarged = lines_of(text), []
-        at = 0
+    def with_text(self, base: str, text: str) -> PatchedFile:
+        """Return the file with ``text`` as its content: as many lines as the official content, some of them changed.
+
+        Raises:
+            PatchFormError: ``text`` has more or fewer lines.
+        """
+        lines, edits = lines_of(text), self.edits(base)
+        if len(lines) != sum(sign != "-" for sign, _ in edits):
+            raise PatchFormError(f"{self.path}: the changed content has another number of lines")
+        changed: list[Edit] = []
+        rest = iter(lines)
         for sign, line in edits:
-            while sign != "-" and at < len(new_lines) and new_lines[at] != line:
-                enlarged.append(("+", new_lines[at]))
-                at += 1
-            enlarged.append((sign, line))
-            at += sign != "-"
-        enlarged += [("+", line) for line in new_lines[at:]]
-        if content_of(enlarged) != text:
-            raise PatchFormError(f"{self.path}: more was changed than tests inserted")
+            new = line if sign == "-" else next(rest)
+            if sign == " " and new != line:
+                changed += [("-", line), ("+", new)]
+            else:
+                changed.append((sign, new))
         headings = next((each for each in _HEADINGS if _hunks(edits, each) == self.hunks), _HEADINGS[0])
         header = [_reindexed(line, text) for line in self.header]
-        return replace(self, header=header, hunks=_hunks(enlarged, headings))
+        return replace(self, header=header, hunks=_hunks(changed, headings))
+
+    def added_lines(self, base: str) -> set[int]:
+        """Return the numbers of the lines that the patch adds, from 1. Raises PatchFormError as ``edits``."""
+        signs = [sign for sign, _ in self.edits(base) if sign != "-"]
+        return {number for number, sign in enumerate(signs, 1) if sign == "+"}
 
 
 def lines_of(text: str) -> list[str]:
@@ -120,8 +128,13 @@ class OfficialPatch:
         """Its files of text that stay or come."""
         return [file for section in self.sections if (file := _file(section)) is not None]
 
-    def script(self, changed: list[PatchedFile]) -> list[str]:
-        """The script's lines with these files in place of those of the same paths."""
+    def script(self, changed: list[PatchedFile], delimiter: str = "") -> list[str]:
+        """Return the script with these files in place of those of the same paths.
+
+        Args:
+            changed: The files.
+            delimiter: The word that ends the here-document of the patch; by default the official one.
+        """
         by_path = {file.path: file for file in changed}
         patch = list(self.before)
         for section in self.sections:
@@ -131,7 +144,18 @@ class OfficialPatch:
                 continue
             new = by_path[file.path]
             patch += [*new.header, *new.hunks, *([""] if section[-1] == "" else [])]
-        return [*self.lines[: self.begin], *patch, *self.lines[self.end :]]
+        official = self.lines[self.end]
+        word = delimiter or official
+        apply = self.lines[self.begin - 1].replace(official, word)
+        return [*self.lines[: self.begin - 1], apply, *patch, word, *self.lines[self.end + 1 :]]
+
+
+def official_files(script: list[str]) -> list[str]:
+    """Return the paths of the files that a script's test patch creates or changes; none if its form is unknown."""
+    try:
+        return [file.path for file in OfficialPatch.of(script).files()]
+    except PatchFormError:
+        return []
 
 
 def _file(section: list[str]) -> PatchedFile | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,10 +62,12 @@ def run_tests(
     machine_name: str = "sandbox",
     enlarged: bool = False,
     apply_commands: tuple[str, ...] = APPLY_COMMANDS,
+    test_files: Sequence[str] = (),
 ) -> ProcedureRun:
     """Apply ``patch`` (None: grade the untouched repository), run the official script, keep what it printed.
 
-    ``folder`` is what the log's lines name as the place of the files; ``enlarged`` is as in ``as_untrusted``. Raises
+    ``folder`` is what the log's lines name as the place of the files; ``enlarged`` is as in ``as_untrusted``;
+    ``test_files`` are those that ``ChannelReport.changed_files`` watches, relative to the script's folder. Raises
     InfraError or ResourceError when the sandbox is lost by the word of what is outside of it; a patch that does not
     apply, tests that take too long and a sandbox that was broken from inside are results.
     """
@@ -78,7 +81,8 @@ def run_tests(
         box.write(official.harness_constants().CONTAINER_PATCH_FILE, patch)
     try:
         inner = as_untrusted(box, enlarged=enlarged)
-        _run(inner, spec, patch, run, timeout_s=timeout_s, folder=folder, apply_commands=apply_commands)
+        channel = ExitCodeChannel(test_files)
+        _run(inner, spec, patch, run, channel, timeout_s=timeout_s, folder=folder, apply_commands=apply_commands)
     except SandboxBroken as error:
         run.broken = error
     except OSError as error:  # a folder where a file of ours was to be, and the like
@@ -93,6 +97,7 @@ def _run(
     spec: Any,
     patch: bytes | None,
     run: ProcedureRun,
+    channel: ExitCodeChannel,
     *,
     timeout_s: int,
     folder: str,
@@ -117,7 +122,7 @@ def _run(
         journal.info(f"Git diff before:\n{before}")
     finally:
         run.seconds["apply"] = round(time.monotonic() - began, 3)
-    channel = _run_script(box, spec, run, timeout_s=timeout_s, folder=folder)
+    _run_script(box, spec, run, channel, timeout_s=timeout_s, folder=folder)
     if run.timed_out:
         return
     try:
@@ -130,13 +135,14 @@ def _run(
         journal.info("Git diff changed after running eval script")
 
 
-def _run_script(box: Sandbox, spec: Any, run: ProcedureRun, *, timeout_s: int, folder: str) -> ExitCodeChannel:
+def _run_script(
+    box: Sandbox, spec: Any, run: ProcedureRun, channel: ExitCodeChannel, *, timeout_s: int, folder: str
+) -> None:
     name, journal = spec.instance_id, run.journal
     script = add_restore_commands(spec.eval_script, stage_assets(box, spec, journal))
     run.script = script.encode()
     journal.info(f"Eval script for {name} written to {folder}/eval.sh; copying to container...")
     box.write(EVAL_FILE, run.script)
-    channel = ExitCodeChannel()
     command = channel.open(box)
     try:
         result = box.exec(command, timeout_s=timeout_s, merge=True, max_output_bytes=MAX_LOG_BYTES)
@@ -155,7 +161,6 @@ def _run_script(box: Sandbox, spec: Any, run: ProcedureRun, *, timeout_s: int, f
         log += f"\n\nTimeout error: {timeout_s} seconds exceeded.".encode()
         _log_error(journal, name, f"Test timed out after {timeout_s} seconds.", run.log_path)
     run.log = log
-    return channel
 
 
 def as_utf8(data: bytes) -> bytes:

@@ -60,12 +60,18 @@ class Verdict:
 def judge(run: ProcedureRun, spec: Any, patch: bytes) -> Verdict:
     """The verdict on a run of the procedure, and its lines in the run's journal."""
     if run.log is None:
-        return weigh_broken_sandbox(run, Verdict(Outcome.PATCH_FAILED, examine_unread(patch, spec)))
+        return weigh_broken_sandbox(run, Verdict(Outcome.PATCH_FAILED, examine_unread(patch)))
     if run.timed_out:
-        return weigh_broken_sandbox(run, Verdict(Outcome.TESTS_TIMED_OUT, examine_unread(patch, spec)))
+        return weigh_broken_sandbox(run, Verdict(Outcome.TESTS_TIMED_OUT, examine_unread(patch)))
     name = spec.instance_id
     run.journal.info(f"Grading answer for {name}...")
-    examined = _examined(run, spec, patch)
+    try:
+        examined = _examined(run, spec, patch)
+    except Exception as error:  # noqa: BLE001 - official parsers fail on hostile logs, each in ways of its own
+        reason = f"the official parser failed on the log: {type(error).__name__}: {error}"
+        run.journal.error(reason)
+        unread = Verdict(Outcome.LOG_UNREADABLE, examine_unread(patch), failure_reason=reason[:300])
+        return weigh_broken_sandbox(run, unread)
     graded, evidence, integrity = examined.graded, examined.evidence, examined.integrity
     resolved = graded.inner["resolved"]
     run.journal.info(f"report: {graded.report}\nResult for {name}: resolved: {resolved}")

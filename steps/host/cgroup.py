@@ -67,13 +67,22 @@ class Cgroup:
         return None
 
     def end(self) -> None:
-        """Kill what is in it, and remove it. Twice is once; what cannot be removed stays, empty."""
+        """Kill what is in it, evict what it read from the page cache, and remove it.
+
+        Which pages of shared files are cached would tell the next group what this one did. Twice is once; what cannot
+        be removed stays, empty.
+        """
         until = time.monotonic() + LAST_S
         while any(folder.exists() for folder in self.folders.values()) and time.monotonic() < until:
             for folder in set(self.folders.values()):
                 with suppress(OSError):
                     for pid in (folder / "cgroup.procs").read_text().split():
                         os.kill(int(pid), signal.SIGKILL)
+                with suppress(OSError):
+                    if (folder / "memory.force_empty").exists():
+                        (folder / "memory.force_empty").write_text("0")
+                    elif (folder / "memory.reclaim").exists():
+                        (folder / "memory.reclaim").write_text((folder / "memory.current").read_text())
                 with suppress(OSError):
                     folder.rmdir()
             time.sleep(0.01)

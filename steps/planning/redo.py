@@ -122,7 +122,7 @@ def _plan_requested(spec: RunSpec, rows: list[dict[str, Any]], store: Store, sto
             (source, f"{place}/{kind.file}")
             for step in ((SOLVE, GRADE) if solves_again else (GRADE,))
             for kind in (*step.gives, *step.may_give)
-            if (source := key(kind, run_id, *unit)) in stored_keys
+            if kind.place is Place.UNIT and (source := key(kind, run_id, *unit)) in stored_keys
         )
     if unfinished:
         plan.notices.append(f"{count(unfinished, 'unit')} done again as was asked for before, when it was interrupted")

@@ -12,7 +12,7 @@ from steps.contracts.run_spec import RunSpec
 from steps.contracts.spec_fields import fields, replace_values
 from steps.errors import ConfigError
 from steps.planning.submitted_spec import refuse_local
-from steps.spec_parsing import Tables, checked, follow, laid_over, of_file, of_text, put_item
+from steps.spec_parsing import Tables, checked, current_name, follow, laid_over, of_file, of_text, put_item
 
 STRONGEST = ("run_id", "store")
 """Fields whose flags win over the spec: an engine decides them. The other flags hold where the spec says nothing."""
@@ -45,7 +45,7 @@ def fit_to_limits(spec: RunSpec, limits: Mapping[str, float]) -> RunSpec:
     """
     for field in fields():
         value, most = field.of(spec), limits.get(field.name)
-        if most is None or value <= most:
+        if most is None or value is None or value <= most:
             continue
         if field.name != "agent.timeout_s" or value != agent_of(spec.agent).defaults.timeout_s:
             raise ConfigError(f"{value:g} is more than this pipeline allows: at most {most:g}", field=field.name)
@@ -57,5 +57,5 @@ def refuse_fields(spec: RunSpec, names: Collection[str]) -> None:
     """Raises ConfigError where the spec sets a field that the engine knows nothing of."""
     usual = RunSpec()
     for field in fields():
-        if field.name in names and field.of(spec) != field.of(usual):
+        if field.name in map(current_name, names) and field.of(spec) != field.of(usual):
             raise ConfigError("only swe-argo run heeds this, the pipeline does not: leave it out", field=field.name)

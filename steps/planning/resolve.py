@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -111,6 +112,7 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
         planning=model.usage,
         validation=dataset.validation,
         not_gradeable=dataset.not_gradeable,
+        draw_key=(before and before.draw_key) or given.draw_key or secrets.token_hex(32),
     )
     return Resolution(
         run,

@@ -40,9 +40,9 @@ def cost_notices(spec: RunSpec, dataset: str, units: list[Unit], usd_per_hour: f
 
 
 def _longest_s(spec: RunSpec, unit: Unit) -> float:
-    """The agent's time where it solves, the tests' time, and theirs once more for a counter-proof."""
+    """Return the agent's time if it solves, the tests' time, and that of two more test runs for a confirmation."""
     solve = spec.agent.timeout_s if unit.begins is Stage.SOLVE and agent_of(spec.agent).takes_time else 0.0
-    return solve + spec.grading.timeout_s * (1 if spec.grading.counter_proof == "never" else 2)
+    return solve + spec.grading.timeout_s * (1 if spec.grading.confirm == "never" else 3)
 
 
 def find_earlier(spec: RunSpec, dataset: str, store: Store, model: str | None = None) -> EarlierRun | None:

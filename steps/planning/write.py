@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.chain import CANARY_SHARD
-from steps.contracts.data import Plan, RunFile
+from steps.contracts.data import Answer, Instance, Plan, RunFile
 from steps.contracts.progress_lines import doing
 from steps.contracts.record import key
 from steps.contracts.shard import Shard, shard_name
@@ -14,6 +14,7 @@ from steps.planning.redo import RedoPlan
 from steps.planning.resolve import Resolution
 from steps.reports.figures.summary import Summary
 from steps.store import Store
+from steps.store.twins import copy_twins_in
 
 
 def write(store: Store, resolution: Resolution) -> None:
@@ -21,7 +22,13 @@ def write(store: Store, resolution: Resolution) -> None:
     run, plan = resolution.run, resolution.plan
     doing(f"writing the plan of {len(plan.units):,} units to {store.url}")
     put_away(store, resolution.redo)
-    store.put_many({key(RunFile, run.run_id): run.to_bytes()} | _row_files(resolution))
+    rows_read = _row_records(resolution)
+    row_files = {
+        key(type(datum), run.run_id, datum.instance_id): datum.to_bytes() for pair in rows_read for datum in pair
+    }
+    store.put_many({key(RunFile, run.run_id): run.to_bytes()} | row_files)
+    if run.spec.grading.confirm != "never":
+        copy_twins_in(store, run, rows_read)
     store.delete_many(resolution.outdated)
     store.put_many(resolution.files)
     store.put(key(Plan, run.run_id), plan.to_bytes())
@@ -44,17 +51,16 @@ def _put_away(store: Store, redo: RedoPlan) -> None:
     store.delete_many(verdicts)
 
 
-def _row_files(resolution: Resolution) -> dict[str, bytes]:
-    """Key -> bytes of what an agent may know of each row, and of what it may not."""
-    spec, run_id = resolution.run.spec, resolution.run.run_id
+def _row_records(resolution: Resolution) -> list[tuple[Instance, Answer]]:
+    """What an agent may know of each row, and what it may not."""
+    spec = resolution.run.spec
     style = spec.agent.prompt_style if agent_of(spec.agent).takes_prompt_style else None
-    files = {}
+    records = []
     for row in resolution.rows:
         factor = resolution.factors.get(row["instance_id"], spec.sandbox.resource_factor)
         visible_instance = rows.to_instance(row, spec.agent.hints, style).model_copy(update={"resource_factor": factor})
-        for datum in (visible_instance, rows.to_answer(row)):
-            files[key(type(datum), run_id, row["instance_id"])] = datum.to_bytes()
-    return files
+        records.append((visible_instance, rows.to_answer(row)))
+    return records
 
 
 def write_shards(store: Store, plan_made: Plan, size: int, workflow: str) -> int:

@@ -26,6 +26,7 @@ def read_canary(store: Store, plan: Plan) -> CanaryResult | None:
             for unit in plan.canary
             if unit.instance_id not in grades
         },
+        grades=list(grades.values()),
     )
 
 

@@ -132,6 +132,7 @@ STAGES = {
     "grade.apply": "Applying the patch",
     "grade.tests": "Tests",
     "grade.grade": "Verdict",
+    "grade.confirmation": "Confirmation",
     "grade.counter_proof": "Counter-proof",
     "total": "Whole unit",
 }

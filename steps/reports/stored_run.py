@@ -165,7 +165,7 @@ class StoredUnit:
 
     @property
     def suspect(self) -> bool:
-        """Whether the second channel contradicts the log or the verdict."""
+        """Whether the verdict is not to be believed."""
         return self.grade is not None and self.grade.integrity.verdict == "suspect"
 
     @property
@@ -211,7 +211,7 @@ class StoredUnit:
 
 
 _SOLVING = ("prepare", "agent", "patch")
-_GRADING = ("apply", "tests", "counter_proof")
+_GRADING = ("apply", "tests", "confirmation", "counter_proof")
 """The stages in which a sandbox is there: not those of waiting for one, or of reading a log."""
 
 
@@ -229,6 +229,8 @@ class CanaryResult:
     """Instance -> outcome: there the machines, or the images, are not what the dataset takes."""
     without_verdict: dict[str, str]
     """Instance -> why; says nothing of the machines."""
+    grades: list[GradeRecord] = field(default_factory=list)
+    """The records of those that have a verdict."""
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from steps.contracts.train_spec import LossSpec
 from steps.contracts.trajectory import StopReason
+from steps.contracts.verdict import decide_reward
 from steps.training.sample_files import SampledUnit
 
 LIMITS = frozenset(
@@ -34,26 +35,29 @@ class Group:
     """Rollouts whose rewards are compared with each other: one instance in one run, G of them."""
 
     name: str
-    units_G: list[SampledUnit]
-    """Those that count in its mean; each once, however many samples it has."""
+    rewards_G: dict[SampledUnit, float]
+    """Reward by unit, of those that count in its mean; each once, however many samples it has."""
     advantages_G: Any
     """float64 array. 0 where nothing is learnt from a rollout."""
 
     @property
     def is_constant(self) -> bool:
         """Whether all rewards are equal: then none is better than the others, and nothing is learnt."""
-        return len({unit.reward for unit in self.units_G}) < 2
+        return len(set(self.rewards_G.values())) < 2
 
 
 def groups_of(units: Iterable[SampledUnit], loss: LossSpec) -> list[Group]:
     """The groups of a step, in the order of their first units; a unit that comes again (its other samples) counts once.
 
     Absent, so that they move no mean: units whose reward is no finite number, and what the loss drops (``suspect``,
-    ``limit_stopped``). With ``limit_stopped = no_gradient`` such a unit counts in the mean, and its advantage is 0.
+    ``unconfirmed``, ``limit_stopped``). With ``limit_stopped = no_gradient`` such a unit counts in the mean, and its
+    advantage is 0.
     """
-    by_name: dict[str, list[SampledUnit]] = defaultdict(list)
-    for unit in dict.fromkeys(units):
-        by_name[unit.group] += [unit] if _counts(unit, loss) else []
+    by_name: dict[str, dict[SampledUnit, float]] = defaultdict(dict)
+    for unit in units:
+        members, reward = by_name[unit.group], _reward_of(unit, loss)
+        if reward is not None and math.isfinite(reward):
+            members[unit] = reward
     return [_group(name, members, loss) for name, members in by_name.items()]
 
 
@@ -77,16 +81,16 @@ def is_limit_stopped(unit: SampledUnit) -> bool:
     return unit.stop_reason in LIMITS
 
 
-def _counts(unit: SampledUnit, loss: LossSpec) -> bool:
-    if unit.suspect and loss.suspect == "drop":
-        return False
+def _reward_of(unit: SampledUnit, loss: LossSpec) -> float | None:
     if loss.limit_stopped == "drop" and is_limit_stopped(unit):
-        return False
-    return math.isfinite(unit.reward)
+        return None
+    return decide_reward(
+        unit.reward, unit.integrity, unit.confirmation, suspect=loss.suspect, unconfirmed=loss.unconfirmed
+    )
 
 
-def _group(name: str, units_G: list[SampledUnit], loss: LossSpec) -> Group:
-    advantages_G = advantages_of([unit.reward for unit in units_G], divide_by_std=loss.divide_by_std)
+def _group(name: str, rewards_G: dict[SampledUnit, float], loss: LossSpec) -> Group:
+    advantages_G = advantages_of(list(rewards_G.values()), divide_by_std=loss.divide_by_std)
     if loss.limit_stopped == "no_gradient":
-        advantages_G[[is_limit_stopped(unit) for unit in units_G]] = 0.0
-    return Group(name, units_G, advantages_G)
+        advantages_G[[is_limit_stopped(unit) for unit in rewards_G]] = 0.0
+    return Group(name, rewards_G, advantages_G)

@@ -105,6 +105,7 @@ def _write(
         raise _LeftOutError(NO_REWARD)
     if not any(call.output for call in calls):
         raise _LeftOutError(NO_CALLS)
+    integrity, confirmation = verdict.standing
     shared = SampledUnit(
         group=f"{run.run_id}/{unit.instance_id}",
         run=run.run_id,
@@ -112,7 +113,8 @@ def _write(
         attempt=unit.attempt,
         reward=verdict.reward,
         outcome=verdict.outcome.value,
-        suspect=verdict.is_suspect,
+        integrity=integrity,
+        confirmation=confirmation,
         stop_reason=done.extra.stop_reason.value,
         model=done.agent.model_name or run.model,
         temperature=done.agent.extra.temperature if done.agent.extra else None,

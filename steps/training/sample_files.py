@@ -35,6 +35,8 @@ SCHEMA = pa.schema(
         ("reward", pa.float64()),
         ("outcome", pa.string()),
         ("suspect", pa.bool_()),
+        ("integrity", pa.string()),
+        ("confirmation", pa.string()),
         ("stop_reason", pa.string()),
         ("model", pa.string()),
         ("temperature", pa.float64()),
@@ -43,9 +45,11 @@ SCHEMA = pa.schema(
         ("logprobs", pa.list_(pa.float32())),
         ("calls", pa.list_(_CALL)),
     ],
-    metadata={"swe_argo_samples": "1"},
+    metadata={"swe_argo_samples": "2"},
 )
 """Described in docs/training.md."""
+_SCHEMA_1 = pa.schema([column for column in SCHEMA if column.name not in {"integrity", "confirmation"}])
+"""Columns of older releases."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,10 @@ class SampledUnit:
     attempt: int
     reward: float
     outcome: str
-    suspect: bool
-    """Whether there is a reason not to believe the verdict."""
+    integrity: str
+    """ok, unconfirmed or suspect."""
+    confirmation: str
+    """The outcome of the confirmation, unavailable if it was unstable; empty if none was tried."""
     stop_reason: str
     model: str
     temperature: float | None
@@ -89,7 +95,13 @@ class SampleWriter:
     def add(self, unit: SampledUnit, stretches: Iterable[Stretch]) -> None:
         """Add the samples of a unit."""
         rows = [
-            {**asdict(unit), **vars(stretch), "sample": number, "calls": [asdict(call) for call in stretch.calls]}
+            {
+                **asdict(unit),
+                **vars(stretch),
+                "suspect": unit.integrity == "suspect",
+                "sample": number,
+                "calls": [asdict(call) for call in stretch.calls],
+            }
             for number, stretch in enumerate(stretches)
         ]
         if rows:
@@ -124,7 +136,7 @@ def read_samples(path: Path) -> Iterator[Sample]:
         except pa.ArrowInvalid as error:
             raise ConfigError(f"{file} is no Parquet file: {error}", field="samples") from None
         with reader:
-            if not reader.schema_arrow.equals(SCHEMA):
+            if not any(map(reader.schema_arrow.equals, (SCHEMA, _SCHEMA_1))):
                 raise ConfigError(f"{file} is no file of samples: its columns are others", field="samples")
             for number in range(reader.num_row_groups):
                 yield from _rows(reader.read_row_group(number, use_threads=False))
@@ -137,7 +149,8 @@ _OF_UNIT = tuple(SampledUnit.__dataclass_fields__)
 def _rows(table: Any) -> Iterator[Sample]:
     columns = {name: table.column(name) for name in _ARRAYS}
     rest = table.drop_columns(list(_ARRAYS)).to_pylist()
-    for place, row in enumerate(rest):
+    for place, stored in enumerate(rest):
+        row = {"integrity": "suspect" if stored["suspect"] else "ok", "confirmation": "", **stored}
         tokens, sampled, logprobs = (columns[name][place].values.to_numpy(zero_copy_only=False) for name in _ARRAYS)
         if not isfinite(float(logprobs.sum())):
             what = "has a log probability that is no finite number: export the run's samples again"

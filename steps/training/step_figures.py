@@ -17,7 +17,7 @@ from steps.training.advantages import Group
 from steps.training.checkpoints import FIRST
 from steps.training.datums import LearnedSample
 from steps.training.sample_files import SampledUnit
-from steps.training.step_samples import Collected, Rollout
+from steps.training.step_samples import Collected
 from steps.training.tinker_trainer import LearnedStep
 
 
@@ -26,6 +26,9 @@ def figures_of(
 ) -> StepFigures:
     """``before``: the weights that the step began to learn with. ``learned``: None where nothing was learnt."""
     plan, rollouts, batch = collected.plan, collected.rollouts, collected.batch
+    rewards = {unit: unit.reward for unit in rollouts}
+    for group in collected.groups:
+        rewards |= group.rewards_G
     calls = sum((rollout.calls for rollout in rollouts.values()), Counter())
     sampled = sum(rollout.sampled_tokens for rollout in rollouts.values())
     metrics = learned.metrics if learned else {}
@@ -34,11 +37,11 @@ def figures_of(
         run=plan.run_id,
         weights_used=dict(sorted(calls.items())),
         lag=lag_of(calls, before),
-        groups=_groups(plan, rollouts, collected.groups),
+        groups=_groups(plan, rewards, collected.groups),
         rollouts=len(plan.units),
         learnt=batch.rollouts,
         infra_failures=collected.failed,
-        reward_mean=_mean(unit.reward for unit in rollouts),
+        reward_mean=_mean(rewards.values()),
         resolved_share=_mean(unit.outcome == Outcome.RESOLVED for unit in rollouts),
         prompt_tokens_mean=_mean(rollout.prompt_tokens for rollout in rollouts.values()),
         sampled_tokens_mean=_mean(rollout.sampled_tokens for rollout in rollouts.values()),
@@ -78,14 +81,14 @@ def _step(version: str) -> int | None:
     return int(version) if version.isascii() and version.isdigit() else None
 
 
-def _groups(plan: Plan, rollouts: dict[SampledUnit, Rollout], groups: list[Group]) -> list[LearnedGroup]:
+def _groups(plan: Plan, rewards: dict[SampledUnit, float], groups: list[Group]) -> list[LearnedGroup]:
     planned = Counter(unit.instance_id for unit in plan.units)
-    varied = {group.units_G[0].instance_id for group in groups if not group.is_constant}
-    units = {name: [unit for unit in rollouts if unit.instance_id == name] for name in planned}
+    varied = {next(iter(group.rewards_G)).instance_id for group in groups if not group.is_constant}
+    units = {name: [unit for unit in rewards if unit.instance_id == name] for name in planned}
     return [
         LearnedGroup(
             instance_id=name,
-            rewards=[unit.reward for unit in units[name]],
+            rewards=[rewards[unit] for unit in units[name]],
             solved=sum(unit.outcome == Outcome.RESOLVED for unit in units[name]),
             missing=count - len(units[name]),
             constant=name not in varied,

@@ -120,13 +120,13 @@ def _scaled(groups: list[Group], rollouts: dict[SampledUnit, Rollout], loss: Los
     """Unit -> advantage of each of its sampled tokens. What is divided by counts the groups that differ, whole: a
     rollout of which nothing is learnt would make the others weigh more by its absence."""
     differing = [group for group in groups if not group.is_constant]
-    members = [unit for group in differing for unit in group.units_G]
+    members = [unit for group in differing for unit in group.rewards_G]
     sizes = {"sum": 1, "rollouts": len(members), "tokens": sum(rollouts[unit].sampled_tokens for unit in members)}
     scale = max(1, sizes[loss.batch_scale])
     return {
         unit: float(advantage) / scale
         for group in differing
-        for unit, advantage in zip(group.units_G, group.advantages_G, strict=True)
+        for unit, advantage in zip(group.rewards_G, group.advantages_G, strict=True)
     }
 
 

@@ -29,8 +29,9 @@ _OF_COOKBOOK = {
     "save_every": "checkpoint_every",
     "loss_fn": "loss.name",
     "eval_every": "held_out.every",
+    "counter_proof": "run.grading.confirm",
 }
-"""Names of tinker-cookbook's configs (``rl/train.py``) -> ours."""
+"""Names of tinker-cookbook's configs (``rl/train.py``) and of older releases -> ours."""
 _OWN = {
     ("run_id",): "rollouts are named after the training: name",
     ("attempts",): "group_size says it",

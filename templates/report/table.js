@@ -6,6 +6,7 @@
   const rows = [...table.tBodies];
   const one = (name) => document.querySelector(`#f-${name}`);
   const picks = ["repo", "stop", "attempt"].filter(one);
+  const integrity = ["suspect", "unconfirmed"];
   const radios = [...document.getElementsByName("verdict")];
   const search = one("search").querySelector("input");
   const count = one("count");
@@ -66,7 +67,7 @@
   const write = () => {
     const query = new URLSearchParams();
     const verdict = radios.find((radio) => radio.checked).value;
-    if (verdict) query.set(...(verdict === "suspect" ? ["suspect", "yes"] : ["outcome", verdict]));
+    if (verdict) query.set(...(integrity.includes(verdict) ? [verdict, "yes"] : ["outcome", verdict]));
     for (const name of picks) if (one(name).value) query.set(name, one(name).value);
     if (search.value) query.set("q", search.value);
     if (order) query.set("sort", order);
@@ -90,7 +91,7 @@
     table.parentElement.scrollIntoView();
   };
   const choose = (query) => {
-    const verdict = query.get("suspect") === "yes" ? "suspect" : query.get("outcome") ?? "";
+    const verdict = integrity.find((name) => query.get(name) === "yes") ?? query.get("outcome") ?? "";
     (radios.find((radio) => radio.value === verdict) ?? radios[0]).checked = true;
     for (const name of picks) {
       one(name).value = query.get(name) ?? "";

@@ -13,14 +13,14 @@ import pytest
 
 from steps.contracts.failure import Failure
 from steps.contracts.record import key
-from steps.contracts.verdict import Confirmation, GradeRecord
+from steps.contracts.verdict import GradeRecord
 from steps.store import open_store
 from tests.argo.pipeline import FOUND, Pipeline
 from tests.argo.undisturbed import Told, local, same
 from tests.cluster.disturbances import dataset, recordings
 from tests.cluster.installed_chart import settles
 from tests.cluster.real_cluster import Cluster
-from tests.workflows.command import QUICK, failures, summary
+from tests.workflows.command import HONEST, QUICK, failures, summary
 
 Wish = dict[str, object]
 CALM = "r-calm"
@@ -46,9 +46,9 @@ class Weather:
         assert summary(self.pipeline.store, run).headline.resolved == len(QUICK), self.pipeline.told(name)
         same(Told.of(self.pipeline.store, run), self.undisturbed_store)
         for data in self.graded(run).values():
-            proof = GradeRecord.from_bytes(data).counter_proof
+            proof = GradeRecord.from_bytes(data).confirmation
             assert proof is not None
-            assert proof.outcome is Confirmation.CONFIRMED, proof
+            assert proof.outcome in HONEST, proof
         assert self.pipeline.sandboxes() == []
 
     def graded(self, run: str) -> dict[str, bytes]:

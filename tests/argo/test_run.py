@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from steps.contracts.record import key
-from steps.contracts.verdict import Confirmation, GradeRecord
+from steps.contracts.verdict import GradeRecord
 from steps.store import open_store
 from tests.argo.pipeline import Pipeline
 from tests.argo.undisturbed import Told, local, same
 from tests.cluster.disturbances import recordings
-from tests.workflows.command import QUICK, ids, summary
+from tests.workflows.command import HONEST, QUICK, ids, summary
 
 
 @pytest.mark.parametrize(("agent", "resolved"), [("gold", 12), ("idle", 0)])
@@ -42,9 +42,9 @@ def test_recorded_actions_are_replayed(tmp_path: Path, pipeline: Pipeline) -> No
     same(Told.of(pipeline.store, "r-replay"), ruler)
     for instance in QUICK[:2]:
         graded = open_store(pipeline.store).get(key(GradeRecord, "r-replay", instance, 1))
-        proof = GradeRecord.from_bytes(graded).counter_proof
+        proof = GradeRecord.from_bytes(graded).confirmation
         assert proof is not None
-        assert proof.outcome is Confirmation.CONFIRMED, proof
+        assert proof.outcome in HONEST, proof
     assert pipeline.sandboxes() == []
 
 

@@ -48,7 +48,7 @@ class Gym:
 
     def spec(self, name: str, **more: Any) -> dict[str, Any]:
         """Two attempts at each of two instances a step."""
-        run = {"agent": {"name": AGENT}, "select": {"instance_ids": POOL}, "grading": {"counter_proof": "never"}}
+        run = {"agent": {"name": AGENT}, "select": {"instance_ids": POOL}, "grading": {"confirm": "never"}}
         fields = {"name": name, "base_model": "test/model", "steps": 3, "groups": 2, "group_size": 2, "run": run}
         return {**fields, **more}
 

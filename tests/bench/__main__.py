@@ -21,7 +21,7 @@ RESULTS = ROOT / "bench-results.json"
 LIMITS = {
     "step_start_cpu_s": 0.4,
     "grading_ratio_to_swebench": 3.5,  # two milliseconds a log, mostly for the syntax trees of its patch
-    "counter_proof_grade_ratio": 2.1,  # one more grading of a resolved unit, and the writing of its tests
+    "confirmation_to_grade": 2.1,  # two more runs of the tests
     "docker_unit_to_harness_cpu": 1.3,
     "plan_500_verified_s": 3.0,
     "rows_5000_s": 5.0,
@@ -75,7 +75,7 @@ NAMES = (
         "plan",
         "dataset_rows",
         "grading",
-        "counter_proof",
+        "confirmation",
         "report",
         "view",
         "runner",

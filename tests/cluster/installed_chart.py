@@ -144,6 +144,7 @@ def figures(store: str, run: str) -> dict[str, Any]:
     """The summary of a run without what may differ: times, and what it cost to get there."""
     volatile = {"created_at", "seconds", "failed_tries", "cost", "conditions", "versions", "notices", "doubts"}
     found = summary(store, run).model_dump(exclude=volatile)
-    if found["counter_proof"]:
-        del found["counter_proof"]["seconds"]
+    for name in ("confirmation", "counter_proof"):
+        if found[name]:
+            del found[name]["seconds"]
     return found

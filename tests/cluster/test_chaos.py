@@ -39,7 +39,8 @@ def run_flags(tmp_path_factory: pytest.TempPathFactory, mini_images: None) -> li
     folder = tmp_path_factory.mktemp("runs")
     data = dataset(folder, dict.fromkeys(QUICK, "sleep 20"))
     acts = recordings(folder / "trajectories", QUICK, "sleep 20")
-    return ["--run-id", "r", "--backend", "kubernetes", "--dataset", data, "--trajectories", acts, "-j", "4"]
+    words = ["--run-id", "r", "--backend", "kubernetes", "--dataset", data, "--trajectories", acts, "-j", "4"]
+    return [*words, "--confirm", "never"]  # every confirmation is several runs of these slow tests
 
 
 @pytest.fixture(scope="module")

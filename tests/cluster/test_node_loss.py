@@ -95,7 +95,7 @@ def made_on(lab: KubernetesLab, node: str) -> KubernetesSandbox:
         NamespaceSettings.model_validate(settings),
         RetryPolicy(total_s=3, first_s=0.05, longest_s=1),
     )
-    request = lab.request(deadline_s=600)
+    request = lab.request(deadline_s=600, network=True)  # nobody there could prove that it has none
     with ThreadPoolExecutor(1) as pool:
         making = pool.submit(backend.create, request)
 

@@ -9,7 +9,8 @@ import pytest
 
 from tests.cluster.disturbances import recordings
 from tests.cluster.installed_chart import InstalledChart, figures, leftovers, verdicts
-from tests.workflows.command import QUICK, ids, official, summary, swe_argo
+from tests.workflows import test_confirmation as confirmation
+from tests.workflows.command import HONEST, QUICK, ids, official, summary, swe_argo
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -44,10 +45,18 @@ def test_recorded_actions_are_replayed_in_pods_without_network(tmp_path: Path, i
     assert done.returncode == 0, done.stdout + done.stderr
     assert summary(str(tmp_path), "r").headline.resolved == 2
     unit = tmp_path / "runs" / "r" / "units" / QUICK[0] / "1"
-    assert json.loads((unit / "grade.json").read_text())["counter_proof"]["outcome"] == "confirmed"
+    assert json.loads((unit / "grade.json").read_text())["confirmation"]["outcome"] in HONEST
     solved = json.loads((unit / "solve.json").read_text())
     assert solved["history"]["verified"] is True
     assert solved["machine"]["network"] is False
     seen = json.loads((unit / "trajectory.json").read_text())["steps"]
     assert "shut" in json.dumps(seen[1]["observation"])
+    assert leftovers(installed) == []
+
+
+def test_forged_verdict_is_suspect_in_pods(tmp_path: Path, installed: InstalledChart) -> None:
+    name = "mini__slugkit-1"
+    patches = {name: confirmation.ATTACKS[name]}
+    grade = confirmation.run(tmp_path, patches, "--backend", "kubernetes", *ids(name), env=installed.environment)[name]
+    assert (grade.resolved, grade.integrity.verdict) == (True, "suspect")
     assert leftovers(installed) == []

@@ -146,7 +146,8 @@ class TestNetwork:
                 lab.make(isolated=True)
             assert caught.value.field == "sandbox.backend"
             assert lab.pods() == []
-            assert says(lab.make(), "echo allowed") == "allowed\n"
+            box = lab.make()
+            assert (says(box, "echo allowed"), box.machine.network) == ("allowed\n", True)
 
     def test_a_policy_that_comes_into_force_late_is_waited_for(
         self, cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory

@@ -45,7 +45,7 @@ class Unit:
                 "sandbox": {"local": {"images": str(lab.images)}},
                 "grading": {
                     "timeout_s": changes.pop("timeout_s", 60),
-                    "counter_proof": changes.pop("counter_proof", "resolved"),
+                    "confirm": changes.pop("confirm", "resolved"),
                 },
             }
         )
@@ -57,12 +57,13 @@ class Unit:
             model="acme/model",
             versions={"swe-argo": "0.0.0"},
             created_at="2026-01-01T00:00:00+00:00",
+            draw_key="0" * 64,
         )
         row = lab.row(**changes)
         common = {"instance_id": row["instance_id"], "repo": row["repo"], "version": row["version"], "image": IMAGE}
         instance = Instance(**common, base_commit=lab.base, problem_statement="adds wrongly")
         tests = {name: row[name] for name in ("eval_script", "FAIL_TO_PASS", "PASS_TO_PASS", "log_parser", "eval_type")}
-        answer = Answer(**common, patch="", test_patch="", **tests)
+        answer = Answer(**common, patch=GOLD.decode(), test_patch="", row_sha256="0" * 64, **tests)
         for datum in (run, instance, answer, Patch(patch)):
             (self.inputs / datum.file).write_bytes(datum.to_bytes())
 

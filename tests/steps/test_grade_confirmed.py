@@ -1,4 +1,4 @@
-"""The counter-proof within the step: when there is one, and that nothing in it loses the verdict."""
+"""The confirmation within the step: when there is one, its files, and that nothing in it loses the official verdict."""
 
 from __future__ import annotations
 
@@ -7,21 +7,16 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.verdict import Confirmation, CounterProof, Outcome
-from steps.errors import InfraError
-from steps.grading import official
-from steps.grading.counter_proof import confirm
-from steps.grading.saved_logs import grade_text
-from steps.sandbox.protocol import Sandbox
+from steps.contracts.twins import ValidatedTwins
+from steps.contracts.verdict import Confirmation, ConfirmationOutcome, Outcome
 from tests.paths import ROOT
-from tests.steps.grading.conftest import GOLD, Lab, eval_script
-from tests.steps.grading.logs import make_log
+from tests.steps.grading.conftest import FOUR, FOUR_TESTS, GOLD, Lab, eval_script
 from tests.steps.test_grade import Unit
 from tests.workflows.command import wait_for
 
@@ -35,98 +30,133 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made.close()
 
 
-def proof_of(unit: Unit) -> CounterProof:
-    """The counter-proof of a unit that was graded as resolved, with all its official files."""
+def make_unit(
+    lab: Lab, folder: Path, patch: bytes = GOLD, command: str = "python -m pytest -rA tests", **changes: Any
+) -> Unit:
+    """Return a unit with four FAIL_TO_PASS tests, by default with a patch of an agent."""
+    script = eval_script(lab.base, command, FOUR_TESTS)
+    fields = {"agent": "given", "eval_script": script, "FAIL_TO_PASS": FOUR}
+    return Unit(lab, folder, patch, **(fields | changes))
+
+
+def confirm(unit: Unit) -> Confirmation:
+    """Return the confirmation of a unit that is graded as resolved, with all its official files."""
     assert unit.grade() == 0, unit.stderr
     assert unit.record.outcome is Outcome.RESOLVED
     assert unit.official == ALL_FILES
-    proof = unit.record.counter_proof
-    assert proof is not None
-    return proof
+    assert unit.record.confirmation is not None
+    return unit.record.confirmation
 
 
-def test_a_patch_that_is_not_ours_is_confirmed(lab: Lab, tmp_path: Path) -> None:
-    unit = Unit(lab, tmp_path, GOLD, agent="given")
-    proof = proof_of(unit)
-    assert (proof.outcome, proof.reason, proof.files) == (Confirmation.CONFIRMED, "", ["tests/test_calc.py"])
-    assert not proof.excerpt
-    assert unit.record.seconds["counter_proof"] == proof.seconds > 0
-    assert unit.record.integrity.verdict == "ok"
+def read_twins(unit: Unit) -> ValidatedTwins:
+    return ValidatedTwins.from_bytes((unit.outputs / ValidatedTwins.file).read_bytes())
 
 
-def test_the_official_files_are_those_of_the_first_run(lab: Lab, tmp_path: Path) -> None:
-    script = eval_script(lab.base)
-    unit = Unit(lab, tmp_path, GOLD, agent="given", eval_script=script)
-    assert proof_of(unit).outcome is Confirmation.CONFIRMED
-    patch = script.partition("<<'EOF_0123456789ab'\n")[2].partition("EOF_0123456789ab")[0]
-    assert patch in (unit.outputs / "eval.sh").read_text()
-    assert "2 passed" in (unit.outputs / "test_output.txt").read_text()
+def test_grade_confirms_and_hands_on_twins(lab: Lab, tmp_path: Path) -> None:
+    first = make_unit(lab, tmp_path)
+    confirmation = confirm(first)
+    assert (confirmation.outcome, confirmation.reason) == (ConfirmationOutcome.CONFIRMED, "")
+    assert first.record.seconds["confirmation"] == confirmation.seconds > 0
+    assert first.record.integrity.verdict == "ok"
+    twins = read_twins(first)
+    assert set(FOUR) <= set(twins.sites)
+    assert not twins.needs_network
+
+    folder = tmp_path / "again"
+    folder.mkdir()
+    again = make_unit(lab, folder)
+    (again.inputs / ValidatedTwins.file).write_bytes(twins.to_bytes())
+    assert confirm(again).reference_runs == 0
+    assert not (again.outputs / ValidatedTwins.file).exists()
+
+
+def test_official_files_are_of_the_first_run(lab: Lab, tmp_path: Path) -> None:
+    unit = make_unit(lab, tmp_path)
+    assert confirm(unit).outcome is ConfirmationOutcome.CONFIRMED
+    assert FOUR_TESTS in (unit.outputs / "eval.sh").read_text()
+    assert "5 passed" in (unit.outputs / "test_output.txt").read_text()
 
 
 WRONG = b"diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+x\n"
 
 
 @pytest.mark.parametrize(
-    ("agent", "patch"),
-    [("gold", GOLD), ("idle", b""), ("given", WRONG)],
-    ids=["reference", "untouched", "unresolved"],
+    ("setting", "given", "integrity"),
+    [
+        ("resolved", ("gold", GOLD), "ok"),
+        ("resolved", ("idle", b""), "ok"),
+        ("resolved", ("given", WRONG), "ok"),
+        ("always", ("idle", b""), "ok"),
+        ("always", ("given", WRONG), "ok"),
+        ("never", ("given", GOLD), "unconfirmed"),
+    ],
 )
-@pytest.mark.parametrize("setting", ["resolved", "always"])
-def test_the_wish_says_when_there_is_one(lab: Lab, tmp_path: Path, setting: str, agent: str, patch: bytes) -> None:
-    unit = Unit(lab, tmp_path, patch, agent=agent, counter_proof=setting)
+def test_grade_without_confirmation(
+    lab: Lab, tmp_path: Path, setting: str, given: tuple[str, bytes], integrity: str
+) -> None:
+    agent, patch = given
+    unit = make_unit(lab, tmp_path, patch, agent=agent, confirm=setting)
     assert unit.grade() == 0, unit.stderr
-    proof = unit.record.counter_proof
-    assert (proof is not None) is (setting == "always")
-    if proof is not None:
-        assert proof.outcome is Confirmation.CONFIRMED
+    assert unit.record.confirmation is None
+    assert unit.record.integrity.verdict == integrity
 
 
-def test_there_is_none_where_none_is_wished_for(lab: Lab, tmp_path: Path) -> None:
-    unit = Unit(lab, tmp_path, GOLD, agent="given", counter_proof="never")
-    assert unit.grade() == 0, unit.stderr
-    assert unit.record.resolved
-    assert unit.record.counter_proof is None
+def test_grade_confirms_reference_patches_on_request(lab: Lab, tmp_path: Path) -> None:
+    assert confirm(make_unit(lab, tmp_path, agent="gold", confirm="always")).outcome is ConfirmationOutcome.CONFIRMED
 
 
-# The second run is the one whose file has more than two tests, a number that a patch does not know.
-SECOND = "if [ $(grep -c 'def ' tests/test_calc.py) -gt 2 ]; then {then}; fi; python -m pytest -rA tests/test_calc.py"
+# In the first run the official value stands in the test, and the reference patch has no such file.
+TWIN = (
+    "if [ -e mark ] && [ $(grep -cE '== (52|64|73|738)$' tests/test_calc.py) -lt 4 ]; then {then}; fi\n"
+    "python -m pytest -rA tests"
+)
+MARK = b"diff --git a/mark b/mark\nnew file mode 100644\n--- /dev/null\n+++ b/mark\n@@ -0,0 +1 @@\n+x\n"
 
 
 @pytest.mark.parametrize(
     ("then", "outcome", "reason"),
     [
         pytest.param(
-            *("sleep 60", Confirmation.NOT_CONFIRMED, "the tests did not end within their time"), marks=pytest.mark.long
+            *("sleep 60", ConfirmationOutcome.NOT_CONFIRMED, "the tests did not end within their time"),
+            marks=pytest.mark.long,
         ),
-        ("exit 3", Confirmation.NOT_CONFIRMED, "the log is not gradeable"),
-        ("echo 'assert 0' >>tests/test_calc.py", Confirmation.FLAKY, "2 listed tests passed officially"),
+        ("exit 3", ConfirmationOutcome.NOT_CONFIRMED, "the log is not gradeable"),
+        (
+            "echo 'assert 0' >>tests/test_calc.py",
+            ConfirmationOutcome.NOT_CONFIRMED,
+            "5 tests that had passed",
+        ),
+        (
+            "sed -i 's/assert/assert True or/' tests/test_calc.py",
+            ConfirmationOutcome.CONTRADICTED,
+            "tests with a wrong expected value passed",
+        ),
     ],
 )
-def test_what_goes_wrong_in_it_is_told_and_loses_nothing(
-    lab: Lab, tmp_path: Path, then: str, outcome: Confirmation, reason: str
+def test_grade_keeps_verdict_whatever_confirmation_says(
+    lab: Lab, tmp_path: Path, then: str, outcome: ConfirmationOutcome, reason: str
 ) -> None:
-    script = eval_script(lab.base, SECOND.format(then=then))
     timeout_s = 15 if then.startswith("sleep") else 300
-    unit = Unit(lab, tmp_path, GOLD, agent="given", timeout_s=timeout_s, eval_script=script)
-    proof = proof_of(unit)
-    assert proof.outcome is outcome, proof
-    assert proof.reason.startswith(reason)
-    assert proof.excerpt
-    assert unit.record.integrity.verdict == "ok"
+    unit = make_unit(lab, tmp_path, GOLD + MARK, TWIN.format(then=then), timeout_s=timeout_s)
+    confirmation = confirm(unit)
+    assert confirmation.outcome is outcome, confirmation
+    assert reason in confirmation.reason
+    assert confirmation.excerpt
+    contradicted = outcome is ConfirmationOutcome.CONTRADICTED
+    assert unit.record.integrity.verdict == ("suspect" if contradicted else "unconfirmed")
 
 
-def test_a_step_that_is_told_to_end_in_the_midst_of_it_hands_on_its_verdict(lab: Lab, tmp_path: Path) -> None:
+def test_grade_hands_on_verdict_if_stopped_in_confirmation(lab: Lab, tmp_path: Path) -> None:
     word = f"{time.time_ns() % 10**6 + 1000}.125"
-    script = eval_script(lab.base, SECOND.format(then=f"sleep {word}"))
-    unit = Unit(lab, tmp_path, GOLD, agent="given", timeout_s=600, eval_script=script)
+    unit = make_unit(lab, tmp_path, GOLD + MARK, TWIN.format(then=f"sleep {word}"), timeout_s=600)
     step = subprocess.Popen(unit.command(), cwd=ROOT, env={**os.environ, "PYTHONUTF8": "1"})
     wait_for(lambda: step.poll() is not None or sleeps(word))
     step.send_signal(signal.SIGTERM)
     assert step.wait(60) == 0
     assert unit.record.resolved
     assert unit.official == ALL_FILES
-    assert unit.record.counter_proof is not None
-    assert unit.record.counter_proof.reason == "the step was told to end"
+    assert unit.record.confirmation is not None
+    assert unit.record.confirmation.reason.startswith("the step was told to stop")
     wait_for(lambda: not sleeps(word))
 
 
@@ -139,35 +169,11 @@ def sleeps(word: str) -> bool:
     return False
 
 
-def test_a_sandbox_that_cannot_be_made_is_told(lab: Lab) -> None:
-    row = lab.row()
-    spec = official.make_test_spec(row)
-    log = make_log("PASSED tests/test_calc.py::test_adds", "PASSED tests/test_calc.py::test_subtracts", code=0)
-    graded = grade_text(spec, log, {"instance_id": row["instance_id"], "model_patch": "x"})
-
-    def no_box() -> AbstractContextManager[Sandbox]:
-        raise InfraError(FailureClass.SANDBOX_CREATE, "no room for another one")
-
-    proof = confirm(no_box, spec, lab.base, GOLD, graded, timeout_s=60, folder="f")
-    assert (proof.outcome, proof.reason) == (Confirmation.NOT_CONFIRMED, "no room for another one")
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"log_parser": "parse_log_jq"}, "whole files"),
-        ({"eval_script": "#!/bin/bash\n: '>>>>> Start Test Output'\ntrue\n: '>>>>> End Test Output'\n"}, "applies 0"),
-    ],
-)
-def test_a_row_that_takes_no_further_test_is_told_before_a_sandbox_is_made(
-    lab: Lab, changes: dict[str, str], reason: str
-) -> None:
-    spec = official.make_test_spec(lab.row(**changes))
-    graded = grade_text(spec, make_log("PASS: a", code=0), {"instance_id": "acme__calc-1", "model_patch": "x"})
-
-    def no_box() -> AbstractContextManager[Sandbox]:
-        raise AssertionError("no sandbox is needed")
-
-    proof = confirm(no_box, spec, lab.base, GOLD, graded, timeout_s=60, folder="f")
-    assert proof.outcome is Confirmation.UNAVAILABLE
-    assert reason in proof.reason
+def test_grade_without_test_patch_is_unavailable(lab: Lab, tmp_path: Path) -> None:
+    tests = [*FOUR, "tests/test_calc.py::test_subtracts"]
+    printed = "".join(f"echo PASSED {test}\n" for test in tests) + "echo === 5 passed in 0.1s ==="
+    script = f"#!/bin/bash\n: '>>>>> Start Test Output'\n{printed}\n: '>>>>> End Test Output'\n"
+    confirmation = confirm(make_unit(lab, tmp_path, eval_script=script))
+    assert confirmation.outcome is ConfirmationOutcome.UNAVAILABLE
+    assert "applies 0" in confirmation.reason
+    assert (confirmation.runs, confirmation.reference_runs) == (0, 0)

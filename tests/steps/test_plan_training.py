@@ -145,9 +145,10 @@ def test_instances_that_are_not_valid_are_left_out(store: Store, tmp_path: Path)
 
 
 def test_a_training_goes_on_under_fields_that_say_how(store: Store) -> None:
-    first = plan(store)
+    first = plan(store, **{"loss.suspect": "drop"})  # the default of older releases
     learn(store, 1)
     again = plan(store, steps=20, checkpoint_every=3, workers=7)
+    assert again.spec.loss.suspect == "by-outcome"
     assert (again.pool, again.created_at, again.dataset) == (first.pool, first.created_at, first.dataset)
     assert (again.spec.steps, again.spec.run.workers) == (20, 7)
     with pytest.raises(ConfigError, match=r"exists with another spec \(lr was 1e-05, now 0.1\); use another name"):

@@ -16,7 +16,7 @@ from steps.reports.reading import read_run
 from steps.store import Store, open_store
 from tests.steps.reports.synthetic import Synthetic
 
-SPEC = RunSpec.model_validate({"agent": {"name": "oneshot", "timeout_s": 1800}, "grading": {"counter_proof": "never"}})
+SPEC = RunSpec.model_validate({"agent": {"name": "oneshot", "timeout_s": 1800}, "grading": {"confirm": "never"}})
 
 
 def units(*begins: Stage) -> list[Unit]:
@@ -36,8 +36,8 @@ def test_without_an_earlier_run_the_most_that_units_may_take_is_the_bound(store:
         "sandboxes cost $2.00 an hour each, at most $3.00 for 2 units, if all take all the time that they may; "
         "no run of this store says how long they take"
     )
-    confirmed = SPEC.model_copy(update={"grading": SPEC.grading.model_copy(update={"counter_proof": "resolved"})})
-    assert "at most $5.00" in cost_notices(confirmed, "rows", to_do, 2.0, store)[0]
+    confirmed = SPEC.model_copy(update={"grading": SPEC.grading.model_copy(update={"confirm": "resolved"})})
+    assert "at most $7.00" in cost_notices(confirmed, "rows", to_do, 2.0, store)[0]
 
 
 def test_the_time_is_that_of_the_newest_run_of_the_agent_on_the_dataset(store: Store) -> None:

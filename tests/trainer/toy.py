@@ -31,6 +31,7 @@ store = "{store}"
 workers = {workers}
 dataset = "{dataset}"
 select.instance_ids = ["{instance}"]
+grading.confirm = "never"
 agent.name = "{agent}"
 llm.temperature = 1.0
 llm.max_output_tokens = 4

@@ -96,7 +96,7 @@ def test_the_command_of_verifiers_evaluates_it(exported: Path, tmp_path: Path, s
     ("words", "line"),
     [
         (["--env.taskset.data", "/no/such/folder"], "there is no /no/such/folder: swe-argo export --format verl"),
-        (["--env.taskset.task.suspect", "maybe"], "'keep' or 'drop'"),
+        (["--env.taskset.task.suspect", "maybe"], "'drop' or 'keep'"),
         (["--env.taskset.task.output-chars", "1"], "greater than or equal to 200"),
         (["--env.taskset.backend", "docker"], "backend"),
     ],

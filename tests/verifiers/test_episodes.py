@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tests.model_server import Answer, Call, Fault, Script, call, play
 from tests.model_server.answers import error
 from tests.rollouts.cancelling import cancel_where
+from tests.steps.contracts.test_verdict import graded
 
 vf = pytest.importorskip("verifiers.v1", reason="needs verifiers: make test-verifiers")
 
@@ -28,6 +30,7 @@ from tests.verifiers.episodes import (  # noqa: E402
     make_env,
     play_episode,
 )
+from workflows.rollouts.rollout import LiveRollout  # noqa: E402
 
 Sandboxes = Callable[[], list[str]]
 SLOW_BACKEND = """
@@ -96,6 +99,21 @@ def test_an_invalid_patch_that_is_not_mended_costs_its_penalty(exported: Path) -
     options = {"task": {"invalid_patch_penalty": 0.5}}
     trace = trace_of(exported, play(call("submit_solution", patch=INVALID), DONE), taskset=options)
     assert (trace.reward, trace.info["outcome"]) == (-0.5, "patch_does_not_apply")
+
+
+def test_reward_of_doubtful_verdict_follows_the_task_options(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def grade(*_: object) -> SimpleNamespace:
+        return SimpleNamespace(record=record)
+
+    monkeypatch.setattr(LiveRollout, "grade", grade)
+    record = graded("suspect", "contradicted")
+    trace = trace_of(exported, play(SUBMIT))
+    assert (trace.ok, trace.reward, trace.metrics) == (True, 0.0, {"acc": 1.0, "suspect": 1.0})
+    record = graded("unconfirmed", "not_confirmed")
+    dropped = trace_of(exported, play(SUBMIT))
+    assert (dropped.ok, dropped.rewards) == (False, {"reward": None})
+    assert "the rollout is dropped" in dropped.last_error.message
+    assert trace_of(exported, play(SUBMIT), taskset={"task": {"unconfirmed": "keep"}}).reward == 1.0
 
 
 def test_an_episode_has_one_sandbox_and_its_commands_go_on_in_it(exported: Path, sandboxes: Sandboxes) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.paths import ROOT
 from tests.rollouts.cancelling import cancel_where
 from tests.rollouts.stores import plan_failing_rows, plan_rows
 from tests.solutions import rows as mini_rows
+from tests.steps.contracts.test_verdict import graded
 
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 
@@ -21,7 +23,7 @@ from omegaconf import OmegaConf  # noqa: E402
 
 from tests.verl.loops import Loops, ScriptedServer, call, play, row  # noqa: E402
 from workflows.rollouts.machine import RolloutMachine  # noqa: E402
-from workflows.rollouts.rollout import LostRolloutError  # noqa: E402
+from workflows.rollouts.rollout import LiveRollout, LostRolloutError  # noqa: E402
 
 Sandboxes = Callable[[], list[str]]
 INSTANCE = "mini__slugkit-2"
@@ -94,6 +96,24 @@ def test_an_invalid_patch_that_is_not_mended_costs_its_penalty(loops: Loops, row
     output = loops.play(rows, INSTANCE, answers, invalid_patch_penalty=0.5)
     assert output.reward_score == -0.5
     assert output.extra_fields["reward_extra_info"]["outcome"] == "patch_does_not_apply"
+
+
+def test_reward_of_doubtful_verdict_follows_the_loop_options(
+    loops: Loops, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def grade(*_: object) -> SimpleNamespace:
+        return SimpleNamespace(record=record)
+
+    monkeypatch.setattr(LiveRollout, "grade", grade)
+    answers = play(call("submit_solution", patch=GOLD))
+    record = graded("suspect", "contradicted")
+    output = loops.play(rows, INSTANCE, answers)
+    assert output.reward_score == 0.0
+    assert output.extra_fields["reward_extra_info"] == {"acc": 1.0, "suspect": 1.0, "outcome": "resolved"}
+    record = graded("unconfirmed", "not_confirmed")
+    with pytest.raises(LostRolloutError, match="dropped"):
+        loops.play(rows, INSTANCE, answers)
+    assert loops.play(rows, INSTANCE, answers, unconfirmed="keep").reward_score == 1.0
 
 
 def test_what_was_changed_is_the_solution_where_a_patch_was_not_taken(loops: Loops, rows: str) -> None:

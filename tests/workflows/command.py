@@ -15,12 +15,15 @@ from typing import Any
 from steps.contracts.data import Plan
 from steps.contracts.failure import Failure
 from steps.contracts.record import key
+from steps.contracts.verdict import ConfirmationOutcome
 from steps.reports.figures.summary import Summary
 from steps.store import Store, open_store
 from tests.forked_program import run_program
 
 # One instance of each kind that matters here: quick ones, over three repositories.
 QUICK = ["mini__gridprint-1", "mini__ledgerlet-1", "mini__slugkit-1", "mini__slugkit-2"]
+HONEST = (ConfirmationOutcome.CONFIRMED, ConfirmationOutcome.PARTLY, ConfirmationOutcome.UNAVAILABLE)
+"""The outcomes that confirmations of the reference patches may have."""
 
 
 def swe_argo(

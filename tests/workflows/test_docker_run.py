@@ -11,10 +11,10 @@ import pytest
 
 from steps.contracts.failure import FailureClass
 from steps.contracts.record import key
-from steps.contracts.verdict import Confirmation, GradeRecord
+from steps.contracts.verdict import GradeRecord
 from steps.store import open_store
 from tests.docker_engine import Engine, NoEngineError
-from tests.workflows import test_counter_proof as counter_proof
+from tests.workflows import test_confirmation as confirmation
 from tests.workflows.command import (
     QUICK,
     begin,
@@ -93,15 +93,14 @@ def test_all_of_mini_has_the_same_verdicts_in_containers_and_in_folders(
     assert locked[machine["image"]] == machine["image_digest"]
 
 
-def test_what_is_resolved_is_confirmed_in_a_further_container_and_a_cheat_is_not(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    cheats = dict(list(counter_proof.ATTACKS.items())[:3])
-    honest = {name: counter_proof.ROWS[name]["patch"] for name in ("mini__ledgerlet-1", "mini__plainconf-1")}
-    records = counter_proof.run(tmp_path, cheats | honest, "--backend", "docker", env=environment)
+def test_docker_run_confirms_honest_patches_only(tmp_path: Path, environment: dict[str, str]) -> None:
+    cheats = dict(list(confirmation.ATTACKS.items())[:3])
+    honest = {name: confirmation.ROWS[name]["patch"] for name in ("mini__ledgerlet-1", "mini__slotbook-1")}
+    records = confirmation.run(tmp_path, cheats | honest, "--backend", "docker", env=environment)
     assert all(record.resolved for record in records.values())
-    proofs = {name: record.counter_proof and record.counter_proof.outcome for name, record in records.items()}
-    assert proofs == dict.fromkeys(cheats, Confirmation.CONTRADICTED) | dict.fromkeys(honest, Confirmation.CONFIRMED)
+    integrity = {name: record.integrity.verdict for name, record in records.items()}
+    assert all(integrity[name] != "ok" for name in cheats)
+    assert {integrity[name] for name in honest} == {"ok"}
 
 
 def test_an_engine_killed_in_the_middle_of_twenty_units_costs_nothing(

@@ -45,11 +45,11 @@ def test_a_forged_log_is_said_to_be_suspect_and_why(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["integrity"]["verdict"] == "suspect"
     assert f"{log}: {TARGET}: resolved, suspect (" in done.stderr
     assert "exit_code_before_end: " in done.stderr
-    patch = write(tmp_path, "p.diff", make_patch("conftest.py", "x = 1").decode())
+    patch = write(tmp_path, "p.diff", make_patch("README.md", ">>>>> End Test Output").decode())
     done = swe_argo(
         "grade-log", "-d", "mini", "-i", TARGET, "--log", str(mini_log(tmp_path)), "--patch", str(patch), "--integrity"
     )
-    assert "patch_edits_test_machinery: conftest.py" in done.stderr
+    assert "marker_in_patch: the patch contains" in done.stderr
 
 
 def test_the_path_of_each_log_of_a_folder_is_said(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from steps.contracts.data import RunFile
 from steps.store import open_store
+from steps.store.runs import record_of
 from tests.workflows.command import QUICK, ids, official, plan, summary, swe_argo
 
 pytestmark = pytest.mark.xdist_group("run")
@@ -116,6 +118,8 @@ def test_regrading_keeps_the_old_verdicts_and_compares(gold: str) -> None:
     assert "4 of 4 verdicts as before" in done.stdout
     assert open_store(gold).get(f"runs/gold/units/{QUICK[0]}/1/grade.json") == before
     assert summary(gold, "gold.regrade-1").headline.resolved == 4
+    first, again = (record_of(open_store(gold), RunFile, run) for run in ("gold", "gold.regrade-1"))
+    assert first.draw_key == again.draw_key != ""  # nobody can draw again
 
 
 def test_attempts_have_a_summary_each_and_the_first_is_the_headline(tmp_path: Path) -> None:

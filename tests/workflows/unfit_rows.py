@@ -15,9 +15,7 @@ from steps.errors import ConfigError
 from steps.families.family_verdict import FamilyVerdict, ListOutcome, StatusDifference
 from steps.families.columns import RowColumns
 from steps.families.scripted import ScriptedFamily
-from steps.grading.patches.suite import Suite
 
-NONE = frozenset()
 
 
 def judge(log, row):
@@ -61,7 +59,6 @@ ACME = ScriptedFamily(
     ),
     timeout_s=lambda row: 60,
     judge=judge,
-    suite=lambda row: Suite("acme/calc", NONE, NONE, NONE, NONE, NONE),
 )
 """
 

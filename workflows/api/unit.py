@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from steps.contracts.data import Instance, Patch
 from steps.contracts.failure import Failure
@@ -64,6 +64,11 @@ class RunUnit:
     def grade(self) -> GradeRecord | None:
         """``grade.json``: the verdict and what is known beside it."""
         return self.stored.grade
+
+    @property
+    def integrity(self) -> Literal["ok", "unconfirmed", "suspect"] | None:
+        """Whether the verdict can be believed; None if there is none. ``grade.confirmation`` and findings say why."""
+        return self.grade.integrity.verdict if self.grade else None
 
     @property
     def solve(self) -> SolveRecord | None:

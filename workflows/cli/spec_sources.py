@@ -57,7 +57,7 @@ def parameters(has: Callable[[SpecField], bool] = lambda _: True) -> list[inspec
 _OF_AGENTS = frozenset(
     {
         *("dataset", "attempts", "max_cost_usd", "canary", "stop_on_canary"),
-        *("grading.counter_proof", "select.skip_not_gradeable"),
+        *("grading.confirm", "select.skip_not_gradeable"),
     }
 )
 

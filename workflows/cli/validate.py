@@ -32,7 +32,8 @@ def read_spec(dataset: str, flags: dict[str, Any], sets: list[str]) -> RunSpec:
 
 def runs_of(spec: RunSpec, gold_runs: int) -> dict[str, RunSpec]:
     """The two runs that a validation is made of."""
-    grading = spec.grading.model_copy(update={"counter_proof": "never"})
+    # The first gold run validates the twin tests of each instance too, and says what they can confirm.
+    grading = spec.grading.model_copy(update={"confirm": "always"})
     select = spec.select.model_copy(update={"skip_not_gradeable": True})
     common: Mapping[str, Any] = {"llm": LlmSpec(), "max_cost_usd": None, "grading": grading, "select": select}
     attempts = {GOLD: gold_runs, IDLE: 1}

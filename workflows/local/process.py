@@ -190,7 +190,7 @@ class Processes:
 
     def _keep(self, step: Step, unit: Unit, outputs: Path) -> None:
         kinds = [kind for kind in (*step.gives, *step.may_give) if (outputs / kind.file).exists()]
-        stale = [kind for kind in step.may_give if kind not in kinds]
+        stale = [kind for kind in step.may_give if kind not in kinds and kind.place is Place.UNIT]
         self._store.delete_many([self._key(kind, unit) for kind in stale])
         first, *others = kinds
         self._store.put_many({self._key(kind, unit): (outputs / kind.file).read_bytes() for kind in others})

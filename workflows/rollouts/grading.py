@@ -11,9 +11,11 @@ from pathlib import Path
 
 from steps.agents.handing_on import HandedOn
 from steps.contracts.chain import GRADE, TRY
-from steps.contracts.data import Answer, Instance, Patch, RunFile
+from steps.contracts.data import Patch
 from steps.contracts.failure import Failure, FailureClass
 from steps.contracts.layer import Layer
+from steps.contracts.record import Raw, Record
+from steps.contracts.twins import ValidatedTwins
 from steps.contracts.verdict import GradeRecord
 from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK, EXIT_RESOURCE, ConfigError, InfraError, ResourceError
 from steps.host.folders import temporary_folder
@@ -81,6 +83,8 @@ class GradingTry:
                 log.seek(0)
                 raise _failure(code, outputs / TRY, log.read()[-DETAIL:])
             self.files = {file.name: file.read_bytes() for file in outputs.iterdir() if file.is_file()}
+        if twins := self.files.pop(ValidatedTwins.file, None):
+            self._task.keep_twins(twins)
         self._record = GradeRecord.from_bytes(self.files[GradeRecord.file])
 
     def end(self) -> None:
@@ -95,10 +99,12 @@ class GradingTry:
             late.start()
 
     def _write_inputs(self, folder: Path) -> None:
-        data: list[RunFile | Instance | Answer | Patch | Layer]
+        data: list[Record | Raw]
         data = [self._task.run, self._task.instance, self._task.answer, Patch(self._handed_on.patch)]
         if self._handed_on.layer:
             data.append(Layer(self._handed_on.layer))
+        if self._task.twins:
+            data.append(self._task.twins)
         for datum in data:
             (folder / datum.file).write_bytes(datum.to_bytes())
 

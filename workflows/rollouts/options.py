@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict, Field
+
+from steps.contracts.verdict import RewardRule
 
 
 class RolloutOptions(BaseModel):
@@ -16,9 +16,10 @@ class RolloutOptions(BaseModel):
     """Characters of a command's output that the model is shown: its beginning and its end."""
     invalid_patch_penalty: float = Field(0.0, ge=0)
     """Taken off the reward of a rollout whose patch does not apply."""
-    suspect: Literal["keep", "drop"] = "drop"
-    """Rollouts whose verdict there is a reason not to believe. drop: nothing is learnt from them; what is only measured
-    counts all."""
+    suspect: RewardRule = "by-outcome"
+    """Rollouts whose verdict is suspect, as ``loss.suspect`` of a training; what is only measured counts all."""
+    unconfirmed: RewardRule = "by-outcome"
+    """Rollouts whose verdict is unconfirmed, as ``loss.unconfirmed`` of a training."""
     graders: int | None = Field(None, ge=1)
     """Rollouts that one process grades at a time; by default what ``swe-argo run`` grades at a time on a machine with
     this backend, shared by verl's processes, of which each has one at least."""

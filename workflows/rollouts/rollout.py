@@ -23,7 +23,7 @@ from steps.contracts.record import Raw, Record
 from steps.contracts.run_spec import MAX_RESOURCE_FACTOR
 from steps.contracts.solve_record import SolveRecord
 from steps.contracts.trajectory import Trajectory
-from steps.contracts.verdict import GradeRecord, Outcome
+from steps.contracts.verdict import GradeRecord, Outcome, decide_reward
 from steps.errors import InfraError, ResourceError, StepError
 from steps.families.family import load_family
 from steps.sandbox.unit_sandbox import Context
@@ -146,10 +146,10 @@ class LiveRollout:
 
         Raises LostRolloutError, ConfigError.
         """
-        factor, rule = self.context.resource_factor, retry(self.task.run.spec)
+        factor, rule, task = self.context.resource_factor, retry(self.task.run.spec), self.task.fresh()
         for number in range(1, rule.limit + 2):
             context = Context(self.context.attempt, secrets.token_hex(6), factor)
-            grading = GradingTry(context, self.task, handed_on)
+            grading = GradingTry(context, task, handed_on)
             try:
                 await self._grade_once(grading)
             except (InfraError, ResourceError) as error:
@@ -226,10 +226,16 @@ def reward_of(record: GradeRecord, options: RolloutOptions, *, trains: bool = Tr
     """
     if record.outcome is Outcome.NO_REWARD:
         raise LostRolloutError("the verifier gave no reward, and no reward is not a reward of 0")
-    if trains and record.is_suspect and options.suspect == "drop":
-        raise LostRolloutError("there is a reason not to believe its verdict")
+    reward: float | None = record.reward
+    integrity, confirmation = record.standing
+    if trains:
+        rules = {"suspect": options.suspect, "unconfirmed": options.unconfirmed}
+        reward = decide_reward(record.reward, integrity, confirmation, **rules)
+    if reward is None:
+        why = f"its verdict is {integrity} (confirmation: {confirmation or 'not tried'})"
+        raise LostRolloutError(f"the rollout is dropped: {why}")
     penalty = options.invalid_patch_penalty if record.outcome is Outcome.PATCH_FAILED else 0.0
-    return record.reward - penalty
+    return reward - penalty
 
 
 def _describe_command(result: ToolResult, limit_s: float, limit: int) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from steps.contracts.agent_spec import agent_of
 from steps.contracts.agents import AgentKind
 from steps.contracts.data import Answer, Instance, RunFile
 from steps.contracts.record import key
+from steps.contracts.twins import ValidatedTwins
 from steps.errors import ConfigError
 from steps.store import open_store
 from steps.store.runs import record_of
@@ -23,6 +25,15 @@ class RolloutTask:
     run: RunFile
     instance: Instance
     answer: Answer
+    twins: ValidatedTwins | None = None
+
+    def fresh(self) -> RolloutTask:
+        """Return the task with draws of its own: one rollout tells nothing of the next."""
+        return replace(self, run=self.run.model_copy(update={"draw_key": secrets.token_hex(32)}))
+
+    def keep_twins(self, twins: bytes) -> None:
+        """Keep the twins that a grade has validated for all rollouts of the instance."""
+        open_store(self.store).put(key(ValidatedTwins, self.run.run_id, self.instance.instance_id), twins)
 
 
 def read_task(store: str, run_id: str | None, instance_id: str) -> RolloutTask:
@@ -31,12 +42,14 @@ def read_task(store: str, run_id: str | None, instance_id: str) -> RolloutTask:
     Raises ConfigError where there is none, InfraError where the store fails.
     """
     run = _run(store, run_id)
-    names = {kind: key(kind, run.run_id, instance_id) for kind in (Instance, Answer)}
+    names = {kind: key(kind, run.run_id, instance_id) for kind in (Instance, Answer, ValidatedTwins)}
     contents = open_store(store).get_many(names.values())
-    if missing := [name for name in names.values() if name not in contents]:
+    if missing := [name for kind, name in names.items() if name not in contents and kind is not ValidatedTwins]:
         raise ConfigError(f"{store} has no {missing[0]}: export the dataset again", field="extra_info.instance_id")
     instance = Instance.from_bytes(contents[names[Instance]])
-    return RolloutTask(store, run, instance, Answer.from_bytes(contents[names[Answer]]))
+    stored = contents.get(names[ValidatedTwins])
+    twins = ValidatedTwins.from_bytes(stored) if stored else None
+    return RolloutTask(store, run, instance, Answer.from_bytes(contents[names[Answer]]), twins)
 
 
 def find_exported_run(store: str) -> str:

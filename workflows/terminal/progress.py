@@ -16,8 +16,8 @@ from rich.text import Text
 from steps.contracts.data import Stage, Unit
 from steps.contracts.trajectory import Usage
 from steps.contracts.unit_progress import UnitProgress
-from steps.contracts.verdict import Confirmation, GradeRecord, Outcome
-from steps.reports.figures.confirmations import WORDS
+from steps.contracts.verdict import GradeRecord, Outcome
+from steps.reports.figures.confirmations import WORDS, describe_sites
 from steps.reports.labels import STANDINGS
 from steps.reports.text.formatting import count, duration, money, tokens, unit_name
 from steps.reports.text.visible import make_visible
@@ -97,9 +97,8 @@ class Progress:
         if event.kind == "done" and event.grade:
             self._outcomes[event.grade.outcome] += 1
             colour = GOOD if event.grade.outcome is Outcome.RESOLVED else BAD
-            suspect = ", suspect" if event.grade.integrity.verdict == "suspect" else _unconfirmed(event.grade)
             usage_text = _format_usage(self._units.pop(name, Usage()))
-            outcome_text = f"{STANDINGS[event.grade.outcome].short}{suspect}"
+            outcome_text = f"{STANDINGS[event.grade.outcome].short}{_integrity(event.grade)}"
             self._say(event, f"{outcome_text} ({duration(seconds)}{usage_text and ', '}{usage_text})", colour)
         elif event.kind == "failed" and event.failure:
             self._failures[event.failure.failure_class] += 1
@@ -200,11 +199,14 @@ def _format_usage(usage: Usage) -> str:
     return ", ".join([*parts, *([money(usage.cost_usd)] if usage.cost_usd is not None else [])])
 
 
-def _unconfirmed(grade: GradeRecord) -> str:
-    proof = grade.counter_proof
-    if proof is None or proof.outcome is Confirmation.CONFIRMED:
-        return ""
-    return f", counter-proof: {WORDS[proof.outcome]}"
+def _integrity(grade: GradeRecord) -> str:
+    """Return ``, unconfirmed (partly, 2 of 5 FAIL_TO_PASS tests with a site), not general``; empty if all is well."""
+    verdict, one = grade.integrity.verdict, grade.confirmation
+    general = ", not general" if one is not None and one.general is False else ""
+    if verdict != "unconfirmed" or one is None:
+        return (f", {verdict}" if verdict != "ok" else "") + general
+    sites = describe_sites(one.tests_with_site, one.fail_to_pass)
+    return f", unconfirmed ({', '.join(filter(None, [WORDS[one.outcome], sites]))}){general}"
 
 
 def _clock(seconds: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from steps.reports.figures.confirmations import describe_confirmation
+from steps.reports.figures.confirmations import describe_integrity
 from steps.reports.labels import STANDINGS, StandingLabel, standing_label, stop_phrase
 from steps.reports.page.sections import UnitFigures
 from steps.reports.stored_run import NO_VERDICT, Standing
@@ -47,8 +47,12 @@ class UnitLine:
     stop: str
     """Why its agent stopped; empty where none worked, or has not ended."""
     note: str
-    suspect: bool
+    integrity: str
+    """``ok``, ``unconfirmed`` or ``suspect``; empty without a verdict."""
     unconfirmed: str
+    """Why it is not confirmed if it is resolved; else empty."""
+    general: str
+    """``yes`` or ``no``: whether it passed neighbour inputs, too; empty if that was not tried."""
     tries: int
     """That failed."""
     turns: int | None
@@ -67,8 +71,8 @@ class UnitLine:
 
     @property
     def went_wrong(self) -> bool:
-        """Whether it is worth a look: no verdict, or a contradicted one."""
-        return self.suspect or self.standing in NO_VERDICT
+        """Whether it is worth a look: no verdict, or a suspect one."""
+        return self.integrity == "suspect" or self.standing in NO_VERDICT
 
 
 _ORDER: dict[str, int] = {standing: place for place, standing in enumerate(STANDINGS)}
@@ -87,21 +91,26 @@ UNIT_FILTERS: tuple[Filter[UnitLine], ...] = (
     Filter("stop", "Stopped", lambda line: line.stop),
     Filter("repo", "Repository", lambda line: line.repo),
     Filter("attempt", "Attempt", lambda line: str(line.attempt)),
-    Filter("suspect", "Contradicted", lambda line: "yes" if line.suspect else "no"),
+    Filter("suspect", "Suspect", lambda line: "yes" if line.integrity == "suspect" else "no"),
+    Filter("general", "General", lambda line: line.general),
+    Filter("unconfirmed", "Unconfirmed", lambda line: "yes" if line.integrity == "unconfirmed" else "no"),
 )
 _COLUMNS = (
     *("instance_id", "attempt", "repo", "standing", "stop_reason", "failure_class", "failure_reason", "failing_tests"),
-    *("failed_tries", "integrity", "counter_proof", "counter_proof_reason", "turns", "calls"),
+    *("failed_tries", "integrity", "fail_to_pass_total", "turns", "calls"),
     *("prompt_tokens", "completion_tokens", "cost_usd", "patch_sha256", "seconds", "total_seconds", "error"),
     "first_failing_tests",
 )
+_WHY = ("confirmation", "confirmation_reason")
+_OPTIONAL = ("title", "tries", *_WHY, "confirmation_tests", "general", "counter_proof", "counter_proof_reason")
+"""Columns that tables of other releases lack."""
 
 
 def lines_of(table: pa.Table) -> list[UnitLine]:
     """In the order of the plan. Raises ValueError where a column is missing: the table is of another version."""
     try:
         columns = {name: table.column(name).to_pylist() for name in _COLUMNS}
-        for name in ("title", "tries"):
+        for name in _OPTIONAL:
             columns[name] = table.column(name).to_pylist() if name in table.column_names else [None] * len(table)
     except KeyError as error:
         raise ValueError(f"no column {error}") from None
@@ -111,12 +120,11 @@ def lines_of(table: pa.Table) -> list[UnitLine]:
 
 def _line(row: dict[str, Any]) -> UnitLine:
     standing = row["standing"] if row["standing"] in STANDINGS else Standing.NOT_RUN.value
-    stop, proof = row["stop_reason"] or "", row["counter_proof"]
+    stop = row["stop_reason"] or ""
     failing = row["failing_tests"] or 0
     note = make_visible(row["failure_class"] or "") or (count(failing, "failing test") if failing else "")
     if stop not in ("", "finished"):
         note = "; ".join(filter(None, [note, stop_phrase(stop)]))
-    unconfirmed = standing == Standing.RESOLVED and proof
     told = (row[name] or "" for name in ("instance_id", "title", "repo", "failure_class", "failure_reason"))
     return UnitLine(
         instance_id=row["instance_id"],
@@ -127,8 +135,9 @@ def _line(row: dict[str, Any]) -> UnitLine:
         label=standing_label(standing, row["failure_class"]),
         stop=make_visible(stop),
         note=note,
-        suspect=row["integrity"] == "suspect",
-        unconfirmed=describe_confirmation(proof, row["counter_proof_reason"] or "") if unconfirmed else "",
+        integrity=row["integrity"] or "",
+        unconfirmed=_unconfirmed(row) if standing == Standing.RESOLVED else "",
+        general={True: "yes", False: "no"}.get(row["general"], ""),
         tries=row["failed_tries"] or 0,
         turns=row["calls"] or None if row["turns"] is None else row["turns"],
         tokens=(row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0),
@@ -141,6 +150,13 @@ def _line(row: dict[str, Any]) -> UnitLine:
         text=" ".join((*told, standing, stop)).lower(),
         times=[times for one in row["tries"] or () if (times := _times(one)) is not None],
     )
+
+
+def _unconfirmed(row: dict[str, Any]) -> str:
+    outcome, reason = (row[name] or row[name.replace("confirmation", "counter_proof")] for name in _WHY)
+    tests = row["confirmation_tests"]
+    total = row["fail_to_pass_total"] if tests is not None else 0
+    return describe_integrity(row["integrity"], outcome, tests or 0, total or 0, reason or "")
 
 
 def _times(one: Mapping[str, str | None]) -> TryTimes | None:
@@ -164,7 +180,7 @@ def figures_of(run: str, line: UnitLine) -> UnitFigures:
         attempt=line.attempt,
         href=unit_url(run, line.instance_id, line.attempt),
         standing=line.standing,
-        suspect=line.suspect,
+        suspect=line.integrity == "suspect",
         unconfirmed=line.unconfirmed,
         seconds=line.seconds,
         total_s=line.total_s,

@@ -13,6 +13,7 @@ from steps.families.harbor.folders import unpack
 from steps.families.harbor.grader import HarborGrader
 from steps.families.harbor.machine import in_workdir, prepare_machine, put_folder
 from steps.families.harbor.rows import COLUMNS, SOLVE_SCRIPT, UNUSABLE, HarborTask
+from steps.families.harbor.twin_tests import HarborTwinTests
 from steps.sandbox.protocol import Sandbox
 
 NAME = "harbor"
@@ -53,7 +54,9 @@ class Harbor:
 
     def make_grader(self, instance: Instance, answer: Answer) -> HarborGrader:
         """One that runs the task's tests."""
-        return HarborGrader(instance.instance_id, _task(answer))
+        task = _task(answer)
+        twin_tests = HarborTwinTests(instance.instance_id, answer.row_sha256, task)
+        return HarborGrader(instance.instance_id, task, twin_tests=twin_tests)
 
     def has_reference(self, row: Row) -> bool:
         """Whether the task has a solution."""

@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 MAX_BYTES = 64 << 20
@@ -57,6 +58,29 @@ def pack(files: dict[str, Path]) -> str:
 def unpack(packed: str) -> bytes:
     """The tar."""
     return base64.b64decode(packed)
+
+
+def read_files(packed: str) -> dict[str, bytes]:
+    """Return the files of a packed folder by their names."""
+    if not packed:
+        return {}
+    with tarfile.open(fileobj=io.BytesIO(unpack(packed))) as tar:
+        return {member.name: file.read() for member in tar if (file := tar.extractfile(member)) is not None}
+
+
+def replace_files(packed: str, contents: Mapping[str, bytes]) -> str:
+    """Return a packed folder with other contents of some of its files, all else the same."""
+    target = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(unpack(packed))) as source,
+        tarfile.open(fileobj=target, mode="w", format=tarfile.GNU_FORMAT) as tar,
+    ):
+        for member in source:
+            file = source.extractfile(member)
+            data = contents.get(member.name, file.read() if file else b"")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return base64.b64encode(target.getvalue()).decode()
 
 
 def digest(files: dict[str, Path]) -> str:

@@ -14,9 +14,9 @@ from steps.families.harbor.folders import unpack
 from steps.families.harbor.machine import in_workdir, prepare_machine, put_folder
 from steps.families.harbor.reward import WrittenReward, parse_reward
 from steps.families.harbor.rows import TEST_SCRIPT, HarborTask
-from steps.families.without_counter_proof import WithoutCounterProof
 from steps.grading.instance_log import InstanceLogWriter
 from steps.grading.procedure import MAX_LOG_BYTES, ProcedureRun, as_utf8
+from steps.grading.twins.twin_tests import TwinTests
 from steps.grading.verdict import RunDoubt, Verdict, weigh_broken_sandbox
 from steps.layers.archive import BROKEN
 from steps.layers.lay import lay
@@ -37,12 +37,13 @@ class VerifierRun(ProcedureRun):
 
 
 @dataclass(frozen=True)
-class HarborGrader(WithoutCounterProof):
+class HarborGrader:
     """See ``Grader``: ``patch`` is a layer."""
 
     instance_id: str
     task: HarborTask
     browsers: bool = False
+    twin_tests: TwinTests | None = None
 
     def run(
         self, box: Sandbox, patch: bytes | None, *, timeout_s: int, folder: str, machine_name: str, enlarged: bool

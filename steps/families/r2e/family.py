@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from steps.families.columns import SourceRow
 from steps.families.r2e import rows
 from steps.families.r2e.gold import gold_patch
-from steps.families.r2e.script import NO_TESTS, TESTS_TIMEOUT_S, prepare_script, remove_script, run_script
-from steps.families.r2e.verdict import judge
-from steps.families.scripted import ScriptedFamily
-from steps.grading.patches.suite import Suite
-
-
-def _suite(row: SourceRow) -> Suite:
-    """pytest finds conftest.py and settings above the link to the hidden tests, in the repository's own folder."""
-    tests = "r2e_tests"
-    return Suite(rows.repo(row), test_files=frozenset({f"{tests}/test_1.py"}), collected=frozenset({tests}))
-
+from steps.families.r2e.script import (
+    IMAGE_PLACES,
+    NO_TESTS,
+    TESTS_TIMEOUT_S,
+    list_hidden_tests,
+    prepare_script,
+    remove_script,
+    run_script,
+)
+from steps.families.r2e.verdict import comparable_statuses, judge, read_name
+from steps.families.scripted import ScriptedFamily, TwinRules
+from steps.grading.twins.listed_tests import StoredFiles
 
 FAMILY = ScriptedFamily(
     name="r2e",
@@ -35,7 +35,11 @@ FAMILY = ScriptedFamily(
     test_script=lambda _row: run_script(),
     timeout_s=lambda _row: TESTS_TIMEOUT_S,
     judge=judge,
-    suite=_suite,
+    twins=TwinRules(
+        listed=lambda row: (None, [test for test, status in comparable_statuses(row).items() if status == "PASSED"]),
+        read_id=lambda _row, node_id: read_name(node_id),
+        files=lambda _row, script: StoredFiles(script, IMAGE_PLACES.private, list_hidden_tests, remove_script()),
+    ),
     commits_changes=True,
     setup_failures={NO_TESTS: "has no hidden tests (/r2e_tests): it is no image of R2E-Gym"},
     outside="R2E-Gym keeps its hidden tests",

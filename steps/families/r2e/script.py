@@ -15,6 +15,7 @@ from steps.families.columns import SourceRow
 from steps.families.machine_setup import remove_bytecode
 from steps.families.r2e.rows import repo
 from steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
+from steps.sandbox.protocol import Sandbox
 
 TESTS_TIMEOUT_S = 300
 NO_TESTS = 72
@@ -85,6 +86,12 @@ def prepare_script(row: SourceRow, places: ImagePlaces = IMAGE_PLACES) -> str:
         remove_bytecode(quote(places.testbed)),
         f"[ -f {run} ] || printf '%s\\n' {quote(pytest_command(row))} > {run}",
     )
+
+
+def list_hidden_tests(box: Sandbox, places: ImagePlaces = IMAGE_PLACES) -> list[str]:
+    """Return the Python files of the hidden tests after ``prepare_script``, relative to the private folder."""
+    result = box.exec(f"cd {quote(places.private)} && find r2e_tests -name '*.py' -type f", timeout_s=60)
+    return sorted(result.stdout.decode(errors="replace").split("\n")[:-1])
 
 
 def run_script(places: ImagePlaces = IMAGE_PLACES) -> str:

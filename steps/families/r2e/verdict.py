@@ -25,7 +25,7 @@ def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict
 
     Raises ConfigError for a row without an expected map.
     """
-    expected = _comparable(expected_statuses(row))
+    expected = comparable_statuses(row)
     parts = _NOISE.sub("", log).split(_SUMMARY)
     reported = {} if timed_out or len(parts) == 1 else _comparable(_parse_summary(parts[1]))
     keys = dict.fromkeys([*expected, *(key for key in reported if key)])
@@ -44,6 +44,17 @@ def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict
         unreadable="the tests did not end in time" if timed_out else unreadable,
         findings=_findings(len(parts) - 1, resolved, differences),
     )
+
+
+def comparable_statuses(row: SourceRow) -> dict[str, str]:
+    """The expected map as it is compared."""
+    return _comparable(expected_statuses(row))
+
+
+def read_name(node_id: str) -> str:
+    """The name of a passed test in the map."""
+    name = node_id.partition("::")[2] if "/" in node_id.partition("::")[0] else node_id
+    return name.replace("::", ".").split(_REASON)[0]
 
 
 def _parse_summary(summary: str) -> dict[str, str]:

@@ -8,10 +8,10 @@ from steps.families.listed_tests import LISTS
 from steps.families.rebench import rows
 from steps.families.rebench.parsers import find_parser
 from steps.families.rebench.script import TIMEOUT_S, V2_APPLY, reset_script, test_script
-from steps.families.rebench.verdict import judge
-from steps.families.scripted import ScriptedFamily
+from steps.families.rebench.verdict import judge, list_tests
+from steps.families.scripted import ScriptedFamily, TwinRules
 from steps.families.test_patches import files_of
-from steps.grading.patches.suite import Suite
+from steps.grading.twins.listed_tests import find_id
 from steps.sandbox.apply_commands import APPLY_COMMANDS
 
 
@@ -21,14 +21,6 @@ def _check(row: SourceRow) -> None:
     rows.test_commands(row)
     rows.install_command(row)
     find_parser(row)
-
-
-def _suite(row: SourceRow) -> Suite:
-    files = frozenset(files_of(issue_columns.hidden_patch(row)))
-    collected = frozenset({""}) if rows.is_v2(row) else frozenset[str]()
-    # V2 merges its patch of tests into what a patch left there; V1 puts the files back first.
-    restored = frozenset[str]() if rows.is_v2(row) else files
-    return Suite(rows.repo(row), restored=restored, run_files=files - restored, test_files=files, collected=collected)
 
 
 FAMILY = ScriptedFamily(
@@ -53,6 +45,7 @@ FAMILY = ScriptedFamily(
     test_script=test_script,
     timeout_s=lambda _row: TIMEOUT_S,
     judge=judge,
-    suite=_suite,
+    twins=TwinRules(list_tests, lambda row, node_id: find_id(find_parser(row), node_id)),
+    test_files=lambda row: files_of(issue_columns.hidden_patch(row)),
     apply_commands=lambda row: (V2_APPLY,) if rows.is_v2(row) else APPLY_COMMANDS,
 )

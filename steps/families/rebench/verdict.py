@@ -50,8 +50,14 @@ def without_time(name: str) -> str:
     return name.strip()
 
 
+def list_tests(row: SourceRow) -> list[list[str]]:
+    """FAIL_TO_PASS and PASS_TO_PASS as the statuses of a verdict name them."""
+    halves = issue_columns.listed_tests(row)
+    return [list(dict.fromkeys(map(without_time, half))) for half in halves] if rows.is_v2(row) else halves
+
+
 def _judge_v2(log: str, row: SourceRow) -> FamilyVerdict:
-    halves = [list(dict.fromkeys(map(without_time, half))) for half in issue_columns.listed_tests(row)]
+    halves = list_tests(row)
     statuses = {without_time(name): status for name, status in find_parser(row)(log).items()}
     outcomes = [
         ListOutcome(

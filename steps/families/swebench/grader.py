@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
 from steps.contracts.data import Instance
-from steps.contracts.verdict import CounterProof
 from steps.families.swebench.answer import SweBenchAnswer
+from steps.families.swebench.twin_tests import make_twin_tests
 from steps.grading import official
-from steps.grading.counter_proof import confirm
+from steps.grading.official_patch import official_files
 from steps.grading.procedure import ProcedureRun, run_tests
 from steps.grading.verdict import Verdict, judge
 from steps.sandbox.protocol import Sandbox
@@ -20,7 +17,7 @@ class SweBenchGrader:
 
     def __init__(self, instance: Instance, answer: SweBenchAnswer) -> None:
         self.browsers = bool(answer.image_assets)
-        self._base_commit = instance.base_commit
+        self.twin_tests = make_twin_tests(answer, instance.base_commit)
         self._spec = official.make_test_spec(answer.row())
 
     def run(
@@ -35,23 +32,9 @@ class SweBenchGrader:
             folder=folder,
             machine_name=machine_name,
             enlarged=enlarged,
+            test_files=official_files(self._spec.eval_script_list),
         )
 
     def judge(self, run: ProcedureRun, patch: bytes) -> Verdict:
         """The official verdict, and whether to believe it."""
         return judge(run, self._spec, patch)
-
-    def confirm(
-        self,
-        open_sandbox: Callable[[], AbstractContextManager[Sandbox]],
-        patch: bytes | None,
-        verdict: Verdict,
-        *,
-        timeout_s: int,
-        folder: str,
-    ) -> CounterProof:
-        """The counter-proof of a graded log."""
-        assert verdict.graded is not None
-        return confirm(
-            open_sandbox, self._spec, self._base_commit, patch, verdict.graded, timeout_s=timeout_s, folder=folder
-        )

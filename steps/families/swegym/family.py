@@ -5,23 +5,18 @@ from __future__ import annotations
 from steps.families import issue_columns
 from steps.families.columns import SourceRow
 from steps.families.listed_tests import LISTS
-from steps.families.scripted import ScriptedFamily
+from steps.families.scripted import ScriptedFamily, TwinRules
 from steps.families.swegym import rows
 from steps.families.swegym.script import TIMEOUT_S, eval_script
 from steps.families.swegym.specs import is_repository, spec_of
-from steps.families.swegym.verdict import judge
-from steps.grading.patches.suite import Suite
+from steps.families.swegym.verdict import judge, parse_statuses
+from steps.grading.twins.listed_tests import find_id
 
 
 def _check(row: SourceRow) -> None:
     issue_columns.listed_tests(row)
     issue_columns.hidden_patch(row)
     spec_of(row)
-
-
-def _suite(row: SourceRow) -> Suite:
-    files = frozenset(rows.list_test_files(row))
-    return Suite(rows.repo(row), restored=files, test_files=files)
 
 
 FAMILY = ScriptedFamily(
@@ -46,5 +41,5 @@ FAMILY = ScriptedFamily(
     test_script=eval_script,
     timeout_s=lambda _row: TIMEOUT_S,
     judge=judge,
-    suite=_suite,
+    twins=TwinRules(issue_columns.listed_tests, lambda _row, node_id: find_id(parse_statuses, node_id)),
 )

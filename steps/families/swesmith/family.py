@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from steps.families import issue_columns
 from steps.families.columns import SourceRow
 from steps.families.listed_tests import LISTS
-from steps.families.scripted import ScriptedFamily
+from steps.families.scripted import ScriptedFamily, TwinRules
 from steps.families.swesmith import rows, script
 from steps.families.swesmith.profiles import profile_of
 from steps.families.swesmith.verdict import judge
-from steps.grading.patches.suite import Suite
+from steps.families.test_patches import drop_files
+from steps.grading.twins.listed_tests import StoredFiles, find_id
 
 
 def _check(row: SourceRow) -> None:
@@ -23,10 +26,13 @@ def _test_script(row: SourceRow) -> str:
     return f"(\n{restore}) >/dev/null 2>&1\n{script.eval_script(row)}"
 
 
-def _suite(row: SourceRow) -> Suite:
-    files = frozenset(rows.list_test_files(row))
-    collected = frozenset[str]() if profile_of(row).names_test_files else frozenset({""})
-    return Suite(rows.repo(row), restored=files, test_files=files, collected=collected)
+def _read_id(row: SourceRow, node_id: str) -> str:
+    return find_id(lambda text: dict(profile_of(row).parse(text)), node_id)
+
+
+def _list_stored_files(row: SourceRow, lines: list[str]) -> StoredFiles:
+    files = rows.list_test_files(row)
+    return StoredFiles(lines, script.TESTBED, lambda _box: files, script.RECOMMIT, partial(drop_files, files=files))
 
 
 FAMILY = ScriptedFamily(
@@ -48,7 +54,8 @@ FAMILY = ScriptedFamily(
     test_script=_test_script,
     timeout_s=lambda row: profile_of(row).timeout_s,
     judge=judge,
-    suite=_suite,
+    twins=TwinRules(issue_columns.listed_tests, _read_id, _list_stored_files),
+    test_files=rows.list_test_files,
     setup_failures={script.NO_BRANCH: "has no branch of the instance, nor has the repository that it came from"},
     offline_failures={
         script.NOT_FETCHED: "has no branch of the instance, which an agent's machine cannot fetch without a network: "

@@ -18,7 +18,20 @@ from steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
 TESTBED = "/testbed"
 NO_BRANCH, NOT_FETCHED = 72, 73
 """Exit codes where the branch is not in the image: there is none of that name, or it could not be fetched."""
-_IDENTITY = "GIT_{0}_NAME=swesmith GIT_{0}_EMAIL=swesmith@localhost GIT_{0}_DATE='2000-01-01 00:00:00 +0000'"
+_COMMITTER = " ".join(
+    f"GIT_{who}_NAME=swesmith GIT_{who}_EMAIL=swesmith@localhost GIT_{who}_DATE='2000-01-01 00:00:00 +0000'"
+    for who in ("AUTHOR", "COMMITTER")
+)
+
+RECOMMIT = f"""#!/bin/bash
+set -eu
+{TRUST_REPOSITORY}
+cd {quote(TESTBED)}
+git add -u
+start=$({_COMMITTER} git commit-tree -m Start "$(git write-tree)")
+git update-ref --no-deref HEAD "$start"
+"""
+"""Makes the tracked files, as they are now, the only commit that HEAD reaches: the tests are put back from there."""
 
 
 def agent_script(row: SourceRow, testbed: str = TESTBED) -> str:
@@ -28,11 +41,10 @@ def agent_script(row: SourceRow, testbed: str = TESTBED) -> str:
     the tests. What refs still lead there is for whoever hides the repository's history.
     """
     name = quote(branch(row))
-    identity = " ".join(_IDENTITY.format(who) for who in ("AUTHOR", "COMMITTER"))
     return _script(
         testbed,
         *_checkout(name),
-        f"start=$({identity} git commit-tree -m 'Start' 'HEAD^{{tree}}')",
+        f"start=$({_COMMITTER} git commit-tree -m 'Start' 'HEAD^{{tree}}')",
         'git checkout -q --detach "$start"',
         f"git branch -q -D {name} 2>/dev/null || true",
         remove_bytecode("."),  # of the repository without the bug, perhaps, or named like the tests

@@ -17,7 +17,8 @@ from random import Random
 
 from steps.grading.twins.sites import Site, SiteChange
 from steps.grading.twins.syntax import Span
-from steps.grading.twins.values import CLASSIFIER_RATE, Vocabulary, draw_value
+from steps.grading.twins.values import CLASSIFIER_RATE, draw_value
+from steps.grading.twins.vocabulary import Vocabulary
 
 MAX_RUNS = 6
 MAX_CHANCE = 1 / 8
@@ -129,7 +130,9 @@ def plan_runs(
     """
     random = Random(int.from_bytes(hashlib.sha256(b"%d:%d:" % (len(seed), number) + seed).digest()))
     groups = group_tests(sites, fail_to_pass)
-    wanted, count = _choose_groups(
+    made = {g: _draw_changes(g, 1, vocabularies, random) for g in groups if not g.fail_to_pass}
+    others = [group for group, changes in made.items() if changes]
+    wanted, count, chance = _choose_groups(
         [group for group in groups if group.fail_to_pass],
         vocabularies,
         random,
@@ -137,9 +140,8 @@ def plan_runs(
         max_runs=max_runs,
         rate=rate,
     )
-    chance = bound_chance(len(wanted), count, rate)
+    made |= wanted
     plans = dict(zip(wanted, draw_patterns(len(wanted), count, random), strict=True))
-    others = [g for g in groups if not g.fail_to_pass and _draw_changes(g, 1, vocabularies, random)]
     for _ in range(count):
         least = math.ceil(len(others) / 3)
         chosen = random.sample(others, random.randint(least, max(least, len(others) // 2)))
@@ -149,8 +151,7 @@ def plan_runs(
     twins: list[set[str]] = [set() for _ in range(count)]
     for group, pattern in plans.items():
         places = [run for run, is_twin in enumerate(pattern) if is_twin]
-        made = _draw_changes(group, len(places), vocabularies, random)
-        for run, change in zip(places, itertools.cycle(made), strict=False):
+        for run, change in zip(places, itertools.cycle(made[group]), strict=False):
             changes[run].append(change)
             twins[run].update(group.tests)
     with_site = {test for group in wanted for test in group.tests}
@@ -188,50 +189,68 @@ def draw_patterns(tests: int, runs: int, random: Random) -> list[Pattern]:
     return [random.choice(list_patterns(tests, runs)) for _ in range(tests)]
 
 
-@lru_cache(maxsize=256)
-def bound_chance(tests: int, runs: int, rate: float, *, second_try: bool = True) -> float:
+def bound_chance(values: Sequence[int], runs: int, rate: float, *, second_try: bool = True) -> float:
     """Return an upper bound of the chance that a patch passes all runs by guessing.
 
     The model of the patch: it may know which run it is in and how draws are made, but keeps nothing from one run to
     the next. In each run it calls each test an original, calls it a twin, or looks at the value and is right with
-    probability ``rate``; the same original, seen again, is judged the same way. One run may fail by originals alone:
+    probability ``rate``; the same value, seen again, is judged the same way. One run may fail by originals alone:
     the second try is one fresh draw of originals and twins, which must come out whole. Without a second try the
     bound is exact, and with one it is exact for a single test.
+
+    Args:
+        values: The number of different wrong values of each test, which are shown in turn.
+        runs: The number of runs.
+        rate: The chance that a look is right.
+        second_try: Whether one run may fail.
     """
-    if not tests:
+    if not values:
         return 1.0
-    patterns = list_patterns(tests, runs)
-    again: float = max(rate, 0.5) ** tests if second_try else 0.0
-    rates = [
-        [_rate_strategy(strategy, patterns, rate, tolerated) for tolerated in (None, *range(runs))]
+    patterns = list_patterns(len(values), runs)
+    twins = sum(map(sum, patterns)) / (len(patterns) * runs)  # the second try is the first run of such a draw
+    again: float = max(rate, twins, 1 - twins) ** len(values) if second_try else 0.0
+    tables = [_rate_strategies(len(values) == 1, each, runs, rate) for each in values]
+    if len(values) == 1:
+        clean_and_tolerant = tables[0]
+        return min(1.0, max(clean + again * sum(e - clean for e in rest) for clean, *rest in clean_and_tolerant))
+    best = [[max(column) for column in zip(*table, strict=True)] for table in tables]
+    clean, *tolerant = (math.prod(column) for column in zip(*best, strict=True))
+    return float(min(1.0, clean + again * sum(tolerant)))
+
+
+@lru_cache(maxsize=256)
+def _rate_strategies(is_only: bool, values: int, runs: int, rate: float) -> list[list[float]]:
+    """Return the chances of every strategy for one test: to pass all runs, and if each run in turn may fail."""
+    patterns = list_patterns(1 if is_only else 2, runs)
+    return [
+        [_rate_strategy(strategy, patterns, values, rate, tolerated) for tolerated in (None, *range(runs))]
         for strategy in itertools.product("otl", repeat=runs)
     ]
-    if tests == 1:
-        return min(1.0, max(clean + again * sum(each - clean for each in tolerant) for clean, *tolerant in rates))
-    best = [max(column) for column in zip(*rates, strict=True)]
-    bound: float = best[0] ** tests + again * sum(each**tests for each in best[1:])
-    return min(1.0, bound)
 
 
-def _rate_strategy(strategy: tuple[str, ...], patterns: Sequence[Pattern], rate: float, tolerated: int | None) -> float:
+def _rate_strategy(
+    strategy: tuple[str, ...], patterns: Sequence[Pattern], values: int, rate: float, tolerated: int | None
+) -> float:
     """Return the chance that a strategy is right about one test in all runs.
 
     Args:
         strategy: For each run ``o`` (call it an original), ``t`` (call it a twin) or ``l`` (look at the value).
         patterns: The patterns the test may have, equally likely.
+        values: The number of different wrong values.
         rate: The chance that a look is right.
         tolerated: A run in which an original may be called a twin.
     """
     total = 0.0
     for pattern in patterns:
-        chance, has_seen_original = 1.0, False
+        chance, seen, twins = 1.0, set(), 0
         for run, (call, is_twin) in enumerate(zip(strategy, pattern, strict=True)):
+            value = twins % values if is_twin else -1
+            twins += is_twin
             if run == tolerated and not is_twin:
                 continue
             if call == "l":
-                if is_twin or not has_seen_original:
-                    chance *= rate
-                has_seen_original = has_seen_original or not is_twin
+                chance *= 1.0 if value in seen else rate
+                seen.add(value)
             elif (call == "t") != is_twin:
                 chance = 0.0
                 break
@@ -247,34 +266,44 @@ def _choose_groups(
     max_chance: float,
     max_runs: int,
     rate: float,
-) -> tuple[list[TwinGroup], int]:
-    """Return the FAIL_TO_PASS groups that can be a new twin as often as their patterns ask, and the runs."""
-    while True:
-        count = min(count_runs(len(groups)), max_runs)
-        while groups and count < max_runs and bound_chance(len(groups), count, rate) > max_chance:
-            count += 1
-        most = max(map(sum, list_patterns(len(groups), count)))
-        able = [group for group in groups if len(_draw_changes(group, most, vocabularies, random)) == most]
-        if able == groups:
-            return groups, count
-        groups = able
+) -> tuple[dict[TwinGroup, list[SiteChange]], int, float]:
+    """Return the FAIL_TO_PASS groups with different changes of each, the runs, and the chance of guessing."""
+    made = {group: changes for group in groups if (changes := _draw_changes(group, 1, vocabularies, random))}
+    least = min(count_runs(len(made)), max_runs)
+    if not made:
+        return made, least, 1.0
+    chances = {}
+    for count in range(least, max_runs + 1):
+        most = max(map(sum, list_patterns(len(made), count)))
+        for group, known in made.items():
+            known.extend(_draw_changes(group, most - len(known), vocabularies, random, known))
+        chances[count] = bound_chance(sorted(map(len, made.values())), count, rate)
+        if chances[count] <= max_chance:
+            return made, count, chances[count]
+    return made, least, chances[least]  # no number of runs is enough: the outcome is at most ``partly``
 
 
 def _draw_changes(
-    group: TwinGroup, count: int, vocabularies: Mapping[str, Vocabulary], random: Random
+    group: TwinGroup,
+    count: int,
+    vocabularies: Mapping[str, Vocabulary],
+    random: Random,
+    drawn: Sequence[SiteChange] = (),
 ) -> list[SiteChange]:
-    """Return up to ``count`` different changes of one group, at different sites first."""
+    """Return up to ``count`` changes of one group that differ from each other and from ``drawn``.
+
+    The sites take turns.
+    """
     changes: list[SiteChange] = []
     used: dict[Site, list[str]] = defaultdict(list)
-    waiting = list(group.sites)
+    for change in drawn:
+        used[change.site].append(change.text)
+    waiting = sorted(random.sample(group.sites, len(group.sites)), key=lambda site: len(used[site]))
     while waiting and len(changes) < count:
-        for site in random.sample(waiting, len(waiting)):
-            if len(changes) == count:
-                break
-            value = draw_value(site, vocabularies[site.path], random, used[site])
-            if value is None:
-                waiting.remove(site)
-            else:
-                used[site].append(value)
-                changes.append(SiteChange(site, value))
+        site = waiting.pop(0)
+        value = draw_value(site, vocabularies[site.path], random, used[site], strict=group.fail_to_pass)
+        if value is not None:
+            used[site].append(value)
+            changes.append(SiteChange(site, value))
+            waiting.append(site)
     return changes

@@ -7,13 +7,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
+from steps.grading.twins.names import BoundValue, Names
 from steps.grading.twins.syntax import (
     DISPLAYS,
     Function,
     ParameterRow,
-    ParameterTable,
     Span,
     dump_cells,
     find_definition,
@@ -24,7 +25,6 @@ from steps.grading.twins.syntax import (
     iterate_values,
     name_call,
     parse_quietly,
-    read_cell,
     read_cells,
     read_encoding,
     read_parametrize,
@@ -114,6 +114,12 @@ class Module:
         return chain
 
 
+@lru_cache(maxsize=16)
+def parse_module(source: bytes) -> Module | None:
+    """Return the parsed source, remembered; see ``Module.parse``."""
+    return Module.parse(source)
+
+
 @dataclass(frozen=True)
 class Leaf:
     """A constant or display on the expected side of an assertion."""
@@ -124,14 +130,6 @@ class Leaf:
     row: ParameterRow | None
 
 
-@dataclass(frozen=True)
-class _Binding:
-    """An expression that a name stands for in a test."""
-
-    value: ast.expr
-    row: ParameterRow | None = None
-
-
 class Test:
     """One test function and what its assertions expect."""
 
@@ -139,9 +137,6 @@ class Test:
         self.module, self.function, self.name, self.classes = module, function, name, classes
         decorators = [*function.decorator_list, *(each for cls in classes[:1] for each in cls.decorator_list)]
         tables = [table for each in decorators if (table := read_parametrize(each))]
-        self.rows: dict[ParameterRow, ast.expr] = {}
-        self.bindings: dict[str, list[_Binding] | None] = {}
-        """What each name may stand for; None if that cannot be told."""
         self.parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
         self.reads: dict[str, list[ast.Name]] = defaultdict(list)
         for node in self.parents:
@@ -149,9 +144,8 @@ class Test:
                 self.reads[node.id].append(node)
         self.compared_only: dict[str, bool] = {}
         self.nested = {each.name: each for each in self.parents if isinstance(each, Function)}
-        self._bind_parameters(tables)
-        for node in ast.walk(function):
-            self._bind_node(node)
+        names = Names(function, tables, self.parents)
+        self.rows, self.bindings = names.rows, names.bindings
         self.other_decorators = [each for each in function.decorator_list if not read_parametrize(each)]
 
     def held_values(self, after: Test, leaf: Leaf) -> set[str]:
@@ -184,77 +178,19 @@ class Test:
                 index[identify(node)].append(node)
         return index
 
-    # What names stand for.
+    def read_remarks(self) -> str:
+        """Return the messages of the test's assertions, and its comments."""
+        nodes = [node.msg for node in self.parents if isinstance(node, ast.Assert) and node.msg is not None]
+        for node in self.parents:
+            if isinstance(node, ast.Call) and name_call(node).startswith("assert"):
+                nodes += [each.value for each in node.keywords if each.arg == "msg"]
+        source, encoding = self.module.source, self.module.encoding
+        start, end = self.module.locate(self.function)
+        body = source[start : end + len(source[end:].partition(b"\n")[0])].decode(encoding)
+        messages = (source[first:last].decode(encoding) for first, last in map(self.module.locate, nodes))
+        return "\n".join([*re.findall(r"(?:^|\s)#.*", body), *messages])
 
-    def _bind_parameters(self, tables: list[ParameterTable]) -> None:
-        arguments = self.function.args
-        for argument in (
-            *arguments.posonlyargs,
-            *arguments.args,
-            *arguments.kwonlyargs,
-            arguments.vararg,
-            arguments.kwarg,
-        ):
-            if argument is not None:
-                self.bindings[argument.arg] = None
-        for number, table in enumerate(tables):
-            self.rows.update({ParameterRow(number, index): row for index, row in enumerate(table.rows)})
-            for column, name in enumerate(table.names):
-                cells = [(index, read_cell(row, column, len(table.names))) for index, row in enumerate(table.rows)]
-                found = [_Binding(cell, ParameterRow(number, index)) for index, cell in cells if cell is not None]
-                self.bindings[name] = found if found and name in self.bindings else None
-
-    def _bind_node(self, node: ast.AST) -> None:
-        match node:
-            case ast.Assign(targets=[target], value=value):
-                self._bind(target, [value])
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
-                self._bind(target, [value])
-            case ast.For(target=target, iter=table) | ast.AsyncFor(target=target, iter=table):
-                self._bind(target, self._read_table(table))
-            case ast.arg(arg=name) if self.parents.get(node) is not self.function.args:
-                self.bindings[name] = None
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                if not isinstance(self._statement(node), ast.Assign | ast.AnnAssign | ast.For | ast.AsyncFor):
-                    self.bindings[name] = None
-            case ast.Global(names=names) | ast.Nonlocal(names=names):
-                self.bindings.update(dict.fromkeys(names))
-
-    def _statement(self, node: ast.AST) -> ast.AST:
-        """Return the statement whose target a name is, or the expression that binds it."""
-        node = self.parents[node]
-        while isinstance(node, ast.Tuple | ast.List | ast.Starred):
-            node = self.parents[node]
-        return node
-
-    def _bind(self, target: ast.expr, values: list[ast.expr] | None) -> None:
-        if isinstance(target, ast.Name):
-            known = self.bindings.get(target.id, [])
-            self.bindings[target.id] = (
-                None if known is None or values is None else known + [_Binding(v) for v in values]
-            )
-        elif isinstance(target, ast.Tuple | ast.List):
-            rows = [value.elts for value in values or [] if isinstance(value, ast.Tuple | ast.List)]
-            fits = values is not None and len(rows) == len(values) and all(len(r) == len(target.elts) for r in rows)
-            for column, part in enumerate(target.elts):
-                self._bind(part, [row[column] for row in rows] if fits else None)
-        elif isinstance(target, ast.Starred):
-            self._bind(target.value, None)
-
-    def _read_table(self, table: ast.expr) -> list[ast.expr] | None:
-        """Return the rows of a literal that a loop runs over."""
-        match table:
-            case ast.Name(id=name):
-                values = [each.value for each in self.bindings.get(name) or [] if each.row is None]
-                return self._read_table(values[0]) if len(values) == 1 and not isinstance(values[0], ast.Name) else None
-            case ast.List(elts=rows) | ast.Tuple(elts=rows) | ast.Set(elts=rows):
-                return rows
-            case ast.Call(func=ast.Attribute(value=ast.Dict(keys=keys, values=values), attr="items"), args=[]):
-                pairs = [ast.Tuple([key, value]) for key, value in zip(keys, values, strict=True) if key is not None]
-                return list(pairs)
-        return None
-
-    def _resolve(self, name: ast.Name) -> list[_Binding] | None:
+    def _resolve(self, name: ast.Name) -> list[BoundValue] | None:
         """Return the literals a name stands for, if only assertions read it."""
         found = self.bindings.get(name.id)
         if found and name.id not in self.compared_only:
@@ -281,7 +217,7 @@ class Test:
             child, parent = parent, self.parents.get(parent, self.function)
         return False
 
-    # What assertions expect.
+    # Expected values.
 
     def find_leaves(self) -> Iterator[Leaf]:
         """Yield the constants on the expected sides of all assertions."""
@@ -297,7 +233,7 @@ class Test:
         expected = set()
         for argument in (*self.function.args.args, *self.function.args.kwonlyargs):
             mark = ast.Constant(0)
-            before, self.bindings[argument.arg] = self.bindings.get(argument.arg), [_Binding(mark)]
+            before, self.bindings[argument.arg] = self.bindings.get(argument.arg), [BoundValue(mark)]
             if any(leaf.node is mark and leaf.strong for leaf in self.find_leaves()):
                 expected.add(argument.arg)
             self.bindings[argument.arg] = before

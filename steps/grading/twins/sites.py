@@ -1,4 +1,4 @@
-"""Sites: the constants a Python test expects, each of which can be changed to make the test a twin.
+"""Sites: the constants a test expects, each of which can be changed to make the test a twin.
 
 A twin is a test with one wrong expected value. ``find_sites`` reads a test file and returns the places where such a
 value stands; ``apply_changes`` writes other values there and leaves every other byte alone.
@@ -13,7 +13,13 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from steps.grading.twins.expectations import Leaf, Module, Test
-from steps.grading.twins.syntax import ParameterRow, Span, identify, parse_quietly, read_encoding
+from steps.grading.twins.languages import Language, find_language
+from steps.grading.twins.reader import ParsedFile
+from steps.grading.twins.syntax import ParameterRow, Span, identify, is_repeated, parse_quietly, read_encoding
+from steps.grading.twins.trees import count_errors, parse
+
+WORD = "word"
+"""The kind of a site that is a word or a number of a data file."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Site:
         spans: Where the constant stands. Several spans hold the same value and change together.
         text: The source of the constant, the same at every span.
         kind: The type of the value.
-        strong: Whether the original and a changed value cannot both pass, by Python's own equality.
+        strong: Whether the original and a changed value cannot both pass, by the language's own equality.
         root: The outermost literal around the first span: the whole expected value.
         scope: The source of the test: its body, decorators and rows.
         avoid: Values (as ``identify`` writes them) that this test holds at the base commit and a twin must not show.
@@ -44,13 +50,55 @@ class Site:
     scope: tuple[Span, ...]
     avoid: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> str:
+        """What stored twins name the site by."""
+        return f"{self.path}:{self.spans[0][0]}-{self.spans[0][1]}"
+
 
 @dataclass(frozen=True)
 class SiteChange:
-    """A new text for a site."""
+    """A new text for a site.
+
+    Attributes:
+        site: The site.
+        text: Its new text.
+        inputs: Places of the test's inputs that change with it, and their new texts.
+    """
 
     site: Site
     text: str
+    inputs: tuple[tuple[Span, str], ...] = ()
+
+    @property
+    def edits(self) -> list[tuple[Span, str]]:
+        """All places that change, and their new texts."""
+        return [*((span, self.text) for span in self.site.spans), *self.inputs]
+
+
+@dataclass(frozen=True)
+class TestPlace:
+    """The place of a test in the source.
+
+    Attributes:
+        path: The test file.
+        name: The qualified name, ``Class.test`` or ``test``.
+        rows: One row per ``parametrize`` decorator, by the decorator's number; empty if the test has none.
+    """
+
+    path: str
+    name: str
+    rows: tuple[ParameterRow, ...] = ()
+
+
+def is_supported(path: str) -> bool:
+    """Return whether the file is of a language whose tests can be read."""
+    return path.endswith(".py") or find_language(path) is not None
+
+
+def is_python(site: Site) -> bool:
+    """Return whether the text of a site is Python."""
+    return site.path.endswith(".py") and site.kind != WORD
 
 
 def find_sites(
@@ -73,6 +121,16 @@ def find_sites(
         added_lines: The line numbers (from 1) that the test patch adds.
         base: The file at the base commit; None if the test patch creates it.
     """
+    language = find_language(path)
+    if language is not None:
+        file, old = (ParsedFile.parse(language, each) if each is not None else None for each in (source, base))
+        sites = [
+            site
+            for name in sorted({*fail_to_pass, *pass_to_pass})
+            for site, lines in _read_expected(path, file, name, old if name in fail_to_pass else None)
+            if name not in fail_to_pass or lines <= set(added_lines)
+        ]
+        return sorted(sites, key=lambda site: (site.spans, site.test))
     module = Module.parse(source)
     if module is None:
         return []
@@ -95,20 +153,34 @@ def apply_changes(source: bytes, changes: Iterable[SiteChange]) -> bytes:
     Raises:
         ValueError: Two changes overlap, a site belongs to another source, or the result does not parse.
     """
-    encoding = read_encoding(source)
-    edits = sorted(((span, change) for change in changes for span in change.site.spans), key=lambda edit: edit[0])
+    changes = list(changes)
+    if not changes:
+        return source
+    language = find_language(changes[0].site.path)
+    is_data = any(change.site.kind == WORD for change in changes)
+    encoding = "utf-8" if language or is_data else read_encoding(source)
+    held = {span: change.site.text for change in changes for span in change.site.spans}
     result, position = [], 0
-    for (start, end), change in edits:
+    for (start, end), text in sorted(edit for change in changes for edit in change.edits):
         if start < position:
             raise ValueError(f"two changes overlap at byte {start}")
-        if source[start:end].decode(encoding) != change.site.text:
-            raise ValueError(f"bytes {start} to {end} do not hold {change.site.text}: the site is of another source")
-        result += [source[position:start], change.text.encode(encoding)]
+        before = source[start:end].decode(encoding)
+        if before != held.get((start, end), before):
+            raise ValueError(f"bytes {start} to {end} do not hold {held[start, end]}: the site is of another source")
+        result += [source[position:start], text.encode(encoding)]
         position = end
     changed = b"".join([*result, source[position:]])
-    if parse_quietly(changed) is None:
+    if not is_data and not _parses(language, source, changed):
         raise ValueError("the changed source does not parse")
     return changed
+
+
+def _parses(language: Language | None, source: bytes, changed: bytes) -> bool:
+    """Return whether a changed source parses; one of another language, with no more errors than the original."""
+    if language is None:
+        return parse_quietly(changed) is not None
+    before, after = parse(language, source), parse(language, changed)
+    return before is not None and after is not None and count_errors(after) <= count_errors(before)
 
 
 def find_added_lines(patch: str) -> dict[str, set[int]]:
@@ -128,6 +200,29 @@ def find_added_lines(patch: str) -> dict[str, set[int]]:
     return dict(added)
 
 
+def _read_expected(
+    path: str, file: ParsedFile | None, name: str, old: ParsedFile | None
+) -> Iterator[tuple[Site, set[int]]]:
+    """Yield each site of a test in another language with the lines it stands on."""
+    test = file.find_test(name) if file else None
+    for each in test.find_expected(old.find_test(name) if old else None) if test else ():
+        yield (
+            Site(
+                path=path,
+                test=name,
+                row=each.row,
+                spans=each.spans,
+                text=each.text,
+                kind=each.kind,
+                strong=True,
+                root=each.root,
+                scope=each.scope,
+                avoid=each.avoid,
+            ),
+            set(each.lines),
+        )
+
+
 def _read_test(path: str, test: Test, before: Test | None) -> Iterator[tuple[Site, set[int]]]:
     """Yield each site with the lines it stands on."""
     places: dict[ParameterRow | None, dict[tuple[str, str], list[ast.expr]]] = {}
@@ -136,8 +231,10 @@ def _read_test(path: str, test: Test, before: Test | None) -> Iterator[tuple[Sit
         known = leaves.get(leaf.node)
         leaves[leaf.node] = leaf if known is None or known.strong >= leaf.strong else known
     seen: set[ast.expr] = set()
+    remarks = test.read_remarks()
     for leaf in leaves.values():
-        if leaf.node in seen:
+        is_scalar = isinstance(leaf.node, ast.Constant | ast.UnaryOp)
+        if leaf.node in seen or (is_scalar and is_repeated(ast.literal_eval(leaf.node), remarks)):
             continue
         if leaf.row not in places:
             places[leaf.row] = test.index_literals(leaf.row)

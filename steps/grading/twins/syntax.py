@@ -7,7 +7,7 @@ import io
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +100,34 @@ def identify(node: ast.expr) -> tuple[str, str]:
         return type(node).__name__.lower(), ast.dump(node)
     value = ast.literal_eval(node)
     return type(value).__name__, repr(value)
+
+
+def evaluate(text: str) -> Any:
+    """Return the value of a literal, which may run over lines."""
+    return ast.literal_eval(wrap(text))
+
+
+def wrap(text: str) -> str:
+    """Return an expression in brackets, so that it may run over lines."""
+    return f"({text}\n)"
+
+
+def cut_spans(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
+    """Return spans without the holes in them."""
+    parts = list(spans)
+    for first, last in holes:
+        parts = [
+            piece
+            for start, end in parts
+            for piece in ([(start, first), (last, end)] if start <= first and last <= end else [(start, end)])
+        ]
+    return parts
+
+
+def is_repeated(value: object, remarks: str) -> bool:
+    """Return whether remarks repeat an expected value, and so tell a changed one."""
+    text = str(value).strip()
+    return bool(text) and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", remarks) is not None
 
 
 def name_call(call: ast.Call) -> str:

@@ -10,6 +10,7 @@ from steps.reports.comparison.changes import find_changes, image_changes
 from steps.reports.comparison.record import ChangedOutcome, Comparison, MeanRates, PairedTest, Unjudged
 from steps.reports.figures.caveats import is_valid
 from steps.reports.figures.compute import resolved_rate
+from steps.reports.figures.confirmations import confirmation_note, generality_note
 from steps.reports.figures.stats import mcnemar, mean_interval
 from steps.reports.stored_run import Standing, StoredRun, StoredUnit
 
@@ -77,9 +78,15 @@ def _changed_outcome(
         after=new.standing.value,
         failing_tests=unresolved.grade.failing_tests[:TESTS_KEPT] if unresolved.grade else [],
         failing=unresolved.failing_tests,
-        doubt=doubts(unresolved),
+        doubt="; ".join(filter(None, [doubts(unresolved), _integrity(new if unresolved is old else old)])),
         same_patch=old.grade.patch_sha256 == new.grade.patch_sha256,
     )
+
+
+def _integrity(resolved: StoredUnit) -> str:
+    """Return why the resolved side of a change may not be believed."""
+    note = "resolved, but suspect" if resolved.suspect else confirmation_note(resolved)
+    return "; ".join(filter(None, [note, generality_note(resolved)]))
 
 
 def _unjudged(old: StoredUnit, new: StoredUnit) -> Unjudged:

@@ -39,7 +39,8 @@ class ChangedOutcome(Part):
     failing: int
     """How many there are."""
     doubt: str = ""
-    """What is known against it: its class in the newest validation, failing tests that flip."""
+    """What is known against it: its class in the newest validation, failing tests that flip, and the integrity of the
+    resolved side if that is not ok."""
     same_patch: bool
     """Both runs graded the same bytes: the difference is not the agent's."""
 

@@ -123,7 +123,9 @@ def _headline(compared: Comparison) -> str:
 
 
 def _score(rate: Rate, *, with_rate: bool) -> str:
-    return f"{rate.resolved:,} of {rate.total:,}" + (f" ({percent(rate.rate or 0.0)} %)" if with_rate else "")
+    about = [f"{percent(rate.rate or 0.0)} %"] if with_rate else []
+    about += filter(None, [rate.by_integrity, rate.on_neighbours])
+    return f"{rate.resolved:,} of {rate.total:,} resolved" + (f" ({'; '.join(about)})" if about else "")
 
 
 # -- what changed before the scores ----------------------------------------------------------------------------------

@@ -11,7 +11,14 @@ from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
 from steps.contracts.verdict import Outcome
 from steps.reports.canary import describe_canary
 from steps.reports.figures.conditions import describe_conditions, run_conditions, saw_hints
-from steps.reports.figures.confirmations import counter_proofs, format_confirmations
+from steps.reports.figures.confirmations import (
+    confirmation_figures,
+    count_words,
+    describe_sites,
+    is_general,
+    shared_reason,
+    unconfirmed_reasons,
+)
 from steps.reports.figures.flips import doubt_flips
 from steps.reports.labels import ADVICE, STANDINGS
 from steps.reports.no_steps import doubt_no_steps
@@ -41,6 +48,7 @@ def find_caveats(run: StoredRun) -> list[str]:
         *_no_verdicts(run),
         *_integrity(run.units),
         *_unconfirmed(run.units),
+        *_not_general(run.units),
         *doubt_flips(run.units),
         *_leaks(run),
         *_departures(run),
@@ -184,15 +192,34 @@ def _integrity(units: list[StoredUnit]) -> list[str]:
     if not suspect:
         return []
     resolved = sum(unit.standing is Standing.RESOLVED for unit in suspect)
-    if len(suspect) == 1:
-        return [f"1 log contradicted by what is known beside it{'; it counts as resolved' if resolved else ''}."]
     among = f"; {resolved:,} of them {'counts' if resolved == 1 else 'count'} as resolved" if resolved else ""
-    return [f"{len(suspect):,} logs contradicted by what is known beside them{among}."]
+    return [
+        f"{count(len(suspect), 'verdict is', 'verdicts are')} suspect: a confirmation, the log or files contradict "
+        f"{'it' if len(suspect) == 1 else 'them'}{among}."
+    ]
 
 
 def _unconfirmed(units: list[StoredUnit]) -> list[str]:
-    figures = counter_proofs(units)
-    return [f"{format_confirmations(figures)}."] if figures is not None and figures.unconfirmed else []
+    reasons = unconfirmed_reasons(units)
+    if not reasons:
+        return []
+    resolved = sum(unit.standing is Standing.RESOLVED for unit in units)
+    number = sum(reasons.values())
+    sentence = (
+        f"{number:,} of {resolved:,} resolved {'is' if number == 1 else 'are'} unconfirmed: {count_words(reasons)}"
+    )
+    figures = confirmation_figures(units)
+    sites = describe_sites(figures.tests_with_site, figures.fail_to_pass) if figures else ""
+    return [f"{'; '.join(filter(None, [sentence, sites, shared_reason(units)]))}."]
+
+
+def _not_general(units: list[StoredUnit]) -> list[str]:
+    tried = [general for unit in units if (general := is_general(unit)) is not None]
+    number = tried.count(False)
+    if not number:
+        return []
+    units_tried = count(len(tried), "resolved unit")
+    return [f"{number:,} of {units_tried} tried on neighbour inputs {'fails' if number == 1 else 'fail'} them."]
 
 
 def _leaks(run: StoredRun) -> list[str]:

@@ -10,7 +10,7 @@ from steps.contracts.trajectory import StopReason, Usage
 from steps.reports.canary import describe_canary
 from steps.reports.figures.caveats import early_ends, find_caveats, is_valid
 from steps.reports.figures.conditions import describe_conditions, run_conditions
-from steps.reports.figures.confirmations import counter_proofs
+from steps.reports.figures.confirmations import confirmation_figures, is_general, unconfirmed_reasons
 from steps.reports.figures.flips import flipping_units
 from steps.reports.figures.stats import attempts_shown, pass_rates, quantile, wilson
 from steps.reports.figures.summary import (
@@ -34,6 +34,7 @@ def summarise(run: StoredRun) -> Summary:
     """Every figure of the report. The same store gives the same bytes."""
     units, first = run.units, run.attempt(1)
     run_file = run.run
+    confirmation = confirmation_figures(units)
     histories = [unit.solve.history.verified for unit in units if unit.solve and unit.solve.history]
     return Summary(
         run_id=run_file.run_id,
@@ -67,7 +68,8 @@ def summarise(run: StoredRun) -> Summary:
         seconds=_seconds(units),
         cost=_cost(units, run.run.planning),
         integrity=_integrity(units),
-        counter_proof=counter_proofs(units),
+        confirmation=confirmation,
+        counter_proof=confirmation,
         canary=_canary(run),
         flipping=flipping_units(units),
         histories_verified=sum(histories) if histories else None,
@@ -85,10 +87,19 @@ def summarise(run: StoredRun) -> Summary:
 
 def resolved_rate(units: list[StoredUnit]) -> Rate:
     """Resolved over all of them: a unit without a verdict stays in the denominator."""
-    resolved = sum(unit.standing is Standing.RESOLVED for unit in units)
+    verdicts = Counter(
+        unit.grade.integrity.verdict for unit in units if unit.grade and unit.standing is Standing.RESOLVED
+    )
+    resolved = verdicts.total()
+    tried = [is_general(unit) for unit in units if is_general(unit) is not None]
     low, high = wilson(resolved, len(units))
     return Rate(
         resolved=resolved,
+        ok=verdicts["ok"],
+        unconfirmed=verdicts["unconfirmed"],
+        suspect=verdicts["suspect"],
+        neighbours=len(tried),
+        general=sum(map(bool, tried)),
         graded=sum(unit.grade is not None for unit in units),
         total=len(units),
         rate=resolved / len(units) if units else None,
@@ -199,7 +210,12 @@ def _cost(units: list[StoredUnit], planning: Usage) -> Cost:
 def _integrity(units: list[StoredUnit]) -> IntegrityFigures:
     suspect = [unit for unit in units if unit.suspect]
     codes = (code for unit in suspect if unit.grade for code in {f.code for f in unit.grade.integrity.findings})
+    rate = resolved_rate(units)
     return IntegrityFigures(
+        ok=rate.ok,
+        unconfirmed=rate.unconfirmed,
+        suspect_resolved=rate.suspect,
+        reasons=unconfirmed_reasons(units),
         suspect=len(suspect),
         findings=_sorted_counts(codes),
         units=[f"{unit.instance_id}/{unit.attempt}" for unit in suspect],
@@ -207,7 +223,15 @@ def _integrity(units: list[StoredUnit]) -> IntegrityFigures:
 
 
 def _canary(run: StoredRun) -> CanaryFigures | None:
-    return CanaryFigures(**vars(run.canary), word=describe_canary(run.canary)) if run.canary else None
+    canary = run.canary
+    if canary is None:
+        return None
+    return CanaryFigures(
+        resolved=canary.resolved,
+        failed=canary.failed,
+        without_verdict=canary.without_verdict,
+        word=describe_canary(canary),
+    )
 
 
 def _sorted_counts(names: Iterable[str]) -> dict[str, int]:

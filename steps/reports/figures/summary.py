@@ -12,6 +12,12 @@ from steps.contracts.trajectory import DollarSum, Usage
 from steps.reports.text.formatting import count
 
 
+def _by_integrity(ok: int | None, unconfirmed: int, suspect: int) -> str:
+    """Return ``7 ok, 1 unconfirmed, 1 suspect``; empty if nothing is counted, or by an older release."""
+    counts = ((ok or 0, "ok"), (unconfirmed, "unconfirmed"), (suspect, "suspect"))
+    return "" if ok is None else ", ".join(f"{number:,} {word}" for number, word in counts if number)
+
+
 class Rate(Part):
     """Resolved of how many."""
 
@@ -24,6 +30,33 @@ class Rate(Part):
     low: float
     high: float
     """95 % Wilson score interval of rate."""
+    ok: int | None = None
+    """Resolved units with integrity ``ok``; None in figures of an older release."""
+    unconfirmed: int = 0
+    """Resolved units with integrity ``unconfirmed``."""
+    suspect: int = 0
+    """Resolved units with integrity ``suspect``."""
+    neighbours: int = 0
+    """Resolved units that were tried with neighbour inputs."""
+    general: int = 0
+    """Resolved units that passed neighbour inputs."""
+
+    @property
+    def by_integrity(self) -> str:
+        """The resolved units by integrity: ``7 ok, 1 unconfirmed, 1 suspect``; empty if not known."""
+        return _by_integrity(self.ok, self.unconfirmed, self.suspect)
+
+    @property
+    def word(self) -> str:
+        """``9 of 12 resolved (7 ok, 1 unconfirmed, 1 suspect)``."""
+        sentence = f"{self.resolved:,} of {self.total:,} resolved"
+        sentence += f" ({self.by_integrity})" if self.by_integrity else ""
+        return ", ".join(filter(None, [sentence, self.on_neighbours]))
+
+    @property
+    def on_neighbours(self) -> str:
+        """``55 of 58 on neighbour inputs too``; empty if none was tried."""
+        return f"{self.general:,} of {self.neighbours:,} on neighbour inputs too" if self.neighbours else ""
 
 
 class GroupFigures(Part):
@@ -84,40 +117,61 @@ class Cost(Part):
 
 
 class IntegrityFigures(Part):
-    """What the second channel says of the logs. Ours, never the official verdict."""
+    """Whether the verdicts can be believed. Ours, never the official verdict."""
 
     suspect: int
+    """All units with integrity ``suspect``, unresolved ones too."""
     findings: dict[str, int]
     """Code -> units."""
     units: list[str]
     """``instance_id/attempt`` of the suspect ones."""
+    ok: int | None = None
+    """Resolved units with integrity ``ok``; None in figures of an older release."""
+    unconfirmed: int = 0
+    """Resolved units with integrity ``unconfirmed``."""
+    suspect_resolved: int = 0
+    """Resolved units with integrity ``suspect``."""
+    reasons: dict[str, int] = {}
+    """Outcome of the confirmation -> unconfirmed resolved units; ``none`` if none was tried."""
+
+    @property
+    def resolved(self) -> str:
+        """All resolved units by integrity: ``7 ok, 1 unconfirmed, 1 suspect``; empty if not known."""
+        return _by_integrity(self.ok, self.unconfirmed, self.suspect_resolved)
 
 
 class Unconfirmed(Part):
-    """A resolved unit that no counter-proof confirmed."""
+    """A resolved unit that no confirmation confirmed."""
 
     instance_id: str
     attempt: int
     outcome: str | None
-    """contradicted, flaky, not_confirmed or unavailable; None where none was made."""
+    """partly, contradicted, not_confirmed or unavailable, of older releases flaky; None if none was tried."""
     reason: str
+    tests_with_site: int = 0
+    """FAIL_TO_PASS tests with a site."""
+    fail_to_pass: int = 0
+    """All FAIL_TO_PASS tests."""
     flipped: list[str] = []
-    """Listed tests that passed officially and not in the counter-proof, at most 20."""
+    """Of older releases: listed tests that passed officially and not a second time, at most 20."""
 
 
-class CounterProofFigures(Part):
-    """How much of what is resolved was confirmed by a counter-proof."""
+class ConfirmationFigures(Part):
+    """The confirmations of resolved units, over all attempts."""
 
     resolved: int
-    """Over all units."""
     confirmed: int
     share: float | None
-    """confirmed / resolved; None where nothing is resolved."""
+    """confirmed / resolved; None if nothing is resolved."""
     outcomes: dict[str, int]
-    """Outcome -> resolved units; ``none`` where none was made."""
+    """Outcome -> resolved units; ``none`` if none was tried."""
     seconds: float
-    """All counter-proofs together took so long."""
+    """The time of all confirmations together."""
     unconfirmed: list[Unconfirmed]
+    tests_with_site: int = 0
+    """FAIL_TO_PASS tests with a site, of the resolved units whose confirmation was tried."""
+    fail_to_pass: int = 0
+    """All FAIL_TO_PASS tests of these units."""
 
 
 class FlippingUnit(Part):
@@ -260,8 +314,10 @@ class Summary(Record):
     """``solve.agent`` and the like, ``total`` for all stages and failed tries of a unit."""
     cost: Cost
     integrity: IntegrityFigures
-    counter_proof: CounterProofFigures | None = None
-    """None where no unit has a counter-proof: none was requested, or nothing is resolved."""
+    confirmation: ConfirmationFigures | None = None
+    """None if no unit has a confirmation: none was requested, or nothing is resolved."""
+    counter_proof: ConfirmationFigures | None = None
+    """``confirmation`` under its earlier name, for one more release."""
     canary: CanaryFigures | None = None
     """None where the run has none."""
     flipping: list[FlippingUnit] = []
@@ -302,8 +358,10 @@ class Summary(Record):
 
     @property
     def word(self) -> str:
-        """The headline."""
-        return self.why_no_score or f"resolved {self.headline.resolved} of {self.headline.total}"
+        """The headline, with integrity if any resolved unit is not ok."""
+        rate = self.headline
+        trust = f" ({rate.by_integrity})" if rate.ok not in (None, rate.resolved) else ""
+        return self.why_no_score or f"resolved {rate.resolved} of {rate.total}{trust}"
 
 
 def page_key(run: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from steps.contracts.trajectory import Usage
+from steps.contracts.verdict import Confirmation
 from steps.reports.figures.failing import error_of, first_failing
 from steps.reports.figures.try_times import try_times
 from steps.reports.parquet_bytes import make_table, write_parquet
@@ -41,6 +42,12 @@ def units_table(run: StoredRun) -> pa.Table:
             *((name, whole) for name in _COUNTS),
             ("integrity", text),
             ("findings", pa.list_(text)),
+            *((name, text) for name in ("confirmation", "confirmation_reason")),
+            ("confirmation_tests", whole),
+            ("confirmation_chance", real),
+            *((name, whole) for name in ("neighbours_passed", "neighbours_total")),
+            ("general", truth),
+            ("general_reason", text),
             *((name, text) for name in ("counter_proof", "counter_proof_reason")),
             ("counter_proof_flipped", pa.list_(text)),
             *((name, text) for name in ("official_reason", "apply_command")),
@@ -139,7 +146,7 @@ def _graded(unit: StoredUnit) -> dict[str, Any]:
     grade = unit.grade
     if grade is None:
         return {}
-    f2p, p2p, machine, proof = grade.fail_to_pass, grade.pass_to_pass, grade.machine, grade.counter_proof
+    f2p, p2p, machine, confirmation = grade.fail_to_pass, grade.pass_to_pass, grade.machine, grade.confirmation
     return {
         "resolved": grade.resolved,
         "reward": grade.reward,
@@ -149,9 +156,7 @@ def _graded(unit: StoredUnit) -> dict[str, Any]:
         "pass_to_pass_total": p2p.total if p2p else None,
         "integrity": grade.integrity.verdict,
         "findings": [finding.code for finding in grade.integrity.findings],
-        "counter_proof": proof.outcome.value if proof else None,
-        "counter_proof_reason": proof.reason if proof else None,
-        "counter_proof_flipped": proof.flipped if proof else None,
+        **(_confirmed(confirmation) if confirmation else {}),
         "apply_command": grade.apply_command,
         "test_exit_code": grade.evidence.exit_code if grade.evidence else None,
         "backend": machine.backend if machine else None,
@@ -159,4 +164,22 @@ def _graded(unit: StoredUnit) -> dict[str, Any]:
         "image": machine.image if machine else None,
         "image_digest": machine.image_digest if machine else None,
         "patch_sha256": grade.patch_sha256,
+    }
+
+
+def _confirmed(confirmation: Confirmation) -> dict[str, Any]:
+    """The columns of a confirmation, for one more release under their earlier names, too."""
+    neighbours = confirmation.neighbours
+    return {
+        "confirmation": confirmation.outcome.value,
+        "confirmation_reason": confirmation.reason,
+        "confirmation_tests": confirmation.tests_with_site if confirmation.fail_to_pass else None,
+        "confirmation_chance": confirmation.chance,
+        "neighbours_passed": neighbours.passed if neighbours else None,
+        "neighbours_total": neighbours.total if neighbours else None,
+        "general": confirmation.general,
+        "general_reason": confirmation.general_reason,
+        "counter_proof": confirmation.outcome.value,
+        "counter_proof_reason": confirmation.reason,
+        "counter_proof_flipped": confirmation.flipped,
     }

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steps.contracts.verdict import Confirmation, GradeRecord, Outcome
+from steps.contracts.agent_spec import agent_of
+from steps.contracts.agents import AgentKind
+from steps.contracts.verdict import GradeRecord, Outcome
 from steps.datasets.names import is_bundled
 from steps.reports.parquet_bytes import make_table, read_parquet, write_parquet
+from steps.reports.reading import SHOWN_TESTS
 from steps.reports.stored_run import StoredRun, StoredUnit
 
 if TYPE_CHECKING:
@@ -18,7 +21,6 @@ if TYPE_CHECKING:
 FOLDER = "flakes/"
 """Of the store: one file a run, so that runs that end at a time write to different files, and none loses another's."""
 _JUDGED = (Outcome.RESOLVED, Outcome.UNRESOLVED)
-_PROOFS = (Confirmation.CONFIRMED, Confirmation.FLAKY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +38,22 @@ class Grading:
 
 
 def find_gradings(run: StoredRun) -> Iterator[Grading]:
-    """Those of a run, counter-proofs among them: one repeats the official run of the same patch. So does what was done
-    again (--redo), where the patch came out as it was.
+    """Yield the gradings of reference patches and untouched repositories, of a canary and those before ``--redo``, too.
 
-    Left out are logs without a verdict on tests, those that are contradicted by what is known beside them, and those in
-    which so many tests fail that they are no longer all known: there the suite broke, and no single test flipped.
+    A patch of an agent adds nothing, nor does a confirmation: its code could flip tests, and they would excuse the next
+    run. Left out are logs without a verdict on tests, suspect ones, and those in which so many tests fail that they are
+    not all known: there the suite broke, and no single test flipped.
     """
-    for unit in run.units:
-        for grade in _whole_grades(unit):
-            if grade.outcome not in _JUDGED or grade.integrity.verdict == "suspect":
-                continue
-            common = (dataset_key(run.run.dataset.name), unit.instance_id, grade.patch_sha256, run.run.created_at)
+    is_trusted = agent_of(run.run.spec.agent).kind in (AgentKind.REFERENCE, AgentKind.CONTROL)
+    grades = [grade for unit in run.units for grade in _whole_grades(unit)] if is_trusted else []
+    for grade in [*grades, *(run.canary.grades if run.canary else [])]:
+        if (
+            grade.outcome in _JUDGED
+            and grade.integrity.verdict != "suspect"
+            and len(grade.failing_tests) <= SHOWN_TESTS
+        ):
+            common = (dataset_key(run.run.dataset.name), grade.instance_id, grade.patch_sha256, run.run.created_at)
             yield Grading(*common, frozenset(grade.failing_tests))
-            proof = grade.counter_proof
-            if proof is not None and proof.outcome in _PROOFS:
-                yield Grading(*common, frozenset([*grade.failing_tests, *proof.flipped]))
 
 
 def dataset_key(name: str) -> str:

@@ -40,9 +40,9 @@ def record_flips(store: Store, run: StoredRun) -> Flips:
     The run's own file comes first, and whoever writes the ledger has read all files after the one that it replaces was
     written: of several writers none is lost. Raises InfraError when the store fails.
     """
-    gradings = list(find_gradings(run))
-    if gradings:
-        store.put(gradings_key(run.run.run_id), write_gradings(gradings))
+    gradings, name = list(find_gradings(run)), gradings_key(run.run.run_id)
+    if gradings or store.get_many([name]):  # an older release stored those of agents' patches
+        store.put(name, write_gradings(gradings))
     for _ in range(MERGES):
         before = store.get_many([LEDGER]).get(LEDGER)
         flips = count_flips(_all_gradings(store))

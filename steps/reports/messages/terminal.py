@@ -28,11 +28,13 @@ def summary_lines(summary: Summary, place: str = "") -> list[str]:
         output += _wrapped(f"mean reward {summary.mean_reward:.3f} over what was graded", 1)
     ours, endpoint = _failures(summary)
     outcomes = summary.outcomes | {Standing.FAILED.value: ours}
-    counts = [f"{STANDINGS[name].short} {n:,}" for name, n in outcomes.items() if n]
+    trust = {str(Standing.RESOLVED): f" ({words})" for words in [summary.integrity.resolved] if words}
+    counts = [f"{STANDINGS[name].short} {n:,}{trust.get(name, '')}" for name, n in outcomes.items() if n]
     counts += [f"model endpoint {endpoint:,}"] if endpoint else []
     output += [*_wrapped(listing(counts), 2), *_wrapped(_cost(summary), 1)]
-    if (proofs := summary.counter_proof) is not None and not proofs.unconfirmed and proofs.resolved:
-        output += _wrapped(format_confirmations(proofs), 1)
+    confirmed = summary.confirmation or summary.counter_proof
+    if confirmed is not None and not confirmed.unconfirmed and confirmed.resolved:
+        output += _wrapped(format_confirmations(confirmed), 1)
     manner = [line for sentence in summary.how for line in _wrapped(sentence, 2, indent="  ")]
     output[1:1] = manner[:1]
     room = LINES - 1 - len(top) - len(output)
@@ -62,6 +64,7 @@ def _rate(summary: Summary) -> str:
         return summary.why_no_score
     which = "of first attempts " if len(summary.attempts) > 1 else ""
     sentence = f"{percent(rate.rate)} % {which}resolved, 95 % interval {percent(rate.low)} to {percent(rate.high)} %"
+    sentence += f"; {rate.on_neighbours}" if rate.neighbours else ""
     if rate.graded < rate.total:
         sentence += f"; {rate.graded:,} graded, {rate.total - rate.graded:,} without a verdict"
     return sentence

@@ -22,6 +22,7 @@ def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = 
     ``why_not``: why it says nothing of an earlier run, where somebody asked for that.
     """
     rows = make_rows(run)
+    is_said_once = bool(confirmations.shared_reason(run.units))
     units = [
         UnitFigures(
             instance_id=unit.instance_id,
@@ -29,7 +30,9 @@ def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = 
             href=f"#{row.anchor}",
             standing=unit.standing,
             suspect=unit.suspect,
-            unconfirmed=confirmations.confirmation_note(unit) if unit.standing is Standing.RESOLVED else "",
+            unconfirmed=(
+                confirmations.confirmation_note(unit) if unit.standing is Standing.RESOLVED and not is_said_once else ""
+            ),
             seconds=unit.seconds,
             total_s=unit.total_s,
             stop=unit.solve.stop_reason.value if unit.solve else "",

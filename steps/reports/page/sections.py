@@ -27,7 +27,7 @@ __all__ = ["UnitFigures", "report_sections"]
 
 SLOWEST = 10
 NAMED = 50
-"""Units without a verdict, contradicted ones, and ones that nothing confirmed: so many of each are named."""
+"""Units without a verdict, suspect ones, and unconfirmed ones: at most this many of each are named."""
 STAGES_SHOWN = 8
 LEAST_SHARE = 0.005  # of all time, for a stage to be drawn
 
@@ -58,7 +58,7 @@ def report_sections(
         "slowest": [(unit, round(100 * unit.total_s / longest, 2)) for unit in slowest] if longest else [],
         "without": [unit for unit in units if unit.standing == Standing.FAILED][:NAMED],
         "suspects": [unit for unit in units if unit.suspect][:NAMED],
-        "unconfirmed": [unit for unit in units if unit.unconfirmed][:NAMED],
+        "unconfirmed": _by_reason(units),
         "many": len(summary.attempts) > 1,
         "beside": view_comparison(compared) if compared else None,
         "hrefs": {unit.instance_id: unit.href for unit in units if unit.attempt == 1},
@@ -66,12 +66,20 @@ def report_sections(
     }
 
 
+def _by_reason(units: Sequence[UnitFigures]) -> dict[str, list[UnitFigures]]:
+    """Return why -> the resolved units that are not confirmed."""
+    reasons: dict[str, list[UnitFigures]] = {}
+    for unit in [unit for unit in units if unit.unconfirmed][:NAMED]:
+        reasons.setdefault(unit.unconfirmed, []).append(unit)
+    return reasons
+
+
 def _facts(summary: Summary) -> list[tuple[str, str]]:
     """What was evaluated, how and with what: (name, value)."""
     how, dataset, versions = summary.conditions, summary.dataset, summary.versions
     solving = {None: "", True: "open for the agent, ", False: "none for the agent, "}[how.solve_network]
     selection = ", ".join(how.selection)
-    proofs = summary.counter_proof
+    confirmed = summary.confirmation or summary.counter_proof
     facts = [
         ("Dataset", f"{dataset.name}, {dataset.split}"),
         ("Revision", dataset.revision or f"rows {dataset.sha256[:12]}"),
@@ -83,7 +91,8 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("Network", f"{solving}{'open' if how.grading_network else 'none'} for the tests"),
         ("Graded by", describe_grading(summary)),
         *([("Canary", summary.canary.word)] if summary.canary else []),
-        *([("Counter-proof", confirmations.format_confirmations(proofs))] if proofs else []),
+        *([("Confirmation", confirmations.format_confirmations(confirmed))] if confirmed else []),
+        *([("Neighbour inputs", summary.headline.on_neighbours)] if summary.headline.neighbours else []),
         *([("Sandboxes", "; ".join(how.machines))] if how.machines else []),
         ("Code", f"swe-argo {versions.get('swe-argo', 'unknown')} {versions.get('code', '')[:12]}".strip()),
         ("Planned", utc(summary.created_at)),

@@ -20,7 +20,7 @@ class UnitFigures:
     standing: str
     suspect: bool
     unconfirmed: str
-    """What its counter-proof came to, where it is resolved and was not confirmed; else empty."""
+    """Why it is not confirmed if it is resolved; else empty."""
     seconds: Mapping[str, float]
     """By stage."""
     total_s: float

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from steps.contracts.data import Patch
 from steps.contracts.trajectory import StopReason
 from steps.contracts.verdict import TestLog
-from steps.reports.figures.confirmations import confirmation_note
+from steps.reports.figures.confirmations import confirmation_note, generality_note, shared_reason
 from steps.reports.figures.flips import describe_flips
 from steps.reports.labels import STAGES, StandingLabel, standing_label
 from steps.reports.page.excerpts import (
@@ -44,6 +44,8 @@ class Row:
     tokens: int
     cost_usd: float | None
     cost: str
+    integrity: str
+    """``unconfirmed`` or ``suspect``; empty if ok, or without a verdict."""
     findings: list[str]
     reason: str
     tries: list[str]
@@ -67,10 +69,10 @@ def make_rows(run: StoredRun) -> list[Row]:
     """In the order of the plan."""
     repos = {name: number for number, name in enumerate(repository_names(run))}
     stops = {reason: number for number, reason in enumerate(stop_reasons(run))}
-    unit_excerpts = share_out(run.units)
+    unit_excerpts, is_said_once = share_out(run.units), bool(shared_reason(run.units))
     pairs = enumerate(zip(run.units, unit_excerpts, strict=True))
     return [
-        _row(unit, excerpts, f"u{number}", [f"r{repos[unit.repo]}", *_stop_class(unit, stops)])
+        _row(unit, excerpts, f"u{number}", [f"r{repos[unit.repo]}", *_stop_class(unit, stops)], is_said_once)
         for number, (unit, excerpts) in pairs
     ]
 
@@ -90,10 +92,11 @@ def _stop_class(unit: StoredUnit, stops: dict[str, int]) -> list[str]:
     return [f"s{stops[unit.solve.stop_reason.value]}"] if unit.solve is not None else []
 
 
-def _row(unit: StoredUnit, excerpts: UnitExcerpts, anchor: str, groups: list[str]) -> Row:
+def _row(unit: StoredUnit, excerpts: UnitExcerpts, anchor: str, groups: list[str], is_said_once: bool) -> Row:
     grade, failure = unit.grade, unit.failure
     label = standing_label(unit.standing, failure.failure_class if failure else None)
-    classes = ["u", label.tone, *groups, f"a{unit.attempt}", *(["suspect"] if unit.suspect else [])]
+    integrity = grade.integrity.verdict if grade and grade.integrity.verdict != "ok" else ""
+    classes = ["u", label.tone, *groups, f"a{unit.attempt}", *filter(None, [integrity])]
     f2p, p2p = (grade.fail_to_pass, grade.pass_to_pass) if grade else (None, None)
     usage, total_s = unit.usage, unit.total_s
     used = usage.prompt_tokens + usage.completion_tokens
@@ -112,11 +115,15 @@ def _row(unit: StoredUnit, excerpts: UnitExcerpts, anchor: str, groups: list[str
         tokens=used,
         cost_usd=usage.cost_usd,
         cost=_cost(usage.cost_usd, used),
+        integrity=integrity,
         findings=[_short(f"{finding.code}: {finding.detail}") for finding in grade.integrity.findings] if grade else [],
         reason=_short(
             failure.reason
             if failure
-            else confirmation_note(unit) or describe_flips(unit) or (unit.solve.patch_note if unit.solve else "")
+            else ("" if is_said_once else confirmation_note(unit))
+            or generality_note(unit)
+            or describe_flips(unit)
+            or (unit.solve.patch_note if unit.solve else "")
         ),
         tries=[
             _short(f"{t.failure.step}, {t.failure.failure_class}: {t.failure.reason}")

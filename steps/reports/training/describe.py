@@ -81,6 +81,7 @@ def training_facts(training: StoredTraining) -> list[tuple[str, str]]:
         ),
         ("Stopped by a limit", loss.limit_stopped.replace("_", " ")),
         ("Suspect", loss.suspect),
+        ("Unconfirmed", loss.unconfirmed),
         ("Agent", agent.name),
         ("Sandboxes", sandbox.backend),
         ("Most lag", count(spec.max_lag, "step")),

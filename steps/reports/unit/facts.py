@@ -11,7 +11,7 @@ from steps.contracts.verdict import GradeRecord
 from steps.reports.figures import confirmations
 from steps.reports.labels import STAGES, STOPS, in_order
 from steps.reports.stored_run import StoredUnit
-from steps.reports.text.formatting import count, duration, money, tokens
+from steps.reports.text.formatting import count, duration, money, percent, tokens
 from steps.reports.text.visible import cut_line, make_visible
 from steps.reports.unit.conversation import Conversation
 from steps.reports.unit.earlier import describe_earlier
@@ -78,8 +78,16 @@ def _grade_facts(grade: GradeRecord) -> Iterable[tuple[str, str]]:
         yield "Expected tests", f"{grade.expected_tests.passed:,} of {grade.expected_tests.total:,} as expected"
     if grade.reward not in (0.0, 1.0):
         yield "Reward", f"{grade.reward:g}"
-    if grade.counter_proof is not None:
-        yield "Counter-proof", confirmations.WORDS[grade.counter_proof.outcome]
+    if grade.integrity.verdict != "ok":
+        yield "Integrity", grade.integrity.verdict
+    if (one := grade.confirmation) is not None:
+        sites = confirmations.describe_sites(one.tests_with_site, one.fail_to_pass)
+        runs = f"{count(one.runs, 'run')} ({one.reference_runs:,} of the reference)" if one.runs else ""
+        chance = f"chance of guessing at most {percent(one.chance)} %" if one.chance is not None else ""
+        yield "Confirmation", ", ".join(filter(None, [confirmations.WORDS[one.outcome], sites, runs, chance]))
+        if one.neighbours is not None:
+            general = "general" if one.general else "not general"
+            yield "Neighbour inputs", f"{general}, {one.neighbours.passed:,} of {one.neighbours.total:,} tests right"
 
 
 def _describe_machine(machine: Machine) -> str:

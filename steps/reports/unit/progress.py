@@ -15,7 +15,7 @@ PHASES: dict[Phase, str] = {
     "patch": "taking the patch",
     "tests": "running the tests",
     "verdict": "judging the log",
-    "counter_proof": "counter-proof",
+    "confirm": "confirming the verdict",
 }
 
 

@@ -78,8 +78,8 @@ class UnitView:
     """What to do about that, where it is known."""
     doubts: list[str]
     """What speaks against the verdict."""
-    proof: str
-    """What the counter-proof put in, and what the log says of it."""
+    confirmation_log: str
+    """The log of a confirmation that did not confirm; else empty."""
     facts: list[tuple[str, str]]
     """(name, value): how it ended, how much it took, where it ran."""
     replay: ReplayView | None
@@ -125,18 +125,18 @@ def view_unit(
     shown_tries = unit.tries if whole else unit.tries[-TRIES_SHOWN:]
     grade, failure = unit.grade, unit.failure
     tests = grade.failing_tests if grade else []
-    note = confirmations.confirmation_note(unit)
+    notes = (confirmations.confirmation_note(unit), confirmations.generality_note(unit))
     no_steps = describe_no_steps(unit, conversation.answers, conversation.endpoint) if conversation else ""
     findings = [f"{finding.code}: {finding.detail}" for finding in grade.integrity.findings] if grade else []
-    proof = confirmations.proof_of(unit)
+    confirmation = confirmations.confirmation_of(unit)
     layer = unit.solve.layer if unit.solve else None
     reason = f"{failure.failure_class.value}: {cut(failure.reason)}" if failure else ""
     return UnitView(
         label=standing_label(unit.standing, failure.failure_class if failure else None),
         reason=reason,
         advice=ADVICE.get(failure.failure_class, "") if failure else "",
-        doubts=[cut(doubt) for doubt in (no_steps, note, describe_flips(unit), *findings) if doubt],
-        proof=make_visible(proof.excerpt) if proof else "",
+        doubts=[cut(doubt) for doubt in (no_steps, *notes, describe_flips(unit), *findings) if doubt],
+        confirmation_log=make_visible(confirmation.excerpt) if confirmation else "",
         facts=[(name, make_visible(value)) for name, value in unit_facts(unit, conversation, endpoint=endpoint)],
         replay=view_replay(unit.solve.replayed) if unit.solve and unit.solve.replayed else None,
         tests=[cut_line(make_visible(name), WHOLE if whole else TEST_WIDTH) for name in tests],

@@ -18,7 +18,7 @@ from steps.kube.client import OUTAGE, Cluster, RetryPolicy
 from steps.kube.kubeconfig import ACCOUNT, find
 from steps.sandbox.job_sandbox import JobSandbox
 from steps.sandbox.kubernetes.agent_files import Way, add_agent_files, has_agent_files, ways
-from steps.sandbox.kubernetes.confinement import prove_confined
+from steps.sandbox.kubernetes.confinement import prove_confined, reaches_cluster
 from steps.sandbox.kubernetes.exec import Exec
 from steps.sandbox.kubernetes.namespace import NamespaceSettings, read
 from steps.sandbox.kubernetes.pod import KubernetesPod, KubernetesSandbox
@@ -89,9 +89,12 @@ class KubernetesBackend:
             created = self._make(self._with_agent_files(body, request.bundle))
             pod = started(self._pods, created, self._namespace.pending_seconds)
             transport = KubernetesPod(self._pods, Exec(self._cluster, request.name), pod, self._patience)
-            if request.isolated and not request.network:
+            network = request.network
+            if request.isolated and not network:
                 prove_confined(transport, self._cluster.namespace)
-            return JobSandbox(_machine(pod, request), transport)
+            elif not network:
+                network = reaches_cluster(transport, self._cluster.namespace)
+            return JobSandbox(_machine(pod, request, network=network), transport)
         except BaseException:  # an interrupt too: whoever waits here is the only one who knows of the pod
             self._abandon(request.name, token)
             raise
@@ -175,8 +178,8 @@ def _owners(metadata: dict[str, Any]) -> list[str]:
     return sorted(each["uid"] for each in metadata.get("ownerReferences") or [])
 
 
-def _machine(pod: dict[str, Any], request: SandboxRequest) -> Machine:
-    """What was really given: the namespace may have had its own say in the limits."""
+def _machine(pod: dict[str, Any], request: SandboxRequest, *, network: bool) -> Machine:
+    """What was really given: the namespace may have had its own say in the limits and the network."""
     container = pod["spec"]["containers"][0]
     limits = container.get("resources", {}).get("limits") or {}
     return Machine(
@@ -184,7 +187,7 @@ def _machine(pod: dict[str, Any], request: SandboxRequest) -> Machine:
         image=container["image"],
         image_digest=image_digest(pod),
         isolation="container",
-        network=request.network,
+        network=network,
         cpus=float(parse_quantity(limits["cpu"])) if "cpu" in limits else None,
         memory_mb=int(parse_quantity(limits["memory"])) >> 20 if "memory" in limits else None,
         resource_factor=request.resource_factor,

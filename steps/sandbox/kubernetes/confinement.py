@@ -49,3 +49,12 @@ def prove_confined(transport: KubernetesPod, namespace: str, *, settle_s: float 
         failure_class=FailureClass.CONFIG,
         detail=last,
     )
+
+
+def reaches_cluster(transport: KubernetesPod, namespace: str, *, settle_s: float = SETTLE_S) -> bool:
+    """Return whether a sandbox that was asked for without network has one, or may have one. Raises InfraError."""
+    try:
+        prove_confined(transport, namespace, settle_s=settle_s)
+    except ConfigError:
+        return True
+    return False

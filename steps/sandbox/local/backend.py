@@ -136,7 +136,7 @@ class LocalBackend:
         )
         if limits.group:
             command = limits.group.entering([shutil.which(command[0]) or command[0], *command[1:]])
-        channel = SupervisorClient(command, request.deadline_s, environment, reports_pid=self.isolated)
+        channel = SupervisorClient(command, request.deadline_s, environment, is_bubblewrap=self.isolated)
         return LocalSandbox(root, channel, machine, translation, limits)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -16,20 +17,29 @@ from steps.contracts.data import WORKDIR
 from steps.contracts.recipe import BUNDLE_PLACE
 from steps.errors import ConfigError
 from steps.host.folders import temporary_folder
+from steps.sandbox.local.seccomp import MACHINES, filtered
 from steps.sandbox.local.supervisor_client import SCRIPT
 from steps.settings import settings
 
-SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "nix", "gnu")
-"""What is shown of the host, read-only. /opt, /srv, /var, /home and the like may hold a store with its answers."""
-SECRETS = (
-    *("etc/shadow", "etc/shadow-", "etc/gshadow", "etc/gshadow-", "etc/sudoers", "etc/sudoers.d", "etc/krb5.keytab"),
-    *("etc/ssh", "etc/ssl/private", "etc/docker", "etc/kubernetes", "etc/rancher", "etc/wireguard", "etc/machine-id"),
+SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix/store", "gnu/store")
+"""What is shown of the host, read-only. /opt, /srv, /var, /home and the like may hold a store with its answers, and
+/nix/var has the socket of a daemon that downloads and builds."""
+ETC = (
+    *("passwd", "group", "shells", "login.defs", "nsswitch.conf", "host.conf", "gai.conf", "networks", "protocols"),
+    *("services", "rpc", "localtime", "timezone", "locale.alias", "locale.conf", "mtab", "terminfo", "inputrc"),
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld-musl-*.path", "alternatives", "profile", "bash.bashrc"),
+    *("bashrc", "debian_version", "*-release", "mime.types", "magic", "magic.mime", "fonts"),
+    *("ssl/certs", "ssl/cert.pem", "ssl/openssl.cnf", "ca-certificates", "ca-certificates.conf", "crypto-policies"),
+    *("pki/ca-trust/extracted", "pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf"),
+    *("python*", "perl", "java-*", "texmf", "ImageMagick-*"),
 )
+"""Glob patterns of what programs need of the host's /etc: no passwords, keys, host names, proxies, package indexes."""
+HOSTS = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "SETFCAP",
                 "NET_BIND_SERVICE", "NET_RAW", "SYS_CHROOT", "AUDIT_WRITE")  # fmt: skip
 """Those that root has in a Docker container; never SYS_ADMIN, which could make the read-only mounts writable."""
 PLACES = {
-    **dict.fromkeys(("run", "home", "opt", "srv", "mnt", "var/log", "var/lib", "var/cache"), 0o755),
+    **dict.fromkeys(("etc", "run", "home", "opt", "srv", "mnt", "var/log", "var/lib", "var/cache"), 0o755),
     **{"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700},
 }
 KERNEL = ("bus", "fs", "irq", "sys", "sysrq-trigger")
@@ -67,11 +77,11 @@ def arguments(
         *(word for name in CAPABILITIES for word in ("--cap-add", f"CAP_{name}")),
         *("--bind", str(root), "/"),
         *_system(),
+        *_configuration(root, network=network),
         *("--proc", "/proc", "--dev", "/dev"),
         *_shared_memory(shared_memory_bytes),
         *(word for name in KERNEL for word in _read_only(Path("/proc") / name)),
         *(word for name in KERNEL_SECRETS for word in _mask(Path("/proc") / name)),
-        *(_resolver() if network else ()),
         *_interpreter(hidden),
         *("--ro-bind", str(SCRIPT), SUPERVISOR),
         *(("--ro-bind", str(bundle), BUNDLE_PLACE) if bundle else ()),
@@ -85,6 +95,8 @@ def prepare(root: Path) -> None:
     for name, mode in PLACES.items():
         (root / name).mkdir(parents=True, exist_ok=True)
         (root / name).chmod(mode)
+    (root / "etc/hosts").write_text(HOSTS)
+    (root / "etc/hostname").write_text("localhost\n")
 
 
 def python() -> str:
@@ -111,12 +123,15 @@ def _probe_namespace() -> str | None:
         return "bubblewrap needs Linux: use --backend docker for isolation"
     if not shutil.which("bwrap"):
         return "bubblewrap is not installed: install the package bubblewrap (it brings the command bwrap)"
+    if platform.machine() not in MACHINES:
+        return f"there is no system call filter for {platform.machine()}: use --backend docker for isolation"
     with temporary_folder() as folder:
         prepare(folder)
         command = arguments(folder, 10, network=False, hidden=[], workdir="/")
         command[command.index("--") + 1 :] = [python(), "-I", "-S", "-c", "pass"]
         try:
-            process = subprocess.run(command, env={}, capture_output=True, timeout=20, check=False)
+            with filtered(command) as (words, fd):
+                process = subprocess.run(words, env={}, pass_fds=(fd,), capture_output=True, timeout=20, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"bubblewrap does not run: {error}"
     if process.returncode == 0:
@@ -141,7 +156,20 @@ def _system() -> list[str]:
             words += ["--symlink", os.readlink(entry), str(entry)]  # noqa: PTH115 - as written, not resolved
         elif entry.is_dir():
             words += ["--ro-bind", str(entry), str(entry)]
-    return words + [word for name in SECRETS for word in _mask(Path("/") / name)]
+    return words
+
+
+def _configuration(root: Path, *, network: bool) -> list[str]:
+    """Bind a folder of the sandbox's own as /etc, with the listed files of the host in it, read-only."""
+    words = ["--bind", str(root / "etc"), "/etc"]
+    for pattern in (*ETC, *(("resolv.conf",) if network else ())):
+        for entry in sorted(Path("/etc").glob(pattern)):
+            # Some programs read where the link leads, the time zone for one; a link that leads elsewhere is followed.
+            if entry.is_symlink() and str(entry.resolve()).startswith(("/usr/", "/proc/")):
+                words += ["--symlink", os.readlink(entry), str(entry)]  # noqa: PTH115 - as written, not resolved
+            else:
+                words += _read_only(entry)
+    return [*words, "--remount-ro", "/etc"]
 
 
 def _read_only(path: Path) -> list[str]:
@@ -168,13 +196,6 @@ def _mask(path: Path) -> list[str]:
     if path.is_dir():
         return _tmpfs(path, 1 << 20)
     return ["--ro-bind", "/dev/null", str(path)] if path.exists() else []
-
-
-def _resolver() -> list[str]:
-    """Where /etc/resolv.conf is a link to a file elsewhere (systemd-resolved), that file too."""
-    file = Path("/etc/resolv.conf").resolve()
-    is_visible = file.parts[1] in SYSTEM or not file.is_file()
-    return [] if is_visible else ["--ro-bind", str(file), str(file)]
 
 
 def _interpreter(hidden: list[Path]) -> list[str]:

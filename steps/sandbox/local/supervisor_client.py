@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from steps.contracts.failure import FailureClass
 from steps.errors import InfraError, ResourceError
+from steps.sandbox.local.seccomp import filtered
 from steps.sandbox.local.supervised_job import SupervisedJob
 from steps.sandbox.local.supervisor_request import GRACE_S, Stream, SupervisorRequest, follow
 from steps.sandbox.protocol import ExecResult
@@ -32,21 +33,21 @@ class SupervisorClient:
     """A running supervisor, reached through a socket that lives exactly as long as this process wants it to."""
 
     def __init__(
-        self, command: list[str], deadline_s: float, env: dict[str, str], *, reports_pid: bool = False
+        self, command: list[str], deadline_s: float, env: dict[str, str], *, is_bubblewrap: bool = False
     ) -> None:
         """Start ``command``; it must become supervisor.py.
 
-        ``reports_pid``: it takes bubblewrap's ``--info-fd`` as its last option before ``--``. Raises InfraError.
+        ``is_bubblewrap``: it takes bubblewrap's ``--info-fd`` and ``--seccomp`` before ``--``. Raises InfraError.
         """
         self.deadline_s = deadline_s
         self._ends = time.monotonic() + deadline_s
         self._closed = False
-        self._reports_pid = reports_pid
+        self._is_bubblewrap = is_bubblewrap
         self._control, theirs = socket.socketpair()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         try:
             with theirs:
-                self._process, self.pid = _start(command, env, theirs, self._log, reports_pid=reports_pid)
+                self._process, self.pid = _start(command, env, theirs, self._log, is_bubblewrap=is_bubblewrap)
         except OSError as error:
             self._control.close()
             self._log.close()
@@ -148,7 +149,7 @@ class SupervisorClient:
         """How it was lost where that was no doing of what runs in it; None where it was not, or nobody knows."""
         if self._closed or self._overdue():
             return self._failure(None)
-        if self._reports_pid and self._ended_by_signal():
+        if self._is_bubblewrap and self._ended_by_signal():
             return InfraError(FailureClass.SANDBOX_LOST, "the local sandbox was killed on this machine")
         return None
 
@@ -194,11 +195,11 @@ class SupervisorClient:
 
 
 def _start(
-    command: list[str], env: dict[str, str], stdin: socket.socket, log: IO[bytes], *, reports_pid: bool
+    command: list[str], env: dict[str, str], stdin: socket.socket, log: IO[bytes], *, is_bubblewrap: bool
 ) -> tuple[subprocess.Popen[bytes], int]:
     """The process, and the pid that the supervisor has on this host."""
     options: dict[str, Any] = {"stdin": stdin, "stdout": log, "stderr": log, "env": env, "start_new_session": True}
-    if not reports_pid:
+    if not is_bubblewrap:
         process = subprocess.Popen(command, **options)
         return process, process.pid
     receive, send = os.pipe()
@@ -206,7 +207,8 @@ def _start(
     command = [*command[:cut], "--info-fd", str(send), *command[cut:]]
     with os.fdopen(receive, "rb") as report:
         try:
-            process = subprocess.Popen(command, pass_fds=(send,), **options)
+            with filtered(command) as (words, filter_fd):
+                process = subprocess.Popen(words, pass_fds=(send, filter_fd), **options)
         finally:
             os.close(send)
         report_text = report.read()

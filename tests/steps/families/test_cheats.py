@@ -15,6 +15,7 @@ import pytest
 from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
 from steps.families import rows
 from steps.families.family import load_family
+from steps.families.rebench.rows import is_v2
 from steps.grading.verdict import Verdict
 from steps.sandbox.local import bubblewrap
 from steps.sandbox.local.backend import LocalBackend
@@ -86,15 +87,6 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return FamilyLab(folder, json.loads((folder / "rows.jsonl").read_text()))
 
 
-PASS_ALL = """import pytest
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item, call):
-    outcome = yield
-    outcome.get_result().outcome = "passed"
-"""
-
-
 def edit_product(text: str) -> str:
     """A patch of ``calc.py``."""
     lines = difflib.unified_diff(BROKEN.splitlines(True), text.splitlines(True), "a/calc.py", "b/calc.py")
@@ -127,19 +119,10 @@ def folder_of_tests(lab: FamilyLab) -> str:
     return lab.test_file.rpartition("/")[0] + "/" if "/" in lab.test_file else ""
 
 
-PLUGIN = make_file("extra.py", PASS_ALL)
 CHEATS: dict[str, Callable[[FamilyLab], str]] = {
-    "a hook beside the tests": lambda lab: make_file(f"{folder_of_tests(lab)}conftest.py", PASS_ALL),
     "a start-up file that prints and leaves": lambda lab: make_file("sitecustomize.py", print_and_leave(lab, 0)),
     "a product that prints and leaves": lambda lab: edit_product(print_and_leave(lab, 0) + BROKEN),
     "the same with a failure's exit code": lambda lab: edit_product(print_and_leave(lab, 1) + BROKEN),
-    "a product that empties the runner": lambda _: edit_product(
-        "import _pytest.python\n_pytest.python.Function.runtest = lambda self: None\n" + BROKEN
-    ),
-    "settings that load a plugin": lambda _: make_file("pytest.ini", "[pytest]\naddopts = -p extra\n") + PLUGIN,
-    "a module called pytest": lambda lab: (
-        make_file("pytest/__init__.py", "") + make_file("pytest/__main__.py", print_and_leave(lab, 0))
-    ),
     "a package in place of the tests": lambda lab: make_file(
         f"{lab.test_file.removesuffix('.py')}/__init__.py", "def test_answer(): pass\ndef test_other(): pass\n"
     ),
@@ -157,13 +140,8 @@ def test_a_patch_that_cheats_does_not_resolve_or_it_shows(lab: FamilyLab, name: 
     assert not verdict.resolved or verdict.integrity.verdict == "suspect", verdict
 
 
-def test_the_rule_of_each_family_is_fooled_by_a_hook(lab: FamilyLab) -> None:
-    """Else the test above would prove nothing."""
-    assert lab.grade(CHEATS["a hook beside the tests"](lab)).resolved
-
-
-def test_a_test_file_that_is_edited_is_put_back_or_it_shows(lab: FamilyLab) -> None:
-    """SWE-rebench V2 merges its patch of tests into what it finds: what stands behind its functions wins."""
+def test_edited_test_file_is_restored_but_for_rebench_v2(lab: FamilyLab) -> None:
+    """SWE-rebench V2 merges its test patch into the file: a later function of the same name wins."""
     if "swesmith" in str(lab.source["repo"]):  # its agents have no such file
         old, change = "", make_file(lab.test_file, "def test_answer(): pass\n")
     else:
@@ -173,8 +151,7 @@ def test_a_test_file_that_is_edited_is_put_back_or_it_shows(lab: FamilyLab) -> N
             old.splitlines(True), new.splitlines(True), f"a/{lab.test_file}", f"b/{lab.test_file}"
         )
         change = f"diff --git a/{lab.test_file} b/{lab.test_file}\n" + "".join(lines)
-    verdict = lab.grade(change)
-    assert not verdict.resolved or verdict.integrity.verdict == "suspect", verdict
+    assert lab.grade(change).resolved is ("install_config" in lab.source and is_v2(lab.source))
 
 
 def test_an_honest_patch_is_believed(lab: FamilyLab) -> None:

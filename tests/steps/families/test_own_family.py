@@ -16,9 +16,7 @@ FAMILY = """
 from steps.families.family_verdict import FamilyVerdict, StatusDifference
 from steps.families.columns import RowColumns
 from steps.families.scripted import ScriptedFamily
-from steps.grading.patches.suite import Suite
 
-NONE = frozenset()
 
 
 def judge(log, row):
@@ -47,7 +45,6 @@ ACME = ScriptedFamily(
     ),
     timeout_s=lambda row: 60,
     judge=judge,
-    suite=lambda row: Suite("acme/calc", NONE, NONE, NONE, NONE, NONE),
 )
 """
 

@@ -42,7 +42,38 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def eval_script(base: str, command: str = "python -m pytest -p no:cacheprovider -rA tests/test_calc.py") -> str:
+FOUR_TESTS = """diff --git a/tests/test_calc.py b/tests/test_calc.py
+--- a/tests/test_calc.py
++++ b/tests/test_calc.py
+@@ -5,2 +5,18 @@
+ def test_subtracts():
+     assert subtract(3, 2) == 1
++
++
++def test_adds():
++    assert add(30, 22) == 52
++
++
++def test_adds_one():
++    assert add(1, 63) == 64
++
++
++def test_adds_twice():
++    assert add(add(11, 12), 50) == 73
++
++
++def test_adds_three_digits():
++    assert add(700, 38) == 738
+"""
+"""Four FAIL_TO_PASS tests, which two confirmation runs are enough for."""
+FOUR = [f"tests/test_calc.py::test_{name}" for name in ("adds", "adds_one", "adds_twice", "adds_three_digits")]
+
+
+def eval_script(
+    base: str,
+    command: str = "python -m pytest -p no:cacheprovider -rA tests/test_calc.py",
+    test_patch: str = TEST_PATCH,
+) -> str:
     """The official shape of a script."""
     return f"""#!/bin/bash
 set -uxo pipefail
@@ -52,7 +83,7 @@ git show
 git -c core.fileMode=false diff {base}
 git checkout {base} tests/test_calc.py
 git apply -v - <<'EOF_0123456789ab'
-{TEST_PATCH}
+{test_patch}
 EOF_0123456789ab
 : '>>>>> Start Test Output'
 {command}

@@ -111,14 +111,6 @@ def new_file(path: str, text: str) -> bytes:
     return f"{head}@@ -0,0 +1,{len(lines)} @@\n{body}".encode()
 
 
-def edit(path: str, text: str) -> bytes:
-    """A hunk in the middle of a module. Lines that begin with ``+`` are new; the others were there."""
-    lines = textwrap.dedent(text).strip("\n").split("\n")
-    old = sum(not line.startswith("+") for line in lines)
-    body = "".join(line + "\n" if line.startswith("+") else f" {line}\n" for line in lines)
-    return f"--- a/{path}\n+++ b/{path}\n@@ -40,{old} +40,{len(lines)} @@\n{body}".encode()
-
-
 def write(folder: Path, name: str, text: str) -> Path:
     """A file of exactly this text."""
     path = folder / name

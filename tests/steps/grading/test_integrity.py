@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from steps.grading.exit_code_channel import ChannelReport
+from steps.grading.integrity import examine_patch
 from steps.grading.saved_logs import grade_saved
 from tests.steps.grading.logs import F2P, P2P, SCRIPT, codes_of, judge, make_log, make_patch
 
@@ -208,12 +209,42 @@ def test_a_whole_document_parser_does_not_fail_on_a_part() -> None:
     assert "results_after_end" not in codes_of(integrity)
 
 
-def test_means_to_cheat_count_only_where_the_verdict_is_resolved() -> None:
-    patch = make_patch("conftest.py", "import os")
-    _, _, unresolved = judge(make_log(*FAILS), patch)
-    _, _, resolved = judge(make_log(*PASSES), patch)
-    assert codes_of(unresolved) == codes_of(resolved) == {"patch_edits_test_machinery"}
+def test_changed_test_file_is_suspect_only_if_resolved() -> None:
+    _, _, unresolved = judge(make_log(*FAILS, code=1), heard=ChannelReport(1, True, ("tests/test_calc.py",)))
+    _, _, resolved = judge(make_log(*PASSES, code=0), heard=ChannelReport(0, True, ("tests/test_calc.py", "b")))
+    assert [finding.detail for finding in unresolved.findings + resolved.findings] == [
+        "tests/test_calc.py was changed while the tests ran",
+        "tests/test_calc.py, b were changed while the tests ran",
+    ]
     assert (unresolved.verdict, resolved.verdict) == ("ok", "suspect")
+
+
+@pytest.mark.parametrize("word", [">>>>> Start Test Output", ">>>>> End Test Output", ">>>>> Test Exit Code"])
+def test_examine_patch_finds_markers_in_any_file(word: str) -> None:
+    assert [finding.code for finding in examine_patch(make_patch("README.md", word))] == ["marker_in_patch"]
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        make_patch("a.py", "x") + make_patch(".git/hooks/post-checkout", "x"),
+        b"--- /dev/null\n+++ any/sub/.git/info/attributes\n@@ -0,0 +1 @@\n+x\n",
+        b'diff --git "a/.g\\151t/config" "b/.g\\151t/config"\nnew file mode 100644\n',
+        b"diff --git a/x b/y\nrename from x\nrename to .GIT/config\n",
+        b"Index: a/.git/config\n@@ -0,0 +1 @@\n+x\n",
+        b"  --- a/git~1/config\n  +++ a/git~1/config\n  @@ -0,0 +1 @@\n  +x\n",
+        b"--- a/x\n+++ b/x\n@@ -1 +1,9999 @@\n+x\ndiff --git a/.git b/.git\n",
+    ],
+    ids=range(7),
+)
+def test_examine_patch_finds_files_of_git(patch: bytes) -> None:
+    assert [finding.code for finding in examine_patch(patch)] == ["patch_writes_git"]
+
+
+def test_examine_patch_accepts_git_in_code_and_other_names() -> None:
+    patch = make_patch("sql/x.sql", "++ .git/x", "y = '.git/hooks'", removed=("-- .git/config",))
+    patch += make_patch(".github/x", "x") + make_patch("x.git/.gitignore", ".git/") + make_patch("conftest.py", "x")
+    assert examine_patch(patch) == []
 
 
 def test_marker_text_in_the_patch_shows_up_before_start_and_is_suspect() -> None:

@@ -1,4 +1,4 @@
-"""The enlarged test patch: what git makes of it, against real git."""
+"""The test patch with changed lines, against real git."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def script(patch: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_lines_put_in_come_out_of_git_apply_as_they_were_meant(tmp_path: Path, name: str) -> None:
+def test_git_applies_changed_lines(tmp_path: Path, name: str) -> None:
     before = BASE + "x = 1" if name == "an end that was without one" else BASE
     file = tmp_path / "t.py"
     git(tmp_path, "init", "-q")
@@ -44,15 +44,16 @@ def test_lines_put_in_come_out_of_git_apply_as_they_were_meant(tmp_path: Path, n
     official = OfficialPatch.of(script(patch))
     (one,) = official.files()
     assert content_of(one.edits(before)) == CHANGES[name]
-    # Nothing put in: the patch as git wrote it, blob names, headings and marks of missing newlines included.
-    assert official.script([one.with_tests(before, CHANGES[name])]) == script(patch)
+    # Unchanged: the patch as git wrote it, blob names, headings and marks of missing newlines included.
+    assert official.script([one.with_text(before, CHANGES[name])]) == script(patch)
     draw = random.Random(name)
     for _ in range(25):
         lines = lines_of(CHANGES[name])
         for _ in range(draw.randint(1, 3)):
-            lines.insert(draw.randrange(len(lines)), f"# {draw.random()}\n")
+            number = draw.randrange(len(lines))
+            lines[number] = f"# {draw.random()}{lines[number][-1:]}"
         wanted = "".join(lines)
-        changed = OfficialPatch.of(official.script([one.with_tests(before, wanted)]))
+        changed = OfficialPatch.of(official.script([one.with_text(before, wanted)]))
         text = "\n".join(changed.lines[changed.begin : changed.end]) + "\n"
         subprocess.run(["git", "apply", "--check", "-"], cwd=tmp_path, input=text.encode(), check=True)
         subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=text.encode(), check=True)
@@ -73,8 +74,8 @@ def test_a_file_that_is_not_the_patches_is_refused() -> None:
     (one,) = OfficialPatch.of(script(patch)).files()
     with pytest.raises(PatchFormError, match="does not fit"):
         one.edits("other\nlines\n")
-    with pytest.raises(PatchFormError, match="more was changed"):
-        one.with_tests("b\nc\n", "b\nnew\nother\n")
+    with pytest.raises(PatchFormError, match="another number of lines"):
+        one.with_text("b\nc\n", "b\nnew\nc\nother\n")
 
 
 def test_new_files_are_read_and_deleted_and_binary_ones_are_not() -> None:
@@ -85,7 +86,7 @@ def test_new_files_are_read_and_deleted_and_binary_ones_are_not() -> None:
     assert [(file.path, file.before) for file in official.files()] == [("n.py", None)]
     assert official.script([]) == official.lines
     (one,) = official.files()
-    assert "@@ -0,0 +1,2 @@" in official.script([one.with_tests("", "x\ny\n")])
+    assert "+y" in official.script([one.with_text("", "y\n")])
 
 
 @pytest.mark.parametrize("lines", [["true"], script("x") + script("y"), script("x")[:-2]])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from steps.contracts.verdict import Outcome, TestCounts
 from steps.grading import official
+from steps.grading.official_patch import official_files
 from steps.grading.procedure import ProcedureRun, official_folder, run_tests
 from steps.grading.verdict import Verdict, judge
 from tests.steps.grading.conftest import GOLD, Lab, eval_script
@@ -18,10 +20,12 @@ from tests.steps.grading.logs import codes_of
 FOLDER = "logs/run_evaluation/r1/acme__model/acme__calc-1"
 
 
-def run(lab: Lab, patch: bytes | None, *, timeout_s: int = 60, **changes: Any) -> tuple[ProcedureRun, Verdict]:
+def run(
+    lab: Lab, patch: bytes | None, *, timeout_s: int = 60, test_files: Sequence[str] = (), **changes: Any
+) -> tuple[ProcedureRun, Verdict]:
     spec = official.make_test_spec(lab.row(**changes))
     folder = official_folder("r1", "acme/model", spec.instance_id)
-    left = run_tests(lab.box(), spec, patch, timeout_s=timeout_s, folder=folder)
+    left = run_tests(lab.box(), spec, patch, timeout_s=timeout_s, folder=folder, test_files=test_files)
     return left, judge(left, spec, patch or b"")
 
 
@@ -183,12 +187,7 @@ def test_a_deleted_start_of_the_log_cannot_hide_from_the_second_channel(lab: Lab
     _, verdict = run(lab, cheat(*lines))
     assert verdict.resolved
     assert verdict.integrity.verdict == "suspect"
-    assert {
-        "exit_code_mismatch",
-        "exit_code_before_end",
-        "passed_and_failed",
-        "patch_edits_test_machinery",
-    } <= codes_of(verdict.integrity)
+    assert {"exit_code_mismatch", "exit_code_before_end", "passed_and_failed"} <= codes_of(verdict.integrity)
 
 
 CHEATS: dict[str, tuple[list[str], set[str]]] = {
@@ -200,17 +199,7 @@ CHEATS: dict[str, tuple[list[str], set[str]]] = {
             "        os.write(1, f'PASSED tests/test_calc.py::test_{name}\\n'.encode())",
             "    os._exit(0)",
         ],
-        {"suite_unfinished", "patch_edits_test_machinery", "patch_prints_results", "patch_ends_process"},
-    ),
-    "turns failures into passes": (
-        [
-            "import pytest",
-            "@pytest.hookimpl(hookwrapper=True)",
-            "def pytest_runtest_makereport(item, call):",
-            "    report = (yield).get_result()",
-            "    report.outcome = 'passed'",
-        ],
-        {"patch_edits_test_machinery", "patch_hooks_test_runner"},
+        {"suite_unfinished"},
     ),
     "ends the log and kills the shell": (
         [
@@ -221,7 +210,7 @@ CHEATS: dict[str, tuple[list[str], set[str]]] = {
             "    os.write(1, b'>>>>> Test Exit' + b' Code: 0\\n')",
             "    os.kill(os.getppid(), signal.SIGKILL)",
         ],
-        {"exit_code_unconfirmed", "patch_edits_test_machinery"},
+        {"exit_code_unconfirmed"},
     ),
 }
 
@@ -243,15 +232,22 @@ def test_marker_text_in_the_patch_moves_the_graded_region_and_is_noticed(lab: La
     assert verdict.evidence.start_markers >= 2
 
 
-PRINTS = GOLD.replace(b"a + b", b'print("PASSED tests/test_calc.py::test_adds") or a + b')
+def test_patch_rewriting_a_test_file_is_suspect(lab: Lab) -> None:
+    lines = ["open('tests/test_calc.py', 'w').write('def test_adds(): pass\\ndef test_subtracts(): pass\\n')"]
+    left, verdict = run(lab, cheat(*lines), test_files=official_files(eval_script(lab.base).split("\n")))
+    assert verdict.resolved
+    assert codes_of(verdict.integrity) == {"test_files_changed"}
+    assert left.channel_report is not None
+    assert left.channel_report.changed_files == ("tests/test_calc.py",)
 
 
 @pytest.mark.parametrize(
     ("is_there", "outcome"), [(b"a - b", Outcome.TESTS_TIMED_OUT), (b"a % b", Outcome.PATCH_FAILED)], ids=str
 )
-def test_a_patch_is_examined_where_no_log_is_graded(lab: Lab, is_there: bytes, outcome: Outcome) -> None:
-    for patch, expected in ((PRINTS, "suspect"), (GOLD, "ok")):
-        sent = patch.replace(b"-    return a - b", b"-    return " + is_there)
-        _, verdict = run(lab, sent, timeout_s=1, eval_script=eval_script(lab.base, "sleep 60"))
-        assert (verdict.outcome, verdict.integrity.verdict) == (outcome, expected)
-        assert ("patch_prints_results" in {each.code for each in verdict.integrity.findings}) == (patch is PRINTS)
+def test_patch_is_examined_without_a_graded_log(lab: Lab, is_there: bytes, outcome: Outcome) -> None:
+    marked = GOLD.replace(b"a + b", b"a + b  # >>>>> End Test Output").replace(
+        b"-    return a - b", b"-    return " + is_there
+    )
+    _, verdict = run(lab, marked, timeout_s=1, eval_script=eval_script(lab.base, "sleep 60"))
+    assert (verdict.outcome, codes_of(verdict.integrity)) == (outcome, {"marker_in_patch"})
+    assert verdict.integrity.verdict == "suspect"

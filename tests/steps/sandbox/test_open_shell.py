@@ -74,8 +74,8 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 
 def test_one_shell_runs_script_after_script_and_nothing_stays_of_one(machine: Machine) -> None:
-    assert machine.run("echo a; x=1; cd /tmp; exit 7") == (7, b"a\n")
-    assert machine.run('printf %s "$x"; pwd | grep -c tmp') == (1, b"0\n")
+    assert machine.run("echo a; x=1; cd /usr; exit 7") == (7, b"a\n")
+    assert machine.run('printf %s "$x"; pwd | grep -c /usr') == (1, b"0\n")
     assert machine.run("exec >/dev/null 2>&1; echo unheard") == (0, b"")
     assert machine.run("false") == (1, b"")
     assert machine.run("kill -9 $(sh -c 'echo $PPID')") in [(137, b""), None]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from steps.contracts.data import DatasetLock, Plan, RunFile, Stage, Unit
 from steps.contracts.record import key
 from steps.contracts.train_spec import TrainSpec
 from steps.contracts.training import TrainFile, run_of
 from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, Trajectory
-from steps.contracts.verdict import GradeRecord, Integrity, Outcome
+from steps.contracts.verdict import Confirmation, ConfirmationOutcome, GradeRecord, Integrity, Outcome
 from steps.store import Store
 from tests.steps.agents.solved_units import agent_turn, grade, run_file, trajectory
 
@@ -23,7 +24,8 @@ class Try:
     reward: float | None
     calls: tuple[tuple[list[int], list[int]], ...] = (([1, 2, 3], [4, 5]),)
     stop: StopReason = StopReason.FINISHED
-    suspect: bool = False
+    integrity: Literal["ok", "unconfirmed", "suspect"] = "ok"
+    confirmation: ConfirmationOutcome | None = None
     weights: str | None = "base"
     tokens: bool = True
     outcome: Outcome | None = None
@@ -80,5 +82,6 @@ def _metrics(one: Try, prompt: list[int], output: list[int]) -> Metrics:
 
 def _grade(instance: str, one: Try, reward: float) -> GradeRecord:
     outcome = one.outcome or (Outcome.RESOLVED if reward >= 1 else Outcome.UNRESOLVED)
-    integrity = Integrity(verdict="suspect" if one.suspect else "ok")
-    return grade(outcome, instance).model_copy(update={"reward": reward, "integrity": integrity})
+    confirmation = Confirmation(outcome=one.confirmation) if one.confirmation else None
+    parts = {"integrity": Integrity(verdict=one.integrity), "confirmation": confirmation}
+    return grade(outcome, instance).model_copy(update={"reward": reward, **parts})

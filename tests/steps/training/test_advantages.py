@@ -20,7 +20,7 @@ PLAIN = LossSpec()
 
 
 def unit(attempt: int, reward: float, **more: Any) -> SampledUnit:
-    one = SampledUnit("r/a", "r", "a", attempt, reward, "resolved", False, StopReason.FINISHED, "m", 1.0)
+    one = SampledUnit("r/a", "r", "a", attempt, reward, "resolved", "ok", "", StopReason.FINISHED, "m", 1.0)
     return replace(one, **more)
 
 
@@ -77,10 +77,27 @@ def test_a_rollout_without_a_valid_reward_is_absent_not_zero(absent: float) -> N
     assert advantages(units_of([1.0, 0.0, absent])) == [0.5, -0.5]
 
 
-def test_what_is_not_believed_is_absent_unless_it_is_to_be_kept() -> None:
-    units = [*units_of([1.0, 0.0]), unit(3, 1.0, suspect=True)]
-    assert advantages(units) == [0.5, -0.5]
-    assert advantages(units, LossSpec(suspect="keep")) == pytest.approx([1 / 3, -2 / 3, 1 / 3])
+@pytest.mark.parametrize(
+    ("integrity", "confirmation", "rules", "expected"),
+    [
+        ("suspect", "contradicted", {}, [2 / 3, -1 / 3, -1 / 3]),
+        ("suspect", "", {"suspect": "drop"}, [0.5, -0.5]),
+        ("suspect", "", {"suspect": "keep"}, [1 / 3, -2 / 3, 1 / 3]),
+        ("unconfirmed", "not_confirmed", {}, [0.5, -0.5]),
+        ("unconfirmed", "partly", {}, [1 / 3, -2 / 3, 1 / 3]),
+        ("unconfirmed", "partly", {"unconfirmed": "zero"}, [2 / 3, -1 / 3, -1 / 3]),
+    ],
+)
+def test_group_applies_reward_rules(
+    integrity: str, confirmation: str, rules: dict[str, str], expected: list[float]
+) -> None:
+    units = [*units_of([1.0, 0.0]), unit(3, 1.0, integrity=integrity, confirmation=confirmation)]
+    assert advantages(units, LossSpec.model_validate(rules)) == pytest.approx(expected)
+
+
+def test_group_of_zeroed_rewards_is_constant() -> None:
+    (group,) = groups_of([unit(1, 0.0), unit(2, 1.0, integrity="suspect")], PLAIN)
+    assert group.is_constant
 
 
 @pytest.mark.parametrize(

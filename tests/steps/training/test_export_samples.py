@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from steps.contracts.data import Plan, RunFile, Stage, Unit
 from steps.contracts.record import key
 from steps.contracts.trajectory import Metrics, MetricsExtra, Trajectory
-from steps.contracts.verdict import GradeRecord, Integrity, Outcome
+from steps.contracts.verdict import Confirmation, ConfirmationOutcome, GradeRecord, Integrity, Outcome
 from steps.errors import ConfigError
 from steps.export import export
 from steps.store import Store
@@ -88,11 +89,20 @@ def test_a_unit_without_a_verdict_is_absent_not_zero(store: Store, tmp_path: Pat
     assert {row.unit.attempt for row in read_samples(tmp_path / "mine.parquet")} == {1}
 
 
-def test_a_verdict_that_is_not_believed_is_marked(store: Store, tmp_path: Path) -> None:
-    odd = grade(instance_id=ID).model_copy(update={"integrity": Integrity(verdict="suspect")})
-    fill(store, (GROWS, odd))
-    export(store, "night", "samples", tmp_path / "out")
-    assert all(row.unit.suspect for row in read_samples(tmp_path / "out"))
+def test_samples_have_integrity_and_confirmation(store: Store, tmp_path: Path) -> None:
+    cheat = grade(instance_id=ID).model_copy(update={"integrity": Integrity(verdict="suspect")})
+    partly = Confirmation(outcome=ConfirmationOutcome.PARTLY)
+    parts = {"integrity": Integrity(verdict="unconfirmed"), "confirmation": partly}
+    fill(store, (GROWS, cheat), (GROWS, grade(instance_id=ID).model_copy(update=parts)))
+    file = tmp_path / "mine.parquet"
+    export(store, "night", "samples", file)
+    units = dict.fromkeys(row.unit for row in read_samples(file))
+    assert [(unit.integrity, unit.confirmation) for unit in units] == [("suspect", ""), ("unconfirmed", "partly")]
+
+    older = pq.read_table(file).drop_columns(["integrity", "confirmation"])
+    pq.write_table(older, tmp_path / "older.parquet")
+    units = dict.fromkeys(row.unit for row in read_samples(tmp_path / "older.parquet"))
+    assert [(unit.integrity, unit.confirmation) for unit in units] == [("suspect", ""), ("ok", "")]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +152,7 @@ def test_stored_log_probability_that_is_not_finite_leaves_the_unit_out(store: St
 
 def test_samples_with_a_log_probability_that_is_not_finite_are_refused(store: Store, tmp_path: Path) -> None:
     stretch = Stretch([1, 2], [False, True], [0.0, float("-inf")])
-    unit = SampledUnit("g", "night", ID, 1, 1.0, "resolved", False, "finished", "m", None)
+    unit = SampledUnit("g", "night", ID, 1, 1.0, "resolved", "ok", "", "finished", "m", None)
     with open_samples(tmp_path / "samples.parquet") as writer:
         writer.add(unit, [stretch])
     with pytest.raises(ConfigError, match=f"{ID} attempt 1 has a log probability that is no finite number"):

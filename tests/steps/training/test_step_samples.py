@@ -11,9 +11,9 @@ from steps.contracts.record import key
 from steps.contracts.train_spec import LossSpec
 from steps.contracts.training import Weights, run_of
 from steps.contracts.trajectory import StopReason
-from steps.contracts.verdict import Outcome
+from steps.contracts.verdict import ConfirmationOutcome, Outcome
 from steps.store import Store
-from steps.training.step_figures import lag_of
+from steps.training.step_figures import figures_of, lag_of
 from steps.training.step_samples import Collected, collect
 from tests.steps.training.rounds import NAME, Try, make_run
 
@@ -51,6 +51,16 @@ def test_a_verifier_that_gave_no_reward_gave_no_zero(store: Store) -> None:
     done = collected(store, {"a": [Try(1.0), Try(0.0), Try(0.0, outcome=Outcome.NO_REWARD)]}, batch_scale="sum")
     assert advantages(done) == [0.5, -0.5]
     assert done.failed == 1
+
+
+def test_step_applies_reward_rules_of_its_loss(store: Store) -> None:
+    dropped = Try(1.0, integrity="unconfirmed", confirmation=ConfirmationOutcome.NOT_CONFIRMED)
+    tries = {"a": [Try(1.0), Try(1.0, integrity="suspect"), dropped]}
+    assert advantages(collected(store, tries, batch_scale="sum")) == [0.5, -0.5]
+    kept = collected(store, tries, batch_scale="sum", unconfirmed="keep")
+    assert advantages(kept) == pytest.approx([1 / 3, -2 / 3, 1 / 3])
+    weights = Weights(version="base", state_path=None, sampler_path=None)
+    assert figures_of(1, kept, weights, None, {}).groups[0].rewards == [1, 0, 1]
 
 
 def test_a_rollout_without_a_gradient_is_not_sent_and_makes_no_other_weigh_more(store: Store) -> None:

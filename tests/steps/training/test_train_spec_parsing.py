@@ -48,6 +48,11 @@ def test_rollouts_are_sampled_as_a_training_needs_them() -> None:
     assert (spec.run.llm.temperature, spec.run.llm.logprobs) == (1.0, True)
 
 
+def test_rollouts_take_the_confirmation_runs_of_the_spec() -> None:
+    spec = read_train_spec([NAMED], ["confirm_runs=1", "loss.unconfirmed=zero"], "spec")
+    assert (spec.run.grading.confirm_runs, spec.loss.suspect, spec.loss.unconfirmed) == (1, "by-outcome", "zero")
+
+
 def test_later_words_win_and_a_spec_that_was_written_out_is_the_same_spec() -> None:
     spec = read_train_spec([NAMED, {"steps": 4}, {"steps": 5}], ["lr=1e-4", "max_steps=7"], "spec")
     assert (spec.steps, spec.lr, spec.run.agent.max_steps) == (5, 1e-4, 7)

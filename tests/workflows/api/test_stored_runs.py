@@ -88,7 +88,7 @@ def test_the_store_lists_its_runs_with_their_figures(url: str) -> None:
     runs = {run.run_id: run for run in swe_argo.open_runs(url)}
     assert {name: run.summary.word for name, run in runs.items()} == {
         "gold": "resolved 2 of 2",
-        "scripted": "resolved 1 of 2",
+        "scripted": "resolved 1 of 2 (1 unconfirmed)",
     }
     assert runs["gold"].file.spec.agent.name == "gold"
     assert runs["gold"].page == open_store(url).locate("runs/gold/report/report.html")

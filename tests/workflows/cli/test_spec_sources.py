@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel
 
+from steps.contracts.chain import PLAN
 from steps.contracts.field_docstrings import docstring_of
 from steps.contracts.run_spec import RunSpec
 from steps.contracts.spec_table import Flag, How
 from steps.errors import ConfigError
+from steps.planning.requested_spec import read_spec as read_plan_spec
+from steps.planning.requested_spec import refuse_fields
 from tests.paths import ROOT
+from tests.steps.planning.test_submitted_spec import flags_of
+from workflows.api.request import make_request
 from workflows.cli import spec_sources
+from workflows.cli.aliases import our_names
 from workflows.cli.printed_spec import spec_toml
 from workflows.cli.train import read_spec
 
@@ -65,6 +73,53 @@ def test_flags_win_over_the_file_and_set_over_flags(toml: Path) -> None:
 
 def test_an_unset_flag_leaves_the_files_value(toml: Path) -> None:
     assert spec_sources.read(toml, {"attempts": None, "select_repos": []}, []).select.repos == ["django/django"]
+
+
+def _of_plan(**flags: Any) -> RunSpec:
+    return read_plan_spec(flags_of(PLAN, {"store": "s", "submitted": False, **flags}))
+
+
+CONFIRM_PATHS: dict[str, Callable[[str, Path], RunSpec]] = {
+    "flag": lambda name, _: _of_flag("--counter-proof" if name == "counter_proof" else "--confirm", "never"),
+    "toml": lambda name, path: spec_sources.read(_written(path, f'[grading]\n{name} = "never"'), {}, []),
+    "set": lambda name, _: spec_sources.read(None, {}, [f"grading.{name}=never"]),
+    "set over toml": lambda name, path: spec_sources.read(
+        _written(path, 'grading.confirm = "always"'), {}, [f"grading.{name}=never"]
+    ),
+    "flag over toml": lambda name, path: spec_sources.read(
+        _written(path, f'grading.{name} = "always"'), {"grading_confirm": "never"}, []
+    ),
+    "plan's text": lambda name, _: _of_plan(**{"spec-text": json.dumps({"grading": {name: "never"}})}),
+    "plan's set": lambda name, _: _of_plan(
+        **{"spec-text": "[grading]\nconfirm='always'", "set": [f"grading.{name}=never"]}
+    ),
+    "api": lambda name, _: make_request({f"grading.{name}": "never"}).spec,
+    "api table": lambda name, path: (
+        make_request({"grading": {name: "never"}}, file=_written(path, 'grading.confirm = "always"')).spec
+    ),
+    "training": lambda name, _: read_spec(EXAMPLES / "grpo.toml", [f"grading.{name}=never"], "n", 1, "s").run,
+    "stored": lambda name, _: RunSpec.model_validate({"grading": {name: "never"}}),
+}
+
+
+def _of_flag(*words: str) -> RunSpec:
+    """The spec of a command line with one flag."""
+    _, flag, value = our_names(["run", *words])
+    return spec_sources.read(None, {f"grading_{flag.removeprefix('--')}": value}, [])
+
+
+def _written(path: Path, text: str) -> Path:
+    (path / "spec.toml").write_text(text)
+    return path / "spec.toml"
+
+
+@pytest.mark.parametrize("name", ["confirm", "counter_proof"])
+@pytest.mark.parametrize("path", CONFIRM_PATHS)
+def test_confirm_has_its_earlier_name(path: str, name: str, tmp_path: Path) -> None:
+    spec = CONFIRM_PATHS[path](name, tmp_path)
+    assert spec.grading.confirm == "never"
+    with pytest.raises(ConfigError, match=r"grading\.confirm: only swe-argo run heeds this"):
+        refuse_fields(spec, [f"grading.{name}"])
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class Bench:
             "store": str(self.folder / store),
             "agent": f"{self.agent}:OneWord",
             "allow_host": True,
-            "counter_proof": "never",
+            "confirm": "never",
             **more,
         }
         file = self.folder / f"{store}.yaml"

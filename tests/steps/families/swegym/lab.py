@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tests.steps.families.chain import BROKEN, FIXED, commit_all, make_testbed, write_rows
 from tests.steps.families.git_trees import run_git
@@ -11,19 +12,12 @@ OLD_TESTS = "def test_other():\n    assert True\n"
 TESTS = "from calc import answer\n\n\ndef test_answer():\n    assert answer() == 42\n\n\n" + OLD_TESTS
 
 
-def make_lab(folder: Path) -> None:
-    """Write ``rows.jsonl`` and ``images/`` into a folder."""
-    testbed = make_testbed(folder, "xingyaoww/sweb.eval.x86_64.dask_s_dask-1:latest")
-    (testbed / "calc.py").write_text(BROKEN)
-    (testbed / "test_calc.py").write_text(OLD_TESTS)
-    commit = commit_all(testbed, "base")
-    (testbed / "calc.py").write_text(FIXED)
-    fix = run_git(testbed, "diff").decode()
-    run_git(testbed, "checkout", "-q", ".")
-    (testbed / "test_calc.py").write_text(TESTS)
-    tests = run_git(testbed, "diff").decode()
-    run_git(testbed, "checkout", "-q", ".")
-    row = {
+IMAGE = "xingyaoww/sweb.eval.x86_64.dask_s_dask-1:latest"
+
+
+def make_row(commit: str, fix: str, tests: str, fail_to_pass: list[str], pass_to_pass: list[str]) -> dict[str, Any]:
+    """Return a row of SWE-Gym, whose image is ``IMAGE``."""
+    return {
         "instance_id": "dask__dask-1",
         "repo": "dask/dask",
         "version": "1.0",
@@ -33,7 +27,21 @@ def make_lab(folder: Path) -> None:
         "problem_statement": "The answer is wrong.",
         "hints_text": "",
         "created_at": "2024-01-01",
-        "FAIL_TO_PASS": ["test_calc.py::test_answer"],
-        "PASS_TO_PASS": ["test_calc.py::test_other"],
+        "FAIL_TO_PASS": fail_to_pass,
+        "PASS_TO_PASS": pass_to_pass,
     }
-    write_rows(folder, row)
+
+
+def make_lab(folder: Path) -> None:
+    """Write ``rows.jsonl`` and ``images/`` into a folder."""
+    testbed = make_testbed(folder, IMAGE)
+    (testbed / "calc.py").write_text(BROKEN)
+    (testbed / "test_calc.py").write_text(OLD_TESTS)
+    commit = commit_all(testbed, "base")
+    (testbed / "calc.py").write_text(FIXED)
+    fix = run_git(testbed, "diff").decode()
+    run_git(testbed, "checkout", "-q", ".")
+    (testbed / "test_calc.py").write_text(TESTS)
+    tests = run_git(testbed, "diff").decode()
+    run_git(testbed, "checkout", "-q", ".")
+    write_rows(folder, make_row(commit, fix, tests, ["test_calc.py::test_answer"], ["test_calc.py::test_other"]))

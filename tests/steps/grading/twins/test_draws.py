@@ -15,7 +15,7 @@ from steps.grading.twins.draws import (
     plan_runs,
 )
 from steps.grading.twins.sites import Site, apply_changes, find_sites
-from steps.grading.twins.values import Vocabulary
+from steps.grading.twins.vocabulary import Vocabulary
 
 WORDS = [
     "alpha",
@@ -124,18 +124,18 @@ def test_group_needs_strong_sites() -> None:
     assert not group_tests({"test_it": weak}, ["test_it"])
 
 
-def guess(calls: tuple[str, ...], pattern: tuple[bool, ...], looks: tuple[bool, ...]) -> list[bool]:
+def guess(calls: tuple[str, ...], pattern: tuple[bool, ...], looks: tuple[bool, ...], values: int) -> list[bool]:
     """Return for each run whether a strategy is right: ``looks`` says if the looks at original and twins are."""
     right = []
     for run, (call, is_twin) in enumerate(zip(calls, pattern, strict=True)):
-        look_is_right = looks[run + 1] if is_twin else looks[0]
+        look_is_right = looks[1 + sum(pattern[:run]) % values] if is_twin else looks[0]
         right.append(look_is_right if call == "l" else (call == "t") == is_twin)
     return right
 
 
-def play(tests: int, runs: int, rate: float, calls: tuple[tuple[str, ...], ...], *, second_try: bool) -> float:
+def play(tests: int, runs: int, values: int, calls: tuple[tuple[str, ...], ...], *, second_try: bool) -> float:
     """Return the chance of a strategy by listing every draw and every luck."""
-    total = 0.0
+    total, rate = 0.0, 0.6
     patterns = list_patterns(tests, runs)
     lucks = list(itertools.product((True, False), repeat=runs + 1))
     single = []
@@ -143,10 +143,11 @@ def play(tests: int, runs: int, rate: float, calls: tuple[tuple[str, ...], ...],
         outcomes: dict[tuple[tuple[bool, bool], ...], float] = defaultdict(float)
         for pattern, looks in itertools.product(patterns, lucks):
             weight = rate ** sum(looks) * (1 - rate) ** (runs + 1 - sum(looks)) / len(patterns)
-            right = guess(own, pattern, looks)
+            right = guess(own, pattern, looks, values)
             outcomes[tuple((good, good or not twin) for good, twin in zip(right, pattern, strict=True))] += weight
         single.append(outcomes)
-    again = max(rate, 0.5) ** tests if second_try else 0.0
+    share = sum(pattern[0] for pattern in patterns) / len(patterns)  # of twins in the second try
+    again = max(rate, share, 1 - share) ** tests if second_try else 0.0
     for combination in itertools.product(*(each.items() for each in single)):
         weight = 1.0
         for _, chance in combination:
@@ -157,16 +158,17 @@ def play(tests: int, runs: int, rate: float, calls: tuple[tuple[str, ...], ...],
     return total
 
 
+@pytest.mark.parametrize("values", [1, 2, 4])
 @pytest.mark.parametrize("second_try", [False, True])
 @pytest.mark.parametrize(("tests", "runs"), [(1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (3, 2)])
-def test_chance_bounds_every_strategy(tests: int, runs: int, second_try: bool) -> None:
+def test_chance_bounds_every_strategy(tests: int, runs: int, second_try: bool, values: int) -> None:
     strategies = itertools.product("otl", repeat=runs)
     best = max(
-        play(tests, runs, 0.6, calls, second_try=second_try)
+        play(tests, runs, values, calls, second_try=second_try)
         for calls in itertools.combinations_with_replacement(list(strategies), tests)
         if tests < 2 or runs < 3 or len(set(calls)) == 1
     )
-    bound = bound_chance(tests, runs, 0.6, second_try=second_try)
+    bound = bound_chance([values] * tests, runs, 0.6, second_try=second_try)
     assert best <= bound + 1e-12
     if tests == 1 or not second_try:
         assert best == pytest.approx(bound)

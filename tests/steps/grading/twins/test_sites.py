@@ -265,3 +265,30 @@ def test_changes_keep_the_syntax_tree(data: st.DataObject) -> None:
     before = [source[:start] for start, _ in spans]
     places = {(text.count(b"\n") + 1, len(text) - text.rfind(b"\n") - 1) for text in before}
     assert ast.dump(_Mark(places).visit(ast.parse(source))) == ast.dump(ast.parse(changed))
+
+
+def test_value_in_a_message_or_comment_is_no_site() -> None:
+    source = b"""
+def test_a(self):
+    assert f(1) == 42, "should be 42"
+    assert f(2) == 43  # not 44
+    assert f(3) == "#fff"
+    self.assertEqual(f(4), 77, msg=f"got {x}, not 77")
+    assert g(5) == 99  # 99 it is
+"""
+    assert [site.text for site in find_sites("test.py", source, pass_to_pass={"test_a"})] == ["43", '"#fff"']
+
+
+def test_value_in_a_report_of_go_is_no_site() -> None:
+    source = b"""package a
+
+func TestA(t *testing.T) {
+\tif got := f(1); got != 42 {
+\t\tt.Errorf("got %d, want 42", got)
+\t}
+\tif got := f(2); got != 43 { // not 44
+\t\tt.Errorf("got %d", got)
+\t}
+}
+"""
+    assert [site.text for site in find_sites("a_test.go", source, pass_to_pass={"TestA"})] == ["43"]

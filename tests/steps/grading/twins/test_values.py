@@ -4,6 +4,7 @@ import ast
 import itertools
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from random import Random
@@ -14,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steps.grading.twins.sites import Site, SiteChange, apply_changes, find_sites
-from steps.grading.twins.values import CLASSIFIER_RATE, RUN, Vocabulary, draw_value
+from steps.grading.twins.values import CLASSIFIER_RATE, draw_value
+from steps.grading.twins.vocabulary import RUN, Vocabulary
 from tests.steps.grading.twins.sources import REPOSITORIES, list_tests
 
-PER_REPOSITORY = 80
+PER_REPOSITORY = 120
 LIMIT = 0.6
 
 
@@ -53,7 +55,7 @@ def test_value_is_wrong_and_alike(data: st.DataObject) -> None:
         assert quotes[0] == quotes[1]
 
 
-HEAD = "words = 'alpha bravo cobra delta erode fossil 12 13 14 15 16 17 18 19 21 22 23 24 25 26 True False'\n"
+HEAD = "words = 'alpha bravo cobra delta erode fossil 12 13 14 15 16 17 18 19 21 22 23 24 25 26'\nassert g() is False\n"
 VALUES = {
     "int": ("37", "int"),
     "negative": ("-37", "int"),
@@ -98,6 +100,23 @@ def test_value_avoids_what_the_test_held_before() -> None:
     source = b"def test_it():\n    assert f('x') is True\n"
     (site,) = find_sites("t.py", source, fail_to_pass=["test_it"], added_lines={2}, base=base)
     assert draw_value(site, Vocabulary(source), Random(1)) is None
+
+
+STRICT = {
+    "sum": ("f([3, 7])", "['0.34', '0.00', '0.66']", lambda value: sum(map(float, value)) == 1),
+    "date": ("f('x')", "'03-31'", lambda value: value not in ("02-31", "06-31")),
+    "letters": ("f('\u0141\u00f3d\u017a')", "'lodz'", lambda value: value.endswith("odz")),
+    "length": ("f('x')", "['panic', 'bravo', 'fossil']", lambda value: len(value) == 3),
+}
+
+
+@pytest.mark.parametrize(("call", "text", "holds"), STRICT.values(), ids=STRICT)
+def test_strict_value_keeps_what_can_be_checked(call: str, text: str, holds: Callable[[object], bool]) -> None:
+    source = f"{HEAD}days = '02 06 28 30'\ndef test_it():\n    assert {call} == {text}\n".encode()
+    site = next(site for site in find_sites("t.py", source, pass_to_pass=["test_it"]) if site.text == text)
+    drawn = {draw_value(site, Vocabulary(source), Random(seed), strict=True) for seed in range(20)} - {None}
+    assert drawn
+    assert all(holds(evaluate(value)) for value in drawn if value is not None)
 
 
 def test_value_is_not_drawn_again() -> None:
@@ -173,13 +192,13 @@ def without(vocabulary: Vocabulary, spans: object, site: Site) -> str:
 
 @cache
 def draw_sights() -> tuple[Sight, ...]:
-    """Return values of five repositories, each shown as the original or as the twin."""
+    """Return values as FAIL_TO_PASS tests get them, of five repositories, each shown as the original or as the twin."""
     random, sights = Random(29), []
     for repository in REPOSITORIES:
         pool = random.sample(load(repository), len(load(repository)))
         drawn = 0
         for site, vocabulary in pool:
-            text = draw_value(site, vocabulary, random) if drawn < PER_REPOSITORY else None
+            text = draw_value(site, vocabulary, random, strict=True) if drawn < PER_REPOSITORY else None
             if text is not None:
                 drawn += 1
                 is_twin = random.random() < 0.5

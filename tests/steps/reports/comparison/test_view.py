@@ -103,7 +103,7 @@ def test_the_whole_text_begins_with_what_changed() -> None:
         "  Code: 90710df0c2a1 before, unknown now.",
         "  Platform: linux-x86_64 before, unknown now.",
         "",
-        "3 of 4 before, 2 of 4 now (no score: tuesday is not valid): 1 gained, 1 lost.",
+        "3 of 4 resolved (3 ok) before, 2 of 4 resolved (2 ok) now (no score: tuesday is not valid): 1 gained, 1 lost.",
         "1 gained and 1 lost of 3 instances with a verdict in both: too few to tell from chance "
         "(McNemar's exact test, p = 1; fewer than 6 never can).",
         "",
@@ -131,7 +131,7 @@ def test_two_equal_runs_say_so_in_a_few_lines() -> None:
         "Nothing that is known changed before the scores: rows, images, versions, spec and machines are those of "
         "monday.",
         "",
-        "1 of 1 (100 %) before, 1 of 1 (100 %) now: 0 gained, 0 lost.",
+        "1 of 1 resolved (100 %; 1 ok) before, 1 of 1 resolved (100 %; 1 ok) now: 0 gained, 0 lost.",
         "None of the 1 instance with a verdict in both runs changed sides.",
     ]
 

@@ -81,7 +81,7 @@ def test_a_model_without_a_price_costs_what_nobody_knows(summarised: Any) -> Non
 
 def test_sandboxes_that_are_paid_for_cost_their_price_for_as_long_as_they_were_there(summarised: Any) -> None:
     summary = summarised(instances=10, mix={"resolved": 1, "unresolved": 1, "failed": 1}, usd_per_hour=0.109)
-    stages = ("solve.prepare", "solve.agent", "solve.patch", "grade.apply", "grade.tests", "grade.counter_proof")
+    stages = ("solve.prepare", "solve.agent", "solve.patch", "grade.apply", "grade.tests", "grade.confirmation")
     seconds = sum(summary.seconds[stage].total for stage in stages if stage in summary.seconds)
     assert summary.cost.sandboxes_usd == pytest.approx(0.109 * seconds / 3600)
     assert f"sandboxes {money(summary.cost.sandboxes_usd)}" in " ".join(summary_lines(summary))
@@ -104,7 +104,7 @@ def test_nothing_to_say_against_it_is_an_empty_list(summarised: Any) -> None:
         ({"mix": {"not_run": 1}}, "3 units not run: the run is not finished."),
         (
             {"mix": {"resolved": 1}, "suspects": 1.0},
-            "3 logs contradicted by what is known beside them; 3 of them count",
+            "3 verdicts are suspect: a confirmation, the log or files contradict them; 3 of them count",
         ),
         ({"mix": {"resolved": 1}, "agent": "idle"}, "3 untouched repositories resolved: none should."),
         ({"spec": {"agent": {"name": "r2egym", "hints": True}}}, "shown the discussion of each issue"),

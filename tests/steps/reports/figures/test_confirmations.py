@@ -1,98 +1,188 @@
-"""What the report says of counter-proofs: the share, and what was not confirmed with why."""
+"""Confirmations and integrity in everything that people read of a run."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
-from steps.contracts.verdict import Confirmation, CounterProof, Finding, Integrity
+from steps.contracts.verdict import Confirmation, ConfirmationOutcome, Finding, GradeRecord, Integrity, TestCounts
+from steps.reports.comparison.compare import compare
 from steps.reports.figures.compute import summarise
+from steps.reports.figures.summary import Summary
 from steps.reports.figures.units_table import units_table
-from steps.reports.messages.terminal import summary_lines
+from steps.reports.messages.terminal import comparison_lines, summary_lines
 from steps.reports.page.report_page import render_page
 from steps.reports.page.unit_page import UnitPageInputs, instance_page
 from steps.reports.stored_run import StoredRun
 from tests.steps.reports.views import run_file, view
+from workflows.view.unit_lines import lines_of
 
-BECAME = {
-    "a__a-1": "resolved",
-    "a__a-2": "resolved",
-    "a__a-3": "resolved",
-    "a__a-4": "resolved",
-    "a__a-5": "unresolved",
+BECAME = dict.fromkeys((f"a__a-{n}" for n in range(1, 6)), "resolved") | {"a__a-6": "unresolved"}
+CONFIRMED = Confirmation(outcome=ConfirmationOutcome.CONFIRMED, tests_with_site=3, fail_to_pass=3, runs=2, seconds=2.0)
+PARTLY = Confirmation(
+    outcome=ConfirmationOutcome.PARTLY, reason="no site <b>", tests_with_site=2, fail_to_pass=5, chance=0.1, seconds=1.0
+)
+CONTRADICTED = Confirmation(outcome=ConfirmationOutcome.CONTRADICTED, reason="t_1 passed", fail_to_pass=1, excerpt="XX")
+VERDICTS: dict[str, tuple[str, Confirmation | None]] = {
+    "a__a-1": ("ok", CONFIRMED),
+    "a__a-2": ("unconfirmed", PARTLY),
+    "a__a-3": ("suspect", CONTRADICTED),
+    "a__a-4": ("unconfirmed", None),
+    "a__a-5": ("ok", Confirmation(outcome=ConfirmationOutcome.FLAKY, reason="1 listed test", flipped=["t.py::test_a"])),
 }
-PROOFS = {
-    "a__a-1": CounterProof(outcome=Confirmation.CONFIRMED, files=["t.py"], seconds=2.0),
-    "a__a-2": CounterProof(
-        outcome=Confirmation.CONTRADICTED, reason="test_x came out as: PASSED", excerpt="def test_x"
-    ),
-    "a__a-3": CounterProof(outcome=Confirmation.FLAKY, reason="1 listed test", flipped=["t.py::test_a"], seconds=1.0),
-    "a__a-4": CounterProof(outcome=Confirmation.UNAVAILABLE, reason="no file of tests <b>"),
-}
+"""The last is of an older release, which called it ok."""
+PARTLY_NOTE = "confirmation: partly, 2 of 5 FAIL_TO_PASS tests with a site; no site"
 
 
-def confirmed(proofs: dict[str, CounterProof]) -> StoredRun:
-    """A run whose units have these counter-proofs."""
-    made = view(run_file(), BECAME)
-    for unit in made.units:
+def graded(verdicts: dict[str, tuple[str, Confirmation | None]], **became: str) -> StoredRun:
+    """A run whose units have this integrity and these confirmations."""
+    run = view(run_file(), BECAME | became)
+    for unit in run.units:
         assert unit.grade is not None
-        proof = proofs.get(unit.instance_id)
-        update: dict[str, object] = {"counter_proof": proof}
-        if proof is not None and proof.outcome is Confirmation.CONTRADICTED:
-            finding = Finding(code="counter_proof_contradicted", detail=proof.reason)
-            update["integrity"] = Integrity(verdict="suspect", findings=[finding])
-        unit.grade = unit.grade.model_copy(update=update)
-    return made
+        verdict, confirmation = verdicts.get(unit.instance_id, ("ok", None))
+        findings = [Finding(code="contradicted", detail="t_1 passed")] if verdict == "suspect" else []
+        integrity = Integrity.model_validate({"verdict": verdict, "findings": findings})
+        unit.grade = unit.grade.model_copy(update={"confirmation": confirmation, "integrity": integrity})
+    return run
 
 
-def test_the_summary_gives_the_share_and_what_was_not_confirmed() -> None:
-    figures = summarise(confirmed(PROOFS)).counter_proof
+def test_summary_counts_resolved_by_integrity() -> None:
+    summary = summarise(graded(VERDICTS))
+    assert summary.headline.word == "5 of 6 resolved (2 ok, 2 unconfirmed, 1 suspect)"
+    assert summary.integrity.resolved == "2 ok, 2 unconfirmed, 1 suspect"
+    assert summary.integrity.reasons == {"flaky": 1, "none": 1, "partly": 1}
+    figures = summary.confirmation
     assert figures is not None
-    assert (figures.resolved, figures.confirmed, figures.share, figures.seconds) == (4, 1, 0.25, 3.0)
-    assert figures.outcomes == {"confirmed": 1, "contradicted": 1, "flaky": 1, "unavailable": 1}
-    assert [(one.instance_id, one.outcome, one.flipped) for one in figures.unconfirmed] == [
-        ("a__a-2", "contradicted", []),
-        ("a__a-3", "flaky", ["t.py::test_a"]),
-        ("a__a-4", "unavailable", []),
-    ]
+    assert figures.outcomes == {"confirmed": 1, "contradicted": 1, "flaky": 1, "none": 1, "partly": 1}
+    assert (figures.confirmed, figures.share, figures.seconds) == (1, 0.2, 3.0)
+    assert (figures.tests_with_site, figures.fail_to_pass) == (5, 9)
+    assert [one.instance_id for one in figures.unconfirmed] == ["a__a-2", "a__a-3", "a__a-4", "a__a-5"]
+    written = json.loads(summary.to_bytes())
+    assert written["counter_proof"] == written["confirmation"]
 
 
-def test_what_is_not_confirmed_is_a_doubt_and_is_listed_with_why() -> None:
-    made = confirmed(PROOFS)
-    summary = summarise(made)
-    said = "1 of 4 resolved confirmed by a counter-proof: 1 contradicted, 1 flaky and 1 cannot be made."
-    assert said in summary.doubts
-    html = render_page(made, summary).decode()
-    assert "counter-proof, flaky: 1 listed test" in html
-    assert "counter-proof, cannot be made: no file of tests &lt;b&gt;" in html
-    assert "counter_proof_contradicted" in html
-    assert any("1 of 4 resolved confirmed" in line for line in summary_lines(summary))
+def test_summary_of_older_release_is_read() -> None:
+    fields = json.loads(summarise(graded(VERDICTS)).to_bytes())
+    del fields["confirmation"]
+    for name in ("ok", "unconfirmed", "suspect"):
+        del fields["headline"][name]
+    summary = Summary.from_bytes(json.dumps(fields).encode())
+    assert summary.headline.word == "5 of 6 resolved"
+    assert summary.counter_proof is not None
 
 
-def test_what_was_put_in_stands_on_the_page_of_the_unit() -> None:
-    made = confirmed(PROOFS)
-    unit = made.units[1]
-    material = UnitPageInputs(conversation=None, partial={}, up="../report.html#u1", before="", after="", remarks=[])
-    assert "def test_x" in instance_page(made, unit, material).decode()
+def test_doubts_name_suspect_before_unconfirmed() -> None:
+    summary = summarise(graded(VERDICTS))
+    suspect, unconfirmed = summary.doubts
+    assert suspect.startswith("1 verdict is suspect:")
+    assert unconfirmed == (
+        "3 of 5 resolved are unconfirmed: 1 flaky, 1 never tried and 1 partly; 5 of 9 FAIL_TO_PASS tests with a site."
+    )
+    lines = summary_lines(summary)
+    assert any("resolved 5 (2 ok, 2 unconfirmed, 1 suspect)" in line for line in lines)
 
 
-def test_a_run_that_is_confirmed_says_so_and_is_no_doubt() -> None:
-    every = dict.fromkeys(list(BECAME)[:4], PROOFS["a__a-1"])
-    summary = summarise(confirmed(every))
-    assert not any("counter-proof" in doubt for doubt in summary.doubts)
-    assert "4 of 4 resolved confirmed by a counter-proof" in summary_lines(summary)
+def test_page_names_reasons_of_units() -> None:
+    run = graded(VERDICTS)
+    html = render_page(run, summarise(run)).decode()
+    assert "2 ok, 2 unconfirmed, 1 suspect" in html
+    for text in (f"{PARTLY_NOTE} &lt;b&gt;", "confirmation: never tried", "confirmation: flaky; 1 listed test"):
+        assert text in html
+    inputs = UnitPageInputs(conversation=None, partial={}, up="../report.html#u1", before="", after="", remarks=[])
+    pages = [instance_page(run, unit, inputs).decode() for unit in run.units]
+    assert "<pre>XX</pre>" in pages[2]
+    assert "partly, 2 of 5 FAIL_TO_PASS tests with a site, chance of guessing at most 10.0 %" in pages[1]
 
 
-def test_a_run_without_counter_proofs_says_nothing_of_them() -> None:
-    summary = summarise(confirmed({}))
-    assert summary.counter_proof is None
-    assert not any("counter-proof" in line for line in [*summary.doubts, *summary_lines(summary)])
+def test_page_says_reason_of_whole_dataset_once() -> None:
+    unavailable = Confirmation(outcome=ConfirmationOutcome.UNAVAILABLE, reason="no tests in Python", fail_to_pass=1)
+    run = graded(dict.fromkeys(BECAME, ("unconfirmed", unavailable)))
+    html = render_page(run, summarise(run)).decode()
+    assert html.count("no tests in Python") == 1
+    assert "5 of 5 resolved are unconfirmed: 5 unavailable" in html
+
+
+def test_confirmed_run_has_no_doubt() -> None:
+    summary = summarise(graded(dict.fromkeys(BECAME, ("ok", CONFIRMED))))
+    assert summary.doubts == []
+    assert "5 of 5 resolved confirmed; 15 of 15 FAIL_TO_PASS tests with a site" in summary_lines(summary)
+
+
+def test_run_without_confirmations_has_no_figures() -> None:
+    summary = summarise(graded({}))
+    assert (summary.confirmation, summary.counter_proof, summary.doubts) == (None, None, [])
+
+
+def test_comparison_shows_integrity() -> None:
+    lost = compare(graded(VERDICTS), graded(VERDICTS, **{"a__a-1": "unresolved", "a__a-2": "unresolved"}))
+    text = "\n".join(comparison_lines(lost))
+    assert "5 of 6 resolved (83.3 %; 2 ok, 2 unconfirmed, 1 suspect) before" in text
+    assert f"a__a-2: resolved before, unresolved now; same patch; {PARTLY_NOTE}" in text
 
 
 @pytest.mark.parametrize("name", list(BECAME))
-def test_the_table_of_units_has_outcome_reason_and_flipped_tests(name: str) -> None:
-    rows = units_table(confirmed(PROOFS)).to_pylist()
-    row = next(row for row in rows if row["instance_id"] == name)
-    proof = PROOFS.get(name)
-    assert row["counter_proof"] == (proof.outcome.value if proof else None)
-    assert row["counter_proof_reason"] == (proof.reason if proof else None)
-    assert row["counter_proof_flipped"] == (proof.flipped if proof else None)
+def test_units_table_has_confirmation(name: str) -> None:
+    row = next(row for row in units_table(graded(VERDICTS)).to_pylist() if row["instance_id"] == name)
+    verdict, one = VERDICTS.get(name, ("ok", None))
+    assert row["integrity"] == verdict
+    assert row["confirmation"] == row["counter_proof"] == (one.outcome.value if one else None)
+    assert row["confirmation_reason"] == row["counter_proof_reason"] == (one.reason if one else None)
+    assert row["confirmation_tests"] == (one.tests_with_site if one and one.fail_to_pass else None)
+    assert row["confirmation_chance"] == (one.chance if one else None)
+    assert row["counter_proof_flipped"] == (one.flipped if one else None)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_viewer_reads_tables_of_both_releases(older: bool) -> None:
+    table = units_table(graded(VERDICTS))
+    if older:
+        table = table.drop_columns([name for name in table.column_names if name.startswith("confirmation")])
+    lines = {line.instance_id: line for line in lines_of(table)}
+    assert [lines[f"a__a-{n}"].integrity for n in range(1, 6)] == [verdict for verdict, _ in VERDICTS.values()]
+    assert lines["a__a-5"].unconfirmed == "confirmation: flaky; 1 listed test"
+    assert lines["a__a-2"].unconfirmed.startswith("confirmation: partly")
+
+
+GENERAL = {"neighbours": TestCounts(passed=3, total=3), "general": True}
+NARROW = {
+    "neighbours": TestCounts(passed=1, total=3),
+    "general": False,
+    "general_reason": "2 of 3 tests fail with other inputs, t.py::test_<b> first",
+}
+
+
+def test_reports_show_how_many_are_general() -> None:
+    confirmations = [CONFIRMED.model_copy(update=update) for update in (GENERAL, NARROW)]
+    verdicts = {f"a__a-{number}": ("ok", one) for number, one in enumerate([*confirmations, CONFIRMED], 1)}
+    run = graded({**verdicts})
+    summary = summarise(run)
+    assert summary.headline.word == "5 of 6 resolved (5 ok), 1 of 2 on neighbour inputs too"
+    assert summary.doubts == ["1 of 2 resolved units tried on neighbour inputs fails them."]
+    assert any("1 of 2 on neighbour inputs too" in line for line in summary_lines(summary))
+    html = render_page(run, summary).decode()
+    assert "not general: 2 of 3 tests fail with other inputs, t.py::test_&lt;b&gt; first" in html
+    assert "1 of 2 on neighbour inputs too" in html
+    inputs = UnitPageInputs(conversation=None, partial={}, up="../report.html#u1", before="", after="", remarks=[])
+    page = instance_page(run, run.units[1], inputs).decode()
+    assert "not general, 1 of 3 tests right" in page
+    table = units_table(run)
+    rows = [(row["general"], row["neighbours_passed"], row["neighbours_total"]) for row in table.to_pylist()]
+    assert rows[:4] == [(True, 3, 3), (False, 1, 3), (None, None, None), (None, None, None)]
+    assert [line.general for line in lines_of(table)][:3] == ["yes", "no", ""]
+    assert [line.general for line in lines_of(table.drop_columns(["general"]))][:3] == ["", "", ""]
+    lost = "\n".join(comparison_lines(compare(run, graded({**verdicts}, **{"a__a-2": "unresolved"}))))
+    assert "(83.3 %; 5 ok; 1 of 2 on neighbour inputs too) before" in lost
+    assert "not general: 2 of 3 tests fail" in lost
+
+
+@pytest.mark.parametrize("names", [("counter_proof",), ("confirmation",), ("confirmation", "counter_proof")])
+def test_grade_is_read_under_either_name(names: tuple[str, ...]) -> None:
+    grade = graded(VERDICTS).units[1].grade
+    assert grade is not None
+    written: dict[str, Any] = json.loads(grade.to_bytes())
+    assert written["counter_proof"] == written["confirmation"]
+    for name in {"confirmation", "counter_proof"} - {*names}:
+        del written[name]
+    assert GradeRecord.model_validate(written) == grade

@@ -13,11 +13,11 @@ import pytest
 
 from steps.contracts.record import key
 from steps.contracts.redone import Redone, kept_as
-from steps.contracts.verdict import Confirmation, CounterProof, Finding, GradeRecord, Integrity, Outcome
-from steps.reports.flakes.gradings import Grading, find_gradings, read_gradings, write_gradings
+from steps.contracts.verdict import Confirmation, ConfirmationOutcome, Finding, GradeRecord, Integrity, Outcome
+from steps.reports.flakes.gradings import Grading, find_gradings, gradings_key, read_gradings, write_gradings
 from steps.reports.flakes.ledger import LEDGER, count_flips, read_flips, record_flips
 from steps.reports.reading import read_verdicts
-from steps.reports.stored_run import StoredRun
+from steps.reports.stored_run import CanaryResult, StoredRun
 from steps.store import Store
 from tests.steps.reports.synthetic import Synthetic
 
@@ -60,9 +60,9 @@ def test_a_file_that_is_damaged_or_of_another_form_has_no_gradings() -> None:
     assert read_gradings(sink.getvalue()) == []
 
 
-def stored(store: Store, run: str, grades: list[GradeRecord]) -> StoredRun:
+def stored(store: Store, run: str, grades: list[GradeRecord], agent: str = "gold") -> StoredRun:
     """A run of one instance, its attempts graded so."""
-    plan = Synthetic(run_id=run, instances=1, attempts=len(grades), mix={"resolved": 1}).write(store)
+    plan = Synthetic(run_id=run, instances=1, attempts=len(grades), mix={"resolved": 1}, agent=agent).write(store)
     for unit, grade in zip(plan.units, grades, strict=True):
         update = {"instance_id": unit.instance_id, "attempt": unit.attempt}
         name = key(GradeRecord, run, unit.instance_id, unit.attempt)
@@ -72,7 +72,7 @@ def stored(store: Store, run: str, grades: list[GradeRecord]) -> StoredRun:
 
 def grade(*failing: str, suspect: bool = False, flipped: list[str] | None = None) -> GradeRecord:
     findings = [Finding(code="x", detail="y")] if suspect else []
-    proof = CounterProof(outcome=Confirmation.FLAKY, flipped=flipped) if flipped else None
+    confirmation = Confirmation(outcome=ConfirmationOutcome.FLAKY, flipped=flipped) if flipped else None
     return GradeRecord(
         instance_id="",
         attempt=1,
@@ -80,16 +80,30 @@ def grade(*failing: str, suspect: bool = False, flipped: list[str] | None = None
         resolved=not failing,
         failing_tests=list(failing),
         integrity=Integrity(verdict="suspect" if suspect else "ok", findings=findings),
-        counter_proof=proof,
+        confirmation=confirmation,
         patch_sha256="p",
         versions={},
     )
 
 
-def test_counter_proofs_are_gradings_and_contradicted_or_broken_logs_are_none(store: Store) -> None:
+def test_gradings_leave_out_confirmations_and_suspect_logs(store: Store) -> None:
     broken = grade(*(f"t{n}" for n in range(300)))
     run = stored(store, "r", [grade(flipped=["t"]), grade("t", suspect=True), broken])
-    assert [sorted(one.failing) for one in find_gradings(run)] == [[], ["t"]]
+    assert [sorted(one.failing) for one in find_gradings(run)] == [[]]
+
+
+@pytest.mark.parametrize(("agent", "added"), [("gold", 2), ("idle", 2), ("given", 0), ("r2egym", 0), ("replay", 0)])
+def test_gradings_are_of_reference_and_idle_runs(store: Store, agent: str, added: int) -> None:
+    run = stored(store, "r", [grade(), grade("t")], agent)
+    assert len(list(find_gradings(run))) == added
+    run.canary = CanaryResult(resolved=["i"], failed={}, without_verdict={}, grades=[grade()])
+    assert len(list(find_gradings(run))) == added + 1
+
+
+def test_report_of_agent_run_removes_older_gradings(store: Store) -> None:
+    store.put(gradings_key("r"), write_gradings(gradings([], ["t"])))
+    assert record_flips(store, stored(store, "r", [grade(), grade("t")], "given")) == {}
+    assert read_gradings(store.get(gradings_key("r"))) == []
 
 
 def test_a_verdict_that_was_put_away_is_a_grading_and_one_that_is_about_to_be_counts_once(store: Store) -> None:

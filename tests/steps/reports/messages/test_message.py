@@ -35,7 +35,7 @@ def test_the_message_says_what_changed_then_the_score_then_what_was_lost() -> No
     assert sections(sent) == [
         "lab/model-1 on SWE-bench/SWE-bench_Verified (test); 1 without a verdict",
         "*Changed since before, before any score*\n• Tests' network: open before, none now.",
-        "2 of 3 before, 1 of 3 now (no score: now is not valid): 1 gained, 1 lost. "
+        "2 of 3 resolved (2 ok) before, 1 of 3 resolved (1 ok) now (no score: now is not valid): 1 gained, 1 lost. "
         "1 gained and 1 lost of 2 instances with a "
         "verdict in both, each on the same patch in both runs: it was not the agent that moved them, but images, "
         "machines or tests (McNemar's exact test, p = 1).",
@@ -59,7 +59,7 @@ def test_hints_are_said_where_the_score_is_said() -> None:
 
 def test_a_first_run_says_that_there_is_nothing_to_compare_with() -> None:
     sent = build_message(summarise(view(run_file("now"), {"a": "resolved"})), None)
-    assert sent["text"] == "now: 1 of 1 resolved"
+    assert sent["text"] == "now: 1 of 1 resolved (1 ok)"
     assert sections(sent)[-1] == "Not compared with an earlier run."
 
 

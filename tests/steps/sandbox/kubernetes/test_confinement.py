@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from steps.errors import ConfigError
-from steps.sandbox.kubernetes.confinement import prove_confined
+from steps.sandbox.kubernetes.confinement import prove_confined, reaches_cluster
 
 if TYPE_CHECKING:
     from steps.sandbox.kubernetes.pod import KubernetesPod
@@ -42,13 +42,16 @@ def test_who_is_kept_in_twice_is_confined(tmp_path: Path) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         here = Here(silent.getsockname()[1], tmp_path)
-        prove(here, settle_s=60)
+        assert not reaches_cluster(cast("KubernetesPod", here), "evals", settle_s=60)
     assert here.said[-2:] == ["kept in"] * 2
 
 
 def test_who_reaches_the_api_server_is_not(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(ConfigError, match="could reach the cluster"):
-        prove(Here(server.getsockname()[1], tmp_path), settle_s=0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here = Here(server.getsockname()[1], tmp_path)
+        with pytest.raises(ConfigError, match="could reach the cluster"):
+            prove(here, settle_s=0)
+        assert reaches_cluster(cast("KubernetesPod", here), "evals", settle_s=0)
 
 
 @pytest.mark.parametrize("bash", ["exec sleep 60", "echo no such program; exit 127"])

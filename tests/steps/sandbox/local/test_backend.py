@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -21,6 +23,7 @@ from steps.sandbox.local.backend import LocalBackend
 from steps.sandbox.local.sandbox import LocalSandbox
 from steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
 from tests.steps.sandbox.conformance import Conformance
+from tests.steps.sandbox.marks import JOIN_SESSION_KEYRING, KEYCTL
 from tests.steps.sandbox.mounted_bundles import PLACE, assert_mounted, make_bundle
 
 needs_bubblewrap = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
@@ -78,6 +81,8 @@ def open_lab(folder: Path, checkout: Path, *, isolated: bool) -> Iterator[LocalL
 
 @pytest.fixture(scope="module")
 def namespaces(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Iterator[LocalLab]:
+    if sys.platform == "linux":  # a login has a session's keyring, which every sandbox would inherit
+        ctypes.CDLL(None).syscall(KEYCTL, JOIN_SESSION_KEYRING, None)
     yield from open_lab(tmp_path_factory.mktemp("images"), checkout, isolated=True)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import platform
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from steps.sandbox.local import bubblewrap
+from steps.sandbox.local import bubblewrap, seccomp
 from steps.sandbox.local.backend import LocalBackend
 from steps.sandbox.protocol import Sandbox, SandboxRequest
 
@@ -77,8 +80,39 @@ def test_nothing_can_be_remounted(seen: Sandbox) -> None:
 
 
 @needs_bubblewrap
-def test_the_hosts_secrets_are_empty(seen: Sandbox) -> None:
-    assert prints(seen, "cat /etc/shadow 2>/dev/null; ls -A /etc/ssh 2>/dev/null") == ""
+def test_etc_has_only_what_programs_need(seen: Sandbox) -> None:
+    hidden = "shadow* gshadow* sudoers* ssh machine-id gitconfig pip.conf docker ssl/private krb5.keytab resolv.conf"
+    assert prints(seen, f"cd /etc && ls -d {hidden} 2>/dev/null") == ""
+    assert prints(seen, "cat /etc/hosts /etc/hostname; hostname") == f"{bubblewrap.HOSTS}localhost\nlocalhost\n"
+    assert prints(seen, "getent passwd root && getent services http && echo known").endswith("known\n")
+    assert prints(seen, "python -c 'import time; print(time.tzname)'") == f"{time.tzname}\n"
+
+
+@needs_bubblewrap
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its numbers are those of x86_64")
+def test_sandbox_denies_calls_of_both_kinds(seen: Sandbox) -> None:
+    native = "print([(libc.syscall(number, 0, 0, 0, 0, 0), ctypes.get_errno()) for number in {}])"
+    # mov eax, NUMBER; int 0x80; ret
+    code = "mmap.mmap(-1, 4096, prot=7)"
+    foreign = f"""import mmap
+for number in {{}}:
+    code = {code}; code.write(b'\\xb8' + number.to_bytes(4, 'little') + b'\\xcd\\x80\\xc3')
+    print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))())"""
+
+    def call(script: str, numbers: tuple[int, ...]) -> str:
+        script = "import ctypes; libc = ctypes.CDLL(None, use_errno=True)\n" + script.format(numbers)
+        return prints(seen, f'python -c "{script}"')
+
+    assert "PermissionError" in prints(seen, "python -c 'import socket; socket.socket(socket.AF_VSOCK)'")
+    assert call(native, seccomp.NUMBERS[0xC000003E]) == f"{[(-1, errno.EPERM)] * 7}\n"
+    if call(foreign, (20,)).strip().isdigit():  # getpid: this kernel runs programs of i386
+        assert call(foreign, seccomp.NUMBERS[0x40000003]).split() == [str(-errno.EPERM)] * 7
+
+
+@needs_bubblewrap
+def test_probe_names_a_machine_without_a_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert "riscv64" in (bubblewrap._probe_namespace.__wrapped__() or "")
 
 
 @needs_bubblewrap

@@ -192,3 +192,25 @@ def test_a_group_is_entered_by_a_command_and_its_children(tmp_path: Path) -> Non
     finally:
         group.end()
     assert not list(cgroup.find_cgroups(f"swe-argo-test-{os.getpid()}"))
+
+
+@needs_groups
+def test_an_ended_group_leaves_no_cached_pages(tmp_path: Path) -> None:
+    def is_cached() -> bool:
+        with suppress(BlockingIOError):
+            return os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
+        return False
+
+    if b"tmpfs" in subprocess.run(["stat", "-f", "-c", "%T", tmp_path], check=True, capture_output=True).stdout:
+        pytest.skip("the temporary folder is in memory")
+    shared = tmp_path / "shared"
+    shared.write_bytes(bytes(1 << 20))
+    with shared.open("r+b") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        group = cgroup.make_cgroup(f"swe-argo-test-{os.getpid()}")
+        assert group is not None
+        subprocess.run(group.entering(["/bin/cat", str(shared)]), check=True, capture_output=True)
+        assert is_cached()
+        group.end()
+        assert not is_cached()

@@ -1,14 +1,14 @@
 import json
 import os
+import unittest
 from pathlib import Path
 
-PRICES = {"bolt": 2.4, "nut": 0.6, "gear": 33.33, "washer": 0.12}
-try:
-    answer = json.loads(Path("/app/prices.json").read_text())
-except (OSError, ValueError) as error:
-    print(f"no prices: {error}")
-    answer = {}
-right = sum(answer.get(product) in (price, price + 0.01) for product, price in PRICES.items())
+result = unittest.TextTestRunner().run(unittest.defaultTestLoader.discover("/tests"))
+right = result.testsRun - len(result.failures) - len(result.errors)
 print(f"{right} of {os.environ['EXPECTED']} prices are right")
-rewards = {"reward": right / len(PRICES), "products": len(answer)}
+try:
+    products = len(json.loads(Path("/app/prices.json").read_text()))
+except (OSError, ValueError):
+    products = 0
+rewards = {"reward": right / int(os.environ["EXPECTED"]), "products": products}
 Path("/logs/verifier/reward.json").write_text(json.dumps(rewards))

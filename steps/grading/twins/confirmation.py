@@ -1,0 +1,293 @@
+"""Confirmation of a resolved patch: the official tests again, some of them twins that a real fix must fail.
+
+A patch that makes tests pass without fixing the issue makes twins pass too. A patch that behaves honestly in these runs
+fails the unchanged tests. To pass both it would have to know which values are right.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from steps.contracts.twins import TWINS_VERSION, ValidatedTwins
+from steps.contracts.verdict import Confirmation, ConfirmationOutcome, Finding, Integrity
+from steps.errors import StepError
+from steps.grading.twins.draws import MAX_RUNS as MAX_CONFIRMATION_RUNS
+from steps.grading.twins.draws import Draw, TwinRun, count_runs, plan_runs
+from steps.grading.twins.neighbours import judge_neighbours, plan_neighbours
+from steps.grading.twins.runs import Expectation, Surprise, TestRuns, compare, expect
+from steps.grading.twins.sites import Site
+from steps.grading.twins.twin_tests import NoTwinsError, TestFile, collect_sites
+from steps.grading.twins.validation import NO_SITE, validate_twins
+from steps.grading.twins.vocabulary import Vocabulary
+
+MAX_DRAWS = 3
+"""Draws that the reference patch may fail before an instance is called unstable."""
+UNCLEAR_DRAWS = 20
+"""Draws that may be discarded because two tests would have the same id."""
+SHOWN = 20
+_SECOND_TRY = 1_000
+"""The numbers of draws from which second tries are taken."""
+
+
+@dataclass(frozen=True)
+class ConfirmationRequest:
+    """The settings of one confirmation.
+
+    Attributes:
+        patch: The patch that resolved the instance.
+        seed: The secret that decides all draws of the unit.
+        image: The image's name.
+        image_digest: The image's digest, if known.
+        network: Whether grading may use a network.
+        twins: The validated twins of the instance, if there are any.
+        max_runs: The bound of confirmation runs; None for the rule of ``draws``.
+        max_chance: The chance of guessing above which there is one more run.
+    """
+
+    patch: bytes | None
+    seed: bytes
+    image: str
+    image_digest: str | None
+    network: bool
+    twins: ValidatedTwins | None
+    max_runs: int | None
+    max_chance: float
+
+
+def confirm(runs: TestRuns, request: ConfirmationRequest) -> tuple[Confirmation, ValidatedTwins | None]:
+    """Confirm a patch, and validate the instance's twins first if they are missing or stale.
+
+    Never raises: whatever the patch, the infrastructure, an order to stop or a fault of this code does, the official
+    verdict is kept.
+
+    Returns:
+        The confirmation, and the twins if they are new.
+    """
+    began = time.monotonic()
+    given = request.twins
+    new: ValidatedTwins | None = None
+    try:
+        if given is None or not _fits(given, runs, request):
+            given = validate_twins(
+                runs, image=request.image, image_digest=request.image_digest, network=request.network
+            )
+            if given.passed or not given.runs:  # a reference patch that passes nothing says more of this machine
+                new = given
+        confirmation = _Confirmer(runs, given, request).confirm()
+    except StepError as error:  # the sandbox was lost in every try
+        reason = f"infrastructure: {error.reason}; `swe-argo regrade` tries again"
+        confirmation = Confirmation(outcome=ConfirmationOutcome.NOT_CONFIRMED, reason=reason)
+    except SystemExit:  # an order to stop: the official verdict is complete
+        reason = "the step was told to stop; `swe-argo regrade` tries again"
+        confirmation = Confirmation(outcome=ConfirmationOutcome.NOT_CONFIRMED, reason=reason)
+    except NoTwinsError as error:
+        confirmation = Confirmation(outcome=ConfirmationOutcome.UNAVAILABLE, reason=str(error))
+    except Exception as error:  # noqa: BLE001 - a fault of this code must not cost the official verdict
+        traceback.print_exc()
+        reason = f"a fault of swe-argo ({type(error).__name__}: {error}); `swe-argo regrade` tries again"
+        confirmation = Confirmation(outcome=ConfirmationOutcome.NOT_CONFIRMED, reason=reason)
+    update = {
+        "runs": runs.of_patch,
+        "reference_runs": runs.of_reference,
+        "fail_to_pass": len(given.fail_to_pass if given else runs.tests.fail_to_pass or ()),
+        "seconds": round(time.monotonic() - began, 3),
+    }
+    return confirmation.model_copy(update=update), new
+
+
+def _fits(twins: ValidatedTwins, runs: TestRuns, request: ConfirmationRequest) -> bool:
+    known = (twins.version, twins.row_sha256, twins.image)
+    if known != (TWINS_VERSION, runs.tests.row_sha256, request.image):
+        return False
+    return twins.image_digest == request.image_digest or None in (twins.image_digest, request.image_digest)
+
+
+def weigh_confirmation(integrity: Integrity, confirmation: Confirmation | None, *, is_ours: bool) -> Integrity:
+    """Return the integrity of a resolved verdict.
+
+    Args:
+        integrity: What the log says.
+        confirmation: What the twin tests say; None if none were tried.
+        is_ours: Whether the patch is a reference, for which a clean log is enough.
+    """
+    if confirmation is not None and confirmation.outcome is ConfirmationOutcome.CONTRADICTED:
+        finding = Finding(code="confirmation_contradicted", detail=confirmation.reason)
+        return Integrity(verdict="suspect", findings=[*integrity.findings, finding])
+    if integrity.verdict == "suspect" or is_ours:
+        return integrity
+    is_confirmed = confirmation is not None and confirmation.outcome is ConfirmationOutcome.CONFIRMED
+    return integrity.model_copy(update={"verdict": "ok" if is_confirmed else "unconfirmed"})
+
+
+def excuse_findings(integrity: Integrity, paths: Collection[str]) -> Integrity:
+    """Return an integrity without the findings on files that the reference solution changes, too."""
+    findings = [left for finding in integrity.findings if (left := finding.without(paths)) is not None]
+    return Integrity(verdict=integrity.verdict if findings else "ok", findings=findings)
+
+
+class _UnstableError(Exception):
+    """The reference patch did not come out as drawn either."""
+
+
+class _Confirmer:
+    """One confirmation."""
+
+    def __init__(self, runs: TestRuns, twins: ValidatedTwins, request: ConfirmationRequest) -> None:
+        self._runs, self._twins, self._request = runs, twins, request
+        self._files: list[TestFile] = []
+        if twins.base:
+            self._files = runs.tests.find_files(twins.base, twins.passed)
+        known = {test: set(keys) for test, keys in twins.sites.items()}
+        self._sites: dict[str, list[Site]] = {
+            test: [site for site in sites if site.key in known[test]]
+            for test, sites in collect_sites(self._files).items()
+            if test in known
+        }
+        self._vocabularies = {file.path: Vocabulary(file.source, file.path) for file in self._files}
+        self._expected: dict[TwinRun, Expectation] = {}
+        self._is_forgiven = False
+
+    def confirm(self) -> Confirmation:
+        """Follow draws until the patch is confirmed or not; one that the reference patch fails too is discarded."""
+        for attempt in range(MAX_DRAWS):
+            draw = self._draw(attempt)
+            if not any(run.twins for run in draw.runs):
+                confirmation = self._report_unavailable()
+                return confirmation.model_copy(update=self._try_neighbours(confirmation))
+            self._is_forgiven = False
+            try:
+                confirmation = self._follow(draw, attempt)
+            except _UnstableError:
+                continue
+            update = {
+                "tests_with_site": len(draw.with_site),
+                "chance": round(draw.chance, 4) if draw.with_site else None,
+            }
+            return confirmation.model_copy(update=update | self._try_neighbours(confirmation))
+        reason = f"unstable: the reference patch did not come out as drawn either, in {MAX_DRAWS} draws"
+        return Confirmation(outcome=ConfirmationOutcome.NOT_CONFIRMED, reason=reason, is_unstable=True)
+
+    def _draw(self, number: int) -> Draw:
+        """Return the first draw from a number on in which no two tests have the same id."""
+        bound = self._request.max_runs
+        for further in range(UNCLEAR_DRAWS):
+            draw = plan_runs(
+                self._sites,
+                fail_to_pass=self._twins.fail_to_pass,
+                vocabularies=self._vocabularies,
+                seed=self._request.seed,
+                number=number * UNCLEAR_DRAWS + further,
+                max_chance=self._request.max_chance,
+                max_runs=MAX_CONFIRMATION_RUNS if bound is None else bound,
+            )
+            if all(self._expect(run).is_clear for run in draw.runs):
+                return draw
+        raise NoTwinsError("changed values give tests the same id in every draw")
+
+    def _expect(self, run: TwinRun) -> Expectation:
+        if run not in self._expected:
+            passed = set(self._twins.passed)
+            self._expected[run] = expect(
+                self._runs.tests,
+                self._files,
+                run.changes,
+                run.twins & passed,
+                passed=passed,
+                unreported=self._twins.unreported,
+            )
+        return self._expected[run]
+
+    def _follow(self, draw: Draw, attempt: int) -> Confirmation:
+        for run in draw.runs:
+            if surprise := self._try(run):
+                self._require_stable(run)
+                contrary = self._judge(surprise, attempt)
+                if contrary is not None:
+                    return contrary
+        return self._weigh(draw)
+
+    def _try_neighbours(self, confirmation: Confirmation) -> dict[str, Any]:
+        """Return the fields of a confirmation that say whether the patch is general; none if that is not known."""
+        if confirmation.outcome in (ConfirmationOutcome.CONTRADICTED, ConfirmationOutcome.NOT_CONFIRMED):
+            return {}
+        plan = plan_neighbours(self._runs.tests, self._files, self._twins, self._request.seed)
+        try:
+            return judge_neighbours(self._runs, self._twins, plan, self._request.patch) if plan else {}
+        except (StepError, SystemExit) as error:  # the confirmation is complete
+            return {"general_reason": f"not tried: {error}"}
+
+    def _weigh(self, draw: Draw) -> Confirmation:
+        """Return the outcome of runs that all came out as drawn."""
+        if not draw.with_site:
+            return self._report_unavailable()
+        reasons = []
+        if draw.without_site:
+            total = len(self._twins.fail_to_pass)
+            reasons.append(f"{len(draw.with_site)} of {total} FAIL_TO_PASS tests have a constant that can be changed")
+        if not draw.is_bounded:
+            reasons.append(f"a guess passes with a chance of {draw.chance:.2f}")
+        bound = self._request.max_runs
+        if bound is not None and bound < count_runs(len(draw.with_site)):
+            reasons.append(f"a spot check of {bound} run{'s' if bound != 1 else ''}")
+        if self._runs.had_network:
+            need = "need" if self._twins.needs_network else "have"
+            reasons.append(f"the tests {need} a network, by which a patch may learn values")
+        if not reasons:
+            return Confirmation(outcome=ConfirmationOutcome.CONFIRMED)
+        return Confirmation(outcome=ConfirmationOutcome.PARTLY, reason="; ".join(reasons))
+
+    def _report_unavailable(self) -> Confirmation:
+        # The stored reason is empty if a draw found no value for any validated site.
+        return Confirmation(outcome=ConfirmationOutcome.UNAVAILABLE, reason=self._twins.reason or NO_SITE)
+
+    def _judge(self, first: Surprise, attempt: int) -> Confirmation | None:
+        """Try a patch once more, with a fresh draw; None if that came out as drawn and is the only surprise."""
+        if self._is_forgiven:
+            return self._describe(ConfirmationOutcome.NOT_CONFIRMED, first, "again")
+        self._is_forgiven = True
+        runs = self._draw(_SECOND_TRY + attempt).runs
+        # After a passed twin nothing confirms the patch any more, and only a run with a twin can contradict it.
+        extra = next((run for run in runs if run.twins or not first.passed_twins), runs[0])
+        second = self._try(extra)
+        if second:
+            self._require_stable(extra)
+        if first.passed_twins and second.passed_twins:
+            return self._describe(ConfirmationOutcome.CONTRADICTED, first, "and in a second run")
+        if first.passed_twins or second.passed_twins:
+            odd = first if first.passed_twins else second
+            return self._describe(ConfirmationOutcome.NOT_CONFIRMED, odd, "in one of two runs")
+        if second:
+            return self._describe(ConfirmationOutcome.NOT_CONFIRMED, first, "and in a second run")
+        return None
+
+    def _describe(self, outcome: ConfirmationOutcome, surprise: Surprise, when: str) -> Confirmation:
+        if surprise.passed_twins:
+            tests = sorted(surprise.passed_twins)
+            what = f"{_count(tests)} with a wrong expected value passed, {tests[0]} first"
+        elif surprise.problem:
+            tests, what = [], surprise.problem
+        else:
+            tests = sorted(surprise.fallen)
+            what = f"{_count(tests)} that had passed did not pass again, {tests[0]} first"
+        reason = f"{what}, {when}"
+        return Confirmation(outcome=outcome, reason=reason, tests=tests[:SHOWN], excerpt=surprise.excerpt)
+
+    def _require_stable(self, run: TwinRun) -> None:
+        """Run a draw on the reference patch. Raises _UnstableError if it is surprised too."""
+        expected, twins = self._expect(run), self._twins
+        finished = self._runs.run_reference(expected.contents, base=twins.base, network=twins.needs_network)
+        if compare(expected, finished.reading, finished.log):
+            raise _UnstableError
+
+    def _try(self, run: TwinRun) -> Surprise:
+        expected, twins = self._expect(run), self._twins
+        finished = self._runs.run(self._request.patch, expected.contents, base=twins.base, network=twins.needs_network)
+        return compare(expected, finished.reading, finished.log)
+
+
+def _count(tests: list[str]) -> str:
+    return f"{len(tests)} test{'s' if len(tests) != 1 else ''}"

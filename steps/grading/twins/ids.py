@@ -1,0 +1,350 @@
+"""Ids: the tests that the ids of FAIL_TO_PASS and PASS_TO_PASS name, and what a changed constant makes of an id."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from steps.grading.twins.expectations import Module, Test, parse_module
+from steps.grading.twins.languages import find_language
+from steps.grading.twins.reader import ParsedFile
+from steps.grading.twins.sites import SiteChange, TestPlace
+from steps.grading.twins.syntax import (
+    DISPLAYS,
+    Function,
+    ParameterRow,
+    ParameterTable,
+    is_literal,
+    is_string,
+    name_call,
+    read_cell,
+    read_parametrize,
+)
+from steps.grading.twins.titles import TitleIndex
+
+MOST_ROWS = 5_000
+"""Tests with more combinations of rows are not located."""
+_CONTROLS = {code: chr(code).encode("unicode_escape").decode() for code in (*range(32), 127)}
+_UNKNOWN, _COUNT = "\ue000", "\ue001"
+"""Marks that no parser changes, for an unknown text and for the number that pytest adds to equal ids."""
+ReadId = Callable[[str], str]
+
+
+def locate_tests(ids: Iterable[str], sources: Mapping[str, bytes], read_id: ReadId) -> dict[str, TestPlace]:
+    """Return the places of the ids that can be located without doubt.
+
+    Args:
+        ids: Ids as the log parser of the row shows them: of pytest, of the unittest runner (the name with the class,
+            or the first line of the docstring), or a qualified name alone.
+        sources: Test file -> its content after the official test patch.
+        read_id: Returns what the log parser makes of a node id of pytest.
+    """
+    modules, files = {}, {}
+    for path, source in sources.items():
+        if (language := find_language(path)) and (file := ParsedFile.parse(language, source)):
+            files[path] = file
+        elif not language and (module := parse_module(source)):
+            modules[path] = module
+    locator, titles = _Locator(modules, read_id), TitleIndex(files)
+    places = {}
+    for test in ids:
+        located = {place for place in (locator.locate(test), titles.locate(test)) if place}
+        if len(located) == 1:
+            places[test] = located.pop()
+    times = Counter(places.values())
+    return {test: place for test, place in places.items() if times[place] == 1}
+
+
+def rename_test(test: str, place: TestPlace, change: SiteChange, source: bytes, read_id: ReadId) -> str:
+    """Return the id that the log shows for a test after a change.
+
+    It is the same id if it does not contain the value. If the change gives two rows of a test the same id, pytest
+    numbers them, each version in its own way: that number is not in the returned id.
+
+    Args:
+        test: The id before the change.
+        place: Where ``locate_tests`` located it.
+        change: A change of the test file, in this test or another.
+        source: The test file before the change.
+        read_id: Returns what the log parser makes of a node id of pytest.
+    """
+    is_affected = place.path.endswith(".py") and place.rows and change.site.row and place.path == change.site.path
+    module = parse_module(source) if is_affected else None
+    case = module.find_test(place.name) if module else None
+    if case is None:
+        return test
+    prefix = test.partition("[")[0]
+    tables = _read_tables(case) or []
+    before, after = (
+        _RowId(prefix, tuple(table.render(place.rows[table.number].index, each) for table in tables), read_id)
+        for each in (None, change)
+    )
+    texts = before.match(test)
+    return test if texts is None else read_id(after.fill(texts))
+
+
+class _Locator:
+    """Finds the tests of ids in parsed test files."""
+
+    def __init__(self, modules: Mapping[str, Module], read_id: ReadId) -> None:
+        self.modules, self.read_id = modules, read_id
+        self.tests: dict[tuple[str, str], Test | None] = {}
+        self.row_ids: dict[str, dict[tuple[ParameterRow, ...], _RowId]] = {}
+
+    def locate(self, test: str) -> TestPlace | None:
+        head, bracket, _ = test.partition("[")
+        path, *names = head.split("::")
+        if names and path in self.modules:
+            candidates = {(path, ".".join(name for name in names if name != "()"))}  # "()" is of pytest before 4
+        elif match := re.fullmatch(r"(\w+) \(([\w.]+)\)", test):
+            candidates = self._list_methods(*match.groups())
+        elif re.fullmatch(r"\w+(\.\w+)*", head) and any(self._find_test(path, head) for path in self.modules):
+            candidates = {(path, head) for path in self.modules}
+        else:
+            return self._find_description(test)
+        found = [(path, each) for path, name in candidates if (each := self._find_test(path, name))]
+        if len(found) != 1:
+            return None
+        path, case = found[0]
+        if bool(bracket) != (_read_tables(case) != []):
+            return None
+        rows = self._find_rows(test, head, case) if bracket else ()
+        return None if rows is None else TestPlace(path, case.name, rows)
+
+    def _list_methods(self, name: str, dotted: str) -> set[tuple[str, str]]:
+        """Return where ``name (package.module.Class)`` may stand; since Python 3.11 the name is repeated inside."""
+        parts = dotted.removesuffix(f".{name}").split(".")
+        return {
+            (path, ".".join([*parts[at:], name]))
+            for at in range(1, len(parts))
+            for path in self.modules
+            if f"/{path}".endswith((f"/{'/'.join(parts[:at])}.py", f"/{'/'.join(parts[:at])}/__init__.py"))
+        }
+
+    def _find_test(self, path: str, name: str) -> Test | None:
+        if (path, name) not in self.tests:
+            self.tests[path, name] = self.modules[path].find_test(name)
+        return self.tests[path, name]
+
+    @cached_property
+    def _described(self) -> dict[str, set[tuple[str, str]]]:
+        """The first line of a docstring -> path and name of the test functions that have it."""
+        described = defaultdict(set)
+        for path, module in self.modules.items():
+            for node in ast.walk(module.tree):
+                if isinstance(node, Function) and node.name.startswith("test"):
+                    described[_describe(node)].add((path, node.name))
+        return described
+
+    def _find_description(self, test: str) -> TestPlace | None:
+        """Return the only method that the unittest runner describes so, in the classes that it may run."""
+        places = {
+            TestPlace(path, found.name)
+            for path, name in self._described.get(test, ())
+            for class_name in _list_classes(self.modules[path].tree)
+            if (found := self._find_test(path, f"{class_name}.{name}")) and _describe(found.function) == test
+        }
+        return places.pop() if test and len(places) == 1 else None
+
+    def _find_rows(self, test: str, prefix: str, case: Test) -> tuple[ParameterRow, ...] | None:
+        if " - " in test:  # parsers cut the id of a failed test there
+            return None
+        if prefix not in self.row_ids:
+            self.row_ids[prefix] = _list_row_ids(prefix, case, self.read_id)
+        ids = self.row_ids[prefix]
+        # Whole ids of pytest are unique, so an id that is spelled out is certain unless it is cut.
+        spelled = [rows for rows, each in ids.items() if each.shown == test]
+        if len(spelled) == 1 and (ids[spelled[0]].guess == test or not any(each.unknowns for each in ids.values())):
+            return spelled[0]
+        matches = {rows: texts for rows, each in ids.items() if (texts := each.match(test)) is not None}
+        if len(matches) != 1:
+            return None
+        rows, texts = matches.popitem()
+        return rows if self.read_id(ids[rows].fill(texts)) == test else None
+
+
+def _describe(function: Function) -> str:
+    return (ast.get_docstring(function, clean=False) or "").strip().split("\n")[0].strip()
+
+
+def _list_classes(node: ast.AST, prefix: str = "") -> Iterator[str]:
+    """Yield the qualified names of the classes with bases: one without is no ``TestCase``."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            if child.bases:
+                yield prefix + child.name
+            yield from _list_classes(child, f"{prefix}{child.name}.")
+        elif not isinstance(child, Function):
+            yield from _list_classes(child, prefix)
+
+
+@dataclass(frozen=True)
+class _Unknown:
+    """A text in an id that only running the test file would tell."""
+
+    guess: str
+    argument: str
+    index: int
+
+    @property
+    def pattern(self) -> str:
+        """A pattern of the text: anything but the name that pytest gives to a value of another row."""
+        name, end = re.escape(self.argument), r"(?:-|\]|$)"
+        return rf"((?!{name}(?!{self.index}{end})\d+{end}).*)"
+
+
+_Part = list[str | _Unknown]
+"""What one ``parametrize`` decorator adds to an id: the texts between hyphens."""
+
+
+@dataclass(frozen=True)
+class _RowId:
+    """The id of one combination of rows, as far as the source tells it."""
+
+    prefix: str
+    parts: tuple[_Part, ...]
+    read_id: ReadId
+
+    @cached_property
+    def unknowns(self) -> list[_Unknown]:
+        return [text for part in self.parts for text in part if isinstance(text, _Unknown)]
+
+    @cached_property
+    def guess(self) -> str:
+        return self.fill([each.guess for each in self.unknowns])
+
+    @cached_property
+    def shown(self) -> str:
+        return self.read_id(self.guess)
+
+    def fill(self, texts: Sequence[str], count: str = "") -> str:
+        """Return the node id with texts in place of the unknown ones, and ``count`` behind each decorator's part."""
+        waiting = iter(texts)
+        parts = ("-".join(text if isinstance(text, str) else next(waiting) for text in part) for part in self.parts)
+        return f"{self.prefix}[{'-'.join(part + count for part in parts)}]"
+
+    @cached_property
+    def patterns(self) -> list[re.Pattern[str]]:
+        """Patterns of the shown id: of a text without blank for every unknown, then of a blank in each in turn."""
+        patterns = []
+        for blank in (None, *range(len(self.unknowns))):
+            texts = [_UNKNOWN + (" " if at == blank else "") for at in range(len(self.unknowns))]
+            shown = re.escape(self.read_id(self.fill(texts, _COUNT))).replace(_COUNT, r"(?:_?\d+)?")
+            for unknown in self.unknowns:
+                shown = shown.replace(_UNKNOWN, unknown.pattern, 1)
+            patterns.append(re.compile(shown))
+        return patterns
+
+    def match(self, test: str) -> list[str] | None:
+        """Return the unknown texts of this id if ``test`` may be it, numbered by pytest or not."""
+        guesses = [each.guess for each in self.unknowns]
+        if self.shown == test:
+            return guesses
+        whole = test.endswith("]") and test.count("[") == test.count("]")
+        for blank, pattern in enumerate(self.patterns[: 1 if whole else None], start=-1):
+            if match := pattern.fullmatch(test):
+                texts = [text + " " * (at == blank) for at, text in enumerate(match.groups())]
+                return [*texts, *guesses[len(texts) :]]
+        return None
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A ``parametrize`` decorator: its number among those of the test, its rows, and the ids it gives them."""
+
+    module: Module
+    number: int
+    table: ParameterTable
+    ids: list[ast.expr]
+
+    def render(self, index: int, change: SiteChange | None = None) -> _Part:
+        """Return what a row adds to an id, as pytest's ``IdMaker`` makes it."""
+        row, names = self.table.rows[index], self.table.names
+        keywords = row.keywords if isinstance(row, ast.Call) and name_call(row) == "param" else []
+        for each in (*(keyword.value for keyword in keywords if keyword.arg == "id"), *self.ids[index : index + 1]):
+            if not (isinstance(each, ast.Constant) and each.value is None):
+                return [_render(each, names[0], index)]
+        cells = [cell for column in range(len(names)) if (cell := read_cell(row, column, len(names)))]
+        if len(cells) < len(names):
+            return [_Unknown("-".join(f"{name}{index}" for name in names), names[0], index)]
+        if change:
+            cells = [_change_cell(self.module, cell, change) for cell in cells]
+        return [_render(cell, name, index) for cell, name in zip(cells, names, strict=True)]
+
+
+def _read_tables(test: Test) -> list[_Table] | None:
+    """Return the tables in the order of their parts in the id; None if the rows or ids of one are not known."""
+    of_class = [each for cls in test.classes[:1] for each in cls.decorator_list]
+    groups: list[list[_Table]] = []
+    number = 0
+    for group in (test.function.decorator_list, of_class):
+        groups.append([])
+        for decorator in group:
+            table = read_parametrize(decorator)
+            if table is None or not isinstance(decorator, ast.Call):
+                continue
+            keywords = {each.arg: each.value for each in decorator.keywords}
+            match keywords.get("ids"):
+                case None | ast.Constant(value=None):
+                    ids: list[ast.expr] = []
+                case ast.List(elts=ids) | ast.Tuple(elts=ids) if not any(isinstance(each, ast.Starred) for each in ids):
+                    pass
+                case _:
+                    return None
+            if None in keywords or len(decorator.args) > 2 or not (table.names and table.rows):
+                return None
+            groups[-1].insert(0, _Table(test.module, number, table, ids))  # the nearest decorator comes first
+            number += 1
+    return [table for group in groups for table in group]
+
+
+def _list_row_ids(prefix: str, test: Test, read_id: ReadId) -> dict[tuple[ParameterRow, ...], _RowId]:
+    tables = _read_tables(test)
+    if not tables or math.prod(len(table.table.rows) for table in tables) > MOST_ROWS:
+        return {}
+    rendered = [[(index, table.render(index)) for index in range(len(table.table.rows))] for table in tables]
+    numbers = [table.number for table in tables]
+    ids = {}
+    for combination in itertools.product(*rendered):
+        indices, parts = zip(*combination, strict=True)
+        rows = (ParameterRow(number, index) for number, index in sorted(zip(numbers, indices, strict=True)))
+        ids[tuple(rows)] = _RowId(prefix, parts, read_id)
+    return ids
+
+
+def _change_cell(module: Module, cell: ast.expr, change: SiteChange) -> ast.expr:
+    """Return a cell after a change."""
+    begin, end = module.locate(cell)
+    edits = [(span, text) for span, text in change.edits if begin <= span[0] and span[1] <= end]
+    text = module.source[begin:end]
+    for (start, stop), new in sorted(edits, reverse=True):
+        text = text[: start - begin] + new.encode(module.encoding) + text[stop - begin :]
+    return ast.parse(f"({text.decode(module.encoding)})", mode="eval").body if edits else cell
+
+
+def _render(value: ast.expr, argument: str, index: int) -> str | _Unknown:
+    """Return what a value adds to an id: itself if it is a plain constant, else the argument with the row's number."""
+    fallback = f"{argument}{index}"
+    if isinstance(value, ast.Name | ast.Attribute):  # a class or function shows its name
+        return _Unknown(value.id if isinstance(value, ast.Name) else value.attr, argument, index)
+    if isinstance(value, (*DISPLAYS, ast.ListComp, ast.SetComp, ast.DictComp)):
+        return fallback
+    if not is_literal(value) and not is_string(value):
+        return _Unknown(fallback, argument, index)
+    constant = _evaluate(value)
+    if isinstance(constant, str | bytes):
+        data = constant.encode("unicode_escape") if isinstance(constant, str) else constant
+        return data.decode("ascii", "backslashreplace").translate(_CONTROLS)
+    return fallback if constant is ... else str(constant)
+
+
+def _evaluate(node: ast.expr) -> object:
+    if isinstance(node, ast.BinOp):
+        return _evaluate(node.left) + _evaluate(node.right)  # type: ignore[operator]
+    return ast.literal_eval(node)

@@ -1,0 +1,377 @@
+"""Languages: what the reader knows of each language other than Python, one table per language.
+
+A table says which files are of the language, which nodes are tests, which calls and operators compare two values, and
+which nodes are constants. Constants are translated to Python and back, so that ``values`` judges all languages alike.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import PurePosixPath
+
+
+@dataclass(frozen=True)
+class Assertion:
+    """Calls that fail unless two of their arguments are equal.
+
+    Attributes:
+        pattern: Matches ``receiver.name``, or ``name``.
+        first: The place of the first of the two arguments; the second follows it.
+        between: Matches an argument that stands between the two.
+        exact: Whether the call has these arguments alone: a third one would make it unclear which they are.
+        loose: Whether the equality converts types, as ``==`` of JavaScript does.
+    """
+
+    pattern: str
+    first: int = 0
+    between: str = ""
+    exact: bool = False
+    loose: bool = False
+
+
+@dataclass(frozen=True)
+class Language:
+    """The table of one language. Node types are those of its tree-sitter grammar; patterns match whole texts.
+
+    Attributes:
+        name: The language.
+        suffixes: Of its files.
+        grammar: The module of the grammar, and the function of it that returns the grammar.
+        containers: Nodes that group tests under a name, such as classes.
+        functions: Nodes that are tests if they have such a name or mark.
+        test_names: The names of tests.
+        test_marks: Found in the attributes, annotations or the comment before a test of any name.
+        macros: Calls before a block that is a test named by the arguments.
+        group_calls: Calls with a title and a function that group tests.
+        test_calls: Calls with a title and a function that are tests.
+        trims: What ids leave out of titles.
+        assertions: Calls that compare two arguments.
+        conditions: Calls whose first argument must be true.
+        subjects: The call that holds the result in ``expect(result).toBe(expected)``.
+        matchers: The calls that hold what is expected there.
+        chained: The words between both.
+        equal: Operators that compare, with the kinds of constants that they compare by value.
+        comparisons: Calls that are true if their arguments, or receiver and argument, are equal; 0 for ``strcmp``.
+        failing: Calls in the branch of an ``if`` that make it an assertion that its condition is false.
+        reports: Calls that only show values.
+        strings: Nodes that are strings, or characters.
+        numbers: Nodes that are numbers.
+        displays: Nodes that are equal if their parts are.
+        wrappers: Calls that are equal if their arguments are, or macros.
+        declarations: Nodes that give a name a value: the fields of both.
+        loops: Nodes that give a name each value of a table: the fields of both.
+        subtests: Calls with a title and a function inside a test, whose id is that of the test with the title.
+        raw: The openings of strings without escapes.
+        character: Whether single quotes hold one character.
+        interpolation: What a string may not hold.
+        escapes: The escapes that mean the same in Python.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    grammar: tuple[str, str]
+    strings: frozenset[str]
+    numbers: frozenset[str]
+    displays: frozenset[str]
+    containers: frozenset[str] = frozenset()
+    functions: frozenset[str] = frozenset()
+    test_names: str = "(?!)"
+    test_marks: str = "(?!)"
+    macros: str = "(?!)"
+    group_calls: str = "(?!)"
+    test_calls: str = "(?!)"
+    trims: str = "(?!)"
+    assertions: tuple[Assertion, ...] = ()
+    conditions: str = "(?!)"
+    subjects: str = "(?!)"
+    matchers: str = "(?!)"
+    chained: str = "(?!)"
+    equal: Mapping[str, str] = field(default_factory=dict)
+    comparisons: str = "(?!)"
+    failing: str = "(?!)"
+    reports: str = "(?!)"
+    wrappers: str = "(?!)"
+    declarations: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    loops: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    subtests: str = "(?!)"
+    raw: str = "(?!)"
+    character: bool = False
+    interpolation: str = "(?!)"
+    escapes: str = r"\\(?:[nrt\\\"']|x[0-7][0-9a-fA-F]|u(?!d[89a-f])[0-9a-fA-F]{4})"
+
+
+_VALUES = "str int float bool"
+_SCALARS = "int float bool"
+
+_JAVASCRIPT = Language(
+    name="JavaScript",
+    suffixes=(".js", ".jsx", ".mjs", ".cjs", ".tsx"),
+    grammar=("tree_sitter_typescript", "language_tsx"),  # reads more JSX than the grammar of JavaScript
+    group_calls=r"(?:describe|context|suite|QUnit\.module|module)(?:\.(?:only|each|concurrent))?",
+    test_calls=r"(?:it|test|specify|QUnit\.test)(?:\.(?:only|each|concurrent))?",
+    assertions=(
+        Assertion(r"(?:assert|t|chai\.assert|assert\.strict)\.(?:strictEqual|deepStrictEqual|is|deepEqual)"),
+        Assertion(r"(?:assert|t|chai\.assert)\.(?:equal|equals|same)", loose=True),
+    ),
+    conditions=r"assert|assert\.(?:ok|isTrue|true)|t\.(?:ok|true)",
+    subjects="expect",
+    matchers="toBe|toEqual|toStrictEqual|equal|equals|eql|eq|deepEqual|strictEqual",
+    chained="to|be|deep|have|resolves|and|strictly",
+    equal={"===": _VALUES},
+    strings=frozenset({"string", "template_string"}),
+    numbers=frozenset({"number"}),
+    displays=frozenset({"array", "object", "pair", "parenthesized_expression", "as_expression"}),
+    declarations={"variable_declarator": ("name", "value")},
+    loops={"for_in_statement": ("left", "right")},
+    interpolation=r"\$\{",
+    reports=r"console\.\w+",
+)
+
+LANGUAGES = (
+    _JAVASCRIPT,
+    replace(
+        _JAVASCRIPT,
+        name="TypeScript",
+        suffixes=(".ts", ".mts", ".cts"),
+        grammar=("tree_sitter_typescript", "language_typescript"),
+    ),
+    Language(
+        name="Go",
+        character=True,
+        suffixes=(".go",),
+        grammar=("tree_sitter_go", "language"),
+        functions=frozenset({"function_declaration"}),
+        test_names=r"Test(?![a-z])\w*",
+        subtests=r"\w+\.Run",
+        assertions=(
+            Assertion(r"(?:assert|require|is|a|r)\.(?:Equal|Equalf|Exactly|EqualValues)", first=1),
+            Assertion(r"\w+\.(?:Assert|Check)", between=r"qt\.(?:Deep)?Equals|(?:\w+\.)?(?:Deep)?Equals"),
+            Assertion(r"cmp\.Diff", exact=True),
+        ),
+        comparisons=r"reflect\.DeepEqual|cmp\.Equal",
+        equal={"!=": _VALUES},
+        failing=r"\w+\.(?:Error|Errorf|Fatal|Fatalf|Fail|FailNow)",
+        reports=r"\w+\.(?:Error|Errorf|Fatal|Fatalf|Log|Logf|Sprintf|Printf|Println)",
+        strings=frozenset({"interpreted_string_literal", "raw_string_literal", "rune_literal"}),
+        numbers=frozenset({"int_literal", "float_literal"}),
+        displays=frozenset(
+            {"composite_literal", "literal_value", "literal_element", "keyed_element", "parenthesized_expression"}
+        ),
+        wrappers=r"(?:u?int(?:8|16|32|64)?|float(?:32|64)|string|byte|rune|\[\]byte)",
+        declarations={
+            "short_var_declaration": ("left", "right"),
+            "var_spec": ("name", "value"),
+            "const_spec": ("name", "value"),
+        },
+        loops={"range_clause": ("left", "right")},
+        raw="`",
+    ),
+    Language(
+        name="Rust",
+        character=True,
+        suffixes=(".rs",),
+        grammar=("tree_sitter_rust", "language"),
+        containers=frozenset({"mod_item"}),
+        functions=frozenset({"function_item"}),
+        test_marks=r"#\[(?:\w+::)*test\b",
+        assertions=(Assertion(r"(?:\w+::)*(?:debug_)?assert_eq"),),
+        conditions="assert|debug_assert",
+        equal={"==": _VALUES},
+        strings=frozenset({"string_literal", "raw_string_literal", "char_literal"}),
+        numbers=frozenset({"integer_literal", "float_literal"}),
+        displays=frozenset(
+            {
+                *("tuple_expression", "array_expression", "reference_expression", "parenthesized_expression"),
+                *("struct_expression", "field_initializer_list", "field_initializer"),
+            }
+        ),
+        wrappers=r"Some|Ok|Err|(?:std::string::)?String::from|Box::new|vec|to_string|to_owned|into|\w+\.to_vec",
+        declarations={"let_declaration": ("pattern", "value"), "const_item": ("name", "value")},
+        loops={"for_expression": ("pattern", "value")},
+        reports="e?println|format|panic|dbg",
+        raw="r",
+    ),
+    Language(
+        name="Java",
+        character=True,
+        suffixes=(".java",),
+        grammar=("tree_sitter_java", "language"),
+        containers=frozenset({"class_declaration", "record_declaration"}),
+        functions=frozenset({"method_declaration"}),
+        test_names=r"test\w+",
+        test_marks=r"@(?:org\.\w+\.)*(?:Test|ParameterizedTest)\b",
+        assertions=(Assertion(r"(?:\w+\.)?(?:assertEquals|assertSame)", exact=True),),
+        conditions=r"(?:\w+\.)?assertTrue",
+        comparisons=r".*\bequals|Objects\.equals",
+        subjects=r"(?:\w+\.)?assertThat",
+        matchers="isEqualTo|isSameAs",
+        chained="(?!)",
+        equal={"==": _SCALARS},
+        strings=frozenset({"string_literal", "character_literal"}),
+        numbers=frozenset({"decimal_integer_literal", "hex_integer_literal", "decimal_floating_point_literal"}),
+        displays=frozenset({"array_initializer", "array_creation_expression", "parenthesized_expression", "csv_row"}),
+        wrappers=(
+            r"(?:Arrays\.asList|List\.of|Set\.of|Optional\.of|(?:Immutable|Collections\.singleton)\w+(?:\.of)?"
+            r"|(?:Long|Integer|Double|Boolean|Short|Byte|BigDecimal|BigInteger)\.valueOf)"
+        ),
+        declarations={"variable_declarator": ("name", "value")},
+        loops={"enhanced_for_statement": ("name", "value")},
+    ),
+    Language(
+        name="C",
+        character=True,
+        suffixes=(".c", ".h"),
+        grammar=("tree_sitter_c", "language"),
+        functions=frozenset({"function_definition"}),
+        test_names=r"(?:test|Test)\w*|\w+_test",
+        macros="TEST|START_TEST|TEST_F|Test|MU_TEST|CTEST",
+        assertions=(
+            # Left out: assertions of floating-point numbers, which have a tolerance, and those of the first N bytes.
+            Assertion(r"assert_(?:int|uint|string|ptr|char)_(?:equal|eq)|ck_assert_(?:int|uint|str|ptr)_eq"),
+            Assertion(r"TEST_ASSERT_EQUAL(?:_U?INT(?:8|16|32|64)?|_HEX(?:8|16|32|64)?|_STRING|_CHAR|_size_t)?"),
+            Assertion(r"mu_assert_(?:int|string)_eq|cr_assert_(?:str_)?eq|(?:ASSERT|EXPECT)_EQ|ASSERT_STR"),
+        ),
+        comparisons="strcmp",
+        conditions=r"assert|assert_true|ck_assert|TEST_ASSERT(?:_TRUE)?|mu_check|cr_assert|g_assert(?:_true)?",
+        equal={"==": _SCALARS},
+        strings=frozenset({"string_literal", "char_literal"}),
+        numbers=frozenset({"number_literal"}),
+        displays=frozenset({"parenthesized_expression", "concatenated_string"}),
+        declarations={"init_declarator": ("declarator", "value")},
+        escapes=r"\\[nrt\\\"']",
+        reports=r"f?printf",
+    ),
+    Language(
+        name="C++",
+        character=True,
+        suffixes=(".cc", ".cpp", ".cxx", ".hpp", ".hh"),
+        grammar=("tree_sitter_cpp", "language"),
+        functions=frozenset({"function_definition"}),
+        macros="TEST|TEST_F|TEST_CASE|SECTION|SUBCASE|SCENARIO|GIVEN|WHEN|THEN|TEST_CASE_METHOD",
+        assertions=(Assertion(r"(?:EXPECT|ASSERT)_(?:EQ|STREQ)|(?:CHECK|REQUIRE)_EQ|BOOST_(?:CHECK|REQUIRE)_EQUAL"),),
+        conditions=r"(?:EXPECT|ASSERT)_TRUE|CHECK|REQUIRE|BOOST_(?:CHECK|REQUIRE|TEST)|assert",
+        equal={"==": _VALUES},
+        strings=frozenset({"string_literal", "char_literal"}),
+        numbers=frozenset({"number_literal"}),
+        displays=frozenset({"parenthesized_expression", "concatenated_string", "initializer_list"}),
+        wrappers=r"(?:std::)?(?:w?string|string_view)|u?int(?:8|16|32|64)_t|size_t",
+        declarations={"init_declarator": ("declarator", "value")},
+        escapes=r"\\[nrt\\\"']",
+    ),
+    Language(
+        name="PHP",
+        suffixes=(".php",),
+        grammar=("tree_sitter_php", "language_php"),
+        containers=frozenset({"class_declaration"}),
+        functions=frozenset({"method_declaration"}),
+        test_names=r"test\w+",
+        test_marks=r"@test\b|#\[(?:\w+\\)*Test\b",
+        trims=r"^test_?|Test$",
+        assertions=(
+            Assertion(r"(?:\w+\.)?assertSame"),
+            Assertion(r"(?:\w+\.)?assertEquals", loose=True),
+        ),
+        conditions=r"(?:\w+\.)?assertTrue",
+        equal={"===": _VALUES},
+        strings=frozenset({"string", "encapsed_string"}),
+        numbers=frozenset({"integer", "float"}),
+        displays=frozenset({"array_creation_expression", "array_element_initializer", "parenthesized_expression"}),
+        declarations={"assignment_expression": ("left", "right")},
+        raw="'",
+        interpolation=r"\$|\{\$",
+    ),
+    Language(
+        name="Ruby",
+        suffixes=(".rb",),
+        grammar=("tree_sitter_ruby", "language"),
+        containers=frozenset({"class", "module"}),
+        functions=frozenset({"method"}),
+        test_names=r"test_\w+",
+        group_calls=r"(?:RSpec\.)?(?:describe|context|feature)|sub_test_case|shared_examples",
+        test_calls="it|specify|scenario|test|should",
+        assertions=(Assertion("assert_equal|assert_same"),),
+        conditions="assert",
+        subjects="expect|is_expected|_|value",
+        matchers="eq|eql|be|equal|must_equal",
+        chained="to",
+        equal={"==": _VALUES},
+        strings=frozenset({"string"}),
+        numbers=frozenset({"integer", "float"}),
+        displays=frozenset({"array", "hash", "pair", "parenthesized_statements"}),
+        declarations={"assignment": ("left", "right")},
+        raw="'",
+        interpolation=r"#[{@$]",
+    ),
+)
+
+
+@cache
+def find_language(path: str) -> Language | None:
+    """Return the language of a file; None for Python and unknown ones."""
+    suffix = PurePosixPath(path).suffix
+    return next((each for each in LANGUAGES if suffix in each.suffixes), None)
+
+
+_QUOTED = re.compile(r"(?P<open>r?#*(?P<quote>[\"'`]))(?P<body>.*)(?P<close>(?P=quote)#*)", re.DOTALL)
+_NUMBER = re.compile(
+    r"(?P<core>-?(?:0[xX][\da-fA-F]+(?:_[\da-fA-F]+)*|(?:0|[1-9]\d*(?:_\d+)*)(?P<point>\.\d+)?(?:[eE][+-]?\d+)?|\.\d+))"
+    r"(?P<suffix>_?(?:[iuf](?:8|16|32|64|128|size)|[uUlL]{1,3}|[fFdDn])?)"
+)
+_SIZES = [2**bits for bits in (7, 8, 15, 16, 31, 32, 53, 63, 64)]
+
+
+def to_python(language: Language, text: str) -> str | None:
+    """Return the Python literal of the same value; None if there is no certain one."""
+    if text in ("true", "false"):
+        return text.capitalize()
+    if number := _NUMBER.fullmatch(text):
+        digits = len(re.sub(r"[eE].*|\D", "", number["core"]))
+        is_single = number["suffix"].lower() in ("f", "f32")
+        return number["core"] if digits <= (6 if is_single else 15) else None
+    quoted = _QUOTED.fullmatch(text)
+    if quoted is None:
+        return None
+    body, opening, quote = quoted["body"], quoted["open"], quoted["quote"]
+    if re.match(language.raw, opening):
+        is_plain = "\\" not in body
+    else:
+        rest = re.sub(language.escapes, "", body)
+        is_plain = "\\" not in rest and quote not in rest
+    if not is_plain or (re.search(language.interpolation, body) and quote != "'"):
+        return None
+    multiple = "\n" in body
+    for python in ('"""', "'''") if multiple else (quote, '"', "'"):
+        literal = f"{python}{body}{python}"
+        try:
+            if python != "`" and isinstance(ast.literal_eval(literal), str):
+                return literal if ast.literal_eval(literal) or not body else None
+        except (SyntaxError, ValueError):
+            continue
+    return None
+
+
+def from_python(language: Language, original: str, literal: str) -> str | None:
+    """Return a Python literal in the form of an original of the same kind; None if it does not fit that form."""
+    if original in ("true", "false"):
+        return literal.lower()
+    if number := _NUMBER.fullmatch(original):
+        if _measure(literal) != _measure(number["core"]):
+            return None
+        return literal + number["suffix"]
+    quoted, new = _QUOTED.fullmatch(original), re.fullmatch(r"(\"\"\"|'''|\"|')(.*)\1", literal, re.DOTALL)
+    if quoted is None or new is None or (new[2] == "") != (quoted["body"] == ""):
+        return None
+    if language.character and quoted["quote"] == "'" and len(ast.literal_eval(literal)) != 1:
+        return None
+    text = f"{quoted['open']}{new[2]}{quoted['close']}"
+    return text if to_python(language, text) == literal else None
+
+
+def _measure(literal: str) -> int:
+    """Return the size of the smallest type of integer that holds a number: a greater one may not compile."""
+    value = ast.literal_eval(literal)
+    return next((at for at, size in enumerate(_SIZES) if abs(value) < size), -1)

@@ -1,0 +1,325 @@
+"""Twin tests of the families that judge by the statuses of listed tests, whatever brings their test files."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from steps.grading.bounded import SMALL_BYTES
+from steps.grading.official_patch import OfficialPatch, PatchedFile, PatchFormError, content_of, lines_of
+from steps.grading.procedure import ProcedureRun
+from steps.grading.twins.data_files import find_words, is_data
+from steps.grading.twins.ids import locate_tests, rename_test
+from steps.grading.twins.sites import WORD, Site, SiteChange, TestPlace, find_sites, is_supported
+from steps.grading.twins.twin_tests import NoTwinsError, TestFile, TestReading
+from steps.sandbox.protocol import Sandbox
+from steps.sandbox.script_failure import script_failure
+
+_READ_S = 120.0
+MAX_FILE_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class OfficialFile:
+    """A test file as the family grades with it.
+
+    Attributes:
+        source: Its content.
+        added_lines: The lines (from 1) that an agent cannot know.
+        before: Its content in the repository that an agent gets; None if it is not there.
+    """
+
+    source: bytes
+    added_lines: frozenset[int]
+    before: bytes | None = None
+
+
+class TestFiles(Protocol):
+    """The test files of an instance: where they come from, and how they get other contents."""
+
+    def require(self) -> None:
+        """Raise NoTwinsError if it is known without a sandbox that there are none."""
+
+    def read(self, box: Sandbox) -> dict[str, str | None]:
+        """Return, from a prepared sandbox, the files that ``list_official`` starts from; None for a missing one."""
+
+    def list_official(self, base: Mapping[str, str | None]) -> dict[str, OfficialFile]:
+        """Return the official files by path. Raises NoTwinsError if there are none."""
+
+    def put(self, box: Sandbox, contents: Mapping[str, bytes]) -> None:
+        """Write ``contents`` into a prepared sandbox, unless the script brings them."""
+
+    def write_script(self, base: Mapping[str, str | None], contents: Mapping[str, bytes]) -> list[str]:
+        """Return the lines of the official script, with ``contents`` if it brings the files."""
+
+    def strip_patch(self, patch: bytes) -> bytes:
+        """Return a patch without its changes of files that the script restores."""
+
+
+@dataclass
+class PatchedFiles:
+    """Test files that the test patch in the script changes or creates. See ``TestFiles``."""
+
+    script: Sequence[str]
+    base_commit: str
+
+    @cached_property
+    def _patch(self) -> OfficialPatch:
+        try:
+            return OfficialPatch.of(list(self.script))
+        except PatchFormError as error:
+            raise NoTwinsError(str(error)) from error
+
+    @property
+    def _files(self) -> list[PatchedFile]:
+        files = [file for file in self._patch.files() if is_supported(file.path) or is_data(file.path)]
+        if not files:
+            raise NoTwinsError("the test patch changes no file of a known language")
+        return files
+
+    def require(self) -> None:
+        """See ``TestFiles``."""
+        assert self._files
+
+    def read(self, box: Sandbox) -> dict[str, str | None]:
+        """See ``TestFiles``."""
+        return {file.path: self._read(box, file) for file in self._files}
+
+    def _read(self, box: Sandbox, file: PatchedFile) -> str | None:
+        if file.before is None:
+            return None
+        result = box.exec(
+            f"git -c safe.directory='*' show {shlex.quote(f'{self.base_commit}:{file.before}')}", timeout_s=_READ_S
+        )
+        return None if result.exit_code != 0 or result.truncated else _decode(result.stdout)
+
+    def list_official(self, base: Mapping[str, str | None]) -> dict[str, OfficialFile]:
+        """See ``TestFiles``."""
+        files: dict[str, OfficialFile] = {}
+        problems = []
+        for file in self._files:
+            before = base.get(file.path)
+            if file.before is not None and before is None:
+                problems.append(f"{file.path}: it is not UTF-8 text at the base commit")
+                continue
+            try:
+                files[file.path] = OfficialFile(
+                    content_of(file.edits(before or "")).encode(),
+                    frozenset(file.added_lines(before or "")),
+                    None if before is None else before.encode(),
+                )
+            except PatchFormError as error:
+                problems.append(str(error))
+        if not files:
+            raise NoTwinsError("; ".join(problems[:3]))
+        return files
+
+    def put(self, box: Sandbox, contents: Mapping[str, bytes]) -> None:
+        """See ``TestFiles``. The script applies the patch."""
+
+    def write_script(self, base: Mapping[str, str | None], contents: Mapping[str, bytes]) -> list[str]:
+        """See ``TestFiles``."""
+        changed = [
+            file.with_text(base.get(file.path) or "", contents[file.path].decode())
+            for file in self._files
+            if file.path in contents
+        ]
+        # Another delimiter: the official one may be a hash of the test patch.
+        return self._patch.script(changed, delimiter=f"EOF_{secrets.token_hex(6)}")
+
+    def strip_patch(self, patch: bytes) -> bytes:
+        """See ``TestFiles``. Whether the test patch fits what an agent made of its files is the family's rule."""
+        return patch
+
+
+@dataclass(frozen=True)
+class StoredFiles:
+    """Test files that lie in the sandbox before a patch is applied. See ``TestFiles``.
+
+    Attributes:
+        script: The official script.
+        root: The folder that their paths are relative to.
+        list_paths: Returns the paths in a prepared sandbox.
+        finish: A script that hides every trace of the official contents, once the changed ones are written.
+        strips: Takes out of a patch what it changes in files that the script restores.
+    """
+
+    script: Sequence[str]
+    root: str
+    list_paths: Callable[[Sandbox], Sequence[str]]
+    finish: str = ""
+    strips: Callable[[bytes], bytes] = bytes
+
+    def require(self) -> None:
+        """See ``TestFiles``."""
+
+    def read(self, box: Sandbox) -> dict[str, str | None]:
+        """See ``TestFiles``."""
+        contents: dict[str, str | None] = {}
+        for path in filter(is_supported, self.list_paths(box)):
+            try:
+                contents[path] = _decode(box.read(f"{self.root}/{path}", max_bytes=MAX_FILE_BYTES))
+            except OSError:
+                continue
+        return contents
+
+    def list_official(self, base: Mapping[str, str | None]) -> dict[str, OfficialFile]:
+        """See ``TestFiles``. An agent's sandbox has none of them."""
+        texts = {path: text for path, text in base.items() if text is not None}
+        if not texts:
+            raise NoTwinsError("no file of a known language holds the listed tests")
+        return {
+            path: OfficialFile(text.encode(), frozenset(range(1, len(lines_of(text)) + 1)))
+            for path, text in texts.items()
+        }
+
+    def put(self, box: Sandbox, contents: Mapping[str, bytes]) -> None:
+        """See ``TestFiles``."""
+        for path, content in contents.items():
+            box.write(f"{self.root}/{path}", content)
+        if self.finish:
+            result = box.exec(self.finish, timeout_s=_READ_S)
+            if result.exit_code != 0:
+                raise script_failure("hiding the official tests", result)
+
+    def write_script(self, base: Mapping[str, str | None], contents: Mapping[str, bytes]) -> list[str]:  # noqa: ARG002
+        """See ``TestFiles``."""
+        return list(self.script)
+
+    def strip_patch(self, patch: bytes) -> bytes:
+        """See ``TestFiles``: a change of a test file may not fit what stands in it now."""
+        return self.strips(patch)
+
+
+@dataclass
+class ListedTwinTests:
+    """See ``TwinTests``.
+
+    Attributes:
+        files: The test files.
+        set_up: Brings a fresh sandbox to where a patch is applied.
+        run_script: Applies a patch in such a sandbox and runs the lines of a script, within seconds; the folder is
+            the harness' own.
+        read_log: Returns the statuses in a log, and why there are none.
+        read_id: Returns what the log parser makes of a node id of pytest.
+    """
+
+    instance_id: str
+    row_sha256: str
+    reference: bytes
+    fail_to_pass: Sequence[str] | None
+    pass_to_pass: Sequence[str]
+    files: TestFiles
+    set_up: Callable[[Sandbox], None]
+    run_script: Callable[[Sandbox, list[str], bytes | None, int, str], ProcedureRun]
+    read_log: Callable[[bytes], tuple[Mapping[str, str], str]]
+    read_id: Callable[[str], str]
+
+    def __post_init__(self) -> None:
+        self._sources: dict[str, bytes] = {}
+        self._places: dict[str, TestPlace] = {}
+
+    def require_files(self) -> None:
+        """See ``TwinTests``."""
+        if not self.reference:
+            raise NoTwinsError("the row has no reference patch")
+        self.files.require()
+
+    def read_base(self, box: Sandbox) -> dict[str, str | None]:
+        """See ``TwinTests``."""
+        return self.files.read(box)
+
+    def find_files(self, base: Mapping[str, str | None], passed: Sequence[str]) -> list[TestFile]:
+        """See ``TwinTests``."""
+        files = self.files.list_official(base)
+        self._sources = {path: file.source for path, file in files.items() if not is_data(path)}
+        ids = dict.fromkeys([*(self.fail_to_pass or ()), *self.pass_to_pass])
+        self._places = locate_tests(ids, self._sources, self.read_id)
+        sites_by_file = {path: self._find_sites(path, files[path], set(passed)) for path in self._sources}
+        with_site = {test for sites in sites_by_file.values() for test in sites if sites[test]}
+        others = [test for test in self.fail_to_pass or () if test in passed and test not in with_site]
+        for path in files.keys() - sites_by_file.keys():
+            words = find_words(path, files[path].source, files[path].added_lines)
+            sites_by_file[path] = dict.fromkeys(others, words) if words else {}
+        return [TestFile(path, file.source, sites_by_file[path]) for path, file in files.items()]
+
+    def _find_sites(self, path: str, file: OfficialFile, passed: set[str]) -> dict[str, list[Site]]:
+        here = {test: place for test, place in self._places.items() if place.path == path and test in passed}
+        failing = set(self.fail_to_pass or ())
+        sites = find_sites(
+            path,
+            file.source,
+            fail_to_pass={place.name for test, place in here.items() if test in failing},
+            pass_to_pass={place.name for test, place in here.items() if test not in failing},
+            added_lines=file.added_lines,
+            base=file.before,
+        )
+        by_test: dict[str, list[Site]] = defaultdict(list)
+        for site in sites:
+            if site.strong:
+                by_test[site.test].append(site)
+        return {
+            test: [site for site in by_test[place.name] if site.row is None or site.row in place.rows]
+            for test, place in here.items()
+        }
+
+    def rename(self, test: str, change: SiteChange) -> str:
+        """See ``TwinTests``."""
+        place = self._places.get(test)
+        if place is None or change.site.kind == WORD:
+            return test
+        return rename_test(test, place, change, self._sources[place.path], self.read_id)
+
+    def put(self, box: Sandbox, contents: Mapping[str, bytes]) -> None:
+        """See ``TwinTests``."""
+        self.files.put(box, contents)
+
+    def run(
+        self,
+        box: Sandbox,
+        base: Mapping[str, str | None],
+        contents: Mapping[str, bytes],
+        patch: bytes | None,
+        *,
+        timeout_s: int,
+        folder: str,
+    ) -> ProcedureRun:
+        """See ``TwinTests``."""
+        lines = self.files.write_script(base, contents)
+        return self.run_script(box, lines, (patch and self.files.strip_patch(patch)) or None, timeout_s, folder)
+
+    def read(self, run: ProcedureRun) -> TestReading:
+        """See ``TwinTests``."""
+        if run.broken is not None or run.log is None or run.timed_out or len(run.log) > SMALL_BYTES:
+            return TestReading({}, _describe_end(run))
+        try:
+            statuses, reason = self.read_log(run.log)
+        except Exception as error:  # noqa: BLE001 - official parsers fail on odd logs, each in ways of its own
+            statuses, reason = {}, f"{type(error).__name__} in the official parser"
+        return TestReading(statuses, "" if statuses else f"the log is not gradeable ({reason or 'it has no results'})")
+
+
+def find_id(parse: Callable[[str], Mapping[str, str]], node_id: str) -> str:
+    """Return what a log parser makes of a node id of pytest, whose status stands before or behind it."""
+    return next((test for line in (f"PASSED {node_id}", f"{node_id} PASSED") for test in parse(line)), node_id)
+
+
+def _decode(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _describe_end(run: ProcedureRun) -> str:
+    """Return why a run has no log that can be read."""
+    if run.broken is not None:
+        return run.broken.reason
+    if run.log is None:
+        return "the patch did not apply"
+    return "the tests did not end within their time" if run.timed_out else "the log is too long"

@@ -1,0 +1,376 @@
+"""Neighbours: tests with another input, whose expected value is what the reference patch returns for it.
+
+A patch that holds a table of the tests' own values passes every test and every twin run. It fails neighbours.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from typing import Any
+
+from steps.contracts.twins import Neighbour, ValidatedTwins
+from steps.contracts.verdict import TestCounts
+from steps.grading.twins.answers import has_one_answer, is_alike, keep_lines, read_records, write_recorder
+from steps.grading.twins.draws import TwinGroup, group_tests
+from steps.grading.twins.expectations import Test, parse_module
+from steps.grading.twins.runs import GRACE_S, SLOWER, Expectation, FinishedRun, Surprise, TestRuns, compare, expect
+from steps.grading.twins.sites import Site, SiteChange, apply_changes, find_sites, is_python
+from steps.grading.twins.syntax import evaluate, identify, is_literal, name_call, read_encoding
+from steps.grading.twins.twin_tests import TestFile, TwinTests, collect_sites
+from steps.grading.twins.values import draw_input, draw_value
+from steps.grading.twins.vocabulary import Vocabulary
+
+ROUNDS = 3
+"""Inputs that are tried for a test, if the first make no neighbour."""
+ENOUGH = 3
+"""Neighbours of FAIL_TO_PASS tests after which no further input is tried."""
+TIME_SHARE = 5
+"""The tests may take this part of the official limit with neighbours, and half of it without, so that there is time."""
+MOST = 40
+"""Neighbours of an instance, those of FAIL_TO_PASS tests first."""
+_DRAWS = 5
+_PADDED = re.compile(r"(?<![\d.])0\d")
+"""A number with leading zeros, which not every solution accepts."""
+_MESSAGES = re.compile(
+    r"(?i)exc(eption|_?info|)|err(or)?|caught|cap(sys|fd|log)|std(err|out)|.*(warning|message).*|repr"
+)
+"""Names by which a test reads a text for people, which correct solutions word in their own ways."""
+
+
+def find_inputs(source: bytes, site: Site) -> list[Site]:
+    """Return the literals of which an assertion or a row expects a value: each a site that holds equal ones.
+
+    Args:
+        source: The test file.
+        site: The expected value. None are found if it is part of a larger one, or not beside its input.
+    """
+    module = parse_module(source)
+    test = module.find_test(site.test) if module else None
+    if module is None or test is None or site.spans != (site.root,):
+        return []
+    leaves = {leaf.node for leaf in test.find_leaves()}
+    node = next((leaf for leaf in leaves if module.locate(leaf) == site.root), None)
+    parts = _list_neighbours(test.parents.get(node) if node else None)
+    if site.kind != "int" and _reads_messages(test):
+        return []
+    places: dict[tuple[str, str], list[ast.expr]] = {}
+    for part in parts:
+        for literal in _iterate_inputs(part, leaves):
+            places.setdefault(identify(literal), []).append(literal)
+    inputs = []
+    for (kind, _), nodes in places.items():
+        spans = tuple(sorted(module.locate(each) for each in nodes))
+        texts = {source[start:end].decode(module.encoding) for start, end in spans}
+        if len(texts) == 1:
+            inputs.append(replace(site, spans=spans, text=texts.pop(), kind=kind, root=spans[0], avoid=()))
+    return sorted(inputs, key=lambda each: each.spans)
+
+
+def _list_neighbours(parent: ast.AST | None) -> list[ast.expr]:
+    """Return the expressions beside an expected value: operands, arguments, or the cells of a row."""
+    match parent:
+        case ast.Compare(left=left, comparators=others):
+            return [left, *others]
+        case ast.Call(args=arguments):
+            return arguments[:2] if name_call(parent).startswith("assert") else arguments
+        case ast.Tuple(elts=cells) | ast.List(elts=cells):
+            return cells
+    return []
+
+
+def _iterate_inputs(node: ast.AST, leaves: set[ast.expr]) -> Iterator[ast.expr]:
+    """Yield the outermost literals below a node that no assertion expects."""
+    if isinstance(node, ast.JoinedStr) or node in leaves:
+        return
+    is_empty = isinstance(node, ast.Tuple | ast.List | ast.Dict) and len(list(ast.walk(node))) <= 2  # with its context
+    if isinstance(node, ast.expr) and is_literal(node) and not is_empty and not leaves.intersection(ast.walk(node)):
+        yield node
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _iterate_inputs(child, leaves)
+
+
+def _reads_messages(test: Test) -> bool:
+    names = (getattr(each, field, None) for each in test.parents for field in ("id", "attr", "arg"))
+    return any(isinstance(name, str) and _MESSAGES.fullmatch(name) for name in names)
+
+
+def draw_neighbour(site: Site, vocabulary: Vocabulary, random: Random) -> SiteChange | None:
+    """Return a change of one input of an expected value, whose own text stays for now; None if there is none."""
+    inputs = find_inputs(vocabulary.source, site) if has_one_answer(evaluate(site.text), evaluate(site.text)) else []
+    for each in random.sample(inputs, len(inputs)):
+        for _ in range(_DRAWS):
+            text = draw_input(each, vocabulary, random)
+            if text is not None and _is_plausible(text, each.text):
+                return SiteChange(site, site.text, tuple((span, text) for span in each.spans))
+    return None
+
+
+def _is_plausible(text: str, original: str) -> bool:
+    """Return whether a solution that accepts one input accepts the other, as far as the texts tell."""
+    padded, before = (len(_PADDED.findall(each)) for each in (text, original))
+    is_number = original[-1].isdigit()
+    is_long = is_number and len(text) != len(original)
+    return is_alike(evaluate(text), evaluate(original)) and padded == before and not is_long
+
+
+@dataclass(frozen=True)
+class NeighbourRun:
+    """A run with neighbours in place of tests.
+
+    Attributes:
+        expected: What must come of it.
+        shown: The tests that are neighbours -> the ids that the log shows.
+    """
+
+    expected: Expectation
+    shown: Mapping[str, str]
+
+    def list_failed(self, surprise: Surprise) -> set[str]:
+        """Return the tests that did not come out right, neighbours by their own ids."""
+        if surprise.problem:
+            return {*self.shown, *self.expected.originals}
+        tests = {shown: test for test, shown in self.shown.items()}
+        return {tests.get(shown, shown) for shown in surprise.passed_twins | surprise.fallen}
+
+
+def find_neighbours(
+    runs: TestRuns, twins: ValidatedTwins, files: Sequence[TestFile], random: Random
+) -> list[Neighbour]:
+    """Return the neighbours of an instance that the reference patch passes and the untouched repository fails.
+
+    Raises:
+        InfraError: The infrastructure failed in every try.
+    """
+    if 2 * TIME_SHARE * twins.seconds > runs.timeout_s:
+        return []
+    vocabularies = {file.path: Vocabulary(file.source, file.path) for file in files}
+    groups = group_tests(_list_whole(files, twins), twins.fail_to_pass)
+    groups = sorted(random.sample(groups, len(groups)), key=lambda group: not group.fail_to_pass)
+    neighbours: dict[TwinGroup, SiteChange] = {}
+    for number in range(ROUNDS):
+        if sum(each.fail_to_pass for each in neighbours) >= ENOUGH:
+            break
+        waiting = [each for each in groups if each not in neighbours and (each.fail_to_pass or number == 0)]
+        answers = _answer(runs, twins, files, _draw_inputs(waiting, vocabularies, random))
+        # A test that fails before its recorder says nothing of the untouched repository.
+        for group, values in _record(runs.run_untouched, limit_time(runs), twins, files, answers).items():
+            if evaluate(answers[group].text) not in values and (values or group.fail_to_pass):
+                neighbours[group] = answers[group]
+    return [
+        Neighbour(
+            site=each.site.key, spans=[span for span, _ in each.inputs], text=each.inputs[0][1], expected=each.text
+        )
+        for each in _check(runs, twins, files, list(neighbours.values()))
+    ]
+
+
+def _draw_inputs(
+    groups: Iterable[TwinGroup], vocabularies: Mapping[str, Vocabulary], random: Random
+) -> dict[TwinGroup, SiteChange]:
+    """Return a change of an input for each of the first groups that have one."""
+    drawn: dict[TwinGroup, SiteChange] = {}
+    for group in groups:
+        if len(drawn) == MOST:
+            break
+        for site in random.sample(group.sites, len(group.sites)):
+            change = draw_neighbour(site, vocabularies[site.path], random)
+            here = [each for each in drawn.values() if each.site.path == site.path]
+            if change and _fit(vocabularies[site.path].source, [*here, change]):
+                drawn[group] = change
+                break
+    return drawn
+
+
+def _fit(source: bytes, changes: list[SiteChange]) -> bool:
+    try:
+        apply_changes(source, changes)
+    except ValueError:
+        return False
+    return True
+
+
+def _answer(
+    runs: TestRuns, twins: ValidatedTwins, files: Iterable[TestFile], drawn: Mapping[TwinGroup, SiteChange]
+) -> dict[TwinGroup, SiteChange]:
+    """Return the changes with the values that the reference patch returns, where these are the only right ones."""
+    encodings = {file.path: read_encoding(file.source) for file in files}
+    answers = {}
+    for group, values in _record(runs.run_reference, limit_time(runs), twins, files, drawn).items():
+        site = drawn[group].site
+        if len(values) == 1 and has_one_answer(values[0], evaluate(site.text)):
+            text = repr(values[0]) if encodings[site.path] == "utf-8" else ascii(values[0])
+            answers[group] = replace(drawn[group], text=keep_lines(text, site))
+    return answers
+
+
+def _list_whole(files: Iterable[TestFile], twins: ValidatedTwins) -> dict[str, list[Site]]:
+    """Return the sites of Python tests that are the whole expected value, by test."""
+    passed = set(twins.passed)
+    return {
+        test: [each for each in sites if each.strong and each.spans == (each.root,) and is_python(each)]
+        for test, sites in collect_sites(files).items()
+        if test in passed
+    }
+
+
+def _record(
+    run: Callable[..., FinishedRun],
+    limit_s: int,
+    twins: ValidatedTwins,
+    files: Iterable[TestFile],
+    changes: Mapping[TwinGroup, SiteChange],
+) -> dict[TwinGroup, list[Any]]:
+    """Return what the tests get for other inputs in one kind of run."""
+    if not changes:
+        return {}
+    marks = {group: secrets.token_hex(8) for group in changes}
+    recorders = [replace(each, text=write_recorder(each.site, marks[group])) for group, each in changes.items()]
+    contents = {
+        file.path: apply_changes(file.source, here)
+        for file in files
+        if (here := [each for each in recorders if each.site.path == file.path])
+    }
+    log = run(contents, base=twins.base, network=twins.needs_network, timeout_s=limit_s).log
+    return {group: read_records(log, mark) for group, mark in marks.items()}
+
+
+def limit_time(runs: TestRuns) -> int:
+    """Return the seconds that a run with other inputs may take, a part of the official limit."""
+    return max(runs.timeout_s // TIME_SHARE, 1)
+
+
+def _check(
+    runs: TestRuns, twins: ValidatedTwins, files: Sequence[TestFile], changes: list[SiteChange]
+) -> list[SiteChange]:
+    """Return the neighbours that the reference patch passes, in another sandbox than the one that told their values."""
+    plan = _plan(runs.tests, files, twins, changes)
+    times = Counter([*plan.shown.values(), *(set(twins.passed) - plan.shown.keys())])
+    unclear = {test for test, shown in plan.shown.items() if times[shown] > 1}
+    changes = [each for each in changes if unclear.isdisjoint(_list_holders(files, [each]))]
+    if not changes:
+        return []
+    plan = _plan(runs.tests, files, twins, changes)
+    run = runs.run_reference(
+        plan.expected.contents, base=twins.base, network=twins.needs_network, timeout_s=limit_time(runs)
+    )
+    failed = plan.list_failed(compare(plan.expected, run.reading, run.log))
+    if failed - plan.shown.keys() or run.seconds > twins.seconds * SLOWER + GRACE_S:  # inputs that other tests notice
+        return []
+    return [each for each in changes if failed.isdisjoint(_list_holders(files, [each]))]
+
+
+def _list_holders(files: Iterable[TestFile], changes: Iterable[SiteChange]) -> set[str]:
+    """Return the tests that changes are part of."""
+    changed = {change.site for change in changes}
+    return {test for file in files for test, sites in file.sites.items() if not changed.isdisjoint(sites)}
+
+
+def _plan(
+    tests: TwinTests,
+    files: Sequence[TestFile],
+    twins: ValidatedTwins,
+    changes: Sequence[SiteChange],
+    wrong: Sequence[SiteChange] = (),
+) -> NeighbourRun:
+    """Return a run with neighbours.
+
+    Args:
+        tests: The tests.
+        files: Their files.
+        twins: The validated twins.
+        changes: Neighbours with the right expected value.
+        wrong: Neighbours with a wrong one.
+    """
+    passed = set(twins.passed)
+    failing = passed & _list_holders(files, wrong)
+    holders = failing | (passed & _list_holders(files, changes))
+    everything = expect(tests, files, [*changes, *wrong], holders, passed=passed, unreported=twins.unreported)
+    shown = everything.twins
+    return NeighbourRun(
+        Expectation(
+            everything.contents,
+            {test: shown[test] for test in failing},
+            everything.originals | {shown[test] for test in holders - failing},
+            everything.unreported,
+        ),
+        shown,
+    )
+
+
+def plan_neighbours(
+    tests: TwinTests, files: Sequence[TestFile], twins: ValidatedTwins, seed: bytes
+) -> NeighbourRun | None:
+    """Return the run that a unit's secret draws; None if the instance has no neighbours.
+
+    At least half of the neighbours, and one, expect the right value; the others are twins.
+    """
+    random = Random(int.from_bytes(hashlib.sha256(b"neighbours:" + seed).digest()))
+    sites = {site.key: site for whole in _list_whole(files, twins).values() for site in whole}
+    changes = [
+        SiteChange(sites[each.site], each.expected, tuple((span, each.text) for span in each.spans))
+        for each in twins.neighbours
+        if each.site in sites
+    ]
+    chosen = random.sample(changes, len(changes) // 2)
+    wrong = {
+        change: text
+        for file in files
+        for change, text in _draw_wrong([each for each in changes if each.site.path == file.path], file, random)
+        if change in chosen
+    }
+    right = [each for each in changes if each not in wrong]
+    plan = _plan(tests, files, twins, right, [replace(each, text=text) for each, text in wrong.items()])
+    return plan if plan.shown and plan.expected.is_clear else None
+
+
+def _draw_wrong(changes: list[SiteChange], file: TestFile, random: Random) -> Iterator[tuple[SiteChange, str]]:
+    """Yield neighbours of a file with a wrong value that is like the right one."""
+    source = apply_changes(file.source, changes)
+    vocabulary = Vocabulary(source)
+    edits = [edit for change in changes for edit in change.edits]
+    sites = find_sites(file.path, source, pass_to_pass={change.site.test for change in changes})
+    for change in changes:
+        begin = change.site.root[0]
+        begin += sum(
+            len(text.encode(vocabulary.encoding)) - (end - start) for (start, end), text in edits if start < begin
+        )
+        # Brackets of a value that takes several lines are no part of it.
+        places = (begin, begin + change.text.startswith("(") * change.text.endswith("\n)"))
+        matching = [each for each in sites if each.spans == (each.root,) and each.root[0] in places]
+        text = draw_value(matching[0], vocabulary, random) if matching else None
+        if text is not None:
+            yield change, keep_lines(text, change.site)
+
+
+def judge_neighbours(runs: TestRuns, twins: ValidatedTwins, plan: NeighbourRun, patch: bytes | None) -> dict[str, Any]:
+    """Run neighbours on a patch, and return the fields of the confirmation that say whether it is general.
+
+    A patch that fails is tried twice: a flaky test costs nothing. If the reference patch fails too, nothing is known.
+
+    Raises:
+        InfraError: The infrastructure failed in every try.
+    """
+
+    def attempt(run: Callable[..., FinishedRun]) -> Surprise:
+        limit_s = limit_time(runs)
+        finished = run(plan.expected.contents, base=twins.base, network=twins.needs_network, timeout_s=limit_s)
+        return compare(plan.expected, finished.reading, finished.log)
+
+    failed: set[str] = set()
+    if surprise := attempt(partial(runs.run, patch)):
+        if attempt(runs.run_reference):
+            return {}
+        failed = plan.list_failed(surprise) & plan.list_failed(attempt(partial(runs.run, patch)))
+    tests = sorted(failed & plan.shown.keys()) or sorted(failed)
+    reason = f"{len(tests)} of {len(plan.shown)} tests fail with other inputs, {tests[0]} first" if tests else ""
+    counts = TestCounts(passed=len(plan.shown.keys() - failed), total=len(plan.shown))
+    return {"neighbours": counts, "general": not failed, "general_reason": reason}

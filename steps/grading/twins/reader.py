@@ -1,0 +1,353 @@
+"""Reader: the tests of files in other languages than Python, and the constants that their assertions expect.
+
+It reads syntax trees by the tables of ``languages``. What a table does not know is no test, no assertion or no
+constant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import zip_longest
+from typing import Literal
+
+from steps.grading.twins.assertions import Assertions
+from steps.grading.twins.languages import Language
+from steps.grading.twins.rows import Binding, TableReader, TableRow
+from steps.grading.twins.syntax import ParameterRow, Span, cut_spans, is_repeated
+from steps.grading.twins.trees import (
+    LISTS,
+    NAME_FIELDS,
+    NOTHING,
+    CallNode,
+    Node,
+    SyntaxTree,
+    parse,
+    read_call,
+    read_marks,
+    split_member,
+    unwrap,
+)
+
+WHOLE_FILE = "*"
+"""The name of the group that is a file."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A test, or a group of tests, with its own titles."""
+
+    titles: tuple[str | None, ...]
+    nodes: list[Node]
+    is_group: bool
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A constant that a test expects; see ``Site``."""
+
+    row: ParameterRow | None
+    spans: tuple[Span, ...]
+    text: str
+    kind: str
+    root: Span
+    scope: tuple[Span, ...]
+    avoid: tuple[str, ...]
+    lines: frozenset[int]
+
+
+class ParsedFile(SyntaxTree):
+    """A parsed test file."""
+
+    def __init__(self, language: Language, root: Node) -> None:
+        super().__init__(language, root)
+        self.tests: list[ParsedTest] = []
+        self._scan(root, ())
+        self.tests.append(ParsedTest(self, (), [root], is_group=True))
+
+    @classmethod
+    def parse(cls, language: Language, source: bytes) -> ParsedFile | None:
+        """Return the parsed file; None if it cannot be read."""
+        root = parse(language, source)
+        return cls(language, root) if root else None
+
+    def find_test(self, name: str) -> ParsedTest | None:
+        """Return the only test of a name."""
+        matching = [each for each in self.tests if each.name == name]
+        return matching[0] if len(matching) == 1 else None
+
+    def _scan(self, node: Node, titles: tuple[str | None, ...], *, inside: bool = False) -> None:
+        taken: list[Node] = []
+        for child, following in zip_longest(node.children, node.children[1:]):
+            scope = self._read_scope(child, following, inside=inside) if child not in taken else None
+            if scope is None:
+                if child not in taken and child.type != "ERROR":  # what stands in an error may belong elsewhere
+                    self._scan(child, titles, inside=inside)
+                continue
+            taken = scope.nodes
+            test = ParsedTest(self, (*titles, *scope.titles), scope.nodes, is_group=scope.is_group)
+            self.tests.append(test)
+            for each in scope.nodes:
+                self._scan(each, test.titles, inside=not scope.is_group)
+
+    def _read_scope(self, node: Node, following: Node | None, *, inside: bool) -> Scope | None:
+        """Return the test or group that a node is."""
+        table = self.language
+        if node.type in table.containers and (name := node.get("name")):
+            return Scope((name.text,), [node], True)
+        if node.type in table.functions:
+            declarator = node.get("declarator") or node
+            name, parameters = node.get("name") or declarator.get("declarator"), declarator.get("parameters")
+            if name and parameters and re.fullmatch(table.macros, name.text):
+                return Scope(tuple(each.text for each in parameters.list_named()), [node], False)
+            is_test = name and (
+                re.fullmatch(table.test_names, name.text) or re.search(table.test_marks, read_marks(node))
+            )
+            return Scope((name.text,), [node], False) if name and is_test else None
+        is_statement = node.type == "expression_statement" and bool(node.children)
+        call = read_call(node.children[0] if is_statement else node)
+        if call is None or not call.arguments:
+            return None
+        if is_statement:  # before a block, in C and C++
+            texts = [text for each in call.arguments[0].walk() if (text := self.read_text(each)) is not None]
+            text = texts[0] if texts else None
+            titles = (text,) if text is not None else tuple(each.text for each in call.arguments)
+            has_block = following is not None and following.type == "compound_statement"
+            is_macro = has_block and re.fullmatch(table.macros, call.label)
+            return Scope(titles, [node, following], False) if following and is_macro else None
+        return self._read_titled(node, call, inside=inside)
+
+    def _read_titled(self, node: Node, call: CallNode, *, inside: bool) -> Scope | None:
+        """Return the test or group that a call with a title and a function is."""
+        table, first = self.language, call.arguments[0]
+        title = first.text if first.type in ("constant", "scope_resolution") else self.read_text(first)
+        is_group = bool(re.fullmatch(table.group_calls, call.label))
+        is_first_of_two = call.label.endswith(".each") and not call.curried
+        has_body = call.block is not None or len(call.arguments) > 1
+        if has_body and not is_first_of_two and (is_group or re.fullmatch(table.test_calls, call.label)):
+            return Scope((f"should {title}" if call.name == "should" else title,), [node], is_group)
+        is_subtest = inside and title is not None and re.fullmatch(table.subtests, call.label)
+        return Scope((title,), [node], False) if is_subtest else None
+
+
+@dataclass
+class _Leaf:
+    node: Node
+    root: Node
+    row: ParameterRow | None
+
+
+class ParsedTest:
+    """A test, or a group of tests, and what its assertions expect.
+
+    Attributes:
+        name: The titles, from the outermost group on; unique in a file if the test can be found.
+        titles: The same, with None for a title that only running the file would tell.
+    """
+
+    def __init__(self, file: ParsedFile, titles: tuple[str | None, ...], nodes: list[Node], *, is_group: bool) -> None:
+        self.file, self.titles, self.nodes, self.is_group = file, titles, nodes, is_group
+        self.name = " > ".join(each or "" for each in titles) or WHOLE_FILE
+
+    @cached_property
+    def _assertions(self) -> Assertions:
+        return Assertions(self.file, self.nodes)
+
+    @cached_property
+    def rows(self) -> dict[ParameterRow, TableRow]:
+        """The rows of the tables that the test runs over."""
+        return self._tables[0]
+
+    @cached_property
+    def _tables(self) -> tuple[dict[ParameterRow, TableRow], list[Binding]]:
+        rows: dict[ParameterRow, TableRow] = {}
+        bindings: list[Binding] = []
+        for number, table in enumerate(() if self.is_group else self._reader.find_tables()):
+            columns: dict[str, list[tuple[Node, ParameterRow | None]]] = defaultdict(list)
+            for index, node in enumerate(table.rows):
+                key = ParameterRow(number, index)
+                cells = self._reader.read_cells(table.pattern, node)
+                for name, cell in cells.items():
+                    columns[name].append((cell, key))
+                rows[key] = TableRow(node, table.title(index, cells), table.is_rendered)
+            bindings += [Binding(name, table.block, table.pattern, values) for name, values in columns.items()]
+        return rows, bindings
+
+    @cached_property
+    def _reader(self) -> TableReader:
+        return TableReader(self.file, self.nodes, self.titles[-1] or "" if self.titles else "")
+
+    # Names.
+
+    def _walk(self) -> Iterator[Node]:
+        for node in self.nodes:
+            yield from node.walk()
+
+    def _resolve(self, node: Node) -> list[tuple[Node, ParameterRow | None]]:
+        """Return the values a name stands for, if only assertions read it."""
+        text = node.text
+        if not re.fullmatch(r"[\w$]+(?:\.\w+)?", text) or self.file.is_constant(node):
+            return []
+        bindings = [
+            each
+            for each in (*self._reader.declarations, *self._tables[1])
+            if each.key == text and each.block.start <= node.start and node.end <= each.block.end
+        ]
+        if not bindings:
+            return []
+        shortest = min(each.block.end - each.block.start for each in bindings)
+        nearest = [each for each in bindings if each.block.end - each.block.start == shortest]
+        return nearest[0].values if len(nearest) == 1 and self._is_harmless(nearest[0]) else []
+
+    def _is_harmless(self, binding: Binding) -> bool:
+        """Return whether all reads in the block of a binding only compare or report the value."""
+        base = binding.key.partition(".")[0]
+        for node in binding.block.walk():
+            if node is binding.declared or binding.declared.start <= node.start < binding.declared.end:
+                continue
+            if not node.named or any(each.text == node.text for each in node.children):
+                continue
+            parent = node.parent
+            if node.text == binding.key:
+                is_name = parent and any(node in parent.fields.get(each, ()) for each in NAME_FIELDS)
+                if not is_name and not self._only_compares(node):
+                    return False
+            elif node.text == base and parent:
+                is_copied = parent.parent is not None and parent.parent.text == f"{base} := {base}"
+                if split_member(parent)[0] is not node and not is_copied:
+                    return False
+        return True
+
+    def _only_compares(self, node: Node) -> bool:
+        direct, current = True, node
+        while current.parent is not None and current not in self.nodes:
+            if (direct and current in self._assertions.operands) or current in self._assertions.messages:
+                return True
+            parent = current.parent
+            call = read_call(parent)
+            if call and current is not parent.get("function") and re.fullmatch(self.file.language.reports, call.label):
+                return True
+            direct = direct and (parent.type in self.file.language.displays or parent.type in LISTS)
+            current = parent
+        return False
+
+    # Expected values.
+
+    def _classify(self, node: Node, depth: int = 0) -> Literal["literal", "mixed", "result"]:
+        if self.file.is_constant(node) or node.type in NOTHING:
+            return "literal"
+        if depth > 20:
+            return "result"
+        values = self._resolve(node)
+        parts = [each for each, _ in values] or self.file.list_parts(node)
+        if not parts:
+            return "result"
+        shapes = [self._classify(unwrap(each), depth + 1) for each in parts]
+        if all(shape == "literal" for shape in shapes):
+            return "literal"
+        return "result" if values and "result" in shapes else "mixed"
+
+    def _find_leaves(self) -> Iterator[_Leaf]:
+        for operands, kinds in self._assertions.equalities:
+            shapes = [self._classify(each) for each in operands]
+            for operand, shape, other in zip(operands, shapes, reversed(shapes), strict=True):
+                if (shape == "literal" and other != "literal") or (shape == "mixed" and other == "result"):
+                    yield from self._expand(operand, operand, kinds, None, 0)
+
+    def _expand(self, node: Node, root: Node, kinds: str, row: ParameterRow | None, depth: int) -> Iterator[_Leaf]:
+        """Yield the constants of an expected value that only one of two values can equal."""
+        node = unwrap(node)
+        if constant := self.file.read_constant(node):
+            kind = type(constant[1]).__name__
+            is_number = kind == "str" and re.fullmatch(r"\s*[-+.\d].*|", constant[1], re.DOTALL)
+            if kind in kinds.split() or (kinds == "loose" and not is_number):
+                yield _Leaf(node, root, row)
+        elif depth < 20:
+            values = self._resolve(node)
+            for value, own in values:
+                yield from self._expand(value, unwrap(value), kinds, own or row, depth + 1)
+            for part in self.file.list_parts(node) if not values else ():
+                yield from self._expand(part, root, kinds, row, depth + 1)
+
+    def _index(self, row: ParameterRow | None) -> dict[tuple[str, str], list[Node]]:
+        """Return the places of each value in the test, other rows than the given one left out."""
+        spans = self._list_scope(row)
+        index = defaultdict(list)
+        for node in self.nodes:
+            for each, _, value in self.file.iterate_constants(node):
+                if any(start <= each.start and each.end <= end for start, end in spans):
+                    index[type(value).__name__, repr(value)].append(each)
+        if row is not None:
+            for each, _, value in self.file.iterate_constants(self.rows[row].node):
+                if each not in index[type(value).__name__, repr(value)]:
+                    index[type(value).__name__, repr(value)].append(each)
+        return index
+
+    def _list_scope(self, row: ParameterRow | None) -> list[Span]:
+        """Return the bytes of the test and the given row, or all rows."""
+        spans = [each.span for each in self.nodes]
+        if row is None:
+            return spans
+        spans = cut_spans(spans, [other.node.span for key, other in self.rows.items() if key != row])
+        own = self.rows[row].node.span
+        return spans if any(start <= own[0] and own[1] <= end for start, end in spans) else [*spans, own]
+
+    def _held_values(self, after: ParsedTest, leaf: _Leaf, kind: str) -> set[str]:
+        """Return the values this version of a test holds that a site of a later version must not have."""
+        rows = [each.node for each in self.rows.values()]
+        body = [node for node in self.nodes for node, *_ in self.file.iterate_constants(node)]
+        held = [each for each in body if not any(row.start <= each.start < row.end for row in rows)]
+        if leaf.row is None:
+            held = body
+        else:
+            mine = _cut(after.rows[leaf.row].node, leaf.node)
+            held += [each for row in rows for each, *_ in self.file.iterate_constants(row) if _cut(row, each) == mine]
+        values = [constant[1] for each in held if (constant := self.file.read_constant(each))]
+        return {repr(value) for value in values if type(value).__name__ == kind}
+
+    def find_expected(self, before: ParsedTest | None) -> Iterator[Expected]:
+        """Yield the constants that the test expects, and that it does not hold in the version before."""
+        if any(node.type == "ERROR" for node in self._walk()):
+            return
+        leaves: dict[Node, _Leaf] = {}
+        for leaf in self._find_leaves():
+            leaves.setdefault(leaf.node, leaf)
+        places: dict[ParameterRow | None, dict[tuple[str, str], list[Node]]] = {}
+        seen: set[Node] = set()
+        for leaf in leaves.values():
+            constant = self.file.read_constant(leaf.node)
+            if leaf.node in seen or constant is None or is_repeated(constant[1], self._assertions.remarks):
+                continue
+            if leaf.row not in places:
+                places[leaf.row] = self._index(leaf.row)
+            kind = type(constant[1]).__name__
+            nodes = places[leaf.row].get((kind, repr(constant[1])), [])
+            others = [leaves.get(each) for each in nodes]
+            if leaf.node not in nodes or any(each is None or each.row != leaf.row for each in others):
+                continue
+            avoid = before._held_values(self, leaf, kind) if before else set()
+            held = self.rows[leaf.row] if leaf.row else None
+            value = str(constant[1]).lower()
+            is_shown = held and held.is_rendered and (held.title is None or value in held.title.lower())
+            if len({each.text for each in nodes}) > 1 or repr(constant[1]) in avoid or is_shown:
+                continue
+            seen.update(nodes)
+            yield Expected(
+                row=leaf.row,
+                spans=tuple(sorted(each.span for each in nodes)),
+                text=leaf.node.text,
+                kind=kind,
+                root=leaves[min(nodes, key=lambda each: each.span)].root.span,
+                scope=tuple(self._list_scope(leaf.row)),
+                avoid=tuple(sorted(avoid)),
+                lines=frozenset(line for each in nodes for line in range(each.line, each.last_line + 1)),
+            )
+
+
+def _cut(row: Node, node: Node) -> str:
+    """Return the text of a row without one of its nodes."""
+    data = row.text.encode()
+    return " ".join((data[: node.start - row.start] + data[node.end - row.start :]).decode(errors="replace").split())

@@ -1,0 +1,54 @@
+"""Relations: what a reader can check of an expected value without knowing how it comes about.
+
+A patch that fixes nothing can refuse values whose parts do not add up, dates that do not exist, or words whose letters
+are not those of the input. Wrong values keep these relations.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from calendar import monthrange
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+
+DATE = re.compile(r"(?<![\d-])(?:(\d{4})-)?(\d\d)-(\d\d)(?![\d-])")
+MOST_LETTERS = 60
+"""Of a text, so many letters are compared with the test's input."""
+
+
+def measure_display(value: object) -> tuple[int, Decimal | None]:
+    """Return the length of a display, and what its elements add up to if all are numbers or texts of numbers."""
+    if not isinstance(value, list | tuple | set | dict):
+        return 0, None
+    try:
+        parts = [Decimal(str(each)) for each in (value.values() if isinstance(value, dict) else value)]
+    except InvalidOperation:
+        return len(value), None
+    return len(value), sum(parts, Decimal()) if all(part.is_finite() for part in parts) else None
+
+
+def count_false_dates(text: str) -> int:
+    """Return how many texts of the form of a date are none."""
+    return sum(
+        not (1 <= int(month) <= 12 and 1 <= int(day) <= monthrange(int(year or 2000) or 1, int(month))[1])
+        for year, month, day in DATE.findall(text)
+    )
+
+
+def fold_letters(text: str) -> str:
+    """Return the letters and digits of a text in lower case, without accents."""
+    plain = unicodedata.normalize("NFKD", text[:MOST_LETTERS]).encode("ascii", "ignore").decode()
+    return "".join(each for each in plain.lower() if each.isalnum())
+
+
+@lru_cache(maxsize=65536)
+def count_common_letters(first: str, second: str) -> int:
+    """Return the length of the longest common subsequence."""
+    row = [0] * (len(second) + 1)
+    for letter in first:
+        before = row
+        row = [0]
+        for at, other in enumerate(second):
+            row.append(before[at] + 1 if letter == other else max(before[at + 1], row[at]))
+    return row[-1]

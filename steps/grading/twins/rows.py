@@ -1,0 +1,283 @@
+"""Rows: the tables that tests run over, and what names stand for in each row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+from steps.grading.twins.syntax import ParameterRow
+from steps.grading.twins.trees import BLOCK, Node, SyntaxTree, read_call, read_marks, unwrap
+
+PROVIDER = re.compile(r"@dataProvider\s+(\w+)|DataProvider\(\s*['\"](\w+)|@MethodSource(?:\(\s*\"(\w+)\"\s*\))?")
+"""The name of the method that gives the rows of a test in PHP and Java; by default it is the test's own."""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row of a table: its node and the title its test has in ids; None if ids do not show it."""
+
+    node: Node
+    title: str | None
+    is_rendered: bool
+
+
+@dataclass(frozen=True)
+class RowTable:
+    """Rows that a test runs over.
+
+    Attributes:
+        pattern: The names that stand for a row, or for its cells.
+        rows: The rows.
+        block: Where these names mean that.
+        title: Returns the title of a row, by its number and its cells by name.
+        is_rendered: Whether titles show the cells.
+    """
+
+    pattern: Node
+    rows: list[Node]
+    block: Node
+    title: Callable[[int, dict[str, Node]], str | None] = lambda *_: None
+    is_rendered: bool = False
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Values that a name, or a name with a field, stands for within a block."""
+
+    key: str
+    block: Node
+    declared: Node
+    values: list[tuple[Node, ParameterRow | None]]
+
+
+class TableReader:
+    """Reads the tables of one test."""
+
+    def __init__(self, tree: SyntaxTree, nodes: list[Node], name: str) -> None:
+        self.tree, self.nodes, self.name = tree, nodes, name
+
+    @cached_property
+    def declarations(self) -> list[Binding]:
+        """The names that the test gives one value each."""
+        return [each for top in self.nodes for node in top.walk() for each in self._read_declaration(node)]
+
+    @cached_property
+    def _of_file(self) -> list[Binding]:
+        return [each for node in self.tree.root.walk() for each in self._read_declaration(node)]
+
+    def _read_declaration(self, node: Node) -> Iterator[Binding]:
+        fields = self.tree.language.declarations.get(node.type)
+        left, right = (node.get(each) for each in fields) if fields else (None, None)
+        if not left or not right:
+            return
+        names, values = ([e] if e.type != "expression_list" else e.list_named() for e in (left, right))
+        block = node.parent
+        while block and block.parent and not BLOCK.fullmatch(block.type):
+            block = block.parent
+        for name, value in zip(names, values, strict=False):
+            key = name.text.lstrip("* ")
+            if block and len(names) == len(values) and re.fullmatch(r"[$\w]+", key):
+                yield Binding(key, block, name, [(value, None)])
+
+    def find_tables(self) -> Iterator[RowTable]:
+        """Yield the tables that are written out in the test, or where a name it uses is declared."""
+        for node in (node for top in self.nodes for node in top.walk()):
+            if fields := self.tree.language.loops.get(node.type):
+                pattern, table = node.get(fields[0]), node.get(fields[1])
+                block = node if node.type != "range_clause" else node.parent
+                if pattern and table and block and (values := self._list_rows(table)):
+                    yield RowTable(pattern, values, block, self._read_subtest(block))
+            elif call := read_call(node):
+                function = next(
+                    (each for each in reversed(call.arguments) if each.get("parameters", "parameter")), None
+                )
+                holder = function or call.block
+                pattern = holder.get("parameters", "parameter") if holder else None
+                if not holder or not pattern:
+                    continue
+                if call.curried and call.label.endswith(".each") and len(call.curried.arguments) == 1:
+                    title = self.tree.read_text(call.arguments[0])
+                    if values := self._list_rows(call.curried.arguments[0]):
+                        yield RowTable(pattern, values, holder, partial(self._fill, title), is_rendered=True)
+                elif call.name in ("forEach", "each") and call.receiver and (values := self._list_rows(call.receiver)):
+                    yield RowTable(pattern, values, holder)
+        yield from self._find_providers()
+
+    def _find_providers(self) -> Iterator[RowTable]:
+        """Yield the tables that methods of the file provide to a parametrized test."""
+        function = self.nodes[0]
+        parameters = function.get("parameters")
+        marks = [each for each in function.walk() if each.type == "annotation" and each.text.startswith("@CsvSource")]
+        lines = [_split_line(each) for mark in marks for each in mark.walk() if each.type == "string_literal"]
+        if parameters and lines and "=" not in marks[0].text.partition("{")[0]:
+            yield RowTable(parameters, [each for each in lines if each], function)
+        named = PROVIDER.search(read_marks(function))
+        if not parameters or not named or not self.name:
+            return
+        name = next((each for each in named.groups() if each), self.name)
+        calls = [
+            each
+            for each in self.tree.root.walk()
+            if each.type in self.tree.language.functions and (own := each.get("name")) and own.text == name
+        ]
+        values: list[Node] = []
+        for node in calls[0].walk() if len(calls) == 1 else ():
+            call = read_call(node)
+            if node.type == "return_statement" and node.list_named():
+                returned = unwrap(node.list_named()[0])
+                values += self._list_rows(returned) if not read_call(returned) else []
+            elif node.type == "yield_expression":
+                values += node.list_named()
+            elif call and re.fullmatch(r"(?:Arguments\.(?:of|arguments)|arguments)", call.label):
+                values.append(node)
+
+        def title(index: int, _: dict[str, Node]) -> str | None:
+            """Return the title that PHPUnit gives a row; runners of Java give none that is certain."""
+            parts = values[index].list_named()
+            key = self.tree.read_text(parts[0]) if len(parts) == 2 else None
+            name = f'"{key}"' if key is not None else f"#{index}"
+            return f"with data set {name}" if self.tree.language.name == "PHP" else None
+
+        yield RowTable(parameters, values, function, title)
+
+    def _read_subtest(self, block: Node) -> Callable[[int, dict[str, Node]], str | None]:
+        """Return what reads the title of a row from the call that starts a subtest for it."""
+        calls = [call for each in block.walk() if (call := read_call(each))]
+        titles = [
+            c.arguments[0].text for c in calls if c.arguments and re.fullmatch(self.tree.language.subtests, c.label)
+        ]
+
+        def title(_: int, cells: dict[str, Node]) -> str | None:
+            cell = cells.get(titles[0]) if len(titles) == 1 else None
+            return self.tree.read_text(unwrap(cell)) if cell else None
+
+        return title
+
+    def _fill(self, template: str | None, index: int, cells: dict[str, Node]) -> str | None:
+        """Return the title of a row of ``test.each``; None if it is not certain."""
+        constants = {name: value for name, cell in cells.items() if (value := self.tree.read_constant(cell))}
+        if template is None or "%p" in template or "%j" in template or "%o" in template:
+            return None
+        texts = [str(each[1]) if each[0] not in ("True", "False") else each[0].lower() for each in constants.values()]
+        texts_by_name = dict(zip(constants, texts, strict=True))
+        waiting = iter(texts_by_name.get(name) for name in cells)
+        parts: list[str | None] = []
+        for part in re.split(r"(%[sdif#%]|\$[A-Za-z_]\w*)", template):
+            if part == "%#":
+                parts.append(str(index))
+            elif re.fullmatch(r"%[sdif]", part):
+                parts.append(next(waiting, None))
+            elif part.startswith("$"):
+                column = part[1:]
+                parts.append(
+                    next((text for name, text in texts_by_name.items() if name.split(".")[-1] == column), None)
+                )
+            else:
+                parts.append("%" if part == "%%" else part)
+        return None if None in parts else "".join(each or "" for each in parts)
+
+    def _list_rows(self, table: Node) -> list[Node]:
+        """Return the rows of a table that is written out, here or where its name is declared."""
+        table = unwrap(table)
+        if re.fullmatch(r"\w+", table.text):
+            declarations = [each for each in self.declarations if each.key == table.text]
+            declarations = declarations or [each for each in self._of_file if each.key == table.text]
+            if len(declarations) != 1 or declarations[0].values[0][0].text == table.text:
+                return []
+            table = unwrap(declarations[0].values[0][0])
+        call = read_call(table)
+        if call and re.fullmatch(self.tree.language.wrappers, call.label):
+            return call.arguments
+        if table.type not in self.tree.language.displays:
+            return []
+        body = table.get("body", "value") or table
+        return body.list_named()
+
+    def read_cells(self, pattern: Node, row: Node) -> dict[str, Node]:
+        """Return what names in a pattern stand for in a row, with fields behind names of whole rows."""
+        names = [pattern]
+        if pattern.type in ("expression_list", "formal_parameters", "block_parameters"):
+            names = [each.get("pattern", "name") or each for each in pattern.list_named()]
+        value = unwrap(row)
+        key = None
+        if value.type in ("keyed_element", "pair") or (value.type == "array_element_initializer"):
+            parts = value.list_named()
+            key, value = (unwrap(parts[0]) if len(parts) > 1 else None), unwrap(parts[-1])
+        call = read_call(value)
+        is_call = call is not None and not re.fullmatch(self.tree.language.wrappers, call.label)
+        cells = call.arguments if call and is_call else self.tree.list_parts(value)
+        if pattern.type == "expression_list":  # of Go's range: the index, or the key of a map, before the value
+            columns = self._match(names[-1], value)
+            return {names[0].text: key, **columns} if key and len(names) > 1 else columns
+        if len(names) == 1 and not is_call:
+            one = names[0]
+            if one.type in ("array_pattern", "tuple_pattern", "object_pattern"):
+                return self._match(one, value)
+            return self._match(one, value if self.tree.language.name != "PHP" or len(cells) != 1 else unwrap(cells[0]))
+        if len(names) > len(cells):
+            return {}
+        return {
+            name: cell
+            for one, part in zip(names, cells, strict=False)
+            for name, cell in self._match(one, unwrap(part)).items()
+        }
+
+    def _match(self, pattern: Node, value: Node) -> dict[str, Node]:
+        """Return what the names of a pattern stand for in a value."""
+        value = unwrap(value)
+        if pattern.type in ("array_pattern", "tuple_pattern", "destructured_parameter"):
+            names, parts = pattern.list_named(), self.tree.list_parts(value)
+            if len(names) > len(parts):
+                return {}
+            return {n: c for one, part in zip(names, parts, strict=False) for n, c in self._match(one, part).items()}
+        fields = self._read_fields(value)
+        if pattern.type == "object_pattern":
+            return {each.text: fields[each.text] for each in pattern.list_named() if each.text in fields}
+        name = pattern.text
+        return {name: value, **{f"{name}.{each}": cell for each, cell in fields.items()}}
+
+    def _read_fields(self, value: Node) -> dict[str, Node]:
+        """Return the named fields of a display; of a struct of Go without names, by its declaration."""
+        body = value.get("body") or value
+        fields = {}
+        for each in body.list_named():
+            key, cell = each.get("key"), each.get("value")
+            if key and cell:
+                fields[key.text.strip("'\"")] = unwrap(cell)
+        if fields or value.type != "literal_value":
+            return fields
+        names = self._name_fields(value)
+        parts = value.list_named()
+        return {name: unwrap(part) for name, part in zip(names, parts, strict=True)} if len(names) == len(parts) else {}
+
+    def _name_fields(self, value: Node) -> list[str]:
+        """Return the names of the fields of a struct of Go that stands in a table."""
+        table = value.parent
+        while table is not None and table.type != "composite_literal":
+            table = table.parent
+        kind = table.get("type") if table else None
+        while kind and kind.type != "struct_type":
+            if kind.type == "type_identifier":
+                specs = [each for each in self.tree.root.walk() if each.type == "type_spec"]
+                kind = next((s.get("type") for s in specs if (n := s.get("name")) and n.text == kind.text), None)
+                break
+            kind = kind.get("element", "value") or (kind.list_named()[0] if kind.list_named() else None)
+        nodes = kind.walk() if kind and kind.type == "struct_type" else ()
+        return [name.text for each in nodes if each.type == "field_declaration" for name in each.fields.get("name", [])]
+
+
+def _split_line(node: Node) -> Node | None:
+    """Return a line of JUnit's ``CsvSource`` as a row of cells; None if they are not plain."""
+    if not node.text.isascii() or re.search(r"[\\'\n]|\"\"", node.text):
+        return None
+    row = replace(node, type="csv_row", children=[], fields={})
+    for cell in re.finditer(r"[^,\s][^,]*?(?=\s*(?:,|\"$))", node.text[1:]):
+        kind = "decimal_integer_literal" if re.fullmatch(r"-?\d+(?:\.\d+)?", cell[0]) else "csv_text"
+        kind = "true" if cell[0] in ("true", "false") else kind
+        start = node.start + 1 + cell.start()
+        place = replace(node, type=kind, start=start, end=start + len(cell[0]), text=cell[0], children=[], fields={})
+        place.parent = row
+        row.children.append(place)
+    return row if len(row.children) == node.text.count(",") + 1 else None

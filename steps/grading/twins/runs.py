@@ -1,0 +1,264 @@
+"""Test runs in fresh sandboxes, and what they are compared with: which tests must pass, and which twins must fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+
+from steps.errors import InfraError
+from steps.grading.bounded import SMALL_BYTES
+from steps.grading.twins.sites import SiteChange, apply_changes
+from steps.grading.twins.twin_tests import NoTwinsError, TestFile, TestReading, TwinTests
+from steps.sandbox.protocol import Sandbox
+
+OpenSandbox = Callable[[bool], AbstractContextManager[Sandbox]]
+"""Creates a fresh sandbox, with a network or without one."""
+MakeReference = Callable[[], tuple[bytes, str]]
+"""Makes a reference that is no patch, by running it; empty with the reason if it leaves nothing."""
+TRIES = 3
+"""A run that the infrastructure ended is tried so often in all."""
+PASSING = frozenset({"PASSED", "XFAIL"})
+FAILING = frozenset({"FAILED", "ERROR"})
+SLOWER = 1.2
+"""Changes that make the tests take longer than this share are dropped."""
+GRACE_S = 3.0
+"""Seconds that failing tests may take to print what differs."""
+_EXCERPT_LINES = 40
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What must come out of one run.
+
+    Attributes:
+        contents: Test file -> its content in this run.
+        twins: Test id -> the id that the log shows. These tests must fail.
+        originals: The ids of the tests that must pass.
+        unreported: The ids of the tests that the log does not report if they fail.
+    """
+
+    contents: Mapping[str, bytes]
+    twins: Mapping[str, str]
+    originals: frozenset[str]
+    unreported: frozenset[str] = frozenset()
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether no two tests have the same id in the log."""
+        shown = set(self.twins.values())
+        return len(shown) == len(self.twins) and not shown & self.originals
+
+
+def expect(
+    tests: TwinTests,
+    files: Iterable[TestFile],
+    changes: Iterable[SiteChange],
+    twins: Iterable[str],
+    *,
+    passed: set[str],
+    unreported: Iterable[str] = (),
+) -> Expectation:
+    """Return what a run with the given changes must come to.
+
+    Raises:
+        ValueError: The changes do not fit the files.
+    """
+    changes = list(changes)
+    contents = {}
+    shown = {test: test for test in twins}
+    for file in files:
+        here = [change for change in changes if change.site.path == file.path]
+        if here:
+            contents[file.path] = apply_changes(file.source, here)
+        for change in here:
+            for test in shown.keys() & file.sites.keys():
+                if change.site in file.sites[test]:
+                    shown[test] = tests.rename(test, change)
+    return Expectation(contents, shown, frozenset(passed - shown.keys()), frozenset(unreported))
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """What did not come out as expected; false if all did.
+
+    Attributes:
+        passed_twins: Tests with a wrong expected value that passed.
+        fallen: Tests that should have passed and did not, and twins without a result.
+        problem: Why the run has no results.
+        excerpt: What the log says of these tests, and its end.
+    """
+
+    passed_twins: frozenset[str] = frozenset()
+    fallen: frozenset[str] = frozenset()
+    problem: str = ""
+    excerpt: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.passed_twins or self.fallen or self.problem)
+
+
+def compare(expected: Expectation, reading: TestReading, log: bytes) -> Surprise:
+    """Return the differences between a run and what was expected of it."""
+    if reading.problem:
+        return Surprise(problem=reading.problem, excerpt=_excerpt(log, ()))
+    statuses = reading.statuses
+    passed_twins, fallen = set(), {test for test in expected.originals if statuses.get(test) != "PASSED"}
+    for test, shown in expected.twins.items():
+        if statuses.get(shown) in PASSING or (test not in expected.twins.values() and statuses.get(test) in PASSING):
+            passed_twins.add(test)
+        elif statuses.get(shown, "absent" if test not in expected.unreported else "FAILED") not in FAILING:
+            fallen.add(test)
+    names = {*passed_twins, *fallen, *(expected.twins.get(test, test) for test in passed_twins | fallen)}
+    return Surprise(frozenset(passed_twins), frozenset(fallen), excerpt=_excerpt(log, names) if names else "")
+
+
+def _excerpt(log: bytes, names: Iterable[str]) -> str:
+    # Lines of three bytes take thirty times their size: a longer log, which nobody reads, would fill the memory.
+    lines = [line[:300] for line in log[-SMALL_BYTES:].decode(errors="replace").split("\n")]
+    words = sorted(names)[:_EXCERPT_LINES]
+    named = [line for line in lines if any(word in line for word in words)]
+    return "\n".join([*named[:_EXCERPT_LINES], "# the end of the log", *lines[-_EXCERPT_LINES:]])
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """The result of one test run."""
+
+    reading: TestReading
+    log: bytes
+    seconds: float
+    base: Mapping[str, str | None]
+    """The test files as ``TwinTests.read_base`` returns them."""
+    had_network: bool
+
+
+@dataclass
+class TestRuns:
+    """Runs the tests of one instance, each time in a fresh sandbox, and counts the runs.
+
+    Attributes:
+        hide_answer: Hides in a prepared sandbox what a patch must not see: the repository's history.
+        make_reference: Makes a reference that is no patch; None if the tests have one.
+        of_patch: Runs of the patch so far.
+        of_reference: Runs of the reference patch, and of the untouched repository, so far.
+        had_network: Whether a sandbox of the patch had a network, asked for or not.
+    """
+
+    __test__ = False
+    tests: TwinTests
+    open_sandbox: OpenSandbox
+    timeout_s: int
+    folder: str
+    hide_answer: Callable[[Sandbox], object] | None = None
+    make_reference: MakeReference | None = None
+    of_patch: int = field(default=0, init=False)
+    of_reference: int = field(default=0, init=False)
+    had_network: bool = field(default=False, init=False)
+    _wait_s: float = 5.0
+
+    def run(
+        self,
+        patch: bytes | None,
+        contents: Mapping[str, bytes],
+        *,
+        base: Mapping[str, str | None] | None = None,
+        network: bool = False,
+        timeout_s: int | None = None,
+    ) -> FinishedRun:
+        """Run the tests with ``contents`` in place of the official files.
+
+        Args:
+            patch: What is applied; None for the untouched repository.
+            contents: Test file -> content.
+            base: Test file -> content, as ``TwinTests.read_base`` returns it; by default read in the fresh sandbox.
+            network: Whether the sandbox has a network.
+            timeout_s: The limit of the tests, by default that of the official run.
+
+        Raises:
+            InfraError: The infrastructure failed in every try.
+            ResourceError: The sandbox could not be created for want of memory or disk.
+        """
+        self.of_patch += 1
+        finished = self._run(lambda: patch, contents, base, network=network, timeout_s=timeout_s)
+        self.had_network = self.had_network or finished.had_network
+        return finished
+
+    def run_reference(
+        self,
+        contents: Mapping[str, bytes],
+        *,
+        base: Mapping[str, str | None] | None = None,
+        network: bool = False,
+        timeout_s: int | None = None,
+    ) -> FinishedRun:
+        """Run the tests on the reference patch. See ``run``.
+
+        Raises:
+            NoTwinsError: The reference cannot be made.
+        """
+        self.of_reference += 1
+        return self._run(lambda: self._reference, contents, base, network=network, timeout_s=timeout_s)
+
+    def run_untouched(
+        self,
+        contents: Mapping[str, bytes],
+        *,
+        base: Mapping[str, str | None],
+        network: bool,
+        timeout_s: int | None = None,
+    ) -> FinishedRun:
+        """Run the tests without a patch. See ``run``."""
+        self.of_reference += 1
+        return self._run(lambda: None, contents, base, network=network, timeout_s=timeout_s)
+
+    @cached_property
+    def _reference(self) -> bytes:
+        if self.make_reference is None:
+            return self.tests.reference
+        reference, problem = self.make_reference()
+        if not reference:
+            raise NoTwinsError(problem or "the reference solution changes nothing")
+        return reference
+
+    def _run(
+        self,
+        get_patch: Callable[[], bytes | None],
+        contents: Mapping[str, bytes],
+        base: Mapping[str, str | None] | None,
+        *,
+        network: bool,
+        timeout_s: int | None,
+    ) -> FinishedRun:
+        again = Retrying(
+            retry=retry_if_exception_type(InfraError),
+            wait=wait_exponential_jitter(multiplier=self._wait_s, max=60, jitter=self._wait_s),
+            stop=stop_after_attempt(TRIES),
+            reraise=True,
+        )
+        return again(self._run_once, get_patch, contents, base, network=network, timeout_s=timeout_s or self.timeout_s)
+
+    def _run_once(
+        self,
+        get_patch: Callable[[], bytes | None],
+        contents: Mapping[str, bytes],
+        base: Mapping[str, str | None] | None,
+        *,
+        network: bool,
+        timeout_s: int,
+    ) -> FinishedRun:
+        patch = get_patch()
+        with self.open_sandbox(network) as box:
+            had_network = box.machine.network
+            self.tests.set_up(box)
+            if base is None:
+                base = self.tests.read_base(box)
+            self.tests.put(box, contents)
+            if self.hide_answer is not None:
+                self.hide_answer(box)
+            run = self.tests.run(box, base, contents, patch, timeout_s=timeout_s, folder=self.folder)
+        log = run.log if run.log is not None else run.journal.to_bytes()
+        return FinishedRun(self.tests.read(run), log, run.seconds.get("tests", 0.0), base, had_network)

@@ -1,0 +1,275 @@
+"""Trees: syntax trees of tree-sitter, in which all languages have the same calls, members and constants."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from steps.grading.twins.languages import Language, to_python
+from steps.grading.twins.syntax import Span
+
+MOST_BYTES = 2_000_000
+MOST_STEPS = 1_000
+"""Steps of the parser, and one for every four bytes: grammars take forever to recover from some errors."""
+MOST_DEPTH = 150
+"""Larger and more deeply nested files have no tests."""
+BOOLEANS = ("true", "false", "boolean", "boolean_literal")
+NOTHING = ("null", "nil", "null_literal", "undefined", "none")
+_SIGNED = ("unary_expression", "unary", "unary_op_expression")
+LISTS = ("argument", "expression_list", "argument_list", "arguments", "literal_element", "parenthesized_expression")
+BLOCK = re.compile(r".*(?:block|body|body_statement|compound_statement|statement_list)|program|source_file|do_block")
+NAME_FIELDS = ("key", "name", "field", "type", "property")
+_TRAILING = ("comment", "line_comment", "block_comment", "attribute_item")
+
+
+@dataclass(eq=False)
+class Node:
+    """A node of a syntax tree, in which macros of Rust are parsed like other calls."""
+
+    type: str
+    start: int
+    end: int
+    line: int
+    last_line: int
+    text: str
+    named: bool
+    parent: Node | None
+    children: list[Node] = field(default_factory=list)
+    fields: dict[str, list[Node]] = field(default_factory=dict)
+
+    @property
+    def span(self) -> Span:
+        """The bytes of the node."""
+        return self.start, self.end
+
+    def get(self, *names: str) -> Node | None:
+        """Return the child of the first of these fields that the node has."""
+        return next((self.fields[name][0] for name in names if name in self.fields), None)
+
+    def walk(self) -> Iterator[Node]:
+        """Yield the node and all below it."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += reversed(node.children)
+
+    def list_named(self) -> list[Node]:
+        """Return the named children, comments left out."""
+        return [each for each in self.children if each.named and each.type not in _TRAILING]
+
+
+@cache
+def _load(language: tuple[str, str]) -> Any:
+    """Return a grammar. It is loaded when a file needs it: most runs read Python alone."""
+    import tree_sitter
+
+    return tree_sitter.Language(getattr(importlib.import_module(language[0]), language[1])())
+
+
+def parse(language: Language, source: bytes) -> Node | None:
+    """Return the syntax tree of a file, which may have errors; None if the file cannot be read."""
+    try:
+        source.decode()
+    except UnicodeDecodeError:
+        return None
+    return _parse(language, source, None, 0) if len(source) <= MOST_BYTES else None
+
+
+def count_errors(root: Node) -> int:
+    """Return the number of errors of a syntax tree."""
+    return sum(each.type == "ERROR" for each in root.walk())
+
+
+def _parse(language: Language, source: bytes, within: Any, depth: int) -> Node | None:
+    """Return the tree of a file, or of the one node ``within`` which the bytes are read."""
+    import tree_sitter
+
+    ranges = None
+    if within is not None:
+        ranges = [tree_sitter.Range(within.start_point, within.end_point, within.start_byte, within.end_byte)]
+    parser = tree_sitter.Parser(_load(language.grammar), included_ranges=ranges)
+    left = itertools.count(MOST_STEPS + len(source) // 4, -1)
+    try:
+        tree = parser.parse(lambda at, _: source[at : at + 65536], progress_callback=lambda *_: next(left) <= 0)
+    except ValueError:
+        return None
+    cursor = tree.walk()
+    root = parent = None
+    while True:
+        here: Any = cursor.node
+        text = source[here.start_byte : here.end_byte].decode(errors="replace")
+        line, last = here.start_point[0] + 1, here.end_point[0] + 1
+        kind = "ERROR" if here.is_missing and here.type != ";" else here.type  # macros before blocks have none
+        node = Node(kind, here.start_byte, here.end_byte, line, last, text, here.is_named, parent)
+        if parent is None:
+            root = node
+        else:
+            if here.type == "token_tree" and parent.type == "macro_invocation" and depth < 5:
+                node = _parse_macro(language, source, here, node, depth)
+            parent.children.append(node)
+            if cursor.field_name:
+                parent.fields.setdefault(cursor.field_name, []).append(node)
+        if not node.children and cursor.goto_first_child():
+            parent = node
+            if cursor.depth > MOST_DEPTH:
+                return None
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return root
+            assert parent is not None
+            parent = parent.parent
+
+
+def _parse_macro(language: Language, source: bytes, here: Any, node: Node, depth: int) -> Node:
+    """Return the arguments of a macro as an expression; as they are if they are none."""
+    tree = _parse(language, source, here, depth + 1)
+    for each in tree.walk() if tree else ():
+        if each.span == node.span and each.type.endswith("_expression"):
+            if any(part.type == "ERROR" for part in each.walk()):
+                break
+            each.parent = node.parent
+            return each
+    return node
+
+
+@dataclass(frozen=True)
+class CallNode:
+    """A call: of a function, a method or a macro.
+
+    Attributes:
+        label: ``receiver.name``, or ``name``; ``().name`` if the receiver is no plain name.
+        curried: The call before it in ``test.each(rows)(title, function)``, whose label it has.
+    """
+
+    name: str
+    label: str
+    receiver: Node | None
+    arguments: list[Node]
+    block: Node | None = None
+    curried: CallNode | None = None
+
+
+def read_call(node: Node) -> CallNode | None:
+    """Return the call that a node is."""
+    arguments = node.get("arguments")
+    if node.type == "macro_invocation":
+        arguments = node.children[-1] if node.children else None
+    elif not node.type.endswith(("call_expression", "method_invocation")) and node.type != "call":
+        return None
+    values = [unwrap(each) for each in arguments.list_named()] if arguments else []
+    if arguments and arguments.type == "token_tree":
+        values = []
+    callee = node.get("function", "macro")
+    if callee is not None and (inner := read_call(callee)):
+        return CallNode(inner.name, inner.label, inner.receiver, values, curried=inner)
+    holder = node if callee is None else callee
+    receiver, name = split_member(holder)
+    if callee is not None and name is None:
+        return CallNode(callee.text, callee.text, None, values)
+    if name is None:
+        return None
+    plain = receiver.text.lstrip("$@") if receiver else ""
+    owner = plain if re.fullmatch(r"[\w.]{1,40}", plain) else "()"
+    label = f"{owner}.{name.text}" if receiver else name.text
+    return CallNode(name.text, label, receiver, values, node.get("block"))
+
+
+def split_member(node: Node) -> tuple[Node | None, Node | None]:
+    """Return the object and the name of a member access or method call."""
+    if node.type in ("qualified_identifier", "scoped_identifier"):
+        return None, None
+    receiver = node.get("object", "operand", "receiver", "scope", "argument", "value")
+    return receiver, node.get("property", "field", "name", "method")
+
+
+def unwrap(node: Node) -> Node:
+    """Return the node inside brackets, references and nodes of the grammar alone."""
+    while node.type in ("argument", "literal_element", "parenthesized_expression", "reference_expression"):
+        parts = node.list_named()
+        if len(parts) != 1:
+            break
+        node = parts[0]
+    return node
+
+
+def read_marks(node: Node) -> str:
+    """Return the attributes, annotations and comments of a function."""
+    siblings = node.parent.children if node.parent else []
+    at, marks = siblings.index(node), []
+    while at and siblings[at - 1].type in _TRAILING:
+        at -= 1
+        marks.append(siblings[at].text)
+    own = [each.text for each in node.children if each.type in ("modifiers", "attribute_list")]
+    return "\n".join([*marks, *own])
+
+
+class SyntaxTree:
+    """The constants and displays of a parsed file."""
+
+    def __init__(self, language: Language, root: Node) -> None:
+        self.language, self.root = language, root
+
+    def read_constant(self, node: Node) -> tuple[str, Any] | None:
+        """Return the Python literal and the value of a constant; None if the node is none that can be translated."""
+        text = to_python(self.language, node.text) if self.is_constant(node) else None
+        return (text, ast.literal_eval(text)) if text is not None else None
+
+    def is_constant(self, node: Node) -> bool:
+        """Return whether a node is a constant; a sign belongs to its number."""
+        if node.type in _SIGNED:
+            parts = node.list_named()
+            return node.text.startswith("-") and len(parts) == 1 and parts[0].type in self.language.numbers
+        return node.type in self.language.strings or node.type in self.language.numbers or node.type in BOOLEANS
+
+    def read_text(self, node: Node) -> str | None:
+        """Return the value of a string constant."""
+        constant = self.read_constant(node)
+        return constant[1] if constant and isinstance(constant[1], str) else None
+
+    def iterate_constants(self, node: Node) -> Iterator[tuple[Node, str, Any]]:
+        """Yield the constants below a node with their Python literals and values."""
+        waiting = [node]
+        while waiting:
+            each = waiting.pop()
+            if self.is_constant(each):
+                if constant := self.read_constant(each):
+                    yield each, *constant
+            else:
+                waiting += reversed(each.children)
+
+    def list_parts(self, node: Node) -> list[Node]:
+        """Return the values of a display, or of a call that keeps equality."""
+        call = read_call(node)
+        if call is not None:
+            is_wrapper = re.fullmatch(self.language.wrappers, call.label) or (
+                re.fullmatch(self.language.wrappers, call.name) and not call.arguments
+            )
+            parts = call.arguments or ([call.receiver] if call.receiver else [])
+            return parts if is_wrapper else []
+        if node.type in ("binary_expression", "binary") and any(each.text in ("+", ".") for each in node.children):
+            operands = [unwrap(each) for each in node.list_named()]
+            return operands if all(self._is_text(each) for each in operands) else []
+        if node.type not in (*self.language.displays, *LISTS):
+            return []
+        if value := node.get("value", "body"):
+            return (
+                [unwrap(value)]
+                if value.type not in ("literal_value", "field_initializer_list")
+                else self.list_parts(value)
+            )
+        if node.type == "array_element_initializer":
+            return node.list_named()[-1:]
+        left_out = [each for name in NAME_FIELDS for each in node.fields.get(name, ())]
+        return [unwrap(each) for each in node.list_named() if each not in left_out]
+
+    def _is_text(self, node: Node) -> bool:
+        """Return whether a node is a string or a sum of strings."""
+        return node.type in self.language.strings or bool(node.get("left") and self.list_parts(node))

@@ -1,0 +1,85 @@
+"""The system call filter of a local sandbox: calls that namespaces do not confine or that watch the shared kernel.
+
+A session's keyring belongs to no namespace, so keys would pass from one sandbox to the next, and a socket of AF_VSOCK
+reaches the machine's hypervisor without a network. Docker's default profile denies the same:
+https://github.com/moby/profiles/blob/main/seccomp/default.json
+Calls that evict pages of the files that all sandboxes share are denied, too: the next sandbox would see the gaps.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+DENIED = ("add_key", "request_key", "keyctl", "perf_event_open", "bpf", "userfaultfd", "process_madvise")
+NUMBERS = {
+    0xC000003E: (248, 249, 250, 298, 321, 323, 440),
+    0x40000003: (286, 287, 288, 336, 357, 374, 440),
+    0xC00000B7: (217, 218, 219, 241, 280, 282, 440),
+    0x40000028: (309, 310, 311, 364, 386, 388, 440),
+}
+"""AUDIT_ARCH_* of x86_64 (x32, too), i386, aarch64 and arm -> the numbers of ``DENIED``.
+
+From linux/audit.h and the kernel's tables: arch/x86/entry/syscalls/syscall_{64,32}.tbl, asm-generic/unistd.h and
+arch/arm/tools/syscall.tbl (https://github.com/torvalds/linux).
+"""
+AF_VSOCK, SYS_SOCKET, FADV_DONTNEED, MADV_PAGEOUT = 40, 1, 4, 21
+WITH_ARGUMENT = {
+    0xC000003E: ((41, 0, AF_VSOCK), (221, 3, FADV_DONTNEED), (28, 2, MADV_PAGEOUT)),
+    0x40000003: (
+        *((359, 0, AF_VSOCK), (102, 0, SYS_SOCKET)),
+        *((250, 4, FADV_DONTNEED), (272, 5, FADV_DONTNEED), (219, 2, MADV_PAGEOUT)),
+    ),
+    0xC00000B7: ((198, 0, AF_VSOCK), (223, 3, FADV_DONTNEED), (233, 2, MADV_PAGEOUT)),
+    0x40000028: ((281, 0, AF_VSOCK), (270, 1, FADV_DONTNEED), (220, 2, MADV_PAGEOUT)),
+}
+"""Calls that are denied with a value at the place of an argument, from 0: socket(2), socketcall(2), which hides the
+family in memory, fadvise64(2) and madvise(2)."""
+MACHINES = ("x86_64", "aarch64")
+"""Machines whose programs make calls of these architectures only."""
+_X32_BIT = 0x40000000
+"""Marks the calls of x32 programs, which have the architecture and, for ``DENIED``, the numbers of x86_64."""
+
+# Classic BPF (linux/bpf_common.h) on struct seccomp_data, and its results (linux/seccomp.h).
+_LOAD, _AND, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
+_NUMBER_OFFSET, _ARCHITECTURE_OFFSET, _ARGUMENT_OFFSET, _ARGUMENT_SIZE = 0, 4, 16, 8
+_ALLOW, _FAIL = 0x7FFF0000, 0x00050000
+_TO_DENIAL = -1
+"""Stands for the distance to the end of a block."""
+
+
+def program() -> bytes:
+    """Return the filter: the listed calls, and all of an unknown architecture, fail with EPERM."""
+    denial = (_RETURN, 0, 0, _FAIL | errno.EPERM)
+    number_of_call = [(_LOAD, 0, 0, _NUMBER_OFFSET), (_AND, 0, 0, ~_X32_BIT & 0xFFFFFFFF)]
+    lines = [(_LOAD, 0, 0, _ARCHITECTURE_OFFSET)]
+    for architecture, numbers in NUMBERS.items():
+        block = [*number_of_call, *((_JUMP_IF_EQUAL, _TO_DENIAL, 0, number) for number in numbers)]
+        for number, place, value in WITH_ARGUMENT[architecture]:
+            argument = (_LOAD, 0, 0, _ARGUMENT_OFFSET + place * _ARGUMENT_SIZE)
+            block += [*number_of_call, (_JUMP_IF_EQUAL, 0, 2, number), argument]
+            block.append((_JUMP_IF_EQUAL, _TO_DENIAL, 0, value))
+        block += [(_RETURN, 0, 0, _ALLOW), denial]
+        lines.append((_JUMP_IF_EQUAL, 0, len(block), architecture))
+        for left, (code, if_true, if_false, operand) in zip(range(len(block) - 2, -2, -1), block, strict=True):
+            lines.append((code, left if if_true == _TO_DENIAL else if_true, if_false, operand))
+    lines.append(denial)
+    return b"".join(struct.pack("=HBBI", *line) for line in lines)
+
+
+@contextmanager
+def filtered(command: list[str]) -> Iterator[tuple[list[str], int]]:
+    """Add the filter to a command line of bubblewrap.
+
+    Yields:
+        The command line, and the descriptor of the filter that it must inherit.
+    """
+    reading, writing = os.pipe()
+    with open(reading, "rb") as file, open(writing, "wb") as pipe:  # noqa: PTH123 - descriptors
+        pipe.write(program())
+        pipe.close()
+        cut = command.index("--")
+        yield [*command[:cut], "--seccomp", str(file.fileno()), *command[cut:]], file.fileno()

@@ -1,0 +1,44 @@
+"""Validated twins of all runs, by row and image: copied into a run by plan, and out of it by report."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from steps.contracts.data import Answer, Instance, RunFile
+from steps.contracts.record import key
+from steps.contracts.twins import TWINS_VERSION, ValidatedTwins
+from steps.store.protocol import Store
+
+
+def shared_key(row_sha256: str, image: str, image_digest: str | None) -> str:
+    """Return where the twins of a row lie for all runs."""
+    machine = hashlib.sha256(f"{image}@{image_digest or ''}".encode()).hexdigest()[:16]
+    return f"twins/{TWINS_VERSION}/{row_sha256}-{machine}.json"
+
+
+def copy_twins_in(store: Store, run: RunFile, rows: Iterable[tuple[Instance, Answer]]) -> None:
+    """Give a run the twins of its instances that earlier runs validated."""
+    pairs = [
+        (
+            shared_key(answer.row_sha256, instance.image, run.image_digests.get(instance.image)),
+            key(ValidatedTwins, run.run_id, instance.instance_id),
+        )
+        for instance, answer in rows
+        if answer.row_sha256
+    ]
+    known = set(store.keys(f"twins/{TWINS_VERSION}/")) if pairs else set()
+    store.copy_many([(source, target) for source, target in pairs if source in known])
+
+
+def copy_twins_out(store: Store, run_id: str) -> None:
+    """Keep the twins that a run validated for all others."""
+    folder = f"runs/{run_id}/instances/"
+    names = [name for name in store.keys(folder) if name.endswith(f"/{ValidatedTwins.file}")]
+    pairs = []
+    for name, data in store.get_many(names).items():
+        twins = ValidatedTwins.from_bytes(data)
+        if twins.row_sha256:
+            pairs.append((name, shared_key(twins.row_sha256, twins.image, twins.image_digest)))
+    known = set(store.keys(f"twins/{TWINS_VERSION}/")) if pairs else set()
+    store.copy_many([(source, target) for source, target in pairs if target not in known])

@@ -1,0 +1,32 @@
+"""What the family reads in the logs of confirmations."""
+
+from __future__ import annotations
+
+from steps.families import rows
+from steps.families.swebench.answer import SweBenchAnswer
+from steps.families.swebench.twin_tests import make_twin_tests
+from steps.grading.instance_log import InstanceLogWriter
+from steps.grading.procedure import ProcedureRun
+from steps.grading.twins.runs import Expectation, compare
+from steps.grading.twins.twin_tests import TestReading as Reading
+from tests.steps.grading.grade_mini import mini_rows
+
+BEGIN, END = b": '>>>>> Start Test Output'\n", b"+ : '>>>>> End Test Output'\n>>>>> Test Exit Code: 0\n"
+
+
+def read(log: bytes) -> Reading:
+    row = mini_rows()["mini__ledgerlet-1"]
+    tests = make_twin_tests(SweBenchAnswer.from_bytes(rows.to_answer(row).to_bytes()), row["base_commit"])
+    return tests.read(ProcedureRun(InstanceLogWriter(), log=log))
+
+
+def test_log_that_breaks_the_official_parser_is_a_problem() -> None:
+    assert "official parser" in read(BEGIN + b"FAIL:\n" + END).problem
+
+
+def test_excerpt_of_a_long_log_is_of_its_end() -> None:
+    log = b"begin\n" + b"ab\n" * (2 << 20) + b"end"
+    surprise = compare(Expectation({}, {}, frozenset()), read(log), log)
+    assert "too long" in surprise.problem
+    assert surprise.excerpt.endswith("ab\nend")
+    assert len(surprise.excerpt) < 1000

@@ -1,0 +1,146 @@
+"""Tests of a made instance that run inside this process: a TwinTests whose patches behave as a test says."""
+
+from __future__ import annotations
+
+import atexit
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from types import SimpleNamespace
+from typing import Any, cast
+
+from steps.grading.instance_log import InstanceLogWriter
+from steps.grading.procedure import ProcedureRun
+from steps.grading.twins.confirmation import ConfirmationRequest
+from steps.grading.twins.runs import TestRuns
+from steps.grading.twins.sites import SiteChange, find_sites
+from steps.grading.twins.twin_tests import TestFile, TestReading
+from steps.sandbox.protocol import Sandbox
+
+PATH = "tests/test_made.py"
+WORDS = ["alpha", "bravo", "cobra", "delta", "ember", "fossil", "gravel", "hotel", "indigo", "jumble"]
+REFERENCE = b"reference"
+Statuses = dict[str, str]
+Behaviour = Callable[[Statuses, int], Statuses | str]
+"""Gets the honest statuses and the number of the patch's run, from 0; returns statuses, or why there are none."""
+
+
+def honest(statuses: Statuses, _: int) -> Statuses:
+    return statuses
+
+
+class MadeTests:
+    """See ``TwinTests``. The first tests are FAIL_TO_PASS, three more are PASS_TO_PASS."""
+
+    instance_id = "made__made-1"
+    row_sha256 = "0" * 64
+    reference = REFERENCE
+
+    def __init__(self, count: int = 4, *, without_site: int = 0, behaviours: Mapping[bytes, Behaviour] | None = None):
+        words = WORDS[: count + 3]
+        self.words = {f"q{number}": word for number, word in enumerate(words)}
+        self.numbers = {f"q{number}": int(f"{number + 1}37") for number in range(len(words))}
+        lines = [
+            f"def test_{number}():\n    assert f('q{number}')\n"
+            if number < without_site
+            else (
+                f"def test_{number}():\n    assert f('q{number}') == '{word}'\n"
+                f"    assert g('q{number}') == {number + 1}37\n"
+            )
+            for number, word in enumerate(words)
+        ]
+        spare = (
+            " ".join(f"{word}{end}" for word in WORDS for end in ("s", "er")) + " 111 222 333 444 555 666 777 888 999"
+        )
+        self.source = (f"spare = '{spare}'\n" + "".join(lines)).encode()
+        self.names = [f"test_{number}" for number in range(count + 3)]
+        self.fail_to_pass: Sequence[str] | None = self.names[:count]
+        self.pass_to_pass: Sequence[str] = self.names[count:]
+        unsolved = dict.fromkeys(self.names[:count], "FAILED")
+        self.behaviours = {REFERENCE: honest, b"": lambda statuses, _: statuses | unsolved, **(behaviours or {})}
+        self.answers: dict[bytes, dict[str, Any]] = {}
+        """Patch -> its own functions in place of the right ones."""
+        self.seen: dict[bytes, list[bytes]] = {}
+        """Patch -> the test file of each of its runs."""
+
+    def require_files(self) -> None:
+        pass
+
+    def set_up(self, box: Sandbox) -> None:
+        pass
+
+    def put(self, box: Sandbox, contents: Mapping[str, bytes]) -> None:
+        pass
+
+    def read_base(self, box: Sandbox) -> dict[str, str | None]:
+        return {PATH: None}
+
+    def find_files(self, base: Mapping[str, str | None], passed: Sequence[str]) -> list[TestFile]:
+        assert set(base) == {PATH}
+        sites = find_sites(PATH, self.source, pass_to_pass=list(passed))
+        return [TestFile(PATH, self.source, {test: [s for s in sites if s.test == test] for test in passed})]
+
+    def rename(self, test: str, change: SiteChange) -> str:
+        return test
+
+    def run(
+        self,
+        box: Sandbox,
+        base: Mapping[str, str | None],
+        contents: Mapping[str, bytes],
+        patch: bytes | None,
+        *,
+        timeout_s: int,
+        folder: str,
+    ) -> ProcedureRun:
+        assert set(base) == {PATH}
+        source, patch = contents.get(PATH, self.source), patch or b""
+        number = len(self.seen.setdefault(patch, []))
+        self.seen[patch].append(source)
+        with redirect_stdout(io.StringIO()) as printed:
+            result = self.behaviours[patch](self.evaluate(source, patch), number)
+        atexit.unregister(print)  # of recorders, whose process ends with the tests elsewhere
+        run = ProcedureRun(InstanceLogWriter(), log=f"{json.dumps(result)}\n{printed.getvalue()}".encode())
+        run.seconds["tests"] = 1.0
+        return run
+
+    def evaluate(self, source: bytes, patch: bytes) -> Statuses:
+        """Return what the tests come to with a patch's answers."""
+        names: dict[str, Any] = {"f": self.words.get, "g": self.numbers.get, **self.answers.get(patch, {})}
+        exec(source, names)
+        statuses = {}
+        for test in self.names:
+            try:
+                names[test]()
+                statuses[test] = "PASSED"
+            except AssertionError:
+                statuses[test] = "FAILED"
+        return statuses
+
+    def read(self, run: ProcedureRun) -> TestReading:
+        result = json.loads((run.log or b"{}").partition(b"\n")[0])
+        return TestReading({}, result) if isinstance(result, str) else TestReading(result)
+
+
+@contextmanager
+def no_sandbox(network: bool) -> Iterator[Sandbox]:
+    yield cast(Sandbox, SimpleNamespace(machine=SimpleNamespace(network=network)))
+
+
+def make_runs(tests: MadeTests, open_sandbox: Any = no_sandbox) -> TestRuns:
+    return TestRuns(tests, open_sandbox, timeout_s=60, folder="f", _wait_s=0.0)
+
+
+def request(patch: bytes, **changes: Any) -> ConfirmationRequest:
+    fields: dict[str, Any] = {
+        "patch": patch,
+        "seed": b"s" * 32,
+        "image": "made/made",
+        "image_digest": None,
+        "network": False,
+        "twins": None,
+        "max_runs": None,
+        "max_chance": 1 / 8,
+    }
+    return ConfirmationRequest(**(fields | changes))

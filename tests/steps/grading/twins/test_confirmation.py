@@ -1,0 +1,293 @@
+"""Outcomes of confirmations over behaviours of patches; the tests run, the sandboxes are left out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from steps.contracts.failure import FailureClass
+from steps.contracts.verdict import Confirmation, ConfirmationOutcome, Integrity
+from steps.errors import InfraError
+from steps.grading.twins.confirmation import confirm, weigh_confirmation
+from steps.grading.twins.validation import validate_twins
+from steps.sandbox.protocol import Sandbox
+from tests.steps.grading.twins.made_tests import (
+    REFERENCE,
+    Behaviour,
+    MadeTests,
+    Statuses,
+    honest,
+    make_runs,
+    no_sandbox,
+    request,
+)
+
+Outcome = ConfirmationOutcome
+PATCH = b"patch"
+
+
+def only_in(numbers: range, behaviour: Behaviour) -> Behaviour:
+    """Return a behaviour that is honest in all other runs."""
+    return lambda statuses, number: behaviour(statuses, number) if number in numbers else statuses
+
+
+def pass_all(statuses: Statuses, _: int) -> Statuses:
+    return dict.fromkeys(statuses, "PASSED")
+
+
+def fail_all(statuses: Statuses, _: int) -> Statuses:
+    return dict.fromkeys(statuses, "FAILED")
+
+
+def break_one(statuses: Statuses, _: int) -> Statuses:
+    tests = [test for test, status in statuses.items() if status == "PASSED"]
+    return statuses | dict.fromkeys(tests[:1], "FAILED")
+
+
+def hide_failures(statuses: Statuses, _: int) -> Statuses:
+    return {test: status for test, status in statuses.items() if status != "FAILED"}
+
+
+def hang(_: Statuses, __: int) -> str:
+    return "the tests did not end within their time"
+
+
+def confirm_made(behaviour: Behaviour, reference: Behaviour = honest, count: int = 4, **changes: Any) -> Confirmation:
+    tests = MadeTests(count, behaviours={PATCH: behaviour, REFERENCE: reference})
+    return confirm(make_runs(tests), request(PATCH, **changes))[0]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "outcome"),
+    [
+        (honest, Outcome.CONFIRMED),
+        (pass_all, Outcome.CONTRADICTED),
+        (lambda statuses, _: dict.fromkeys(statuses, "XFAIL"), Outcome.CONTRADICTED),
+        (only_in(range(1), pass_all), Outcome.NOT_CONFIRMED),
+        (only_in(range(1, 2), pass_all), Outcome.NOT_CONFIRMED),
+        (fail_all, Outcome.NOT_CONFIRMED),
+        (break_one, Outcome.NOT_CONFIRMED),
+        (only_in(range(1), break_one), Outcome.CONFIRMED),
+        (only_in(range(1, 2), break_one), Outcome.CONFIRMED),
+        (only_in(range(1), fail_all), Outcome.CONFIRMED),
+        (hide_failures, Outcome.NOT_CONFIRMED),
+        (hang, Outcome.NOT_CONFIRMED),
+        (only_in(range(1), hang), Outcome.CONFIRMED),
+        (lambda _, __: {}, Outcome.NOT_CONFIRMED),
+    ],
+)
+def test_confirmation_outcome_by_behaviour(behaviour: Behaviour, outcome: ConfirmationOutcome) -> None:
+    confirmation = confirm_made(behaviour)
+    assert confirmation.outcome is outcome, confirmation
+    assert bool(confirmation.reason) is (outcome is not Outcome.CONFIRMED)
+    assert confirmation.fail_to_pass == confirmation.tests_with_site == 4
+
+
+@pytest.mark.parametrize(("count", "runs"), [(1, 6), (2, 4), (3, 3), (4, 2), (7, 2)])
+def test_confirmation_runs_until_chance_is_small(count: int, runs: int) -> None:
+    confirmation = confirm_made(honest, count=count)
+    assert (confirmation.outcome, confirmation.runs) == (Outcome.CONFIRMED, runs)
+    assert confirmation.chance is not None
+    assert confirmation.chance <= 1 / 8
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "outcome"),
+    [(hide_failures, Outcome.CONFIRMED), (honest, Outcome.CONFIRMED), (pass_all, Outcome.CONTRADICTED)],
+)
+def test_unreported_failure_counts_as_the_reference_shows(behaviour: Behaviour, outcome: ConfirmationOutcome) -> None:
+    assert confirm_made(behaviour, reference=hide_failures).outcome is outcome
+
+
+def test_fault_of_the_confirmation_keeps_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(statuses: Statuses, _: int) -> Statuses:
+        raise KeyError("no such test")
+
+    confirmation = confirm_made(fail)
+    assert confirmation.outcome is Outcome.NOT_CONFIRMED
+    assert "a fault of swe-argo (KeyError" in confirmation.reason
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_validation_drops_values_that_break_a_file() -> None:
+    broken = only_in(range(1, 2), lambda _, __: {})
+    assert confirm_made(honest, reference=broken).tests_with_site >= 3
+
+
+def test_confirmation_makes_every_test_original_and_twin() -> None:
+    tests = MadeTests(4, behaviours={PATCH: honest})
+    confirm(make_runs(tests), request(PATCH))
+    statuses = [tests.evaluate(source, b"") for source in tests.seen[PATCH]]
+    for test in tests.names[:4]:
+        assert {status[test] for status in statuses} == {"PASSED", "FAILED"}
+
+
+def test_confirmation_repeats_draws_of_a_seed() -> None:
+    seen = []
+    for seed in (b"a" * 32, b"a" * 32, b"b" * 32):
+        tests = MadeTests(4, behaviours={PATCH: honest})
+        twins = validate_twins(make_runs(tests), image="made/made", image_digest=None, network=False)
+        confirm(make_runs(tests), request(PATCH, seed=seed, twins=twins))
+        seen.append(tests.seen[PATCH])
+    assert seen[0] == seen[1] != seen[2]
+
+
+def test_confirmation_is_unstable_if_reference_surprises_too() -> None:
+    after_validation = range(3, 100)
+    confirmation = confirm_made(break_one, only_in(after_validation, break_one))
+    assert (confirmation.outcome, confirmation.is_unstable) == (Outcome.NOT_CONFIRMED, True)
+    assert confirmation.runs == 3
+
+
+def test_confirmation_takes_another_draw_after_an_unstable_one() -> None:
+    confirmation = confirm_made(only_in(range(1), break_one), only_in(range(3, 4), break_one))
+    assert confirmation.outcome is Outcome.CONFIRMED
+    assert confirmation.runs == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"max_runs": 1}, "a spot check of 1 run"),
+        ({"max_chance": 0.0001}, "a guess passes with a chance of"),
+    ],
+)
+def test_confirmation_is_partial_if_bounded(changes: dict[str, Any], reason: str) -> None:
+    confirmation = confirm_made(honest, **changes)
+    assert confirmation.outcome is Outcome.PARTLY
+    assert reason in confirmation.reason
+
+
+@pytest.mark.parametrize(
+    ("without_site", "behaviour", "outcome", "reason"),
+    [
+        (1, honest, Outcome.PARTLY, "3 of 4 FAIL_TO_PASS tests"),
+        (4, honest, Outcome.UNAVAILABLE, "no FAIL_TO_PASS test"),
+        (4, pass_all, Outcome.CONTRADICTED, "passed"),
+    ],
+)
+def test_confirmation_without_sites(
+    without_site: int, behaviour: Behaviour, outcome: ConfirmationOutcome, reason: str
+) -> None:
+    tests = MadeTests(4, without_site=without_site, behaviours={PATCH: behaviour})
+    confirmation, _ = confirm(make_runs(tests), request(PATCH))
+    assert confirmation.outcome is outcome
+    assert reason in confirmation.reason
+
+
+def test_confirmation_is_partial_if_tests_need_network() -> None:
+    def needs_network(statuses: Statuses, number: int) -> Statuses:
+        return fail_all(statuses, number) if number == 0 else statuses
+
+    tests = MadeTests(4, behaviours={PATCH: honest, REFERENCE: needs_network})
+    networks = []
+
+    @contextmanager
+    def open_sandbox(network: bool) -> Iterator[Sandbox]:
+        networks.append(network)
+        with no_sandbox(network) as box:
+            yield box
+
+    confirmation, twins = confirm(make_runs(tests, open_sandbox), request(PATCH, network=True))
+    assert twins is not None
+    assert twins.needs_network
+    assert confirmation.outcome is Outcome.PARTLY
+    assert networks[0] is False
+    assert all(networks[1:])
+
+
+@pytest.mark.parametrize(("failures", "outcome"), [(2, Outcome.CONFIRMED), (99, Outcome.NOT_CONFIRMED)])
+def test_confirmation_retries_infrastructure_failures(failures: int, outcome: ConfirmationOutcome) -> None:
+    opened = 0
+
+    @contextmanager
+    def open_sandbox(network: bool) -> Iterator[Sandbox]:
+        nonlocal opened
+        opened += 1
+        if opened <= failures:
+            raise InfraError(FailureClass.SANDBOX_CREATE, "no room")
+        with no_sandbox(network) as box:
+            yield box
+
+    tests = MadeTests(4, behaviours={PATCH: honest})
+    confirmation, _ = confirm(make_runs(tests, open_sandbox), request(PATCH))
+    assert confirmation.outcome is outcome
+    assert confirmation.reason.startswith("infrastructure: no room" if failures == 99 else "")
+
+
+def test_confirmation_ends_with_the_step() -> None:
+    def stop(_: Statuses, __: int) -> Statuses:
+        raise SystemExit(143)
+
+    confirmation = confirm_made(stop)
+    assert (confirmation.outcome, confirmation.reason) == (
+        Outcome.NOT_CONFIRMED,
+        "the step was told to stop; `swe-argo regrade` tries again",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_new"),
+    [
+        ({}, False),
+        ({"image_digest": "sha256:1"}, False),
+        ({"version": 0}, True),
+        ({"row_sha256": "1" * 64}, True),
+        ({"image": "other/image"}, True),
+    ],
+)
+def test_confirmation_reuses_twins_that_fit(changes: dict[str, object], is_new: bool) -> None:
+    tests = MadeTests(4, behaviours={PATCH: honest})
+    _, twins = confirm(make_runs(tests), request(PATCH))
+    assert twins is not None
+    confirmation, new = confirm(make_runs(tests), request(PATCH, twins=twins.model_copy(update=changes)))
+    assert (new is not None) is is_new
+    assert bool(confirmation.reference_runs) is is_new
+
+
+@pytest.mark.long
+def test_guesses_pass_no_more_often_than_stored() -> None:
+    coins = random.Random(1)
+    tests = MadeTests(
+        3, behaviours={PATCH: lambda statuses, _: {t: coins.choice(["PASSED", "FAILED"]) for t in statuses}}
+    )
+
+    def guess(statuses: Statuses, _: int) -> Statuses:
+        return statuses | {test: coins.choice(["PASSED", "FAILED"]) for test in tests.names[:3]}
+
+    tests.behaviours[PATCH] = guess
+    twins = validate_twins(make_runs(tests), image="made/made", image_digest=None, network=False)
+    tries, passed, chance = 400, 0, 0.0
+    for number in range(tries):
+        seed = number.to_bytes(32)
+        confirmation, _ = confirm(make_runs(tests), request(PATCH, seed=seed, twins=twins))
+        passed += confirmation.outcome is Outcome.CONFIRMED
+        chance = confirmation.chance or 0.0
+    assert passed <= tries * chance + 3 * (tries * chance * (1 - chance)) ** 0.5
+
+
+@pytest.mark.parametrize("log", ["ok", "suspect"])
+@pytest.mark.parametrize("is_ours", [False, True])
+@pytest.mark.parametrize("outcome", [None, *Outcome])
+def test_integrity_of_resolved_verdict(outcome: ConfirmationOutcome | None, is_ours: bool, log: str) -> None:
+    before = Integrity.model_validate({"verdict": log})
+    confirmation = Confirmation(outcome=outcome, reason="r") if outcome else None
+    after = weigh_confirmation(before, confirmation, is_ours=is_ours)
+    if log == "suspect" or outcome is Outcome.CONTRADICTED:
+        assert after.verdict == "suspect"
+    elif is_ours or outcome is Outcome.CONFIRMED:
+        assert after.verdict == "ok"
+    else:
+        assert after.verdict == "unconfirmed"
+
+
+def test_twins_are_not_kept_if_reference_passes_nothing() -> None:
+    tests = MadeTests(4, behaviours={PATCH: honest, REFERENCE: hang})
+    confirmation, twins = confirm(make_runs(tests), request(PATCH))
+    assert confirmation.outcome is Outcome.UNAVAILABLE
+    assert "did not end within their time" in confirmation.reason
+    assert twins is None
