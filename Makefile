@@ -53,7 +53,7 @@ test-training: $(VENV)/.ready ## Train a tiny model on a real trainer of this ma
 	@$(BIN)/pytest -s tests/trainer $(ARGS)
 
 # Their libraries warn of many things that are not ours: no warning is an error here.
-IN_OWN = PYTHONPATH=$(CURDIR):$(CURDIR)/workflows/python HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= \
+IN_OWN = PYTHONPATH=$(CURDIR):$$($(BIN)/python -c 'from tests.paths import PACKAGES; print(PACKAGES)') HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES= \
 	$$python -m pytest -W ignore -o filterwarnings= --timeout 1800
 
 .PHONY: test-verl
@@ -88,7 +88,7 @@ test-ags: $(VENV)/.ready ## Run the sandboxes' tests at Tencent's own service (T
 
 .PHONY: templates
 templates: $(VENV)/.ready ## Write templates/argo from workflows/
-	@$(BIN)/python -m workflows.templates.render
+	@$(BIN)/python -m swe_argo.workflows.templates.render
 
 .PHONY: build
 build: $(VENV)/.ready ## Build the images: of the steps, of training, and of mini (IMAGE_REGISTRY, IMAGE_TAG, BASE, BUILDER: see images/build)
@@ -150,7 +150,7 @@ lint: $(VENV)/.ready ## Check style, types and import directions
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.check_names
-	@$(BIN)/python -m workflows.templates.render --check
+	@$(BIN)/python -m swe_argo.workflows.templates.render --check
 	@$(BIN)/python charts/readme.py charts/swe-argo --check
 
 .PHONY: bench

@@ -111,7 +111,7 @@ def measure_unit(folder: Path) -> dict[str, float]:
     store = folder / "store"
     command = [str(swe_argo), "run", "-i", INSTANCE, "--store", str(store), "--run-id", "traced"]
     run_timed(command, environment, folder)
-    lines = set(trace.read_text("utf-8").splitlines())
+    lines = {f"{line[:2]}{os.path.realpath(line[2:])}" for line in trace.read_text("utf-8").splitlines()}
     ours = {f"{kind} {path}" for kind in "fi" for path in python_files(PRODUCT)}
     counted = lines & ours
     figures: dict[str, float] = {
@@ -151,7 +151,7 @@ def measure_steps(folder: Path, run: Path) -> dict[str, tuple[float, float]]:
             words = [str(out) if word == "OUT" else word for word in flags]
             if name == "plan":
                 words += ["--store", f"{out}.store", "--run-id", f"planned{number}"]
-            module = f"steps.{name.removesuffix('_help')}"
+            module = f"swe_argo.steps.{name.removesuffix('_help')}"
             costs.append(run_timed([sys.executable, "-m", module, *words], os.environ, folder))
         cpu, memory = zip(*costs, strict=True)
         figures[name] = (statistics.median(cpu), max(memory))

@@ -23,15 +23,15 @@ from typing import Any
 
 import pyarrow.parquet
 
-from steps.families.swebench.rows import normalise, to_answer
-from steps.families.swebench.twin_tests import make_twin_tests
-from steps.grading.official_patch import PatchedFile
-from steps.grading.twins.draws import _draw_changes, group_tests
-from steps.grading.twins.expectations import Module, Test
-from steps.grading.twins.listed_tests import ListedTwinTests, PatchedFiles
-from steps.grading.twins.sites import find_sites
-from steps.grading.twins.twin_tests import NoTwinsError, TestFile
-from steps.grading.twins.vocabulary import Vocabulary
+from swe_argo.steps.families.swebench.rows import normalise, to_answer
+from swe_argo.steps.families.swebench.twin_tests import make_twin_tests
+from swe_argo.steps.grading.official_patch import PatchedFile
+from swe_argo.steps.grading.twins.draws import _draw_changes, group_tests
+from swe_argo.steps.grading.twins.expectations import Module, Test
+from swe_argo.steps.grading.twins.listed_tests import ListedTwinTests, PatchedFiles
+from swe_argo.steps.grading.twins.sites import find_sites
+from swe_argo.steps.grading.twins.twin_tests import NoTwinsError, TestFile
+from swe_argo.steps.grading.twins.vocabulary import Vocabulary
 
 VALUES = (1, 2, 3, 4)
 """Numbers of different wrong values that are asked for."""

@@ -1,6 +1,6 @@
-# One mini instance as a sandbox: the image that steps.datasets.mini.build makes, for backends that pull theirs.
+# One mini instance as a sandbox: the image that swe_argo.steps.datasets.mini.build makes, for backends that pull theirs.
 #
-# Context: the folder that `python -m steps.datasets.mini --contexts FOLDER` writes. `images/build` does all of it.
+# Context: the folder that `python -m swe_argo.steps.datasets.mini --contexts FOLDER` writes. `images/build` does all of it.
 #   INSTANCE   the instance's id, e.g. mini__slugkit-1
 #   DIGEST     of what the image is made from: the third word of the line that the command prints
 #   WORKDIR    where the repository lies: the fourth word

@@ -1,7 +1,7 @@
-# The steps of an evaluation (`python -m steps.grade ...`), and neither what runs them nor what built them.
+# The steps of an evaluation (`python -m swe_argo.steps.grade ...`), and neither what runs them nor what built them.
 #
-# Context: the checkout, with the gate for agent programs as `python -m steps.agents.gate.binary` builds it (images/build
-# does). Build arguments:
+# Context: the checkout, with the model gateway as `python -m swe_argo.steps.agents.gate.binary` builds it (images/build does).
+# Build arguments:
 #   BASE       an image with Python 3.11 or newer, its venv module and sh; pin it as NAME@sha256:...
 #   PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_TRUSTED_HOST
 #              where packages come from; credentials in them stay in the first stage, which is not part of the image.
@@ -18,7 +18,7 @@ ARG PIP_EXTRA_INDEX_URL
 ARG PIP_TRUSTED_HOST
 COPY images/steps.lock /tmp/steps.lock
 # Much is taken out again, for no step loads it: of the Kubernetes client its copy for asyncio, with aiohttp, and the
-# classes of every object (steps.kube.requests); of Arrow Flight, ORC, remote file systems and sources; of the
+# classes of every object (swe_argo.steps.kube.requests); of Arrow Flight, ORC, remote file systems and sources; of the
 # hub's client its commands, and the way to its second kind of storage (it takes the plain one then); of openai what
 # administers accounts, and what is in beta or spoken; of numpy what builds Fortran; the lexers of every language; tests,
 # headers, type stubs and lists of files; and the AWS services beside S3 and those that give credentials for it.
@@ -51,12 +51,13 @@ RUN python3 -m venv /opt/venv \
 
 FROM $BASE AS project
 WORKDIR /opt/swe-argo
-COPY steps steps
-COPY templates templates
+COPY workflows/python/swe_argo/__init__.py swe_argo/
+COPY steps swe_argo/steps
+COPY templates swe_argo/templates
 COPY pyproject.toml /tmp/pyproject.toml
 # The compiled mini repositories would be other repositories. plan asks for the version of the installed project.
-RUN { [ -s steps/agents/gate/built/source ] || { echo "no gate: python -m steps.agents.gate.binary" >&2; exit 1; }; } \
-    && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/mini/data/' steps \
+RUN { [ -s swe_argo/steps/agents/gate/built/source ] || { echo "no gate: python -m swe_argo.steps.agents.gate.binary" >&2; exit 1; }; } \
+    && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/mini/data/' swe_argo \
     && version="$(sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q;}' /tmp/pyproject.toml)" \
     && mkdir "swe_argo-$version.dist-info" \
     && printf 'Metadata-Version: 2.1\nName: swe-argo\nVersion: %s\n' "$version" >"swe_argo-$version.dist-info/METADATA" \
@@ -76,7 +77,7 @@ ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
     LANG=C.UTF-8 HOME=/tmp HF_HOME=/tmp/huggingface HF_HUB_DISABLE_XET=1 SWE_ARGO_HOME=/tmp/swe-argo
 WORKDIR /tmp
 USER 65532:65532
-CMD ["python", "-m", "steps.plan", "--help"]
+CMD ["python", "-m", "swe_argo.steps.plan", "--help"]
 ARG VERSION=
 ARG REVISION=
 ARG SOURCE=

@@ -1,4 +1,5 @@
-# The steps' image with what training needs beside it: Tinker's SDK, tokenizers and a web server (`python -m steps.proxy`, `python -m workflows.view`).
+# The steps' image with what training needs beside it: Tinker's SDK, tokenizers and a web server (`python -m
+# swe_argo.steps.proxy`, `python -m swe_argo.workflows.view`).
 # It shares the layers of the steps' image, so that a node that has one pulls little for the other.
 #
 # Context: the checkout. Build arguments:
@@ -25,8 +26,8 @@ RUN python3 -m venv /opt/venv \
 
 FROM $STEPS
 COPY --from=packages /opt/venv/lib /opt/venv/lib
-# The viewer, and what it reads runs by (`python -m workflows.view`).
-COPY workflows /opt/swe-argo/workflows
-CMD ["python", "-m", "steps.proxy", "--help"]
+# The viewer, and what it reads runs by (`python -m swe_argo.workflows.view`).
+COPY workflows /opt/swe-argo/swe_argo/workflows
+CMD ["python", "-m", "swe_argo.steps.proxy", "--help"]
 LABEL org.opencontainers.image.title="swe-argo-training" \
       org.opencontainers.image.description="The steps of swe-argo with Tinker's SDK: the proxy in front of its models"

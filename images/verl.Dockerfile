@@ -23,22 +23,23 @@ RUN cd /tmp \
     && python3 -m pip install --quiet --no-deps "verl==$VERL" TransferQueue==0.1.11 tensordict==0.10.0 \
         "$(sed -n 's/^  "\(swebench==[0-9.]*\)".*/\1/p' pyproject.toml)" \
     && rm needed.txt kept.txt steps.lock verl_packages.py
-COPY steps /opt/swe-argo/steps
-COPY workflows /opt/swe-argo/workflows
-COPY templates /opt/swe-argo/templates
+COPY workflows/python/swe_argo /opt/swe-argo/swe_argo
+COPY steps /opt/swe-argo/swe_argo/steps
+COPY workflows /opt/swe-argo/swe_argo/workflows
+COPY templates /opt/swe-argo/swe_argo/templates
 # plan asks for the version of the installed project.
 RUN site="$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
     && version="$(sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q;}' /tmp/pyproject.toml)" \
-    && printf '%s\n' /opt/swe-argo /opt/swe-argo/workflows/python >"$site/swe-argo.pth" \
+    && echo /opt/swe-argo >"$site/swe-argo.pth" \
     && mkdir -p "$site/swe_argo-$version.dist-info" /trainings \
     && printf 'Metadata-Version: 2.1\nName: swe-argo\nVersion: %s\n' "$version" >"$site/swe_argo-$version.dist-info/METADATA" \
-    && printf '#!/bin/sh\nexec python3 -c "from workflows.cli.main import main; main()" "$@"\n' >/usr/local/bin/swe-argo \
+    && printf '#!/bin/sh\nexec python3 -c "from swe_argo.workflows.cli.main import main; main()" "$@"\n' >/usr/local/bin/swe-argo \
     && chmod 755 /usr/local/bin/swe-argo \
     && chmod -R a+rX,go-w /opt/swe-argo && chown 65532:65532 /trainings && rm /tmp/pyproject.toml
 # The pod's volume is mounted here; whoever has no name is asked for one by PyTorch.
-ENV HOME=/trainings USER=swe-argo SWE_ARGO_VERL=/opt/swe-argo/templates/verl
+ENV HOME=/trainings USER=swe-argo SWE_ARGO_VERL=/opt/swe-argo/swe_argo/templates/verl
 WORKDIR /trainings
 USER 65532:65532
-CMD ["python3", "-m", "verl.trainer.main_ppo", "--config-path", "/opt/swe-argo/templates/verl", "--config-name", "grpo"]
+CMD ["python3", "-m", "verl.trainer.main_ppo", "--config-path", "/opt/swe-argo/swe_argo/templates/verl", "--config-name", "grpo"]
 LABEL org.opencontainers.image.title="swe-argo-verl" \
       org.opencontainers.image.description="verl with the sandboxes and verdicts of swe-argo"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from steps.contracts.chain import CANARY
-from steps.contracts.data import Plan, RunFile
-from steps.entry import Flags, run_program
-from steps.errors import ConfigError
-from steps.reports.canary import describe_canary, read_canary
-from steps.store import open_store
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.chain import CANARY
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.entry import Flags, run_program
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.canary import describe_canary, read_canary
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.runs import record_of
 
 
 def main(flags: Flags) -> str:

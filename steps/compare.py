@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from steps.contracts.chain import COMPARE
-from steps.contracts.record import key
-from steps.entry import run_program
-from steps.reports.comparison.record import Comparison
-from steps.reports.figures.summary import Summary, page_key
-from steps.reports.messages.message import build_message
-from steps.reports.messages.terminal import comparison_lines
-from steps.reports.messages.webhook import WebhookError, post
-from steps.settings import settings
-from steps.store import Store, open_store
-from steps.store.runs import no_report
+from swe_argo.steps.contracts.chain import COMPARE
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.entry import run_program
+from swe_argo.steps.reports.comparison.record import Comparison
+from swe_argo.steps.reports.figures.summary import Summary, page_key
+from swe_argo.steps.reports.messages.message import build_message
+from swe_argo.steps.reports.messages.terminal import comparison_lines
+from swe_argo.steps.reports.messages.webhook import WebhookError, post
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.runs import no_report
 
 NAMED = 50
 """Instances of a list that are printed; compare.json has them all."""

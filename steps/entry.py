@@ -20,19 +20,19 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from pydantic import ValidationError
 
-from steps.contracts.chain import OUTCOME, TRY, Step
-from steps.contracts.data import Instance, RunFile
-from steps.contracts.exit_codes import line
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.programs import Program
-from steps.contracts.record import Raw, Record
-from steps.contracts.timed import Timed
-from steps.contracts.trajectory import Trajectory, Usage, spent_in
-from steps.contracts.unit_progress import ProgressWriter
-from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_OK, ConfigError, StepError, one_line
-from steps.sandbox.command_log import set_up_logging
-from steps.sandbox.unit_sandbox import Context
-from steps.settings import settings
+from swe_argo.steps.contracts.chain import OUTCOME, TRY, Step
+from swe_argo.steps.contracts.data import Instance, RunFile
+from swe_argo.steps.contracts.exit_codes import line
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.programs import Program
+from swe_argo.steps.contracts.record import Raw, Record
+from swe_argo.steps.contracts.timed import Timed
+from swe_argo.steps.contracts.trajectory import Trajectory, Usage, spent_in
+from swe_argo.steps.contracts.unit_progress import ProgressWriter
+from swe_argo.steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_OK, ConfigError, StepError, one_line
+from swe_argo.steps.sandbox.command_log import set_up_logging
+from swe_argo.steps.sandbox.unit_sandbox import Context
+from swe_argo.steps.settings import settings
 
 D = TypeVar("D", bound=Record | Raw)
 
@@ -175,7 +175,7 @@ class _Parser(argparse.ArgumentParser):
 
 def read_flags(program: Program) -> Flags:
     """Option name -> value, of this process' command line. Exits with 64 where it is wrong."""
-    parser = _Parser(prog=f"python -m steps.{program.name}", description=program.meaning, allow_abbrev=False)
+    parser = _Parser(prog=f"python -m swe_argo.steps.{program.name}", description=program.meaning, allow_abbrev=False)
     for option in program.options:
         if option.kind is bool:
             parser.add_argument(f"--{option.name}", dest=option.name, action="store_true", help=option.meaning)

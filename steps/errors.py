@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from steps.contracts.exit_codes import FINAL
-from steps.contracts.failure import FailureClass
-from steps.contracts.record import Raw, Record
+from swe_argo.steps.contracts.exit_codes import FINAL
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.record import Raw, Record
 
 EXIT_OK = 0
 EXIT_INCOMPLETE = 3

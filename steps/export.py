@@ -7,23 +7,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from steps.agents.formats.solved_unit import SolvedUnit
-from steps.agents.formats.writers import WITHOUT_TRAJECTORY, Format, FormatWriters, open_writers, put_when_whole
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import Instance, Patch, Plan, RunFile, Unit
-from steps.contracts.programs import Option, Program
-from steps.contracts.record import key
-from steps.contracts.trajectory import Trajectory
-from steps.contracts.verdict import GradeRecord, TestLog
-from steps.entry import Flags, run_program
-from steps.errors import ConfigError
-from steps.reports.text.formatting import count, unit_name
-from steps.reports.tries import read_failures
-from steps.store import Store, open_store
-from steps.store.endpoint_marks import read_retracted
-from steps.store.runs import record_of, store_flag
-from steps.training import sample_files
-from steps.training.export_samples import write_samples
+from swe_argo.steps.agents.formats.solved_unit import SolvedUnit
+from swe_argo.steps.agents.formats.writers import (
+    WITHOUT_TRAJECTORY,
+    Format,
+    FormatWriters,
+    open_writers,
+    put_when_whole,
+)
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.data import Instance, Patch, Plan, RunFile, Unit
+from swe_argo.steps.contracts.programs import Option, Program
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.contracts.verdict import GradeRecord, TestLog
+from swe_argo.steps.entry import Flags, run_program
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.text.formatting import count, unit_name
+from swe_argo.steps.reports.tries import read_failures
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.endpoint_marks import read_retracted
+from swe_argo.steps.store.runs import record_of, store_flag
+from swe_argo.steps.training import sample_files
+from swe_argo.steps.training.export_samples import write_samples
 
 FOLDER = "exports"
 """Where exports go by default, as ``exports/<run>/<format>``."""

@@ -11,25 +11,25 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from steps.argo import semaphores, shards, step_pods
-from steps.argo.recorded_failures import explain
-from steps.argo.stored_units import StoredUnits, read_stored_units
-from steps.contracts.backends import BACKENDS, backend_named
-from steps.contracts.chain import FINALIZE, PAGE
-from steps.contracts.data import RunFile
-from steps.contracts.failure import FailureClass
-from steps.contracts.ids import store_id
-from steps.contracts.record import key
-from steps.contracts.sandbox_spec import KubernetesSpec
-from steps.entry import Flags, run_program, write_word
-from steps.errors import ConfigError, InfraError, StepError
-from steps.kube.client import Cluster
-from steps.kube.kubeconfig import find
-from steps.reports.figures.summary import Summary, page_key
-from steps.sandbox.kubernetes.orphans import sweep_run
-from steps.sandbox.orphans import list_run
-from steps.settings import has_variables
-from steps.store import Store, open_store
+from swe_argo.steps.argo import semaphores, shards, step_pods
+from swe_argo.steps.argo.recorded_failures import explain
+from swe_argo.steps.argo.stored_units import StoredUnits, read_stored_units
+from swe_argo.steps.contracts.backends import BACKENDS, backend_named
+from swe_argo.steps.contracts.chain import FINALIZE, PAGE
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.ids import store_id
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
+from swe_argo.steps.entry import Flags, run_program, write_word
+from swe_argo.steps.errors import ConfigError, InfraError, StepError
+from swe_argo.steps.kube.client import Cluster
+from swe_argo.steps.kube.kubeconfig import find
+from swe_argo.steps.reports.figures.summary import Summary, page_key
+from swe_argo.steps.sandbox.kubernetes.orphans import sweep_run
+from swe_argo.steps.sandbox.orphans import list_run
+from swe_argo.steps.settings import has_variables
+from swe_argo.steps.store import Store, open_store
 
 STOP_S = 180.0
 """Seconds for the run's shards to end after they were told to."""
@@ -114,7 +114,7 @@ class Finalize:
         except (FileNotFoundError, ValueError):
             pass
         # What draws pages and tables is loaded only where there is something to say.
-        from steps.reports.write import write_report
+        from swe_argo.steps.reports.write import write_report
 
         return write_report(self.store, self.run_id)
 

@@ -1,14 +1,15 @@
 """Requests on a socket -> programs of ours, each a process forked from this one, which has imported what they need.
 
 Importing takes a step longer than its own work. What begins many programs on one machine keeps a process that forks
-them: ``python -m steps.forking``, a socket its standard input, or one forked from a program that has done nothing yet
-but import (``fork_here``). Over that socket it sends, for each program, four descriptors: a socket for it alone, its
-standard input, output and error. Over its own socket it sends the ``Request``, then a byte for each signal that the
-program and its process group are to have; the exit code comes back. So signals come from the one process that knows
-when the id of a program becomes somebody else's.
+them: ``python -m swe_argo.steps.forking``, a socket its standard input, or one forked from a program that has done
+nothing yet but import (``fork_here``). Over that socket it sends, for each program, four descriptors: a socket for it
+alone, its standard input, output and error. Over its own socket it sends the ``Request``, then a byte for each signal
+that the program and its process group are to have; the exit code comes back. So signals come from the one process that
+knows when the id of a program becomes somebody else's.
 
 This process has one thread and opens nothing: a program finds what it would find if it had been started by itself. One
-of them may be what forks tries of a step: ``python -m steps.forking STEP BACKEND``, which imports what these need.
+of them may be what forks tries of a step: ``python -m swe_argo.steps.forking STEP BACKEND``, which imports what these
+need.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
-from steps.contracts.backends import is_own_backend
-from steps.contracts.chain import GRADE
-from steps.sandbox import load_backend
+from swe_argo.steps.contracts.backends import is_own_backend
+from swe_argo.steps.contracts.chain import GRADE
+from swe_argo.steps.sandbox import load_backend
 
 _SIZE_BYTES = 8
 
@@ -91,7 +92,7 @@ def _standard_stream(number: int, mode: str) -> TextIO:
 
 def main() -> None:
     """Import what tries of a step need, where one is named, and fork."""
-    import_module("steps.entry")  # which all need
+    import_module("swe_argo.steps.entry")  # which all need
     if sys.argv[1:]:
         with suppress(Exception):  # each try meets it as well, and says so where somebody reads it
             _load(*sys.argv[1:])
@@ -144,12 +145,12 @@ def _close_standard_streams(*numbers: int) -> None:
 
 
 def _load(step: str, backend: str, *modules: str) -> None:
-    for name in (f"steps.{step}", *modules):
+    for name in (f"swe_argo.steps.{step}", *modules):
         import_module(name)
     if not is_own_backend(backend):  # one's own may begin threads, which a fork would lose
         load_backend(backend)
     if step == GRADE.name:
-        from steps.grading import official
+        from swe_argo.steps.grading import official
 
         official.load_harness()
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import cast
 
-from steps.agents.history import hide_history
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.agents import AgentKind
-from steps.contracts.chain import GRADE
-from steps.contracts.data import CANARY_ATTEMPT, Answer, Instance, Patch, RunFile
-from steps.contracts.layer import Layer
-from steps.contracts.machine import Machine
-from steps.contracts.record import Raw, Record
-from steps.contracts.twins import ValidatedTwins
-from steps.contracts.verdict import (
+from swe_argo.steps.agents.history import hide_history
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.agents import AgentKind
+from swe_argo.steps.contracts.chain import GRADE
+from swe_argo.steps.contracts.data import CANARY_ATTEMPT, Answer, Instance, Patch, RunFile
+from swe_argo.steps.contracts.layer import Layer
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.record import Raw, Record
+from swe_argo.steps.contracts.twins import ValidatedTwins
+from swe_argo.steps.contracts.verdict import (
     Confirmation,
     EvalScript,
     GradeRecord,
@@ -31,18 +31,18 @@ from steps.contracts.verdict import (
     Report,
     TestLog,
 )
-from steps.entry import Inputs, run_step
-from steps.families.family import Grader, LayerFamily, load_family
-from steps.grading import official
-from steps.grading.procedure import ProcedureRun, official_folder
-from steps.grading.twins.confirmation import ConfirmationRequest, confirm, excuse_findings, weigh_confirmation
-from steps.grading.twins.runs import MakeReference, TestRuns
-from steps.grading.twins.twin_tests import TwinTests
-from steps.grading.verdict import OK, Verdict, after_doubt
-from steps.layers.listing import record
-from steps.layers.take import take
-from steps.sandbox.protocol import Sandbox
-from steps.sandbox.unit_sandbox import Context, open_sandbox
+from swe_argo.steps.entry import Inputs, run_step
+from swe_argo.steps.families.family import Grader, LayerFamily, load_family
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.procedure import ProcedureRun, official_folder
+from swe_argo.steps.grading.twins.confirmation import ConfirmationRequest, confirm, excuse_findings, weigh_confirmation
+from swe_argo.steps.grading.twins.runs import MakeReference, TestRuns
+from swe_argo.steps.grading.twins.twin_tests import TwinTests
+from swe_argo.steps.grading.verdict import OK, Verdict, after_doubt
+from swe_argo.steps.layers.listing import record
+from swe_argo.steps.layers.take import take
+from swe_argo.steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.unit_sandbox import Context, open_sandbox
 
 # A sandbox outlives its tests by this: making it, applying the patch, fetching the log, and the step that asked for it.
 SANDBOX_MARGIN_S = 2700.0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from steps.argo.shards import stop_workflows
-from steps.contracts.chain import HALT
-from steps.contracts.sandbox_spec import KubernetesSpec
-from steps.contracts.workflow_marks import made_by
-from steps.entry import Flags, run_program
-from steps.kube.kubeconfig import find
+from swe_argo.steps.argo.shards import stop_workflows
+from swe_argo.steps.contracts.chain import HALT
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
+from swe_argo.steps.contracts.workflow_marks import made_by
+from swe_argo.steps.entry import Flags, run_program
+from swe_argo.steps.kube.kubeconfig import find
 
 
 def main(flags: Flags) -> None:

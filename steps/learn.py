@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 
-from steps.contracts.chain import LEARN, PAGE
-from steps.entry import Flags, run_threaded_program
-from steps.errors import ConfigError
-from steps.reports.training.publish import publish_training
-from steps.reports.training.write import training_page_key
-from steps.sandbox.command_log import set_up_logging
-from steps.settings import settings
-from steps.store import open_store
-from steps.store.trainings import training_of
+from swe_argo.steps.contracts.chain import LEARN, PAGE
+from swe_argo.steps.entry import Flags, run_threaded_program
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.training.publish import publish_training
+from swe_argo.steps.reports.training.write import training_page_key
+from swe_argo.steps.sandbox.command_log import set_up_logging
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.trainings import training_of
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ def main(flags: Flags) -> str:
     """Learn the step. Raises ConfigError, InfraError."""
     set_up_logging()
     try:
-        from steps.training.learner import Learner
+        from swe_argo.steps.training.learner import Learner
     except ImportError as error:
         raise ConfigError(f"{EXTRA} ({error})", field="learn") from None
     ours, store = settings(), open_store(flags["store"])

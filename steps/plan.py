@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import sys
 
-from steps.agents.gate.binary import find_gate
-from steps.contracts.chain import CANARY_COUNT, ENGINE_FIELDS, PLAN, SHARD_COUNT
-from steps.contracts.data import Plan
-from steps.contracts.progress_lines import doing
-from steps.contracts.run_spec import RunSpec
-from steps.datasets.bucket_inputs import fetch_inputs
-from steps.entry import Flags, run_program
-from steps.errors import ConfigError
-from steps.planning.program import architecture_of
-from steps.planning.requested_spec import fit_to_limits, read_spec, refuse_fields
-from steps.planning.resolve import resolve
-from steps.planning.submitted_spec import refuse_recipe_folder
-from steps.planning.write import write, write_shards
-from steps.settings import settings
-from steps.store import open_store
-from steps.store.run_lock import refuse_busy
+from swe_argo.steps.agents.gate.binary import find_gate
+from swe_argo.steps.contracts.chain import CANARY_COUNT, ENGINE_FIELDS, PLAN, SHARD_COUNT
+from swe_argo.steps.contracts.data import Plan
+from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.datasets.bucket_inputs import fetch_inputs
+from swe_argo.steps.entry import Flags, run_program
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.planning.program import architecture_of
+from swe_argo.steps.planning.requested_spec import fit_to_limits, read_spec, refuse_fields
+from swe_argo.steps.planning.resolve import resolve
+from swe_argo.steps.planning.submitted_spec import refuse_recipe_folder
+from swe_argo.steps.planning.write import write, write_shards
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.run_lock import refuse_busy
 
 
 def plan(spec: RunSpec, *, submitted: bool = False) -> Plan:
@@ -46,8 +46,8 @@ def plan(spec: RunSpec, *, submitted: bool = False) -> Plan:
 
 
 def _end_earlier(spec: RunSpec, workflow: str) -> None:
-    from steps.argo import earlier_workflows
-    from steps.kube.kubeconfig import find
+    from swe_argo.steps.argo import earlier_workflows
+    from swe_argo.steps.kube.kubeconfig import find
 
     for name in earlier_workflows.remove_earlier_shards(find(spec.sandbox.kubernetes), spec.run_id or "", workflow):
         sys.stderr.write(f"note: {name} of an earlier Workflow still worked: it was ended\n")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from steps.contracts.chain import IS_DUE, PLAN_ROUND, SPEC
-from steps.entry import Flags, run_program
-from steps.planning.submitted_spec import refuse_placeholders
-from steps.store import open_store
-from steps.store.trainings import training_of
-from steps.training.checkpoints import FIRST, CheckpointLog
-from steps.training.rounds import plan_measurement, plan_rollouts
-from steps.training.served_weights import await_weights
+from swe_argo.steps.contracts.chain import IS_DUE, PLAN_ROUND, SPEC
+from swe_argo.steps.entry import Flags, run_program
+from swe_argo.steps.planning.submitted_spec import refuse_placeholders
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.trainings import training_of
+from swe_argo.steps.training.checkpoints import FIRST, CheckpointLog
+from swe_argo.steps.training.rounds import plan_measurement, plan_rollouts
+from swe_argo.steps.training.served_weights import await_weights
 
 
 def main(flags: Flags) -> str:

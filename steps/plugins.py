@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from steps.errors import ConfigError, one_line
+from swe_argo.steps.errors import ConfigError, one_line
 
 _LONGEST = 300
 
@@ -51,7 +51,7 @@ def load_module(reference: str, field: str, *, as_of_now: bool = False) -> Modul
 
 
 def load_agent(reference: str) -> type[Any]:
-    """The class of an agent of one's own. Raises ConfigError where it is not of the protocol (steps.agents.runner)."""
+    """The class of an agent of one's own. Raises ConfigError where it is not of the protocol (agents/runner.py)."""
     found = load(reference, "agent.name", as_of_now=True)  # in a notebook it is written anew, again and again
     act = getattr(found, "act", None)
     if not inspect.isclass(found) or not callable(act):

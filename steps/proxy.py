@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps.contracts.programs import Option, Program
-from steps.entry import Flags, run_threaded_program, tie_to_stdin
-from steps.errors import ConfigError
-from steps.settings import settings
-from steps.store import open_store
+from swe_argo.steps.contracts.programs import Option, Program
+from swe_argo.steps.entry import Flags, run_threaded_program, tie_to_stdin
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -58,9 +58,9 @@ def main(flags: Flags) -> None:
         if flags[name] is not None and not least <= flags[name] <= most:
             raise ConfigError(f"{flags[name]} is not within {least:,} to {most:,}", field=f"--{name}")
     try:
-        from steps.serving.server import ProxyOptions, serve
-        from steps.serving.tinker_sampler import TinkerSource
-        from steps.serving.tokenizer_files import find_tokenizer
+        from swe_argo.steps.serving.server import ProxyOptions, serve
+        from swe_argo.steps.serving.tinker_sampler import TinkerSource
+        from swe_argo.steps.serving.tokenizer_files import find_tokenizer
     except ImportError as error:
         raise ConfigError(f"{EXTRA} ({error})", field="proxy") from None
     if flags["tied"]:

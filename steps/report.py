@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import logging
 
-from steps.contracts.chain import PAGE, REPORT
-from steps.entry import Flags, run_program
-from steps.reports.figures.summary import page_key
-from steps.reports.training.publish import publish_training_of
-from steps.reports.validation.write import write_validation_of
-from steps.reports.write import write_report
-from steps.store import open_store
-from steps.store.kept_calls import remove_calls_of_solved
-from steps.store.twins import copy_twins_out
+from swe_argo.steps.contracts.chain import PAGE, REPORT
+from swe_argo.steps.entry import Flags, run_program
+from swe_argo.steps.reports.figures.summary import page_key
+from swe_argo.steps.reports.training.publish import publish_training_of
+from swe_argo.steps.reports.validation.write import write_validation_of
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.kept_calls import remove_calls_of_solved
+from swe_argo.steps.store.twins import copy_twins_out
 
 log = logging.getLogger(__name__)
 

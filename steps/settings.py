@@ -10,8 +10,8 @@ from pathlib import Path
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from steps.contracts.log_levels import LOG_LEVELS
-from steps.errors import ConfigError
+from swe_argo.steps.contracts.log_levels import LOG_LEVELS
+from swe_argo.steps.errors import ConfigError
 
 
 class Settings(BaseSettings):

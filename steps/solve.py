@@ -6,22 +6,22 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from steps.agents.going_on import SolveCalls
-from steps.agents.solving import Solving
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.agents import AgentKind
-from steps.contracts.chain import SOLVE
-from steps.contracts.data import Instance, RunFile
-from steps.contracts.kept_calls import calls_place
-from steps.contracts.record import Place, Raw, Record
-from steps.contracts.recording import Recording
-from steps.contracts.trajectory import StopReason, Trajectory
-from steps.entry import Inputs, run_step
-from steps.errors import ConfigError, ForeignAnswerError, StepError
-from steps.sandbox.unit_sandbox import Context
-from steps.store import open_store
-from steps.store.endpoint_marks import UnitMarks
-from steps.store.kept_calls import CallKeeper, find_earlier_calls
+from swe_argo.steps.agents.going_on import SolveCalls
+from swe_argo.steps.agents.solving import Solving
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.agents import AgentKind
+from swe_argo.steps.contracts.chain import SOLVE
+from swe_argo.steps.contracts.data import Instance, RunFile
+from swe_argo.steps.contracts.kept_calls import calls_place
+from swe_argo.steps.contracts.record import Place, Raw, Record
+from swe_argo.steps.contracts.recording import Recording
+from swe_argo.steps.contracts.trajectory import StopReason, Trajectory
+from swe_argo.steps.entry import Inputs, run_step
+from swe_argo.steps.errors import ConfigError, ForeignAnswerError, StepError
+from swe_argo.steps.sandbox.unit_sandbox import Context
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.endpoint_marks import UnitMarks
+from swe_argo.steps.store.kept_calls import CallKeeper, find_earlier_calls
 
 log = logging.getLogger(__name__)
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from steps.contracts.agent_spec import OwnAgent
-from steps.contracts.agents import AGENT_ALIASES, AGENTS, PROGRAM, is_own
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.sandbox_spec import FLAT_FIELDS, lift_flat_fields
-from steps.contracts.spec_fields import fields
-from steps.errors import ConfigError
-from steps.field_suggestions import suggest_fields
-from steps.plugins import load_agent
+from swe_argo.steps.contracts.agent_spec import OwnAgent
+from swe_argo.steps.contracts.agents import AGENT_ALIASES, AGENTS, PROGRAM, is_own
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.sandbox_spec import FLAT_FIELDS, lift_flat_fields
+from swe_argo.steps.contracts.spec_fields import fields
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.field_suggestions import suggest_fields
+from swe_argo.steps.plugins import load_agent
 
 EARLIER_NAMES = {"counter_proof": "confirm"}
 """Last word of a field's name in earlier releases -> its name; both are accepted wherever a spec is written."""

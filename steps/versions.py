@@ -7,7 +7,7 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from steps.settings import settings
+from swe_argo.steps.settings import settings
 
 
 def versions() -> dict[str, str]:
@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
 
 def _code_version() -> str:
     """The commit of this project where it runs from a checkout, marked when there are changes on top."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return settings().revision or "released"
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"]

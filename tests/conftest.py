@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from steps.store import Store, open_store
+from swe_argo.steps.store import Store, open_store
 from tests.docker_engine import NoEngineError, shared_engine
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def docker_client() -> Iterator[DockerClient]:
 @pytest.fixture
 def docker_host(docker_client: DockerClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The engine of ``docker_client`` is the one that this process and its children find."""
-    from steps.sandbox.docker.engine import connect_engine
+    from swe_argo.steps.sandbox.docker.engine import connect_engine
 
     address = docker_client.api.base_url.replace("http+docker://localhost", "unix://")
     if adapter := getattr(docker_client.api, "_custom_adapter", None):

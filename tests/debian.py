@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from steps.settings import settings
+from swe_argo.steps.settings import settings
 
 PYTHON = "python3,python3-venv,ca-certificates"
 """What an image of Python alone has."""

@@ -138,7 +138,7 @@ def answers(host: str | None) -> bool:
     import docker
     from docker.errors import DockerException
 
-    from steps.sandbox.docker.engine import engine_address, why_unreachable
+    from swe_argo.steps.sandbox.docker.engine import engine_address, why_unreachable
 
     host = host or engine_address()
     if why_unreachable(host):

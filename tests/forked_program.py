@@ -22,20 +22,23 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
-from steps.forking import Request, fork_from_stdin
-from steps.reports.page.templating import page_templates
+from swe_argo.steps.forking import Request, fork_from_stdin
+from swe_argo.steps.reports.page.templating import page_templates
+from swe_argo.workflows.local.forked_programs import Forker
 from tests.paths import ROOT
-from workflows.local.forked_programs import Forker
 
 IMPORTED = (  # nothing that is a program itself: runpy warns of one that is imported already
-    "workflows.cli.session",
-    *(f"workflows.cli.{name}" for name in ("ags_commands", "argo_commands", "run_commands", "template_commands")),
-    *(f"steps.planning.{name}" for name in ("resolve", "write", "requested_spec")),
-    "steps.agents.solving",
-    "steps.grading.twins.confirmation",
-    "steps.sandbox.local",
-    "steps.reports.write",
-    "steps.reports.training.publish",
+    "swe_argo.workflows.cli.session",
+    *(
+        f"swe_argo.workflows.cli.{name}"
+        for name in ("ags_commands", "argo_commands", "run_commands", "template_commands")
+    ),
+    *(f"swe_argo.steps.planning.{name}" for name in ("resolve", "write", "requested_spec")),
+    "swe_argo.steps.agents.solving",
+    "swe_argo.steps.grading.twins.confirmation",
+    "swe_argo.steps.sandbox.local",
+    "swe_argo.steps.reports.write",
+    "swe_argo.steps.reports.training.publish",
     *("boto3", "jinja2", "openai"),  # not pyarrow, which begins threads
 )
 EARLY = (

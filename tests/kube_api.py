@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from kubernetes.client import Configuration
 
-from steps.kube.client import Cluster
+from swe_argo.steps.kube.client import Cluster
 from tests.http_server import Handler, serve
 
 NAMESPACE = "evals"

@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 import pytest
 
-from steps.settings import settings
+from swe_argo.steps.settings import settings
 
 Environ = dict[str, Any]
 Habit = Callable[[Environ], tuple[str, str] | None]

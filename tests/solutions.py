@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from steps.datasets import load
+from swe_argo.steps.datasets import load
 from tests.model_server import Answer, Call, Script, by_text, function_text, play
 
 TESTS = "python3 -m pytest -q -p no:cacheprovider 2>&1 | tail -n 5"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import typer.main
 
+from swe_argo.workflows.cli.aliases import our_names
+from swe_argo.workflows.cli.main import app
 from tests.paths import ROOT
-from workflows.cli.aliases import our_names
-from workflows.cli.main import app
 
 PAGES = sorted(
     ROOT / name

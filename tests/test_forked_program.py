@@ -43,7 +43,7 @@ print(*sorted(seen - {"HOME"}))  # which sysconfig reads for where packages of a
 
 RUNNER = """
 import os, sys
-from workflows.local.forked_programs import fork_root, request, root
+from swe_argo.workflows.local.forked_programs import fork_root, request, root
 
 if "{}" == "the command line":
     fork_root()

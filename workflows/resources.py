@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.run_spec import RunSpec
 
 CREATE_S = 1800.0
 """Seconds to pull an image and start a sandbox."""
@@ -17,7 +17,7 @@ CONFIRMING_RUNS = 15
 NEIGHBOUR_RUNS = 10
 """Further runs with neighbour inputs, at most: 7 validate them, 1 tries the patch, 2 explain surprises."""
 NEIGHBOUR_SHARE = 5
-"""The tests of such a run may take this part of their limit (``steps.grading.twins.neighbours``)."""
+"""The tests of such a run may take this part of their limit (``swe_argo.steps.grading.twins.neighbours``)."""
 CONFIRMING_CREATE_S = 300.0
 """Seconds to start the sandbox of such a run, whose image is there by then."""
 

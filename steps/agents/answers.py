@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
-from steps.sandbox.apply_commands import RESET, try_commands
-from steps.sandbox.protocol import ExecResult, Sandbox
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.apply_commands import RESET, try_commands
+from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
 
 _OPENS = re.compile(r"<([\w-]+)>")
 _FENCE = re.compile(r"```(\w+)?\n(.*?)```", re.DOTALL)

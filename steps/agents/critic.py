@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.trajectory import StopReason
 
 FINISHED = (StopReason.FINISHED, StopReason.MAX_STEPS)
 """It said that it is done."""

@@ -7,16 +7,16 @@ from typing import Final
 from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from steps.agents.mini_swe_agent import library
-from steps.agents.opening import open_scaffold
-from steps.agents.prompts import file_layouts, templates
-from steps.agents.scaffolds import SCAFFOLDS
-from steps.agents.task import issue_with_hints
-from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.data import Instance
-from steps.datasets.names import did_you_mean
-from steps.errors import ConfigError
-from steps.models.reply import Message
+from swe_argo.steps.agents.mini_swe_agent import library
+from swe_argo.steps.agents.opening import open_scaffold
+from swe_argo.steps.agents.prompts import file_layouts, templates
+from swe_argo.steps.agents.scaffolds import SCAFFOLDS
+from swe_argo.steps.agents.task import issue_with_hints
+from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
+from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.datasets.names import did_you_mean
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.models.reply import Message
 
 TOOLS: Final = "tools"
 MINI: Final = "mini-swe-agent"

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from steps.agents.observation_diff import is_same_observation
-from steps.contracts.data import WORKDIR
-from steps.contracts.kept_calls import KeptCall, KeptToolCall
-from steps.contracts.trajectory import Result, Usage
-from steps.models.reply import Message, NoReplyError, Reply, RequestedCall, ToolDefinition
+from swe_argo.steps.agents.observation_diff import is_same_observation
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.contracts.kept_calls import KeptCall, KeptToolCall
+from swe_argo.steps.contracts.trajectory import Result, Usage
+from swe_argo.steps.models.reply import Message, NoReplyError, Reply, RequestedCall, ToolDefinition
 
 if TYPE_CHECKING:
-    from steps.models.client import Client
+    from swe_argo.steps.models.client import Client
 
 
 class DivergedError(Exception):

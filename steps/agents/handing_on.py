@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from steps.agents.history import hide_history
-from steps.agents.patch import Start, extract, record_start
-from steps.contracts.data import Instance
-from steps.contracts.layer import LayerSummary
-from steps.contracts.solve_record import History
-from steps.families.family import HandsOn, load_family
-from steps.layers.listing import Listing, record
-from steps.layers.take import take
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.history import hide_history
+from swe_argo.steps.agents.patch import Start, extract, record_start
+from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.contracts.layer import LayerSummary
+from swe_argo.steps.contracts.solve_record import History
+from swe_argo.steps.families.family import HandsOn, load_family
+from swe_argo.steps.layers.listing import Listing, record
+from swe_argo.steps.layers.take import take
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from steps.families.swebench.retrieval import is_readme
-from steps.sandbox.protocol import ExecResult, Sandbox
-from steps.sandbox.script_failure import script_failure
+from swe_argo.steps.families.swebench.retrieval import is_readme
+from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
+from swe_argo.steps.sandbox.script_failure import script_failure
 
 _TIMEOUT_S = 300.0
 _MOST = 16 << 20

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.contracts.solve_record import History
-from steps.errors import ConfigError
-from steps.sandbox.protocol import Sandbox
-from steps.sandbox.script_failure import script_failure
+from swe_argo.steps.contracts.solve_record import History
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.script_failure import script_failure
 
 TIMEOUT_S = 1800.0
 """Repacking 50,000 objects takes about 2 s, a repository of ten million some minutes."""
 
-_SCRIPT = Path(__file__).with_name("hide_history.sh")
+_SCRIPT = Path(__file__).resolve().with_name("hide_history.sh")
 
 
 def hide_history(sandbox: Sandbox) -> History:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steps.agents.task import Task
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.trajectory import StopReason
 
 
 def act(_task: Task) -> StopReason:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from steps.agents import critic
-from steps.agents.trajectory_sums import embed_trajectories
-from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.solve_record import SolveAttempt
-from steps.contracts.trajectory import Trajectory, Usage
+from swe_argo.steps.agents import critic
+from swe_argo.steps.agents.trajectory_sums import embed_trajectories
+from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
+from swe_argo.steps.contracts.solve_record import SolveAttempt
+from swe_argo.steps.contracts.trajectory import Trajectory, Usage
 
 HOTTER = 0.1
 """Temperature of an attempt after the first where the spec's is 0: the same again would end the same (OpenHands)."""

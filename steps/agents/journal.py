@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from steps.agents.trajectory_sums import (
+from swe_argo.steps.agents.trajectory_sums import (
     add_others,
     dump,
     dump_trajectory,
@@ -18,7 +18,7 @@ from steps.agents.trajectory_sums import (
     sum_up,
     usage_of,
 )
-from steps.contracts.trajectory import (
+from swe_argo.steps.contracts.trajectory import (
     AgentInfo,
     Metrics,
     Observation,
@@ -32,7 +32,7 @@ from steps.contracts.trajectory import (
 )
 
 if TYPE_CHECKING:
-    from steps.agents.going_on import AttemptCalls
+    from swe_argo.steps.agents.going_on import AttemptCalls
 
 
 def timestamp_now() -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
+from swe_argo.steps.contracts.run_spec import RunSpec
 
 
 def describe_limits(spec: RunSpec) -> list[str]:

@@ -6,12 +6,12 @@ import math
 import time
 from collections.abc import Callable
 
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.failure import FailureClass
-from steps.contracts.trajectory import Metrics, StopReason, Usage
-from steps.errors import InfraError
-from steps.models.images import text_of
-from steps.models.reply import Message
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.trajectory import Metrics, StopReason, Usage
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.models.images import text_of
+from swe_argo.steps.models.reply import Message
 
 EXCUSED_S = 300.0
 """Seconds lost to the endpoint that are given back; a step's deadline leaves room for them."""

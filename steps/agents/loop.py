@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from steps.agents.calls.parse_result import Malformed, ParsedCall, Problem
-from steps.agents.limits import Limits
-from steps.agents.model_call import ask
-from steps.agents.opening import count_steps, open_scaffold
-from steps.agents.scaffolds import SCAFFOLDS
-from steps.agents.task import Task
-from steps.agents.tools.result import ToolObservation
-from steps.agents.tools.session import Session
-from steps.contracts.trajectory import Result, ResultExtra, StopReason, ToolCall
-from steps.models.images import describe_images, with_images
-from steps.models.reply import Message, Reply
+from swe_argo.steps.agents.calls.parse_result import Malformed, ParsedCall, Problem
+from swe_argo.steps.agents.limits import Limits
+from swe_argo.steps.agents.model_call import ask
+from swe_argo.steps.agents.opening import count_steps, open_scaffold
+from swe_argo.steps.agents.scaffolds import SCAFFOLDS
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.agents.tools.result import ToolObservation
+from swe_argo.steps.agents.tools.session import Session
+from swe_argo.steps.contracts.trajectory import Result, ResultExtra, StopReason, ToolCall
+from swe_argo.steps.models.images import describe_images, with_images
+from swe_argo.steps.models.reply import Message, Reply
 
 
 def act(task: Task) -> StopReason:

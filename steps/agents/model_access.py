@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from steps.agents.going_on import AgentClock, AttemptCalls, ContinuedModel, SolveCalls
-from steps.agents.task import Forwards, NoModel
-from steps.contracts.agents import Agent
-from steps.contracts.data import RunFile
-from steps.models.reply import Model
+from swe_argo.steps.agents.going_on import AgentClock, AttemptCalls, ContinuedModel, SolveCalls
+from swe_argo.steps.agents.task import Forwards, NoModel
+from swe_argo.steps.contracts.agents import Agent
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.models.reply import Model
 
 
 def find_endpoint(run: RunFile) -> str:
     """The endpoint, fit to be shown. Raises ConfigError where it cannot be asked at all."""
-    from steps.models.endpoint import resolve_endpoint
+    from swe_argo.steps.models.endpoint import resolve_endpoint
 
     return resolve_endpoint(run.spec).display_url
 
@@ -26,7 +26,7 @@ def calls_of_attempt(solve: SolveCalls, agent: Agent, number: int, clock: AgentC
     """The calls of a solve's attempt, as its kind of agent takes them over."""
     if not agent.is_program:
         return solve.of_attempt(number, clock, workdir)
-    from steps.agents.program.continued import ProgramCalls
+    from swe_argo.steps.agents.program.continued import ProgramCalls
 
     return solve.of_attempt(number, clock, workdir, ProgramCalls)
 
@@ -37,7 +37,7 @@ def open_model_for(agent: Agent, run: RunFile, calls: AttemptCalls) -> Iterator[
     if not agent.asks_model or agent.is_program:
         yield NoModel()
         return
-    from steps.models.client import open_model
+    from swe_argo.steps.models.client import open_model
 
     with open_model(run.spec) as client:
         yield ContinuedModel(client, calls)
@@ -51,8 +51,8 @@ def open_forwarder_for(
     if not agent.is_program:
         yield None
         return
-    from steps.agents.program.continued import ContinuedForwarder
-    from steps.models.forwarding import open_forwarder
+    from swe_argo.steps.agents.program.continued import ContinuedForwarder
+    from swe_argo.steps.models.forwarding import open_forwarder
 
     llm = run.spec.llm.model_copy(update={"temperature": temperature})
     with open_forwarder(run.spec.model_copy(update={"llm": llm}), run.speaks) as forwarder:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from steps.agents.limits import Limits
-from steps.agents.task import Task
-from steps.contracts.trajectory import StopReason
-from steps.models.reply import Message, NoReplyError, Reply, ToolDefinition
+from swe_argo.steps.agents.limits import Limits
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.models.reply import Message, NoReplyError, Reply, ToolDefinition
 
 
 def ask(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from steps.contracts.data import WORKDIR
+from swe_argo.steps.contracts.data import WORKDIR
 
 _DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
@@ -23,7 +23,7 @@ _VARIES = tuple(
         (r"\b0x[0-9a-fA-F]{5,}\b", "<address>"),
         # By which Codex's shell names what a command printed.
         (r"(?m)^Chunk ID: [0-9a-f]+$", "<chunk>"),
-        # The root of a sandbox that shares its host's (steps.host.folders).
+        # The root of a sandbox that shares its host's (swe_argo.steps.host.folders).
         (r"(?:/[\w.+@~-]+)*/swe-argo-(?:\d+-){3}\w{8}\b", ""),
         (r"(?<=/tmp/)(?:tmp[\w.-]+|pytest-of-\w+/pytest-\d+|\.shell-[0-9a-f]+|pip-[\w-]+)", "<temporary>"),
         (r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?)?", "<time>"),

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import time
 
-from steps.agents import answers, head_files
-from steps.agents.limits import Limits
-from steps.agents.model_call import ask
-from steps.agents.prompts import file_layouts
-from steps.agents.task import Task
-from steps.agents.tools import APPLY
-from steps.contracts.data import FileContext, Patch
-from steps.contracts.trajectory import Result, ResultExtra, StopReason, ToolCall
-from steps.models.reply import Message, Reply
+from swe_argo.steps.agents import answers, head_files
+from swe_argo.steps.agents.limits import Limits
+from swe_argo.steps.agents.model_call import ask
+from swe_argo.steps.agents.prompts import file_layouts
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.agents.tools import APPLY
+from swe_argo.steps.contracts.data import FileContext, Patch
+from swe_argo.steps.contracts.trajectory import Result, ResultExtra, StopReason, ToolCall
+from swe_argo.steps.models.reply import Message, Reply
 
 CHARACTERS_A_TOKEN = 3
 """A careful figure for code with line numbers: rather leave a file out than have the prompt refused."""

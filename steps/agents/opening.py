@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.agents.calls import call_format
-from steps.agents.calls.parse_result import CallFormat
-from steps.agents.prompts import scaffold_text, templates
-from steps.agents.scaffolds import SCAFFOLDS, Scaffold
-from steps.agents.tools.toolsets import Toolset, toolset
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import Instance
+from swe_argo.steps.agents.calls import call_format
+from swe_argo.steps.agents.calls.parse_result import CallFormat
+from swe_argo.steps.agents.prompts import scaffold_text, templates
+from swe_argo.steps.agents.scaffolds import SCAFFOLDS, Scaffold
+from swe_argo.steps.agents.tools.toolsets import Toolset, toolset
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import Instance
 
 
 @dataclass(frozen=True)

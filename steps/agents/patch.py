@@ -6,10 +6,10 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.errors import ResourceError
-from steps.sandbox.protocol import ExecResult, Sandbox
-from steps.sandbox.script_failure import script_failure
-from steps.sandbox.untrusted import SandboxBroken
+from swe_argo.steps.errors import ResourceError
+from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
+from swe_argo.steps.sandbox.script_failure import script_failure
+from swe_argo.steps.sandbox.untrusted import SandboxBroken
 
 TIMEOUT_S = 900.0
 MAX_BYTES = 256 << 20
@@ -17,7 +17,7 @@ MAX_BYTES = 256 << 20
 LARGE_BYTES = MAX_BYTES
 """A larger file is left out of it."""
 _LIMITS = {"LARGE_KIB": str(LARGE_BYTES >> 10)}
-_SCRIPT = Path(__file__).with_name("take_patch.sh")
+_SCRIPT = Path(__file__).resolve().with_name("take_patch.sh")
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from steps.agents.runner import check
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.agents import AgentKind
-from steps.contracts.data import Patch, RunFile
-from steps.contracts.layer import Layer
-from steps.contracts.record import key
-from steps.contracts.recording import Recording
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.verdict import GradeRecord, Integrity, Outcome
-from steps.datasets import predictions
-from steps.errors import ConfigError
-from steps.families import rows
-from steps.families.swebench import retrieval
-from steps.store import Store
-from steps.store.runs import record_of
+from swe_argo.steps.agents.runner import check
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.agents import AgentKind
+from swe_argo.steps.contracts.data import Patch, RunFile
+from swe_argo.steps.contracts.layer import Layer
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.recording import Recording
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.verdict import GradeRecord, Integrity, Outcome
+from swe_argo.steps.datasets import predictions
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families import rows
+from swe_argo.steps.families.swebench import retrieval
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.runs import record_of
 
 
 @dataclass
@@ -124,7 +124,7 @@ def _from_run(spec: RunSpec, store: Store, ids: list[str]) -> Prepared:
 def _recorded(spec: RunSpec, chosen: list[dict[str, Any]], known: list[str]) -> Prepared:
     if not spec.agent.trajectories:
         raise ConfigError("agent 'replay' needs recorded trajectories: --trajectories PATH", field="agent.trajectories")
-    from steps.agents.replay import recordings
+    from swe_argo.steps.agents.replay import recordings
 
     workdirs = {row["instance_id"]: rows.workdir_of(row) for row in chosen}
     read = recordings.read(spec.agent.trajectories, workdirs, known)

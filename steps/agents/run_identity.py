@@ -8,15 +8,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from steps.contracts.agent_spec import FROM_RUN
-from steps.contracts.agents import is_own
-from steps.contracts.families import is_own_family
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_fields import SpecField, file_fields
-from steps.contracts.spec_table import File, How
-from steps.datasets.records import local_path
-from steps.errors import ConfigError
-from steps.plugins import file_of
+from swe_argo.steps.contracts.agent_spec import FROM_RUN
+from swe_argo.steps.contracts.agents import is_own
+from swe_argo.steps.contracts.families import is_own_family
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_fields import SpecField, file_fields
+from swe_argo.steps.contracts.spec_table import File, How
+from swe_argo.steps.datasets.records import local_path
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.plugins import file_of
 
 
 def input_hashes(spec: RunSpec) -> dict[str, str]:

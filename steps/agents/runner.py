@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Protocol, cast
 
-from steps.agents.task import Task
-from steps.contracts.agents import Agent, is_own
-from steps.contracts.trajectory import StopReason
-from steps.errors import ConfigError
-from steps.plugins import load_agent
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.agents import Agent, is_own
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.plugins import load_agent
 
 
 class Runner(Protocol):

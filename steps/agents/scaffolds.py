@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.agents.calls.parse_result import Rules
+from swe_argo.steps.agents.calls.parse_result import Rules
 
 
 @dataclass(frozen=True)
 class Scaffold:
-    """What tells scaffolds apart beside their tools, prompts and limits (steps.contracts.agents)."""
+    """What tells scaffolds apart beside their tools, prompts and limits (swe_argo.steps.contracts.agents)."""
 
     name: str
     rules: Rules

@@ -9,31 +9,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from steps.agents import iterative
-from steps.agents.critic import AttemptResult
-from steps.agents.going_on import AgentClock, AttemptCalls, DivergedError, SolveCalls
-from steps.agents.handing_on import HandedOn, WorkStart, describe_start, prepare, start_of
-from steps.agents.iterative import Attempt
-from steps.agents.journal import Journal
-from steps.agents.model_access import calls_of_attempt, find_endpoint, open_forwarder_for, open_model_for
-from steps.agents.runner import act
-from steps.agents.task import Task
-from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.agents import AgentKind
-from steps.contracts.chain import SOLVE
-from steps.contracts.data import Instance, Patch, RunFile
-from steps.contracts.layer import Layer
-from steps.contracts.machine import Machine
-from steps.contracts.recording import Recording, Replayed
-from steps.contracts.solve_record import Continued, History, SolveRecord
-from steps.contracts.trajectory import AgentExtra, AgentInfo, StopReason, Trajectory, Turn, Usage
-from steps.contracts.unit_progress import Phase
-from steps.families.family import load_family
-from steps.sandbox.bundle_mounts import mount_of
-from steps.sandbox.groups import GroupMember, join_group
-from steps.sandbox.protocol import Sandbox
-from steps.sandbox.unit_sandbox import Context, open_sandbox
-from steps.sandbox.untrusted import SandboxBroken, as_untrusted
+from swe_argo.steps.agents import iterative
+from swe_argo.steps.agents.critic import AttemptResult
+from swe_argo.steps.agents.going_on import AgentClock, AttemptCalls, DivergedError, SolveCalls
+from swe_argo.steps.agents.handing_on import HandedOn, WorkStart, describe_start, prepare, start_of
+from swe_argo.steps.agents.iterative import Attempt
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.model_access import calls_of_attempt, find_endpoint, open_forwarder_for, open_model_for
+from swe_argo.steps.agents.runner import act
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
+from swe_argo.steps.contracts.agents import AgentKind
+from swe_argo.steps.contracts.chain import SOLVE
+from swe_argo.steps.contracts.data import Instance, Patch, RunFile
+from swe_argo.steps.contracts.layer import Layer
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.recording import Recording, Replayed
+from swe_argo.steps.contracts.solve_record import Continued, History, SolveRecord
+from swe_argo.steps.contracts.trajectory import AgentExtra, AgentInfo, StopReason, Trajectory, Turn, Usage
+from swe_argo.steps.contracts.unit_progress import Phase
+from swe_argo.steps.families.family import load_family
+from swe_argo.steps.sandbox.bundle_mounts import mount_of
+from swe_argo.steps.sandbox.groups import GroupMember, join_group
+from swe_argo.steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.unit_sandbox import Context, open_sandbox
+from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 
 log = logging.getLogger(__name__)
 AROUND_S = 3600.0
@@ -173,7 +173,7 @@ class Solving:
                 result = start.take(self._untrusted(box)) if acted.patch is None else HandedOn(acted.patch)
         replayed = None
         if self.recording is not None and self.agent.kind is AgentKind.REPLAY:
-            from steps.agents.replay import agent
+            from swe_argo.steps.agents.replay import agent
 
             replayed = agent.compare_with_recording(self.recording, self.journal, result.patch)
         self.attempts.append(

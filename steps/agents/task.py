@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from steps.agents.journal import Journal
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import Instance
-from steps.contracts.recipe import AgentProgram
-from steps.contracts.recording import Recording
-from steps.contracts.trajectory import Usage
-from steps.errors import ConfigError
-from steps.models.reply import Model
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.contracts.recipe import AgentProgram
+from swe_argo.steps.contracts.recording import Recording
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.models.reply import Model
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 if TYPE_CHECKING:
-    from steps.models.program_answers import Forwarded
+    from swe_argo.steps.models.program_answers import Forwarded
 
 
 def issue_with_hints(instance: Instance) -> str:
@@ -28,7 +28,7 @@ def issue_with_hints(instance: Instance) -> str:
 
 
 class Forwards(Protocol):
-    """What answers an agent program's requests: ``steps.models.forwarding.Forwarder``, which says what each does."""
+    """Answers an agent program's requests; ``swe_argo.steps.models.forwarding.Forwarder`` documents each method."""
 
     @property
     def model(self) -> str: ...  # noqa: D102

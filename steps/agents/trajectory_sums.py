@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.contracts.record import to_json
-from steps.contracts.trajectory import FinalMetrics, MetricsExtra, Trajectory, Turn, Usage
+from swe_argo.steps.contracts.record import to_json
+from swe_argo.steps.contracts.trajectory import FinalMetrics, MetricsExtra, Trajectory, Turn, Usage
 
 
 def usage_of(turns: list[Turn]) -> Usage:

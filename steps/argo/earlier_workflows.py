@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from steps.argo.shards import delete_object, list_objects, names_only
-from steps.argo.step_pods import running_step_pods
-from steps.contracts.failure import FailureClass
-from steps.contracts.workflow_marks import COMPLETED, KIND, PARENT, RUN
-from steps.errors import InfraError
-from steps.kube.client import Cluster
+from swe_argo.steps.argo.shards import delete_object, list_objects, names_only
+from swe_argo.steps.argo.step_pods import running_step_pods
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.workflow_marks import COMPLETED, KIND, PARENT, RUN
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.kube.client import Cluster
 
 PODS_S = 180.0
 """Seconds for the pods of deleted shards: 30 to put a sandbox away, the rest for a busy cluster to get to it."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from steps.argo.nodes import has_begun, template
-from steps.contracts.exit_codes import line
-from steps.contracts.failure import FailureClass
-from steps.contracts.workflow_marks import FAILED
-from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_RESOURCE, one_line
-from steps.kube.requests import Plain
+from swe_argo.steps.argo.nodes import has_begun, template
+from swe_argo.steps.contracts.exit_codes import line
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.workflow_marks import FAILED
+from swe_argo.steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_RESOURCE, one_line
+from swe_argo.steps.kube.requests import Plain
 
 
 @dataclass(frozen=True)

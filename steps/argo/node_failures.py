@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from steps.argo.failure_reasons import Reason, failure_reason, of_workflow, was_stopped
-from steps.argo.nodes import UnitName, has_begun, nodes, parameter, pod_name, pods, template, unit
-from steps.contracts.chain import GRADE, SOLVE
-from steps.contracts.data import Stage
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.shard import shard_name
-from steps.contracts.workflow_marks import FAILED, SHARD
-from steps.errors import one_line
-from steps.kube.requests import Plain, moment
+from swe_argo.steps.argo.failure_reasons import Reason, failure_reason, of_workflow, was_stopped
+from swe_argo.steps.argo.nodes import UnitName, has_begun, nodes, parameter, pod_name, pods, template, unit
+from swe_argo.steps.contracts.chain import GRADE, SOLVE
+from swe_argo.steps.contracts.data import Stage
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.shard import shard_name
+from swe_argo.steps.contracts.workflow_marks import FAILED, SHARD
+from swe_argo.steps.errors import one_line
+from swe_argo.steps.kube.requests import Plain, moment
 
 LIST, CHILD = "list", "child"
 """Steps of the engine's own: what reads the units of a shard, what makes the shard's Workflow and waits for it."""

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
 
 if TYPE_CHECKING:
-    from steps.kube.requests import Plain  # with the client of Kubernetes, which a look at nodes does not need
+    from swe_argo.steps.kube.requests import Plain  # with the client of Kubernetes, which a look at nodes does not need
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from steps.argo.node_failures import FailedShard, failed_shard, find_lost, find_unmade_shards
-from steps.argo.nodes import UnitName
-from steps.argo.shards import failed_shards, read_parent
-from steps.argo.stored_units import StoredUnits, shard_units
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.record import key
-from steps.contracts.workflow_marks import SHARD
-from steps.errors import StepError
-from steps.kube.client import Cluster
-from steps.kube.requests import Plain
-from steps.store import Store
+from swe_argo.steps.argo.node_failures import FailedShard, failed_shard, find_lost, find_unmade_shards
+from swe_argo.steps.argo.nodes import UnitName
+from swe_argo.steps.argo.shards import failed_shards, read_parent
+from swe_argo.steps.argo.stored_units import StoredUnits, shard_units
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.workflow_marks import SHARD
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.kube.client import Cluster
+from swe_argo.steps.kube.requests import Plain
+from swe_argo.steps.store import Store
 
 
 def explain(cluster: Cluster, store: Store, stored: StoredUnits, parent_name: str) -> list[StepError]:

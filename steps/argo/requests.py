@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steps.contracts.failure import FailureClass
-from steps.kube.client import ApiRequests
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.kube.client import ApiRequests
 
 _REQUESTS = ApiRequests(FailureClass.ENGINE)
 call, refused = _REQUESTS.call, _REQUESTS.refused

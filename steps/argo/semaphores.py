@@ -8,10 +8,10 @@ may. Lists of one holder each are walked through whole: as such the run's own Wo
 
 from __future__ import annotations
 
-from steps.argo.nodes import nodes, template
-from steps.argo.shards import change_workflow, failed_shards
-from steps.kube.client import Cluster
-from steps.kube.requests import Plain, moment
+from swe_argo.steps.argo.nodes import nodes, template
+from swe_argo.steps.argo.shards import change_workflow, failed_shards
+from swe_argo.steps.kube.client import Cluster
+from swe_argo.steps.kube.requests import Plain, moment
 
 LOCK = "ConfigMap/swe-argo-limits/units"
 UNIT = "unit"

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from kubernetes.client import ApiClient, ApiException
 
-from steps.argo.requests import call, refused
-from steps.contracts.failure import FailureClass
-from steps.contracts.workflow_marks import COMPLETED, PHASE, RUN, Phase, shards_of
-from steps.errors import ConfigError, InfraError, StepError
-from steps.kube.client import Cluster, RetryPolicy
-from steps.kube.requests import MERGE_PATCH, METADATA_LIST, Plain, find_object, path, request_object
+from swe_argo.steps.argo.requests import call, refused
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.workflow_marks import COMPLETED, PHASE, RUN, Phase, shards_of
+from swe_argo.steps.errors import ConfigError, InfraError, StepError
+from swe_argo.steps.kube.client import Cluster, RetryPolicy
+from swe_argo.steps.kube.requests import MERGE_PATCH, METADATA_LIST, Plain, find_object, path, request_object
 
 T = TypeVar("T")
 

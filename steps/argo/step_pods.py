@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
-from steps.argo.node_failures import LIST
-from steps.argo.shards import delete_object, list_objects, names_only
-from steps.contracts.chain import GRADE, SOLVE
-from steps.contracts.failure import FailureClass
-from steps.contracts.workflow_marks import RUN, STEP
-from steps.errors import InfraError
-from steps.kube.client import Cluster
+from swe_argo.steps.argo.node_failures import LIST
+from swe_argo.steps.argo.shards import delete_object, list_objects, names_only
+from swe_argo.steps.contracts.chain import GRADE, SOLVE
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.workflow_marks import RUN, STEP
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.kube.client import Cluster
 
 UNENDED = "status.phase!=Succeeded,status.phase!=Failed"
 KILL_S = 45.0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from steps.argo.nodes import UnitName
-from steps.contracts.data import Plan, RunFile, Unit
-from steps.contracts.failure import Failure
-from steps.contracts.record import key
-from steps.contracts.shard import Shard
-from steps.contracts.verdict import GradeRecord
-from steps.errors import ConfigError
-from steps.store import Store
+from swe_argo.steps.argo.nodes import UnitName
+from swe_argo.steps.contracts.data import Plan, RunFile, Unit
+from swe_argo.steps.contracts.failure import Failure
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.shard import Shard
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store import Store
 
 
 @dataclass

@@ -6,15 +6,15 @@ import hashlib
 import platform
 from pathlib import Path
 
-from steps.bundles.npm import install_npm, lock_npm
-from steps.bundles.pypi import install_pypi, lock_pypi
-from steps.bundles.recipes import ChosenRecipe
-from steps.bundles.stored import Made, StoredBundle, copy_folder, find_made, keep_bundle
-from steps.bundles.tree import digest_tree
-from steps.contracts.progress_lines import doing
-from steps.contracts.recipe import Architecture, Recipe
-from steps.errors import ConfigError
-from steps.host.folders import temporary_folder
+from swe_argo.steps.bundles.npm import install_npm, lock_npm
+from swe_argo.steps.bundles.pypi import install_pypi, lock_pypi
+from swe_argo.steps.bundles.recipes import ChosenRecipe
+from swe_argo.steps.bundles.stored import Made, StoredBundle, copy_folder, find_made, keep_bundle
+from swe_argo.steps.bundles.tree import digest_tree
+from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.recipe import Architecture, Recipe
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.host.folders import temporary_folder
 
 
 def architecture_here() -> Architecture:

@@ -13,13 +13,13 @@ import subprocess
 from pathlib import Path
 from typing import IO, Any, cast
 
-from steps.bundles.stored import StoredBundle
-from steps.bundles.tools import find_skopeo
-from steps.bundles.tree import write_tar
-from steps.contracts.failure import FailureClass
-from steps.contracts.progress_lines import doing
-from steps.errors import ConfigError, InfraError, one_line
-from steps.host.folders import temporary_folder
+from swe_argo.steps.bundles.stored import StoredBundle
+from swe_argo.steps.bundles.tools import find_skopeo
+from swe_argo.steps.bundles.tree import write_tar
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.errors import ConfigError, InfraError, one_line
+from swe_argo.steps.host.folders import temporary_folder
 
 COPIER = ".swe-argo/copy"
 """The program, in the image: ``/.swe-argo/copy copy SOURCE TARGET``."""

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from steps.bundles.tools import go, run_tool
-from steps.contracts.recipe import Architecture
-from steps.errors import ConfigError
+from swe_argo.steps.bundles.tools import go, run_tool
+from swe_argo.steps.contracts.recipe import Architecture
+from swe_argo.steps.errors import ConfigError
 
 MODULE = "github.com/kluctl/go-embed-python"
 VERSIONS: Mapping[str, str] = MappingProxyType(

@@ -7,10 +7,10 @@ import os
 import shutil
 from pathlib import Path
 
-from steps.bundles.recipes import ChosenRecipe
-from steps.bundles.tools import npm, run_tool
-from steps.contracts.recipe import Architecture, Libc, NpmSource
-from steps.errors import ConfigError
+from swe_argo.steps.bundles.recipes import ChosenRecipe
+from swe_argo.steps.bundles.tools import npm, run_tool
+from swe_argo.steps.contracts.recipe import Architecture, Libc, NpmSource
+from swe_argo.steps.errors import ConfigError
 
 _CPU = {"amd64": "x64", "arm64": "arm64"}
 _MODULES = "node_modules"

@@ -10,12 +10,12 @@ from typing import Any, get_args
 
 from packaging.specifiers import SpecifierSet
 
-from steps.bundles.interpreter import install_interpreter, interpreter_here
-from steps.bundles.recipes import ChosenRecipe
-from steps.bundles.tools import pip, run_tool
-from steps.contracts.failure import FailureClass
-from steps.contracts.recipe import BUNDLE_PLACE, Architecture, PypiSource
-from steps.errors import ConfigError, InfraError, one_line
+from swe_argo.steps.bundles.interpreter import install_interpreter, interpreter_here
+from swe_argo.steps.bundles.recipes import ChosenRecipe
+from swe_argo.steps.bundles.tools import pip, run_tool
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.recipe import BUNDLE_PLACE, Architecture, PypiSource
+from swe_argo.steps.errors import ConfigError, InfraError, one_line
 
 _MACHINE = {"amd64": "x86_64", "arm64": "aarch64"}
 _WHEELS = "wheels"

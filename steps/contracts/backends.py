@@ -29,7 +29,7 @@ class SandboxBackend:
     """Whether it mounts the files of an agent program (SandboxRequest.bundle); else they are brought into each sandbox
     by the sandbox's own means, unless what it was made from has them."""
     snapshots: bool = False
-    """Whether it makes sandboxes from the state of another (steps.sandbox.protocol.Snapshots)."""
+    """Whether it makes sandboxes from the state of another (swe_argo.steps.sandbox.protocol.Snapshots)."""
 
     @property
     def serves_pods(self) -> bool:
@@ -38,12 +38,12 @@ class SandboxBackend:
 
 
 _TABLE = (
-    SandboxBackend("local", "steps.sandbox.local", mini_images="folders", mounts_bundles=True),
-    SandboxBackend("docker", "steps.sandbox.docker", mini_images="containers", mounts_bundles=True),
-    SandboxBackend("kubernetes", "steps.sandbox.kubernetes", on_cluster=True, mounts_bundles=True),
-    SandboxBackend("e2b", "steps.sandbox.e2b", keys=("E2B_API_KEY",), snapshots=True),
+    SandboxBackend("local", "swe_argo.steps.sandbox.local", mini_images="folders", mounts_bundles=True),
+    SandboxBackend("docker", "swe_argo.steps.sandbox.docker", mini_images="containers", mounts_bundles=True),
+    SandboxBackend("kubernetes", "swe_argo.steps.sandbox.kubernetes", on_cluster=True, mounts_bundles=True),
+    SandboxBackend("e2b", "swe_argo.steps.sandbox.e2b", keys=("E2B_API_KEY",), snapshots=True),
     SandboxBackend(
-        "ags", "steps.sandbox.ags", keys=("TENCENTCLOUD_SECRET_ID", "TENCENTCLOUD_SECRET_KEY"), snapshots=True
+        "ags", "swe_argo.steps.sandbox.ags", keys=("TENCENTCLOUD_SECRET_ID", "TENCENTCLOUD_SECRET_KEY"), snapshots=True
     ),
 )
 BACKENDS: Mapping[str, SandboxBackend] = MappingProxyType({backend.name: backend for backend in _TABLE})

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.contracts.data import Answer, Instance, Patch, Plan, RunFile
-from steps.contracts.layer import Layer
-from steps.contracts.programs import Option, Program
-from steps.contracts.record import Raw, Record
-from steps.contracts.recording import Recording
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.spec_fields import fields
-from steps.contracts.trajectory import Trajectory
-from steps.contracts.twins import ValidatedTwins
-from steps.contracts.verdict import EvalScript, GradeRecord, InstanceLog, Report, TestLog
+from swe_argo.steps.contracts.data import Answer, Instance, Patch, Plan, RunFile
+from swe_argo.steps.contracts.layer import Layer
+from swe_argo.steps.contracts.programs import Option, Program
+from swe_argo.steps.contracts.record import Raw, Record
+from swe_argo.steps.contracts.recording import Recording
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.spec_fields import fields
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.contracts.twins import ValidatedTwins
+from swe_argo.steps.contracts.verdict import EvalScript, GradeRecord, InstanceLog, Report, TestLog
 
 Kind = type[Record] | type[Raw]
 
@@ -39,7 +39,7 @@ CANARY_SHARD = "check"
 
 @dataclass(frozen=True)
 class Step:
-    """A program that turns files into files: ``python -m steps.<name> --in DIR --out DIR``."""
+    """A program that turns files into files: ``python -m swe_argo.steps.<name> --in DIR --out DIR``."""
 
     name: str
     takes: tuple[Kind, ...]

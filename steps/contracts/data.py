@@ -9,13 +9,13 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import ConfigDict
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.families import SWEBENCH
-from steps.contracts.recipe import AgentProgram
-from steps.contracts.record import Part, Place, Raw, Record
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import Usage
-from steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.families import SWEBENCH
+from swe_argo.steps.contracts.recipe import AgentProgram
+from swe_argo.steps.contracts.record import Part, Place, Raw, Record
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
 
 WORKDIR = "/testbed"
 """Where images have the repository, unless their family says otherwise."""

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from steps.contracts.record import Place, Raw, Record
-from steps.contracts.trajectory import Usage
+from swe_argo.steps.contracts.record import Place, Raw, Record
+from swe_argo.steps.contracts.trajectory import Usage
 
 
 class FailureClass(StrEnum):

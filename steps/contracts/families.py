@@ -8,12 +8,12 @@ from types import MappingProxyType
 SWEBENCH = "swebench"
 FAMILIES: Mapping[str, str] = MappingProxyType(
     {
-        "r2e": "steps.families.r2e.family",
-        "swesmith": "steps.families.swesmith.family",
-        "rebench": "steps.families.rebench.family",
-        "swegym": "steps.families.swegym.family",
-        "harbor": "steps.families.harbor.family",
-        SWEBENCH: "steps.families.swebench.family",
+        "r2e": "swe_argo.steps.families.r2e.family",
+        "swesmith": "swe_argo.steps.families.swesmith.family",
+        "rebench": "swe_argo.steps.families.rebench.family",
+        "swegym": "swe_argo.steps.families.swegym.family",
+        "harbor": "swe_argo.steps.families.harbor.family",
+        SWEBENCH: "swe_argo.steps.families.swebench.family",
     }
 )
 """Name -> module whose ``FAMILY`` is a ``steps.families.family.Family``. The first that recognizes a row has it."""

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, PlainSerializer, PlainValidator
 
-from steps.contracts.record import AnyText, Part, to_json
-from steps.contracts.trajectory import Metrics, Observation, Result, StopReason, ToolCall, Turn, Usage
+from swe_argo.steps.contracts.record import AnyText, Part, to_json
+from swe_argo.steps.contracts.trajectory import Metrics, Observation, Result, StopReason, ToolCall, Turn, Usage
 
 FOLDER = "answered_calls"
 """In the folder of a try: files of lines, one for each call, named by the process that wrote them and in their order.

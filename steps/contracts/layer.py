@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from steps.contracts.record import AnyText, Part, Place, Raw
+from swe_argo.steps.contracts.record import AnyText, Part, Place, Raw
 
 
 class Layer(Raw):
-    """What an agent changed in its machine, as steps.layers.archive writes it: of families whose answer is no patch.
+    """What an agent changed in its machine, as steps/layers/archive.py writes it: of families whose answer is no patch.
 
     Empty where nothing changed, so that no earlier try's is taken for this one's."""
 

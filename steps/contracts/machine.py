@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steps.contracts.data import WORKDIR
-from steps.contracts.record import Part
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.contracts.record import Part
 
 
 class Machine(Part):

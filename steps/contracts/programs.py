@@ -25,7 +25,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Program:
-    """``python -m steps.<name>``."""
+    """``python -m swe_argo.steps.<name>``."""
 
     name: str
     meaning: str

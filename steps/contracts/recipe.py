@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from steps.contracts.record import Part
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.record import Part
+from swe_argo.steps.contracts.trajectory import StopReason
 
 BUNDLE_PLACE = "/opt/swe-argo/agent"
 """Where a sandbox has an agent's files, read-only."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from steps.contracts.record import AnyText, Part, Place, Record
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.record import AnyText, Part, Place, Record
+from swe_argo.steps.contracts.trajectory import StopReason
 
 
 class Action(Part):

@@ -13,9 +13,9 @@ from __future__ import annotations
 import hashlib
 from typing import ClassVar
 
-from steps.contracts.record import Place, Record
-from steps.contracts.trajectory import StopReason, Usage
-from steps.contracts.verdict import Outcome
+from swe_argo.steps.contracts.record import Place, Record
+from swe_argo.steps.contracts.trajectory import StopReason, Usage
+from swe_argo.steps.contracts.verdict import Outcome
 
 _FOLDER = "redone-"
 RETRACTED = "retracted-"

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.ids import RUN_ID_RULE, TAG_RULE, is_run_id, is_tag
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.contracts.spec_table import File, Flag, How, Table
-from steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
+from swe_argo.steps.contracts.ids import RUN_ID_RULE, TAG_RULE, is_run_id, is_tag
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.contracts.spec_table import File, Flag, How, Table
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
 
 OFFICIAL_TIMEOUT_S = 1800
 """Seconds that the SWE-bench harness gives the tests of an instance."""

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from steps.contracts.backends import BACKENDS, is_own_backend
-from steps.contracts.spec_table import File, Flag, How, Table, unknown_choice
+from swe_argo.steps.contracts.backends import BACKENDS, is_own_backend
+from swe_argo.steps.contracts.spec_table import File, Flag, How, Table, unknown_choice
 
 
 class LocalSpec(Table):

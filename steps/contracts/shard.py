@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import ClassVar, Self
 
-from steps.contracts.data import Stage, Unit
-from steps.contracts.record import Part, Place, Raw, to_json
+from swe_argo.steps.contracts.data import Stage, Unit
+from swe_argo.steps.contracts.record import Part, Place, Raw, to_json
 
 
 class ShardUnit(Part):

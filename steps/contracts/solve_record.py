@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from steps.contracts.layer import LayerSummary
-from steps.contracts.machine import Machine
-from steps.contracts.record import Part, Place
-from steps.contracts.recording import Replayed
-from steps.contracts.timed import Timed
-from steps.contracts.trajectory import StopReason, Usage
+from swe_argo.steps.contracts.layer import LayerSummary
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.record import Part, Place
+from swe_argo.steps.contracts.recording import Replayed
+from swe_argo.steps.contracts.timed import Timed
+from swe_argo.steps.contracts.trajectory import StopReason, Usage
 
 
 class History(Part):

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from steps.contracts.field_docstrings import docstring_of
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_table import File, Flag, How
+from swe_argo.steps.contracts.field_docstrings import docstring_of
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_table import File, Flag, How
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.contracts.record import Record
+from swe_argo.steps.contracts.record import Record
 
 
 class Timed(Record):

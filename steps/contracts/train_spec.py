@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from steps.contracts.ids import is_run_id
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_table import How, Table
-from steps.contracts.verdict import RewardRule
+from swe_argo.steps.contracts.ids import is_run_id
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_table import How, Table
+from swe_argo.steps.contracts.verdict import RewardRule
 
 NAME_RULE = "letters, digits, '.', '_' and '-', at most 40, starting and ending with a letter or digit"
 """Of a training: the runs of its steps are named after it, and a run's name has at most 63 characters."""

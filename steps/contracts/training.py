@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import BeforeValidator
 
-from steps.contracts.data import DatasetLock
-from steps.contracts.record import Part, Place, Raw, Record, finite, to_json
-from steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.contracts.data import DatasetLock
+from swe_argo.steps.contracts.record import Part, Place, Raw, Record, finite, to_json
+from swe_argo.steps.contracts.train_spec import TrainSpec
 
 
 class TrainFile(Record):
@@ -75,7 +75,7 @@ class Checkpoints(Raw):
 
 
 class WeightsFile(Raw):
-    """Which weights the proxy serves (``steps.serving.weights.WeightsPointer``): the newest checkpoint's."""
+    """Which weights the proxy serves (``swe_argo.steps.serving.weights.WeightsPointer``): the newest checkpoint's."""
 
     file: ClassVar[str] = "weights.json"
     place: ClassVar[Place] = Place.TRAINING

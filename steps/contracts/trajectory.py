@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from steps.contracts.record import AnyText, Part, Place, Record, finite, to_json
+from swe_argo.steps.contracts.record import AnyText, Part, Place, Record, finite, to_json
 
 # -- numbers that an endpoint reports ----------------------------------------------------------------------------------
 

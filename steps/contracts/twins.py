@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from steps.contracts.record import Part, Place, Record
+from swe_argo.steps.contracts.record import Part, Place, Record
 
 TWINS_VERSION = 2
 """Counts up if sites are found or validated in another way: what an earlier version stored is not used."""
@@ -42,7 +42,7 @@ class ValidatedTwins(Record):
     passed: list[str] = []
     """The listed tests that are PASSED on the reference patch; no other has sites."""
     sites: dict[str, list[str]] = {}
-    """Test id -> keys of its validated strong sites (``steps.grading.twins.sites.Site.key``)."""
+    """Test id -> keys of its validated strong sites (``swe_argo.steps.grading.twins.sites.Site.key``)."""
     neighbours: list[Neighbour] = []
     """Tests with other inputs that the reference patch passes and the untouched repository fails."""
     unreported: list[str] = []

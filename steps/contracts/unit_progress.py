@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from steps.contracts.record import AnyText, Part, to_json
-from steps.contracts.trajectory import Turn, Usage
+from swe_argo.steps.contracts.record import AnyText, Part, to_json
+from swe_argo.steps.contracts.trajectory import Turn, Usage
 
 PROGRESS = ".progress.json"
 """File among the outputs of a step at work. It is no output: nothing that ended is told by it."""

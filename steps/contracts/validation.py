@@ -6,9 +6,9 @@ import re
 from enum import StrEnum
 from typing import ClassVar, Literal
 
-from steps.contracts.data import DatasetLock
-from steps.contracts.record import Part, Place, Record, key
-from steps.contracts.verdict import Outcome
+from swe_argo.steps.contracts.data import DatasetLock
+from swe_argo.steps.contracts.record import Part, Place, Record, key
+from swe_argo.steps.contracts.verdict import Outcome
 
 GOLD, IDLE = "gold", "idle"
 """The two runs of a validation: their names are the validation's with one of these behind a dot."""

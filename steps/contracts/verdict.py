@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from steps.contracts.machine import Machine
-from steps.contracts.record import Part, Place, Raw
-from steps.contracts.timed import Timed
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.record import Part, Place, Raw
+from swe_argo.steps.contracts.timed import Timed
 
 _SHOWN = 3
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_fields import file_fields, replace_values
-from steps.errors import ConfigError
-from steps.store import open_store
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_fields import file_fields, replace_values
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store import open_store
 
 
 @contextmanager

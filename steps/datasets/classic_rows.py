@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from steps.contracts.images import swebench_image
-from steps.datasets import names
-from steps.errors import ConfigError
-from steps.families.family import FAMILY_COLUMN, Row
-from steps.families.swebench import parsers
-from steps.families.swebench.rows import NEW_COLUMNS, TEST_LISTS, missing_columns
+from swe_argo.steps.contracts.images import swebench_image
+from swe_argo.steps.datasets import names
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.family import FAMILY_COLUMN, Row
+from swe_argo.steps.families.swebench import parsers
+from swe_argo.steps.families.swebench.rows import NEW_COLUMNS, TEST_LISTS, missing_columns
 
 
 def is_classic(row: Row) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steps.datasets.records import SourcedValue, read_json, read_lines
-from steps.errors import ConfigError
+from swe_argo.steps.datasets.records import SourcedValue, read_json, read_lines
+from swe_argo.steps.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow

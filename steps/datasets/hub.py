@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.failure import FailureClass
-from steps.datasets import names
-from steps.datasets.files import list_rows, read_folder
-from steps.datasets.records import SourcedValue
-from steps.errors import ConfigError, InfraError, ResourceError
-from steps.models.backoff import retry_after_s, wait_s
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.datasets import names
+from swe_argo.steps.datasets.files import list_rows, read_folder
+from swe_argo.steps.datasets.records import SourcedValue
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError
+from swe_argo.steps.models.backoff import retry_after_s, wait_s
+from swe_argo.steps.settings import settings
 
 log = logging.getLogger(__name__)
 _FIELD = "dataset"

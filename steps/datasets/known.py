@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from steps.datasets import names
+from swe_argo.steps.datasets import names
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ _OF_HUB = {
 
 def list_known() -> Iterator[KnownDataset]:
     """Those that come with this project first."""
-    from steps.datasets import mini
+    from swe_argo.steps.datasets import mini
 
     for name, family in names.BUNDLED.items():
         yield KnownDataset(name, family, f"test {len(list(mini.read_rows(name, 'test')[0])):,}", "bundled")

@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steps.contracts.families import SWEBENCH
-from steps.datasets import classic_rows, names, task_folders, task_images
-from steps.datasets.files import SUFFIXES, read_file, read_folder
-from steps.datasets.hub import read_hub
-from steps.datasets.records import SourcedValue, local_path
-from steps.datasets.task_repo import is_task_repo, read_task_repo
-from steps.errors import ConfigError
-from steps.families.family import Row
-from steps.families.rows import normalise
-from steps.settings import settings
+from swe_argo.steps.contracts.families import SWEBENCH
+from swe_argo.steps.datasets import classic_rows, names, task_folders, task_images
+from swe_argo.steps.datasets.files import SUFFIXES, read_file, read_folder
+from swe_argo.steps.datasets.hub import read_hub
+from swe_argo.steps.datasets.records import SourcedValue, local_path
+from swe_argo.steps.datasets.task_repo import is_task_repo, read_task_repo
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.family import Row
+from swe_argo.steps.families.rows import normalise
+from swe_argo.steps.settings import settings
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _load(name: str, split: str, revision: str | None, family: str | None = None
     if path.suffix.lower() in SUFFIXES:
         values = read_file(path)
     elif names.is_bundled(name):
-        from steps.datasets import mini
+        from swe_argo.steps.datasets import mini
 
         source = name.strip().lower()
         values, by_id = mini.read_rows(source, split)
@@ -116,7 +116,7 @@ def _folder(path: Path, split: str) -> tuple[Iterable[SourcedValue], list[Source
 
 def _harbor(name: str) -> list[SourcedValue]:
     if name == task_folders.BUNDLED:
-        from steps.datasets.mini import HARBOR_TASKS
+        from swe_argo.steps.datasets.mini import HARBOR_TASKS
 
         return task_folders.read_task_folder(HARBOR_TASKS)
     return task_folders.read_registry(name, settings().harbor_registry)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.trajectory import StopReason
 
 Row = dict[str, Any]
 

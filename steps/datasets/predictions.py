@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.datasets import openhands, sweagent
-from steps.datasets.names import did_you_mean, list_first
-from steps.datasets.records import SourcedValue, local_path, read_json, read_lines
-from steps.errors import ConfigError
+from swe_argo.steps.datasets import openhands, sweagent
+from swe_argo.steps.datasets.names import did_you_mean, list_first
+from swe_argo.steps.datasets.records import SourcedValue, local_path, read_json, read_lines
+from swe_argo.steps.errors import ConfigError
 
 _FIELD = "agent.predictions"
 _OTHER_KEYS = re.compile("patch|diff|predict|submi|output|answer|completion", re.IGNORECASE)

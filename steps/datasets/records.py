@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from steps.errors import ConfigError
+from swe_argo.steps.errors import ConfigError
 
 
 class SourcedValue(NamedTuple):

@@ -6,10 +6,10 @@ import difflib
 import json
 from collections.abc import Collection
 
-from steps.contracts.backends import backend_named
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.datasets.records import local_path, read_bytes
-from steps.errors import ConfigError
+from swe_argo.steps.contracts.backends import backend_named
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.datasets.records import local_path, read_bytes
+from swe_argo.steps.errors import ConfigError
 
 FIELD = "sandbox.resource_factors"
 MOST = 1e6

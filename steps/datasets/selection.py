@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from steps.contracts.ids import is_safe_id
-from steps.contracts.run_spec import SelectSpec
-from steps.datasets.names import did_you_mean
-from steps.datasets.records import local_path, read_bytes
-from steps.errors import ConfigError
-from steps.families.family import Row
+from swe_argo.steps.contracts.ids import is_safe_id
+from swe_argo.steps.contracts.run_spec import SelectSpec
+from swe_argo.steps.datasets.names import did_you_mean
+from swe_argo.steps.datasets.records import local_path, read_bytes
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.family import Row
 
 # Near misses are searched among all ids of the dataset, which takes time for each; of a file's ids no more are quoted.
 _MOST_HINTS = 5

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.trajectory import StopReason
 
 Row = dict[str, Any]
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from steps.datasets.names import did_you_mean, list_first
-from steps.datasets.records import SourcedValue, read_json
-from steps.errors import ConfigError
-from steps.families.harbor.task_folder import find_tasks, read_task
+from swe_argo.steps.datasets.names import did_you_mean, list_first
+from swe_argo.steps.datasets.records import SourcedValue, read_json
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.harbor.task_folder import find_tasks, read_task
 
 PREFIX = "harbor:"
 BUNDLED = "harbor:mini"

@@ -1,7 +1,7 @@
 """Images of tasks that are folders: made of their environment/Dockerfile, under a name that is a hash of its files.
 
-``python -m steps.datasets.task_images FOLDER...`` prints a line for each such task, ``<id> <image> <environment>``, for
-images/build.
+``python -m swe_argo.steps.datasets.task_images FOLDER...`` prints ``<id> <image> <environment>`` for each such task.
+images/build reads it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps.datasets.mini import HARBOR_TASKS
-from steps.datasets.mini.containers import build_image, image_digest
-from steps.datasets.task_folders import read_task_folder
-from steps.errors import ConfigError, StepError
-from steps.families.family import Row
-from steps.families.harbor.dockerfile import read_instructions, working_directory
-from steps.families.harbor.rows import IMAGE_PREFIX
-from steps.families.rows import normalise
+from swe_argo.steps.datasets.mini import HARBOR_TASKS
+from swe_argo.steps.datasets.mini.containers import build_image, image_digest
+from swe_argo.steps.datasets.task_folders import read_task_folder
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.families.family import Row
+from swe_argo.steps.families.harbor.dockerfile import read_instructions, working_directory
+from swe_argo.steps.families.harbor.rows import IMAGE_PREFIX
+from swe_argo.steps.families.rows import normalise
 
 if TYPE_CHECKING:
     import docker
@@ -113,7 +113,7 @@ def _copy_files(environment: Path, source: str, target: Path, place: str) -> boo
 
 def main() -> None:
     """Print the lines."""
-    parser = argparse.ArgumentParser(prog="python -m steps.datasets.task_images")
+    parser = argparse.ArgumentParser(prog="python -m swe_argo.steps.datasets.task_images")
     parser.add_argument("folders", nargs="*", type=Path, default=[HARBOR_TASKS], metavar="FOLDER")
     try:
         for folder in parser.parse_args().folders:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steps.datasets.records import SourcedValue, read_bytes, read_json
-from steps.errors import ConfigError
+from swe_argo.steps.datasets.records import SourcedValue, read_bytes, read_json
+from swe_argo.steps.errors import ConfigError
 
 CONFIG = "sweb.yaml"
 DEPRECATED = "deprecated"

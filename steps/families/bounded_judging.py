@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from steps.families.family import load_family
-from steps.families.family_verdict import FamilyVerdict
-from steps.grading.bounded import run_in_bounds, serve_in_bounds
+from swe_argo.steps.families.family import load_family
+from swe_argo.steps.families.family_verdict import FamilyVerdict
+from swe_argo.steps.grading.bounded import run_in_bounds, serve_in_bounds
 
 MOST = 20_000
 """Names of tests that are kept of what a rule says; the largest suite of SWE-smith's profiles has fewer."""
@@ -27,7 +27,7 @@ def judge_bounded(family: str, source: dict[str, Any], log: bytes) -> FamilyVerd
     """The verdict on a log. Raises MemoryError where it cannot be had in bounds."""
     if len(log) <= HERE_BYTES:
         return _judge((family, source, log))
-    return cast(FamilyVerdict, run_in_bounds("steps.families.bounded_judging", (family, source, log)))
+    return cast(FamilyVerdict, run_in_bounds("swe_argo.steps.families.bounded_judging", (family, source, log)))
 
 
 def _judge(job: tuple[str, dict[str, Any], bytes]) -> FamilyVerdict:

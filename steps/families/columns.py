@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from steps.contracts.ids import is_safe_id
-from steps.errors import ConfigError
+from swe_argo.steps.contracts.ids import is_safe_id
+from swe_argo.steps.errors import ConfigError
 
 IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(?::[A-Za-z0-9_][A-Za-z0-9_.-]*)?(?:@sha256:[0-9a-f]{64})?")
 """A name of an image, with or without tag and digest."""

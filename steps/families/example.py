@@ -7,9 +7,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-from steps.contracts.families import FAMILIES
-from steps.families.family import Row
-from steps.families.listed_tests import LISTS
+from swe_argo.steps.contracts.families import FAMILIES
+from swe_argo.steps.families.family import Row
+from swe_argo.steps.families.listed_tests import LISTS
 
 RunGit = Callable[..., bytes]
 """``git(*command, stdin=b"")`` in the repository, its standard output; commits are the same on every machine."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Literal, Protocol, cast
 
-from steps.contracts.data import Answer, Instance
-from steps.contracts.families import FAMILIES, is_own_family
-from steps.errors import ConfigError
-from steps.families.columns import RowColumns, SourceRow
-from steps.grading.procedure import ProcedureRun
-from steps.grading.twins.twin_tests import TwinTests
-from steps.grading.verdict import Verdict
-from steps.plugins import load
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.contracts.data import Answer, Instance
+from swe_argo.steps.contracts.families import FAMILIES, is_own_family
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.columns import RowColumns, SourceRow
+from swe_argo.steps.grading.procedure import ProcedureRun
+from swe_argo.steps.grading.twins.twin_tests import TwinTests
+from swe_argo.steps.grading.verdict import Verdict
+from swe_argo.steps.plugins import load
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 Row = dict[str, Any]
 """A row in one shape: instance_id, repo, version, base_commit, image, problem_statement, hints_text, created_at and
@@ -45,7 +45,7 @@ class Grader(Protocol):
     ) -> ProcedureRun:
         """Apply ``patch`` (None: grade the untouched repository) in a fresh sandbox and run the tests.
 
-        See ``steps.grading.procedure.run_tests``, for what it raises too.
+        See ``swe_argo.steps.grading.procedure.run_tests``, for what it raises too.
         """
 
     def judge(self, run: ProcedureRun, patch: bytes) -> Verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from steps.contracts.verdict import Finding
+from swe_argo.steps.contracts.verdict import Finding
 
 
 class StatusDifference(NamedTuple):

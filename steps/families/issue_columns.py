@@ -5,8 +5,8 @@ Every function raises ConfigError where the row cannot be used.
 
 from __future__ import annotations
 
-from steps.families.columns import SourceRow, bad_column, read_id, read_names, read_text
-from steps.families.listed_tests import LISTS
+from swe_argo.steps.families.columns import SourceRow, bad_column, read_id, read_names, read_text
+from swe_argo.steps.families.listed_tests import LISTS
 
 
 def problem_statement(row: SourceRow) -> str:

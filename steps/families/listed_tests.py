@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from steps.contracts.verdict import Finding
-from steps.families.family_verdict import ListOutcome, StatusDifference
+from swe_argo.steps.contracts.verdict import Finding
+from swe_argo.steps.families.family_verdict import ListOutcome, StatusDifference
 
 LISTS: Final = ("FAIL_TO_PASS", "PASS_TO_PASS")
 PASSING: Final = frozenset({"PASSED", "XFAIL"})

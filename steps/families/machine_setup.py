@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from steps.errors import ConfigError
-from steps.sandbox.protocol import Sandbox
-from steps.sandbox.script_failure import script_failure
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.script_failure import script_failure
 
 TIMEOUT_S = 600.0
 TRUST_REPOSITORY = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'"

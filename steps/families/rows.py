@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from steps.contracts.data import WORKDIR, Answer, Instance, TaskMachine
-from steps.contracts.families import FAMILIES, SWEBENCH
-from steps.families.columns import bad_row, describe_kind
-from steps.families.family import FAMILY_COLUMN, MACHINE_COLUMN, Family, Row, load_family
-from steps.families.swebench import retrieval
+from swe_argo.steps.contracts.data import WORKDIR, Answer, Instance, TaskMachine
+from swe_argo.steps.contracts.families import FAMILIES, SWEBENCH
+from swe_argo.steps.families.columns import bad_row, describe_kind
+from swe_argo.steps.families.family import FAMILY_COLUMN, MACHINE_COLUMN, Family, Row, load_family
+from swe_argo.steps.families.swebench import retrieval
 
 _IMAGES = ("http://", "https://", "data:image/")
 _MOST = 40

@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
-from steps.contracts.verdict import Evidence, Finding, Integrity, Outcome, TestCounts
-from steps.families.bounded_judging import judge_bounded
-from steps.families.family_verdict import FamilyVerdict, ListOutcome
-from steps.grading.bounded import SMALL_BYTES
-from steps.grading.integrity import examine_files, examine_patch
-from steps.grading.procedure import ProcedureRun, run_tests
-from steps.grading.twins.twin_tests import TwinTests
-from steps.grading.verdict import Verdict, weigh_broken_sandbox
-from steps.sandbox.apply_commands import APPLY_COMMANDS
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
+from swe_argo.steps.contracts.verdict import Evidence, Finding, Integrity, Outcome, TestCounts
+from swe_argo.steps.families.bounded_judging import judge_bounded
+from swe_argo.steps.families.family_verdict import FamilyVerdict, ListOutcome
+from swe_argo.steps.grading.bounded import SMALL_BYTES
+from swe_argo.steps.grading.integrity import examine_files, examine_patch
+from swe_argo.steps.grading.procedure import ProcedureRun, run_tests
+from swe_argo.steps.grading.twins.twin_tests import TwinTests
+from swe_argo.steps.grading.verdict import Verdict, weigh_broken_sandbox
+from swe_argo.steps.sandbox.apply_commands import APPLY_COMMANDS
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from steps.contracts.data import Answer, Instance
-from steps.errors import ConfigError
-from steps.families.columns import RowColumns, SourceRow, read_json
-from steps.families.family import HandsOn, Row
-from steps.families.family_verdict import FamilyVerdict
-from steps.families.machine_setup import commit_changes, require_isolation, run_setup
-from steps.families.script_grader import ScriptGrader
-from steps.grading.procedure import ProcedureRun
-from steps.grading.twins.listed_tests import ListedTwinTests, PatchedFiles, TestFiles
-from steps.sandbox.apply_commands import APPLY_COMMANDS
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.contracts.data import Answer, Instance
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.columns import RowColumns, SourceRow, read_json
+from swe_argo.steps.families.family import HandsOn, Row
+from swe_argo.steps.families.family_verdict import FamilyVerdict
+from swe_argo.steps.families.machine_setup import commit_changes, require_isolation, run_setup
+from swe_argo.steps.families.script_grader import ScriptGrader
+from swe_argo.steps.grading.procedure import ProcedureRun
+from swe_argo.steps.grading.twins.listed_tests import ListedTwinTests, PatchedFiles, TestFiles
+from swe_argo.steps.sandbox.apply_commands import APPLY_COMMANDS
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 _UNUSABLE = "<unusable>"
 """Column of a normalised row: why it cannot be graded, where that is so."""

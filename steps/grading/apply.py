@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from steps.contracts.failure import FailureClass
-from steps.grading import official
-from steps.grading.instance_log import InstanceLogWriter
-from steps.sandbox.apply_commands import APPLY_COMMANDS, try_commands
-from steps.sandbox.protocol import ExecResult, Sandbox
-from steps.sandbox.untrusted import SandboxBroken
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.instance_log import InstanceLogWriter
+from swe_argo.steps.sandbox.apply_commands import APPLY_COMMANDS, try_commands
+from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
+from swe_argo.steps.sandbox.untrusted import SandboxBroken
 
 REVERSE_CHECK = "git apply --check --reverse"
 # The harness sets no limit on these; a git that takes this long hangs.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
-from steps.grading import official
-from steps.grading.instance_log import InstanceLogWriter
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.instance_log import InstanceLogWriter
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 FETCH_TIMEOUT_S = 60.0
 

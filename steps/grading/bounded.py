@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.verdict import Evidence, Integrity, TestLog
-from steps.grading import official
-from steps.grading.exit_code_channel import ChannelReport
-from steps.grading.integrity import examine
-from steps.grading.official import Graded, ParserReading
-from steps.host.folders import temporary_folder
+from swe_argo.steps.contracts.verdict import Evidence, Integrity, TestLog
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.exit_code_channel import ChannelReport
+from swe_argo.steps.grading.integrity import examine
+from swe_argo.steps.grading.official import Graded, ParserReading
+from swe_argo.steps.host.folders import temporary_folder
 
 SMALL_BYTES = 4 << 20
 """Thirty times that is nothing to worry about. The largest of 598 logs of SWE-bench Verified and Lite has 0.3 MB."""
@@ -50,7 +50,7 @@ def grade(
     if log.stat().st_size <= SMALL_BYTES:
         return _here(spec, log, prediction, patch, channel_report)
     job = (spec, log, prediction, patch, channel_report)
-    report, data, statuses, evidence, integrity = run_in_bounds("steps.grading.bounded", job)
+    report, data, statuses, evidence, integrity = run_in_bounds("swe_argo.steps.grading.bounded", job)
     reading = ParserReading(official.official_parser(spec), [("", statuses_found) for statuses_found in statuses])
     return BoundedReport(Graded(report, data, reading), evidence, integrity)
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from shlex import quote
 
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 EVAL_FILE = "/eval.sh"
 EXIT_CODE_VARIABLE = "SWEBENCH_TEST_EXIT_CODE"

@@ -14,11 +14,11 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from steps.contracts.verdict import Evidence, Finding, Integrity
-from steps.grading import official
-from steps.grading.exit_code_channel import ChannelReport
-from steps.grading.official import Graded
-from steps.grading.runner_summary import closing_of
+from swe_argo.steps.contracts.verdict import Evidence, Finding, Integrity
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.exit_code_channel import ChannelReport
+from swe_argo.steps.grading.official import Graded
+from swe_argo.steps.grading.runner_summary import closing_of
 
 _ONLY_IF_RESOLVED = {"test_files_changed"}
 _TIMED_OUT = re.compile(r"\nTimeout error: \d+ seconds exceeded\.\s*\Z")

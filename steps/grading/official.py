@@ -1,8 +1,8 @@
 """The official grader: swebench's own functions, none of the packages its other parts need.
 
-``steps.grading.swebench_harness`` opens the package. Its ``utils.py`` imports datasets, dotenv and tqdm besides
-(calling ``load_dotenv()``), none of which grading a log uses: it is executed, under a name of ours, while empty modules
-stand in for them. What runs is swebench's own code.
+``swebench_harness`` opens the package. Its ``utils.py`` imports datasets, dotenv and tqdm besides (calling
+``load_dotenv()``), none of which grading a log uses: it is executed, under a name of ours, while empty modules stand in
+for them. What runs is swebench's own code.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from steps.errors import ConfigError
-from steps.grading import swebench_harness
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.grading import swebench_harness
 
 Parser = Callable[[str, Any], dict[str, str]]
 StatusMap = dict[str, str]

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.ids import model_token
-from steps.errors import ResourceError
-from steps.grading import official
-from steps.grading.apply import apply_patch, git_diff
-from steps.grading.assets import add_restore_commands, stage_assets
-from steps.grading.exit_code_channel import EVAL_FILE, ChannelReport, ExitCodeChannel
-from steps.grading.instance_log import InstanceLogWriter
-from steps.sandbox.apply_commands import APPLY_COMMANDS
-from steps.sandbox.protocol import Sandbox
-from steps.sandbox.untrusted import SandboxBroken, as_untrusted
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.ids import model_token
+from swe_argo.steps.errors import ResourceError
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.apply import apply_patch, git_diff
+from swe_argo.steps.grading.assets import add_restore_commands, stage_assets
+from swe_argo.steps.grading.exit_code_channel import EVAL_FILE, ChannelReport, ExitCodeChannel
+from swe_argo.steps.grading.instance_log import InstanceLogWriter
+from swe_argo.steps.sandbox.apply_commands import APPLY_COMMANDS
+from swe_argo.steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 
 # What is kept of a log; the harness keeps all. Past this the END marker is lost and the log is not gradeable. The
 # largest of 598 real logs of SWE-bench Verified and Lite has 0.3 MB.

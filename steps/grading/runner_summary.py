@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from steps.grading.official import Parser
+from swe_argo.steps.grading.official import Parser
 
 _PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|errors?|xpassed|xfailed|skipped)\b")
 _UNITTEST_RAN = re.compile(r"Ran (\d+) tests? in ")

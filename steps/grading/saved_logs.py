@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.data import Patch
-from steps.contracts.failure import FailureClass
-from steps.contracts.verdict import TestLog
-from steps.errors import ConfigError
-from steps.grading import bounded, official
-from steps.grading.bounded import BoundedReport
-from steps.grading.integrity import examine, has_markers
-from steps.grading.official import Graded
-from steps.host.folders import temporary_folder
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.verdict import TestLog
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.grading import bounded, official
+from swe_argo.steps.grading.bounded import BoundedReport
+from swe_argo.steps.grading.integrity import examine, has_markers
+from swe_argo.steps.grading.official import Graded
+from swe_argo.steps.host.folders import temporary_folder
 
 
 @dataclass(frozen=True)

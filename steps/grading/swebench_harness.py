@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from steps.errors import ConfigError
+from swe_argo.steps.errors import ConfigError
 
 
 @cache

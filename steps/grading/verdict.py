@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.verdict import Evidence, Finding, Integrity, Outcome, TestCounts
-from steps.grading.bounded import SMALL_BYTES, BoundedReport, grade_bytes
-from steps.grading.integrity import examine_unread
-from steps.grading.official import Graded
-from steps.grading.procedure import ProcedureRun
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.verdict import Evidence, Finding, Integrity, Outcome, TestCounts
+from swe_argo.steps.grading.bounded import SMALL_BYTES, BoundedReport, grade_bytes
+from swe_argo.steps.grading.integrity import examine_unread
+from swe_argo.steps.grading.official import Graded
+from swe_argo.steps.grading.procedure import ProcedureRun
 
 OK = Integrity(verdict="ok")
 

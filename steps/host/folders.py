@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from steps.host import cgroup
-from steps.host.removal import remove
+from swe_argo.steps.host import cgroup
+from swe_argo.steps.host.removal import remove
 
 # Digits only between the dashes: namespace, pid, start.
 NAME = re.compile(r"swe-argo-(\d+)-(\d+)-(\d+)-.+")

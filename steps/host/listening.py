@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 
-from steps.errors import ConfigError
+from swe_argo.steps.errors import ConfigError
 
 BACKLOG = 2048
 """Connections that wait to be taken: a run begins hundreds of rollouts at once."""

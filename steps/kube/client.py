@@ -13,8 +13,8 @@ from kubernetes.client import ApiClient, ApiException, Configuration
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential, wait_random
 from urllib3.exceptions import HTTPError
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, StepError, one_line
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, StepError, one_line
 
 T = TypeVar("T")
 

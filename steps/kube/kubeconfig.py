@@ -16,11 +16,11 @@ from kubernetes.config import kube_config
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
-from steps.contracts.sandbox_spec import KubernetesSpec
-from steps.errors import ConfigError
-from steps.host.folders import private_folder
-from steps.host.removal import remove
-from steps.kube.client import Cluster
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.host.folders import private_folder
+from swe_argo.steps.host.removal import remove
+from swe_argo.steps.kube.client import Cluster
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its token and namespace."""

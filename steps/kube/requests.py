@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from kubernetes.client import ApiClient, ApiException
 
-from steps.contracts.workflow_marks import API_VERSION
+from swe_argo.steps.contracts.workflow_marks import API_VERSION
 
 Plain = dict[str, Any]
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import IO
 
-from steps.layers.archive import LayerContent, LayerWriter, read_content
-from steps.layers.listing import SYSTEM
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.layers.archive import LayerContent, LayerWriter, read_content
+from swe_argo.steps.layers.listing import SYSTEM
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 TIMEOUT_S = 900.0
 _LAY = """export LC_ALL=C

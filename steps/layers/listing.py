@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from steps.errors import ConfigError
-from steps.sandbox.protocol import ExecResult, Sandbox
-from steps.sandbox.script_failure import script_failure
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
+from swe_argo.steps.sandbox.script_failure import script_failure
 
 TIMEOUT_S = 900.0
 MAX_BYTES = 256 << 20

@@ -8,13 +8,13 @@ import tarfile
 from collections import Counter
 from dataclasses import dataclass
 
-from steps.contracts.layer import LayerSummary
-from steps.errors import ResourceError
-from steps.layers import archive
-from steps.layers.archive import BROKEN, MAX_CONTENT, LayerWriter, is_inside
-from steps.layers.listing import OURS, TIMEOUT_S, ListedFile, Listing, is_whole, list_files
-from steps.sandbox.protocol import ExecResult, Sandbox
-from steps.sandbox.untrusted import SandboxBroken
+from swe_argo.steps.contracts.layer import LayerSummary
+from swe_argo.steps.errors import ResourceError
+from swe_argo.steps.layers import archive
+from swe_argo.steps.layers.archive import BROKEN, MAX_CONTENT, LayerWriter, is_inside
+from swe_argo.steps.layers.listing import OURS, TIMEOUT_S, ListedFile, Listing, is_whole, list_files
+from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
+from swe_argo.steps.sandbox.untrusted import SandboxBroken
 
 _PACK = """export LC_ALL=C
 if tar --null -T /dev/null -cf /dev/null 2>/dev/null

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from steps.models.protocols.wire import Wire
-from steps.models.response_body import ModelResponse
-from steps.models.stream import is_event_stream, stream_events, stream_lines
+from swe_argo.steps.models.protocols.wire import Wire
+from swe_argo.steps.models.response_body import ModelResponse
+from swe_argo.steps.models.stream import is_event_stream, stream_events, stream_lines
 
 
 class DroppedError(Exception):

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from steps.contracts.trajectory import Metrics
-from steps.models.errors import Refusal
-from steps.models.reply import NoReplyError, Reply
-from steps.models.request_body import RequestDialect
-from steps.models.response_body import ModelResponse
+from swe_argo.steps.contracts.trajectory import Metrics
+from swe_argo.steps.models.errors import Refusal
+from swe_argo.steps.models.reply import NoReplyError, Reply
+from swe_argo.steps.models.request_body import RequestDialect
+from swe_argo.steps.models.response_body import ModelResponse
 
 
 class PassingError(Exception):

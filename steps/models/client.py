@@ -14,15 +14,15 @@ from typing import Any
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type
 
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import MALFORMED_REQUEST, Metrics, MetricsExtra, StopReason, Usage
-from steps.errors import StepError
-from steps.models.backoff import wait_s
-from steps.models.body_reading import DroppedError, ResponseTimeoutError
-from steps.models.call import Answered, Call, NotSpokenError, PassingError
-from steps.models.connection import Connection, ModelRefusedError
-from steps.models.endpoint import Endpoint, resolve_endpoint
-from steps.models.errors import (
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.trajectory import MALFORMED_REQUEST, Metrics, MetricsExtra, StopReason, Usage
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.models.backoff import wait_s
+from swe_argo.steps.models.body_reading import DroppedError, ResponseTimeoutError
+from swe_argo.steps.models.call import Answered, Call, NotSpokenError, PassingError
+from swe_argo.steps.models.connection import Connection, ModelRefusedError
+from swe_argo.steps.models.endpoint import Endpoint, resolve_endpoint
+from swe_argo.steps.models.errors import (
     ErrorMeaning,
     Refusal,
     can_be_waited_for,
@@ -31,14 +31,14 @@ from steps.models.errors import (
     is_unknown_page,
     later_meaning,
 )
-from steps.models.failures import exhausted_error, refusal_error
-from steps.models.protocols.chat_shape import find_form_fault
-from steps.models.rate_limits import RequestGate, open_gate
-from steps.models.reply import Message, NoReplyError, Reply, ToolDefinition
-from steps.models.request_body import RequestDialect
-from steps.models.response_body import ModelResponse, metrics_of, reply_of, usage_of
-from steps.models.small_request import REQUESTS, small_settings
-from steps.models.token_ids import SharedIds
+from swe_argo.steps.models.failures import exhausted_error, refusal_error
+from swe_argo.steps.models.protocols.chat_shape import find_form_fault
+from swe_argo.steps.models.rate_limits import RequestGate, open_gate
+from swe_argo.steps.models.reply import Message, NoReplyError, Reply, ToolDefinition
+from swe_argo.steps.models.request_body import RequestDialect
+from swe_argo.steps.models.response_body import ModelResponse, metrics_of, reply_of, usage_of
+from swe_argo.steps.models.small_request import REQUESTS, small_settings
+from swe_argo.steps.models.token_ids import SharedIds
 
 log = logging.getLogger(__name__)
 FIRST_WAIT_S = 1.0

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from steps.contracts.run_spec import LlmSpec
-from steps.errors import ConfigError
+from swe_argo.steps.contracts.run_spec import LlmSpec
+from swe_argo.steps.errors import ConfigError
 
 _OURS = (
     "base_url", "temperature", "top_p", "seed", "max_output_tokens", "reasoning_effort", "native_tool_calling",

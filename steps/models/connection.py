@@ -14,16 +14,16 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from steps.contracts.wire_protocol import WireProtocol
-from steps.errors import ConfigError
-from steps.models.backoff import requested_wait_s
-from steps.models.body_reading import DroppedError, read_body
-from steps.models.endpoint import Endpoint
-from steps.models.errors import Refusal
-from steps.models.protocols.chat import CHAT
-from steps.models.protocols.wire import Wire
-from steps.models.response_body import ModelResponse, choice_of, with_plain_calls
-from steps.models.vendors import ANTHROPIC, vendor_of_host
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.models.backoff import requested_wait_s
+from swe_argo.steps.models.body_reading import DroppedError, read_body
+from swe_argo.steps.models.endpoint import Endpoint
+from swe_argo.steps.models.errors import Refusal
+from swe_argo.steps.models.protocols.chat import CHAT
+from swe_argo.steps.models.protocols.wire import Wire
+from swe_argo.steps.models.response_body import ModelResponse, choice_of, with_plain_calls
+from swe_argo.steps.models.vendors import ANTHROPIC, vendor_of_host
 
 CONNECT_S = 30.0
 """For the connection alone, within the time of the call."""

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import RunSpec
-from steps.errors import ConfigError
-from steps.models.vendors import OPENAI, Vendor, vendor_of_host, vendor_of_key, vendor_of_model
-from steps.settings import settings, variables
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.models.vendors import OPENAI, Vendor, vendor_of_host, vendor_of_key, vendor_of_model
+from swe_argo.steps.settings import settings, variables
 
 PROVIDERS = ("openai/", "litellm_proxy/", "hosted_vllm/")
 """LiteLLM's words for an endpoint of OpenAI's protocol. One of them before a name is no part of it; whatever else

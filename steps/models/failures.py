@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.trajectory import StopReason
-from steps.errors import ConfigError, ForeignAnswerError, InfraError, one_line
-from steps.models.connection import UNREACHABLE
-from steps.models.endpoint import Endpoint, key_place, way_to_give_a_key
-from steps.models.errors import ErrorMeaning, Refusal, is_of_key
-from steps.models.reply import NoReplyError
-from steps.models.scrub import scrub
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.errors import ConfigError, ForeignAnswerError, InfraError, one_line
+from swe_argo.steps.models.connection import UNREACHABLE
+from swe_argo.steps.models.endpoint import Endpoint, key_place, way_to_give_a_key
+from swe_argo.steps.models.errors import ErrorMeaning, Refusal, is_of_key
+from swe_argo.steps.models.reply import NoReplyError
+from swe_argo.steps.models.scrub import scrub
 
 SHORT = 300
 """Characters of an endpoint's own words in a line for a person; the rest is in the detail."""

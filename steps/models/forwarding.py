@@ -10,15 +10,15 @@ from types import TracebackType
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import Metrics, StopReason, Usage
-from steps.contracts.wire_protocol import WireProtocol
-from steps.errors import InfraError, one_line
-from steps.models.call import Answered
-from steps.models.client import open_model
-from steps.models.endpoint import wire_name
-from steps.models.program_answers import (
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.trajectory import Metrics, StopReason, Usage
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.errors import InfraError, one_line
+from swe_argo.steps.models.call import Answered
+from swe_argo.steps.models.client import open_model
+from swe_argo.steps.models.endpoint import wire_name
+from swe_argo.steps.models.program_answers import (
     Forwarded,
     answer_json,
     forward_answer,
@@ -26,11 +26,18 @@ from steps.models.program_answers import (
     refuse_request,
     rename_repeated_calls,
 )
-from steps.models.program_requests import ModelCall, ProgramRequest, api_path, read_request, unanswered_call, wire_at
-from steps.models.protocols.table import WIRES, endpoint_wire
-from steps.models.protocols.wire import Body, Trouble, Wire
-from steps.models.reply import Message, NoReplyError
-from steps.models.request_body import RequestDialect
+from swe_argo.steps.models.program_requests import (
+    ModelCall,
+    ProgramRequest,
+    api_path,
+    read_request,
+    unanswered_call,
+    wire_at,
+)
+from swe_argo.steps.models.protocols.table import WIRES, endpoint_wire
+from swe_argo.steps.models.protocols.wire import Body, Trouble, Wire
+from swe_argo.steps.models.reply import Message, NoReplyError
+from swe_argo.steps.models.request_body import RequestDialect
 
 ANTHROPIC, CHAT = WIRES[WireProtocol.ANTHROPIC], WIRES[WireProtocol.CHAT]
 PASSED = ("anthropic-version", "anthropic-beta")

@@ -8,11 +8,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from steps.contracts.trajectory import StopReason, Usage
-from steps.models.call import Answered
-from steps.models.reply import Model, NoReplyError
-from steps.models.request_body import RequestDialect
-from steps.models.response_body import ModelResponse
+from swe_argo.steps.contracts.trajectory import StopReason, Usage
+from swe_argo.steps.models.call import Answered
+from swe_argo.steps.models.reply import Model, NoReplyError
+from swe_argo.steps.models.request_body import RequestDialect
+from swe_argo.steps.models.response_body import ModelResponse
 
 
 class ModelSender:

@@ -6,10 +6,10 @@ have read them all.
 
 from __future__ import annotations
 
-from steps.models.call import Answered
-from steps.models.protocols.wire import Body
-from steps.models.reply import Reply
-from steps.models.response_body import choice_of
+from swe_argo.steps.models.call import Answered
+from swe_argo.steps.models.protocols.wire import Body
+from swe_argo.steps.models.reply import Reply
+from swe_argo.steps.models.response_body import choice_of
 
 STOPPED_BY = "stop_reason"
 """Field of a choice: the stop word that ended the answer, as vLLM names it; OpenAI does not tell."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import RunFile
-from steps.contracts.recipe import AgentProgram
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import Usage
-from steps.contracts.wire_protocol import WireProtocol
-from steps.errors import ConfigError, one_line
-from steps.models.images import PIXEL, with_images
-from steps.models.probing import EndpointFacts, Probing, open_for_probing
-from steps.models.program_probe import probe_for_program
-from steps.models.reply import Message, Reply, ToolDefinition
-from steps.models.small_request import TOOL, WITH_TOOL, WITHOUT
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.recipe import AgentProgram
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.errors import ConfigError, one_line
+from swe_argo.steps.models.images import PIXEL, with_images
+from swe_argo.steps.models.probing import EndpointFacts, Probing, open_for_probing
+from swe_argo.steps.models.program_probe import probe_for_program
+from swe_argo.steps.models.reply import Message, Reply, ToolDefinition
+from swe_argo.steps.models.small_request import TOOL, WITH_TOOL, WITHOUT
 
 
 def probe_for_run(

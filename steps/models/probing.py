@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import Metrics, StopReason, Usage
-from steps.contracts.wire_protocol import WireProtocol
-from steps.errors import ConfigError, InfraError, one_line
-from steps.models.client import Client, open_model
-from steps.models.connection import UNREACHED
-from steps.models.rate_limits import Unlimited
-from steps.models.reply import NoReplyError
-from steps.models.small_request import small_settings
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.trajectory import Metrics, StopReason, Usage
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.errors import ConfigError, InfraError, one_line
+from swe_argo.steps.models.client import Client, open_model
+from swe_argo.steps.models.connection import UNREACHED
+from swe_argo.steps.models.rate_limits import Unlimited
+from swe_argo.steps.models.reply import NoReplyError
+from swe_argo.steps.models.small_request import small_settings
 
 CONNECT_S = 10.0
 """A network policy that keeps the endpoint away answers nothing: it is told within the minute."""

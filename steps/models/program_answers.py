@@ -6,15 +6,15 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from steps.contracts.trajectory import StopReason
-from steps.errors import one_line
-from steps.models.call import Answered
-from steps.models.plain_completion import plain_completion
-from steps.models.program_requests import ModelCall
-from steps.models.protocols.chat import CHAT
-from steps.models.protocols.wire import STATUS, Body, Trouble, Wire, dump
-from steps.models.reply import Message, NoReplyError, Reply
-from steps.models.response_body import choice_of
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.errors import one_line
+from swe_argo.steps.models.call import Answered
+from swe_argo.steps.models.plain_completion import plain_completion
+from swe_argo.steps.models.program_requests import ModelCall
+from swe_argo.steps.models.protocols.chat import CHAT
+from swe_argo.steps.models.protocols.wire import STATUS, Body, Trouble, Wire, dump
+from swe_argo.steps.models.reply import Message, NoReplyError, Reply
+from swe_argo.steps.models.response_body import choice_of
 
 JSON = {"content-type": "application/json"}
 STREAM = {"content-type": "text/event-stream", "cache-control": "no-cache"}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.wire_protocol import NAMES, WireProtocol
-from steps.errors import ConfigError, one_line
-from steps.models.call import NotSpokenError
-from steps.models.endpoint import wire_name
-from steps.models.probing import EndpointFacts, Probing, open_for_probing
-from steps.models.protocols.table import WIRES
-from steps.models.request_body import RequestDialect
-from steps.models.small_request import REQUESTS
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.wire_protocol import NAMES, WireProtocol
+from swe_argo.steps.errors import ConfigError, one_line
+from swe_argo.steps.models.call import NotSpokenError
+from swe_argo.steps.models.endpoint import wire_name
+from swe_argo.steps.models.probing import EndpointFacts, Probing, open_for_probing
+from swe_argo.steps.models.protocols.table import WIRES
+from swe_argo.steps.models.request_body import RequestDialect
+from swe_argo.steps.models.small_request import REQUESTS
 
 CHAT = WireProtocol.CHAT
 HELPER = "agent.helper_model"

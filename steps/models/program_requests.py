@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import takewhile
 from urllib.parse import urlsplit
 
-from steps.contracts.trajectory import Metrics, StopReason
-from steps.contracts.wire_protocol import WireProtocol
-from steps.models.images import text_of
-from steps.models.json_depth import DEEPEST, is_deeper
-from steps.models.protocols.chat_shape import check_chat_request
-from steps.models.protocols.table import WIRES
-from steps.models.protocols.wire import Body, Wire
-from steps.models.reply import Message, Reply, ToolDefinition
+from swe_argo.steps.contracts.trajectory import Metrics, StopReason
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.models.images import text_of
+from swe_argo.steps.models.json_depth import DEEPEST, is_deeper
+from swe_argo.steps.models.protocols.chat_shape import check_chat_request
+from swe_argo.steps.models.protocols.table import WIRES
+from swe_argo.steps.models.protocols.wire import Body, Wire
+from swe_argo.steps.models.reply import Message, Reply, ToolDefinition
 
 _SHAPE = (AttributeError, KeyError, TypeError, ValueError, IndexError, RecursionError)
 """What comes of reading JSON of another shape."""

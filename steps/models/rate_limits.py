@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import LlmSpec
-from steps.errors import InfraError
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.run_spec import LlmSpec
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.settings import settings
 
 
 class RequestGate(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from steps.contracts.trajectory import Metrics, StopReason, Usage
+from swe_argo.steps.contracts.trajectory import Metrics, StopReason, Usage
 
 Message = dict[str, Any]
 """A chat message as the OpenAI API has it."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from steps.contracts.run_spec import LlmSpec
-from steps.models.errors import Refusal, parameter_of
-from steps.models.protocols.chat import CHAT
-from steps.models.protocols.wire import Wire
-from steps.models.reply import Message, ToolDefinition, fields_to_return
+from swe_argo.steps.contracts.run_spec import LlmSpec
+from swe_argo.steps.models.errors import Refusal, parameter_of
+from swe_argo.steps.models.protocols.chat import CHAT
+from swe_argo.steps.models.protocols.wire import Wire
+from swe_argo.steps.models.reply import Message, ToolDefinition, fields_to_return
 
 LIMIT, NEWER_LIMIT = "max_tokens", "max_completion_tokens"
 """Every server knows the older name, some ignore the newer one in silence; OpenAI's reasoning models refuse the older

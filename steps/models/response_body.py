@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.run_spec import LlmSpec
-from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, dollars
-from steps.models.reply import REASONING, NoReplyError, Reply, RequestedCall, fields_to_return
+from swe_argo.steps.contracts.run_spec import LlmSpec
+from swe_argo.steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, dollars
+from swe_argo.steps.models.reply import REASONING, NoReplyError, Reply, RequestedCall, fields_to_return
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from steps.contracts.run_spec import LlmSpec
-from steps.contracts.wire_protocol import WireProtocol
-from steps.models.protocols.wire import Body
-from steps.models.reply import Message, ToolDefinition
+from swe_argo.steps.contracts.run_spec import LlmSpec
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.models.protocols.wire import Body
+from swe_argo.steps.models.reply import Message, ToolDefinition
 
 TOOL: ToolDefinition = {
     "type": "function",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steps.contracts.trajectory import Metrics
-from steps.models.reply import Message
+from swe_argo.steps.contracts.trajectory import Metrics
+from swe_argo.steps.models.reply import Message
 
 
 class SharedIds:

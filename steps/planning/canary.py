@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Any, cast
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.agents import AgentKind
-from steps.contracts.backends import backend_named
-from steps.contracts.data import CANARY_ATTEMPT, Patch, Plan, Stage, Unit
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.verdict import GradeRecord
-from steps.families.family import LayerFamily
-from steps.families.rows import family_of
-from steps.store import Store
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.agents import AgentKind
+from swe_argo.steps.contracts.backends import backend_named
+from swe_argo.steps.contracts.data import CANARY_ATTEMPT, Patch, Plan, Stage, Unit
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.families.family import LayerFamily
+from swe_argo.steps.families.rows import family_of
+from swe_argo.steps.store import Store
 
 USUAL = 3
 """Instances, where nobody says otherwise."""

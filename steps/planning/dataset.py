@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.data import DatasetLock, RunFile, UsedValidation
-from steps.contracts.progress_lines import doing
-from steps.contracts.run_spec import RunSpec
-from steps.datasets import load, selection
-from steps.families import rows
-from steps.planning.gradeable import choose_gradeable_rows
-from steps.planning.growth import check_rows, describe_growth
-from steps.planning.validated import choose_fit_rows
-from steps.store import Store
+from swe_argo.steps.contracts.data import DatasetLock, RunFile, UsedValidation
+from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.datasets import load, selection
+from swe_argo.steps.families import rows
+from swe_argo.steps.planning.gradeable import choose_gradeable_rows
+from swe_argo.steps.planning.growth import check_rows, describe_growth
+from swe_argo.steps.planning.validated import choose_fit_rows
+from swe_argo.steps.store import Store
 
 
 @dataclass(frozen=True)

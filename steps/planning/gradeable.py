@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from steps.errors import ConfigError
-from steps.families.rows import why_not_gradeable
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.rows import why_not_gradeable
 
 KINDS = 3
 """Reasons that a line gives."""

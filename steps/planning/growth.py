@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from steps.agents import run_identity
-from steps.contracts.data import Answer, DatasetLock, Plan, RunFile
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.datasets.names import list_first
-from steps.errors import ConfigError
-from steps.families.rows import digest_rows
-from steps.reports.text.formatting import count
-from steps.store import Store
+from swe_argo.steps.agents import run_identity
+from swe_argo.steps.contracts.data import Answer, DatasetLock, Plan, RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.datasets.names import list_first
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.rows import digest_rows
+from swe_argo.steps.reports.text.formatting import count
+from swe_argo.steps.store import Store
 
 _SELECT = "select."
 """Fields that choose instances: they may change, for the chosen rows decide."""

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.agents import prepared, run_identity
-from steps.agents.prompts import run_prompts
-from steps.agents.scaffolds import SCAFFOLDS
-from steps.contracts.data import RunFile, Stage, Unit
-from steps.contracts.images import through_registry
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.datasets.bucket_inputs import fetch_inputs
-from steps.errors import ConfigError
-from steps.families import rows
-from steps.families.family import Row
-from steps.models.reply import Message
-from steps.planning.dataset import read_dataset
-from steps.planning.program import resolve_program
-from steps.planning.redo import plan_redo
-from steps.planning.refuse import refuse_changes, refuse_model
-from steps.planning.sandbox_cost import EarlierRun, find_earlier
-from steps.planning.units import plan_units
-from steps.store import Store, open_store
-from steps.store.runs import record_of
+from swe_argo.steps.agents import prepared, run_identity
+from swe_argo.steps.agents.prompts import run_prompts
+from swe_argo.steps.agents.scaffolds import SCAFFOLDS
+from swe_argo.steps.contracts.data import RunFile, Stage, Unit
+from swe_argo.steps.contracts.images import through_registry
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.datasets.bucket_inputs import fetch_inputs
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families import rows
+from swe_argo.steps.families.family import Row
+from swe_argo.steps.models.reply import Message
+from swe_argo.steps.planning.dataset import read_dataset
+from swe_argo.steps.planning.program import resolve_program
+from swe_argo.steps.planning.redo import plan_redo
+from swe_argo.steps.planning.refuse import refuse_changes, refuse_model
+from swe_argo.steps.planning.sandbox_cost import EarlierRun, find_earlier
+from swe_argo.steps.planning.units import plan_units
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.runs import record_of
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _first_prompt(spec: RunSpec, row: Row, instruction: str, words: str) -> list
     """Whether the endpoint takes tools is not asked: it is taken to, unless the spec says otherwise."""
     if spec.agent.name not in SCAFFOLDS:
         return []
-    from steps.agents.opening import open_scaffold
+    from swe_argo.steps.agents.opening import open_scaffold
 
     fn_calling = spec.agent.use_fn_calling != "false"
     opening = open_scaffold(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import platform
 
-from steps.bundles.build import architecture_here, keep_folder, made_of
-from steps.bundles.recipes import ChosenRecipe, choose_recipe
-from steps.bundles.stored import find_made
-from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.backends import backend_named
-from steps.contracts.data import RunFile
-from steps.contracts.progress_lines import doing
-from steps.contracts.recipe import AgentProgram, Architecture, BundleFacts
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
+from swe_argo.steps.bundles.build import architecture_here, keep_folder, made_of
+from swe_argo.steps.bundles.recipes import ChosenRecipe, choose_recipe
+from swe_argo.steps.bundles.stored import find_made
+from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
+from swe_argo.steps.contracts.backends import backend_named
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.recipe import AgentProgram, Architecture, BundleFacts
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
 
 _PROGRAM_FIELDS = ("file", "command", "folder", "image", "version")
 

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.chain import GRADE, SOLVE
-from steps.contracts.failure import Failure
-from steps.contracts.record import Place, key
-from steps.contracts.redone import RETRACTED, Redone, kept_as
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import StopReason, Usage
-from steps.contracts.verdict import GradeRecord, Outcome
-from steps.datasets.names import did_you_mean
-from steps.errors import ConfigError
-from steps.reports.text.formatting import count
-from steps.store import Store
-from steps.store.endpoint_marks import read_marks, retracted_units, solved_units
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.chain import GRADE, SOLVE
+from swe_argo.steps.contracts.failure import Failure
+from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.contracts.redone import RETRACTED, Redone, kept_as
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import StopReason, Usage
+from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
+from swe_argo.steps.datasets.names import did_you_mean
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.text.formatting import count
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.endpoint_marks import read_marks, retracted_units, solved_units
 
 FIELD = "redo"
 WORDS = (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from steps.agents import run_identity
-from steps.contracts.data import RunFile
-from steps.contracts.ids import FILE_BYTES, MODEL_RULE, is_model_name, model_token
-from steps.contracts.run_spec import RunSpec
-from steps.errors import ConfigError
-from steps.planning.growth import is_growth
+from swe_argo.steps.agents import run_identity
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.ids import FILE_BYTES, MODEL_RULE, is_model_name, model_token
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.planning.growth import is_growth
 
 
 def refuse_changes(before: RunFile, spec: RunSpec, hashes: dict[str, str]) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.chain import PLAN
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_fields import fields, replace_values
-from steps.errors import ConfigError
-from steps.planning.submitted_spec import refuse_local
-from steps.spec_parsing import Tables, checked, current_name, follow, laid_over, of_file, of_text, put_item
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.chain import PLAN
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_fields import fields, replace_values
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.planning.submitted_spec import refuse_local
+from swe_argo.steps.spec_parsing import Tables, checked, current_name, follow, laid_over, of_file, of_text, put_item
 
 STRONGEST = ("run_id", "store")
 """Fields whose flags win over the spec: an engine decides them. The other flags hold where the spec says nothing."""

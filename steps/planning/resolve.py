@@ -7,28 +7,28 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from steps.agents import limit_notices, prepared, run_identity
-from steps.agents.prompts import run_prompts
-from steps.contracts.data import Plan, RunFile, Stage
-from steps.contracts.progress_lines import doing
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.verdict import GradeRecord
-from steps.datasets import resource_factors
-from steps.errors import ConfigError
-from steps.models import probe
-from steps.planning.canary import plan_canary
-from steps.planning.dataset import SelectedDataset, read_dataset
-from steps.planning.program import resolve_program
-from steps.planning.redo import RedoPlan, plan_redo
-from steps.planning.refuse import refuse_changes, refuse_model
-from steps.planning.sandbox_cost import cost_notices
-from steps.planning.sandboxes import prepare_sandboxes
-from steps.planning.units import plan_units
-from steps.reports.known import known_doubts
-from steps.store import Store
-from steps.store.runs import record_of
-from steps.versions import versions
+from swe_argo.steps.agents import limit_notices, prepared, run_identity
+from swe_argo.steps.agents.prompts import run_prompts
+from swe_argo.steps.contracts.data import Plan, RunFile, Stage
+from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.datasets import resource_factors
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.models import probe
+from swe_argo.steps.planning.canary import plan_canary
+from swe_argo.steps.planning.dataset import SelectedDataset, read_dataset
+from swe_argo.steps.planning.program import resolve_program
+from swe_argo.steps.planning.redo import RedoPlan, plan_redo
+from swe_argo.steps.planning.refuse import refuse_changes, refuse_model
+from swe_argo.steps.planning.sandbox_cost import cost_notices
+from swe_argo.steps.planning.sandboxes import prepare_sandboxes
+from swe_argo.steps.planning.units import plan_units
+from swe_argo.steps.reports.known import known_doubts
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.versions import versions
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import RunFile, Stage, Unit
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.reports.figures.summary import Summary
-from steps.reports.text.formatting import count, duration, money
-from steps.store import Store
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.data import RunFile, Stage, Unit
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.text.formatting import count, duration, money
+from swe_argo.steps.store import Store
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.progress_lines import counted, doing
-from steps.contracts.recipe import AgentProgram
-from steps.contracts.run_spec import RunSpec
-from steps.datasets import mini, names, task_images
-from steps.families.rows import machines_of
-from steps.planning.selection_words import selection_words
-from steps.sandbox import mini_images, readiness
-from steps.sandbox.bundle_mounts import mount_of
-from steps.sandbox.group_folders import group_notices
-from steps.settings import settings
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.progress_lines import counted, doing
+from swe_argo.steps.contracts.recipe import AgentProgram
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.datasets import mini, names, task_images
+from swe_argo.steps.families.rows import machines_of
+from swe_argo.steps.planning.selection_words import selection_words
+from swe_argo.steps.sandbox import mini_images, readiness
+from swe_argo.steps.sandbox.bundle_mounts import mount_of
+from swe_argo.steps.sandbox.group_folders import group_notices
+from swe_argo.steps.settings import settings
 
 
 def prepare_sandboxes(
@@ -37,7 +37,7 @@ def prepare_sandboxes(
         for item in counted(images.items(), "making repositories"):
             mini.prepare(settings().local_images, dict([item]), dataset)
     elif form == "containers":
-        from steps.sandbox.docker import engine
+        from swe_argo.steps.sandbox.docker import engine
 
         client = engine.connect_engine()
         for item in counted(images.items(), "building images"):
@@ -66,7 +66,7 @@ def _make_task_images(spec: RunSpec, environments: Mapping[str, Path]) -> None:
     if form == "folders" and spec.sandbox.local.images is None:
         task_images.make_folders(settings().local_images, environments)
     elif form == "containers":
-        from steps.sandbox.docker import engine
+        from swe_argo.steps.sandbox.docker import engine
 
         client = engine.connect_engine()
         for item in counted(environments.items(), "building images"):

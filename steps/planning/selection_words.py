@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_fields import SpecField, fields
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_fields import SpecField, fields
 
 _OTHERS = (
     "split", "revision", "family", "answers", "store", "sandbox.cpus", "sandbox.memory_mb", "sandbox.registry",

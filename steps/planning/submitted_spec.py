@@ -9,16 +9,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from steps.contracts.agent_spec import FROM_RUN, AgentSpec
-from steps.contracts.agents import is_own
-from steps.contracts.backends import backend_named, is_own_backend
-from steps.contracts.families import is_own_family
-from steps.contracts.ids import is_run_id
-from steps.contracts.run_spec import LAST_VALIDATION, RunSpec
-from steps.contracts.spec_fields import fields, file_fields
-from steps.contracts.train_spec import TrainSpec
-from steps.errors import ConfigError
-from steps.plugins import file_of
+from swe_argo.steps.contracts.agent_spec import FROM_RUN, AgentSpec
+from swe_argo.steps.contracts.agents import is_own
+from swe_argo.steps.contracts.backends import backend_named, is_own_backend
+from swe_argo.steps.contracts.families import is_own_family
+from swe_argo.steps.contracts.ids import is_run_id
+from swe_argo.steps.contracts.run_spec import LAST_VALIDATION, RunSpec
+from swe_argo.steps.contracts.spec_fields import fields, file_fields
+from swe_argo.steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.plugins import file_of
 
 BUCKET = "s3://"
 _NO_FILES = "a submitted run reads no files of the cluster's pods: give an s3:// address"
@@ -56,7 +56,7 @@ def refuse_local_training(spec: TrainSpec, plugins: Collection[str]) -> None:
 
 def refuse_recipe_folder(agent: AgentSpec) -> None:
     """Refuse a recipe whose files are in a folder of this machine. Raises ConfigError."""
-    from steps.bundles.recipes import read_recipe
+    from swe_argo.steps.bundles.recipes import read_recipe
 
     if agent.file is not None and read_recipe(Path(agent.file)).source.folder is not None:
         raise ConfigError(
@@ -113,7 +113,7 @@ def is_name(field: str, value: str) -> bool:
         case "dataset" | "answers":
             return _is_dataset(value)
         case "agent.instruction_template":
-            from steps.agents.prompts import templates
+            from swe_argo.steps.agents.prompts import templates
 
             return templates.is_own(value)
         case "select.validated":
@@ -132,8 +132,8 @@ def _is_dataset(value: str) -> bool:
 
 
 def _is_dataset_file(value: str, path: Path) -> bool:
-    """As steps.datasets.load decides: a file by its ending, a folder by being there, unless a dataset has the name."""
-    from steps.datasets import files, names
+    """As datasets/load.py decides: a file by its ending, a folder by being there, unless a dataset has the name."""
+    from swe_argo.steps.datasets import files, names
 
     if path.suffix.lower() in files.SUFFIXES:
         return True

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import Patch, Stage, Unit
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.verdict import GradeRecord
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.data import Patch, Stage, Unit
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.verdict import GradeRecord
 
 
 def plan_units(spec: RunSpec, run_id: str, selected: list[dict[str, Any]], stored_keys: set[str]) -> list[Unit]:

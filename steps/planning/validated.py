@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.data import DatasetLock, RunFile, UsedValidation
-from steps.contracts.run_spec import LAST_VALIDATION, SelectSpec
-from steps.contracts.validation import Fitness, Validation
-from steps.datasets.names import list_first
-from steps.datasets.records import local_path, read_bytes
-from steps.errors import ConfigError
-from steps.families.rows import digest_rows
-from steps.planning.growth import planned_ids
-from steps.store import Store
-from steps.store.runs import store_flag
-from steps.store.validations import stored_validation, validations_of
+from swe_argo.steps.contracts.data import DatasetLock, RunFile, UsedValidation
+from swe_argo.steps.contracts.run_spec import LAST_VALIDATION, SelectSpec
+from swe_argo.steps.contracts.validation import Fitness, Validation
+from swe_argo.steps.datasets.names import list_first
+from swe_argo.steps.datasets.records import local_path, read_bytes
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.rows import digest_rows
+from swe_argo.steps.planning.growth import planned_ids
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.runs import store_flag
+from swe_argo.steps.store.validations import stored_validation, validations_of
 
 FIELD = "select.validated"
 UNKNOWN = "not_validated"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.chain import CANARY_SHARD
-from steps.contracts.data import Answer, Instance, Plan, RunFile
-from steps.contracts.progress_lines import doing
-from steps.contracts.record import key
-from steps.contracts.shard import Shard, shard_name
-from steps.contracts.verdict import GradeRecord
-from steps.families import rows
-from steps.planning.redo import RedoPlan
-from steps.planning.resolve import Resolution
-from steps.reports.figures.summary import Summary
-from steps.store import Store
-from steps.store.twins import copy_twins_in
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.chain import CANARY_SHARD
+from swe_argo.steps.contracts.data import Answer, Instance, Plan, RunFile
+from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.shard import Shard, shard_name
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.families import rows
+from swe_argo.steps.planning.redo import RedoPlan
+from swe_argo.steps.planning.resolve import Resolution
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.twins import copy_twins_in
 
 
 def write(store: Store, resolution: Resolution) -> None:
@@ -35,7 +35,7 @@ def write(store: Store, resolution: Resolution) -> None:
 
 
 def put_away(store: Store, redo: RedoPlan) -> None:
-    """In the order of ``steps.contracts.redone``, so that the next plan finishes what was killed here."""
+    """In the order of ``swe_argo.steps.contracts.redone``, so that the next plan finishes what was killed here."""
     if redo.copies:
         _put_away(store, redo)
     store.delete_many(redo.marks)

@@ -6,12 +6,12 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from steps.contracts.record import Place, key
-from steps.errors import ConfigError
-from steps.reports.batches import batches
-from steps.reports.figures.summary import Summary
-from steps.store import Store
-from steps.store.runs import no_report
+from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.batches import batches
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.runs import no_report
 
 BATCH = 500
 """Files in memory at a time."""

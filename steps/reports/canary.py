@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from steps.contracts.data import Plan, Unit
-from steps.contracts.failure import Failure
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord
-from steps.reports.stored_run import CanaryResult
-from steps.reports.text.formatting import count
-from steps.store import Store
+from swe_argo.steps.contracts.data import Plan, Unit
+from swe_argo.steps.contracts.failure import Failure
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.reports.stored_run import CanaryResult
+from swe_argo.steps.reports.text.formatting import count
+from swe_argo.steps.store import Store
 
 
 def read_canary(store: Store, plan: Plan) -> CanaryResult | None:

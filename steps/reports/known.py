@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.contracts.validation import Fitness
-from steps.reports.figures.flips import describe_flips
-from steps.reports.flakes.ledger import Flips, mark_flips, read_flips
-from steps.reports.stored_run import StoredUnit
-from steps.store import Store
-from steps.store.validations import validations_of
+from swe_argo.steps.contracts.validation import Fitness
+from swe_argo.steps.reports.figures.flips import describe_flips
+from swe_argo.steps.reports.flakes.ledger import Flips, mark_flips, read_flips
+from swe_argo.steps.reports.stored_run import StoredUnit
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.validations import validations_of
 
 
 @dataclass(frozen=True)

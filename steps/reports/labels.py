@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from steps.contracts.failure import OF_ENDPOINT, FailureClass
-from steps.contracts.trajectory import StopReason
-from steps.reports.stored_run import Standing
+from swe_argo.steps.contracts.failure import OF_ENDPOINT, FailureClass
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.reports.stored_run import Standing
 
 
 @dataclass(frozen=True)

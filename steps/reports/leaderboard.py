@@ -6,11 +6,11 @@ import re
 
 import yaml
 
-from steps.contracts.data import Patch
-from steps.contracts.trajectory import Trajectory
-from steps.contracts.verdict import EvalScript, InstanceLog, Report, TestLog
-from steps.reports.figures.summary import Summary
-from steps.reports.stored_run import StoredRun
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.contracts.verdict import EvalScript, InstanceLog, Report, TestLog
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.stored_run import StoredRun
 
 FOLDER = "leaderboard"
 _MARKS = re.compile(r"[\\\\`*_\[\]<>&|~#!]")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from steps.contracts.record import key
-from steps.contracts.verdict import InstanceLog, TestLog
-from steps.reports.batches import LOGS_AT_ONCE, batches
-from steps.reports.signatures import classify
-from steps.reports.stored_run import OfficialResult, StoredUnit
-from steps.reports.text.visible import log_tail
-from steps.store import Store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import InstanceLog, TestLog
+from swe_argo.steps.reports.batches import LOGS_AT_ONCE, batches
+from swe_argo.steps.reports.signatures import classify
+from swe_argo.steps.reports.stored_run import OfficialResult, StoredUnit
+from swe_argo.steps.reports.text.visible import log_tail
+from swe_argo.steps.store import Store
 
 TAIL_LINES = 40
 LINE_WIDTH = 240

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from steps.contracts.kept_calls import FOLDER as CALLS
-from steps.contracts.kept_calls import spent_by
-from steps.contracts.redone import is_kept
-from steps.contracts.trajectory import Trajectory, spent_in
-from steps.reports.batches import TRAJECTORIES_AT_ONCE, batches
-from steps.reports.stored_run import StoredUnit
-from steps.store import Store
-from steps.store.kept_calls import read_answered
+from swe_argo.steps.contracts.kept_calls import FOLDER as CALLS
+from swe_argo.steps.contracts.kept_calls import spent_by
+from swe_argo.steps.contracts.redone import is_kept
+from swe_argo.steps.contracts.trajectory import Trajectory, spent_in
+from swe_argo.steps.reports.batches import TRAJECTORIES_AT_ONCE, batches
+from swe_argo.steps.reports.stored_run import StoredUnit
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.kept_calls import read_answered
 
 Files = Mapping[tuple[str, int], list[str]]
 """(instance, attempt) -> the names of the unit's files, within its folder."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from steps.contracts.trajectory import StopReason
-from steps.reports.labels import STOPS
-from steps.reports.stored_run import StoredUnit
-from steps.reports.text.formatting import count, listing
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.reports.labels import STOPS
+from swe_argo.steps.reports.stored_run import StoredUnit
+from swe_argo.steps.reports.text.formatting import count, listing
 
 WAYS_OUT: dict[str, str] = {
     StopReason.TIMEOUT: "raise --agent-timeout, or --llm-concurrency where its calls waited for their turn",

@@ -7,24 +7,24 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from steps.contracts.data import Instance, Patch, Plan, RunFile, Unit
-from steps.contracts.failure import Failure
-from steps.contracts.families import SWEBENCH
-from steps.contracts.kept_calls import FOLDER as CALLS
-from steps.contracts.record import Record, key
-from steps.contracts.redone import Redone, is_kept, kept_as
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import Trajectory
-from steps.contracts.verdict import GradeRecord, Report
-from steps.errors import ConfigError
-from steps.reports.batches import RECORDS_AT_ONCE, batches
-from steps.reports.canary import read_canary
-from steps.reports.log_tails import LINE_WIDTH, add_log_tails, wants_log_tail
-from steps.reports.lost_usage import add_lost_usage
-from steps.reports.stored_run import NO_REPORT, FailedTry, OfficialResult, StoredRun, StoredUnit
-from steps.reports.text.visible import make_visible
-from steps.store import Store
-from steps.store.endpoint_marks import read_retracted
+from swe_argo.steps.contracts.data import Instance, Patch, Plan, RunFile, Unit
+from swe_argo.steps.contracts.failure import Failure
+from swe_argo.steps.contracts.families import SWEBENCH
+from swe_argo.steps.contracts.kept_calls import FOLDER as CALLS
+from swe_argo.steps.contracts.record import Record, key
+from swe_argo.steps.contracts.redone import Redone, is_kept, kept_as
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.contracts.verdict import GradeRecord, Report
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.batches import RECORDS_AT_ONCE, batches
+from swe_argo.steps.reports.canary import read_canary
+from swe_argo.steps.reports.log_tails import LINE_WIDTH, add_log_tails, wants_log_tail
+from swe_argo.steps.reports.lost_usage import add_lost_usage
+from swe_argo.steps.reports.stored_run import NO_REPORT, FailedTry, OfficialResult, StoredRun, StoredUnit
+from swe_argo.steps.reports.text.visible import make_visible
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.endpoint_marks import read_retracted
 
 SHOWN_TESTS = 200
 ISSUE_CHARACTERS = 40_000

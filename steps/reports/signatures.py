@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from steps.grading import swebench_harness
+from swe_argo.steps.grading import swebench_harness
 
 
 def classify(*logs: bytes) -> tuple[str, str] | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from steps.contracts.data import Plan, RunFile, Stage
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.families import SWEBENCH
-from steps.contracts.redone import Redone, is_kept
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import Trajectory, Usage
-from steps.contracts.verdict import GradeRecord, Outcome
-from steps.reports.text.visible import NOTHING, Excerpt
+from swe_argo.steps.contracts.data import Plan, RunFile, Stage
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.families import SWEBENCH
+from swe_argo.steps.contracts.redone import Redone, is_kept
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import Trajectory, Usage
+from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
+from swe_argo.steps.reports.text.visible import NOTHING, Excerpt
 
 
 class Standing(StrEnum):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from steps.contracts.failure import Failure
-from steps.contracts.record import Place
-from steps.store import Store
+from swe_argo.steps.contracts.failure import Failure
+from swe_argo.steps.contracts.record import Place
+from swe_argo.steps.store import Store
 
 
 def read_failures(store: Store, run: str, instance: str, attempt: int) -> dict[str, Failure]:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.contracts.chain import PAGE
-from steps.contracts.progress_lines import doing
-from steps.contracts.record import key
-from steps.errors import ConfigError
-from steps.reports.comparison.baseline import LAST, last_of_same_spec
-from steps.reports.comparison.compare import compare
-from steps.reports.comparison.record import Comparison
-from steps.reports.figures.compute import summarise
-from steps.reports.figures.summary import Summary
-from steps.reports.figures.units_table import UNITS_FILE, units_file
-from steps.reports.flakes.ledger import mark_flips, record_flips
-from steps.reports.known import known_doubts
-from steps.reports.leaderboard import bundle_copies, bundle_files
-from steps.reports.official.predictions import predictions
-from steps.reports.official.run_summary import official_name, official_summary
-from steps.reports.page.report_page import render_page
-from steps.reports.page.unit_pages import write_instances
-from steps.reports.reading import read_run, read_verdicts
-from steps.reports.stored_run import StoredRun
-from steps.store import Store
+from swe_argo.steps.contracts.chain import PAGE
+from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.comparison.baseline import LAST, last_of_same_spec
+from swe_argo.steps.reports.comparison.compare import compare
+from swe_argo.steps.reports.comparison.record import Comparison
+from swe_argo.steps.reports.figures.compute import summarise
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.figures.units_table import UNITS_FILE, units_file
+from swe_argo.steps.reports.flakes.ledger import mark_flips, record_flips
+from swe_argo.steps.reports.known import known_doubts
+from swe_argo.steps.reports.leaderboard import bundle_copies, bundle_files
+from swe_argo.steps.reports.official.predictions import predictions
+from swe_argo.steps.reports.official.run_summary import official_name, official_summary
+from swe_argo.steps.reports.page.report_page import render_page
+from swe_argo.steps.reports.page.unit_pages import write_instances
+from swe_argo.steps.reports.reading import read_run, read_verdicts
+from swe_argo.steps.reports.stored_run import StoredRun
+from swe_argo.steps.store import Store
 
 
 @dataclass(frozen=True)

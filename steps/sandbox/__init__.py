@@ -7,11 +7,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
 
-from steps.contracts.backends import MiniImages, backend_named, is_own_backend
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.plugins import load, load_module
-from steps.sandbox.protocol import Backend
+from swe_argo.steps.contracts.backends import MiniImages, backend_named, is_own_backend
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.plugins import load, load_module
+from swe_argo.steps.sandbox.protocol import Backend
 
 FIELD = "sandbox.backend"
 

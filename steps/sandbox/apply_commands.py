@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from steps.sandbox.protocol import ExecResult
+from swe_argo.steps.sandbox.protocol import ExecResult
 
 APPLY_COMMANDS = (
     "git apply --verbose",

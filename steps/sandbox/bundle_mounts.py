@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.bundles.stored import find_bundle
-from steps.contracts.recipe import AgentProgram
-from steps.errors import ConfigError
-from steps.sandbox.protocol import BundleMount
+from swe_argo.steps.bundles.stored import find_bundle
+from swe_argo.steps.contracts.recipe import AgentProgram
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.protocol import BundleMount
 
 
 def mount_of(program: AgentProgram | None) -> BundleMount | None:

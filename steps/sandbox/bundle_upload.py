@@ -8,12 +8,12 @@ import shlex
 import tempfile
 from typing import IO, cast
 
-from steps.bundles.tree import write_tar
-from steps.contracts.failure import FailureClass
-from steps.contracts.recipe import BUNDLE_PLACE
-from steps.errors import InfraError
-from steps.sandbox.bundle_mounts import folder_of
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.bundles.tree import write_tar
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.recipe import BUNDLE_PLACE
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.bundle_mounts import folder_of
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 _PARTS = "/opt/swe-argo/.parts"
 _MARK = "/opt/swe-argo/.digest"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, cast
 
-from steps.contracts.data import Plan, Unit
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox import load_part
+from swe_argo.steps.contracts.data import Plan, Unit
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox import load_part
 
 
 class Care(Protocol):

@@ -1,6 +1,6 @@
 """What steps say of their work on stderr: with LOG_LEVEL=DEBUG a line for each command in a sandbox.
 
-The model client (steps.models.client) says one for each call.
+The model client (swe_argo.steps.models.client) says one for each call.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import logging
 import sys
 from typing import Unpack
 
-from steps.sandbox.protocol import ExecResult, Sandbox, StartedJob
-from steps.sandbox.wrapper import ExecOptions, SandboxWrapper, StartOptions
-from steps.settings import settings
+from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox, StartedJob
+from swe_argo.steps.sandbox.wrapper import ExecOptions, SandboxWrapper, StartOptions
+from swe_argo.steps.settings import settings
 
 SHOWN = 200
 """Characters of a command's first line."""
@@ -25,7 +25,7 @@ def set_up_logging() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(line)
     logging.basicConfig(level=max(logging.WARNING, logging.getLevelName(level)), handlers=[handler])
-    logging.getLogger("steps").setLevel(level)
+    logging.getLogger("swe_argo.steps").setLevel(level)
 
 
 def with_command_log(box: Sandbox) -> Sandbox:

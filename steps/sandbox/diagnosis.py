@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.contracts.backends import is_own_backend
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, StepError, one_line
-from steps.sandbox import FIELD, load_part
+from swe_argo.steps.contracts.backends import is_own_backend
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, StepError, one_line
+from swe_argo.steps.sandbox import FIELD, load_part
 
 REASON_WIDTH = 300
 """Of what a diagnosis that failed says."""

@@ -1,4 +1,4 @@
-"""What a runner keeps for its groups (steps.sandbox.groups), and how that is put away: at its end, or by the next."""
+"""What a runner keeps for its groups (sandbox/groups.py), and how that is put away: at its end, or by the next."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from steps.contracts.backends import backend_named, is_own_backend
-from steps.contracts.data import Plan, Stage
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import StepError
-from steps.host.folders import is_dead, process_owner
-from steps.sandbox import open_backend
-from steps.sandbox.groups import SnapshotRecord
-from steps.sandbox.orphans import Orphans
-from steps.sandbox.protocol import Snapshots
-from steps.settings import settings
+from swe_argo.steps.contracts.backends import backend_named, is_own_backend
+from swe_argo.steps.contracts.data import Plan, Stage
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.host.folders import is_dead, process_owner
+from swe_argo.steps.sandbox import open_backend
+from swe_argo.steps.sandbox.groups import SnapshotRecord
+from swe_argo.steps.sandbox.orphans import Orphans
+from swe_argo.steps.sandbox.protocol import Snapshots
+from swe_argo.steps.settings import settings
 
 ADDRESS = "SWE_ARGO_GROUPS"
 _OWNER, _SPEC = "owner", "sandbox.json"

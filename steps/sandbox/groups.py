@@ -17,10 +17,10 @@ from typing import IO, Any
 
 from pydantic import BaseModel
 
-from steps.contracts.data import Instance, RunFile
-from steps.errors import StepError
-from steps.sandbox.protocol import Backend, Sandbox, Snapshots
-from steps.settings import settings
+from swe_argo.steps.contracts.data import Instance, RunFile
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.sandbox.protocol import Backend, Sandbox, Snapshots
+from swe_argo.steps.settings import settings
 
 
 class SnapshotRecord(BaseModel):

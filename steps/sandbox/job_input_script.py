@@ -5,7 +5,7 @@ Each script is safe to run any number of times; the files of a job are those of 
 
 from __future__ import annotations
 
-from steps.sandbox.job_script import INLINE_BYTES, in_pieces
+from swe_argo.steps.sandbox.job_script import INLINE_BYTES, in_pieces
 
 STDIN_BYTES = 4 << 20
 """Longer input is sent as a file, in pieces."""

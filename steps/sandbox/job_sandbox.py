@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar, Unpack
 
-from steps.contracts.data import WORKDIR
-from steps.contracts.failure import FailureClass
-from steps.contracts.machine import Machine
-from steps.errors import InfraError, ResourceError, StepError
-from steps.sandbox.job_watch import PollTimes
-from steps.sandbox.jobs import Job, Jobs
-from steps.sandbox.polled_job import PolledJob
-from steps.sandbox.protocol import ExecResult, JobProgress, StartedJob
-from steps.sandbox.short_exec import StreamExec
-from steps.sandbox.transfer import read_file, write_file
-from steps.sandbox.wrapper import PollOptions
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.errors import InfraError, ResourceError, StepError
+from swe_argo.steps.sandbox.job_watch import PollTimes
+from swe_argo.steps.sandbox.jobs import Job, Jobs
+from swe_argo.steps.sandbox.polled_job import PolledJob
+from swe_argo.steps.sandbox.protocol import ExecResult, JobProgress, StartedJob
+from swe_argo.steps.sandbox.short_exec import StreamExec
+from swe_argo.steps.sandbox.transfer import read_file, write_file
+from swe_argo.steps.sandbox.wrapper import PollOptions
 
 
 class Transport(Protocol):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
-from steps.sandbox.job_script import frames, poll_script
-from steps.sandbox.short_exec import ShortExec
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.job_script import frames, poll_script
+from swe_argo.steps.sandbox.short_exec import ShortExec
 
 _LEAST_BYTES = 64 << 10
 """An answer of that many bytes gets through any transport."""

@@ -13,13 +13,13 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, StepError
-from steps.sandbox.job_script import INLINE_BYTES, ScriptOptions, mark, start_script, stream_script
-from steps.sandbox.job_watch import JobWatch, PollResult, PollTimes
-from steps.sandbox.protocol import ExecResult
-from steps.sandbox.short_exec import ShortExec, StreamExec
-from steps.sandbox.transfer import write_file
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, StepError
+from swe_argo.steps.sandbox.job_script import INLINE_BYTES, ScriptOptions, mark, start_script, stream_script
+from swe_argo.steps.sandbox.job_watch import JobWatch, PollResult, PollTimes
+from swe_argo.steps.sandbox.protocol import ExecResult
+from swe_argo.steps.sandbox.short_exec import ShortExec, StreamExec
+from swe_argo.steps.sandbox.transfer import write_file
 
 FLUSH_S = 3.0
 """How long an ended job's output may take to reach its file before whoever copied it is taken for dead."""

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-from steps.sandbox.script_output import ScriptOutput
+from swe_argo.steps.sandbox.script_output import ScriptOutput
 
 STDIN_BYTES = 64 << 10
 """A script with more than that to read gets an exec of its own, which takes it as it is."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from steps.contracts.backends import backend_named, is_own_backend
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox import load_part
+from swe_argo.steps.contracts.backends import backend_named, is_own_backend
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox import load_part
 
 
 @dataclass(frozen=True)

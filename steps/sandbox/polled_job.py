@@ -8,21 +8,21 @@ from __future__ import annotations
 import threading
 import time
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
-from steps.sandbox.both_ends import BothEnds
-from steps.sandbox.job_input_script import (
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.both_ends import BothEnds
+from swe_argo.steps.sandbox.job_input_script import (
     STDIN_BYTES,
     close_input_script,
     input_script,
     interrupt_script,
     kill_script,
 )
-from steps.sandbox.job_script import QUIET_TURN_S, mark, tail_script
-from steps.sandbox.job_watch import PollResult
-from steps.sandbox.jobs import FLUSH_S, Jobs
-from steps.sandbox.protocol import FLOOD_BYTES, JobProgress
-from steps.sandbox.transfer import write_file
+from swe_argo.steps.sandbox.job_script import QUIET_TURN_S, mark, tail_script
+from swe_argo.steps.sandbox.job_watch import PollResult
+from swe_argo.steps.sandbox.jobs import FLUSH_S, Jobs
+from swe_argo.steps.sandbox.protocol import FLOOD_BYTES, JobProgress
+from swe_argo.steps.sandbox.transfer import write_file
 
 _ATTEMPTS = 4
 _MARGIN_BYTES = 4 << 20

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from steps.contracts.data import WORKDIR
-from steps.contracts.machine import Machine
-from steps.errors import StepError
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.errors import StepError
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ExecResult:
 
 @dataclass(frozen=True)
 class BundleMount:
-    """The files of an agent program, to be mounted read-only at ``steps.contracts.recipe.BUNDLE_PLACE``."""
+    """The files of an agent program, to be mounted read-only at ``swe_argo.steps.contracts.recipe.BUNDLE_PLACE``."""
 
     digest: str
     folder: Path | None
@@ -64,7 +64,7 @@ class SandboxRequest:
     """Of a backend with ``Snapshots``: begin from this one, not from the image."""
     bundle: BundleMount | None = None
     store_id: str = ""
-    """Of the store that keeps the run (steps.contracts.ids): a provider's account may serve runs of several."""
+    """Of the store that keeps the run (steps/contracts/ids.py): a provider's account may serve runs of several."""
 
 
 FLOOD_BYTES = 256 << 20

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from steps.contracts.data import TaskMachine
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox import load_part
-from steps.sandbox.protocol import BundleMount
-from steps.settings import settings
+from swe_argo.steps.contracts.data import TaskMachine
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox import load_part
+from swe_argo.steps.sandbox.protocol import BundleMount
+from swe_argo.steps.settings import settings
 
 
 @dataclass(frozen=True)

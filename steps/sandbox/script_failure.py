@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, ResourceError
-from steps.sandbox.protocol import ExecResult
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, ResourceError
+from swe_argo.steps.sandbox.protocol import ExecResult
 
 
 def script_failure(what: str, result: ExecResult) -> InfraError | ResourceError:

@@ -10,9 +10,9 @@ import os
 import shlex
 import uuid
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, ResourceError
-from steps.sandbox.short_exec import ShortExec
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, ResourceError
+from swe_argo.steps.sandbox.short_exec import ShortExec
 
 ATTEMPTS = 4
 

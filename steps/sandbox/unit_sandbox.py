@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from steps.contracts.backends import backend_named
-from steps.contracts.data import Instance, RunFile, TaskMachine
-from steps.contracts.ids import store_id
-from steps.contracts.run_spec import MAX_RESOURCE_FACTOR
-from steps.contracts.unit_progress import SILENT, ProgressWriter
-from steps.errors import ConfigError, StepError
-from steps.sandbox import open_backend
-from steps.sandbox.bundle_upload import upload_bundle
-from steps.sandbox.command_log import with_command_log
-from steps.sandbox.groups import GroupMember
-from steps.sandbox.protocol import Backend, BundleMount, Sandbox, SandboxRequest
-from steps.sandbox.wrapper import at_folder, with_variables
+from swe_argo.steps.contracts.backends import backend_named
+from swe_argo.steps.contracts.data import Instance, RunFile, TaskMachine
+from swe_argo.steps.contracts.ids import store_id
+from swe_argo.steps.contracts.run_spec import MAX_RESOURCE_FACTOR
+from swe_argo.steps.contracts.unit_progress import SILENT, ProgressWriter
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.sandbox import open_backend
+from swe_argo.steps.sandbox.bundle_upload import upload_bundle
+from swe_argo.steps.sandbox.command_log import with_command_log
+from swe_argo.steps.sandbox.groups import GroupMember
+from swe_argo.steps.sandbox.protocol import Backend, BundleMount, Sandbox, SandboxRequest
+from swe_argo.steps.sandbox.wrapper import at_folder, with_variables
 
 
 @dataclass(frozen=True)

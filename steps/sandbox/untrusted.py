@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from steps.errors import ConfigError, InfraError, ResourceError, StepError
-from steps.sandbox.protocol import Sandbox
-from steps.sandbox.wrapper import SandboxWrapper
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
+from swe_argo.steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.wrapper import SandboxWrapper
 
 T = TypeVar("T")
 

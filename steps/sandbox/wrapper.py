@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NotRequired, Required, TypedDict, TypeVar, Unpack
 
-from steps.contracts.data import WORKDIR
-from steps.contracts.machine import Machine
-from steps.errors import ConfigError, StepError
-from steps.sandbox.protocol import ExecResult, JobProgress, JobStarter, Sandbox, StartedJob
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.sandbox.protocol import ExecResult, JobProgress, JobStarter, Sandbox, StartedJob
 
 T = TypeVar("T")
 

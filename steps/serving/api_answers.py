@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
-from steps.serving.answers import ParsedAnswer, ToolFormat, cut_at, parse_answer
-from steps.serving.api_requests import ChatBody, TextBody
-from steps.serving.chat_template import ChatTemplate
-from steps.serving.sampler import SampledSequence
+from swe_argo.steps.serving.answers import ParsedAnswer, ToolFormat, cut_at, parse_answer
+from swe_argo.steps.serving.api_requests import ChatBody, TextBody
+from swe_argo.steps.serving.chat_template import ChatTemplate
+from swe_argo.steps.serving.sampler import SampledSequence
 
 
 @dataclass(frozen=True)

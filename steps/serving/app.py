@@ -17,14 +17,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
-from steps.errors import ConfigError
-from steps.serving.api_answers import AnsweredCall, chat_completion, event, events_of, text_completion
-from steps.serving.api_requests import ApiError, ChatBody, TextBody, read_body
-from steps.serving.calls import CallMaker
-from steps.serving.metrics import ProxyMetrics
-from steps.serving.sampler import SamplingError
-from steps.serving.traces import NAME, Traces
-from steps.serving.weights import ServedWeights, read_pointer
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.serving.api_answers import AnsweredCall, chat_completion, event, events_of, text_completion
+from swe_argo.steps.serving.api_requests import ApiError, ChatBody, TextBody, read_body
+from swe_argo.steps.serving.calls import CallMaker
+from swe_argo.steps.serving.metrics import ProxyMetrics
+from swe_argo.steps.serving.sampler import SamplingError
+from swe_argo.steps.serving.traces import NAME, Traces
+from swe_argo.steps.serving.weights import ServedWeights, read_pointer
 
 log = logging.getLogger(__name__)
 HUNG_UP = 499

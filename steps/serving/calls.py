@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from steps.serving.answers import ToolFormat
-from steps.serving.api_answers import AnsweredCall
-from steps.serving.api_requests import ApiError, ChatBody, TextBody
-from steps.serving.chat_template import ChatTemplate, UnrenderableError
-from steps.serving.sampler import SamplingError, SamplingRequest
-from steps.serving.weights import OpenWeights
+from swe_argo.steps.serving.answers import ToolFormat
+from swe_argo.steps.serving.api_answers import AnsweredCall
+from swe_argo.steps.serving.api_requests import ApiError, ChatBody, TextBody
+from swe_argo.steps.serving.chat_template import ChatTemplate, UnrenderableError
+from swe_argo.steps.serving.sampler import SamplingError, SamplingRequest
+from swe_argo.steps.serving.weights import OpenWeights
 
 THREAD_FROM = 20_000
 """Bytes of messages from which rendering leaves the event loop: a thread costs more than rendering less."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import tinker
 
-from steps.errors import ConfigError
-from steps.serving.sampler import ACCOUNT, SampledSequence, Sampler, SamplingError, SamplingRequest
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.serving.sampler import ACCOUNT, SampledSequence, Sampler, SamplingError, SamplingRequest
 
 RETRY_AFTER_S = 5
 

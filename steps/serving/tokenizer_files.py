@@ -9,9 +9,9 @@ import huggingface_hub
 from huggingface_hub import errors
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.settings import settings
 
 NEEDED = ("tokenizer.json", "tokenizer_config.json")
 FILES = (*NEEDED, "chat_template.jinja", "generation_config.json")

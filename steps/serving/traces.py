@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from steps.serving.sampler import SampledSequence
+from swe_argo.steps.serving.sampler import SampledSequence
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from steps.errors import ConfigError, InfraError
-from steps.serving.sampler import Sampler, SamplerSource, SamplingError
-from steps.store import Store
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.serving.sampler import Sampler, SamplerSource, SamplingError
+from swe_argo.steps.store import Store
 
 log = logging.getLogger(__name__)
 

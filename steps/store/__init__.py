@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steps.errors import ConfigError
-from steps.store.protocol import Store
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store.protocol import Store
 
 __all__ = ["Store", "open_store"]
 
@@ -15,12 +15,12 @@ def open_store(url: str, *, create: bool = False) -> Store:
     """
     scheme, mark, rest = url.partition("://")
     if not mark and not url.startswith(("s3:", "s3//")):  # a slip of the pen is no folder
-        from steps.store.folder import FolderStore
+        from swe_argo.steps.store.folder import FolderStore
 
         return FolderStore(url, create=create)
     if scheme != "s3":
         raise ConfigError(f"{url!r} is neither a folder nor s3://bucket/prefix", field="store")
-    from steps.store.s3 import S3Store
+    from swe_argo.steps.store.s3 import S3Store
 
     bucket, _, prefix = rest.partition("/")
     return S3Store(bucket, prefix.strip("/"), create=create)

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.record import Place
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import EARLY_TURNS, ENDED_BY_ENDPOINT, MALFORMED_REQUEST, StopReason
-from steps.contracts.verdict import GradeRecord
-from steps.errors import EXIT_INFRA, ConfigError, StepError, one_line
-from steps.store.protocol import Store
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.record import Place
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import EARLY_TURNS, ENDED_BY_ENDPOINT, MALFORMED_REQUEST, StopReason
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.errors import EXIT_INFRA, ConfigError, StepError, one_line
+from swe_argo.steps.store.protocol import Store
 
 log = logging.getLogger(__name__)
 UnitName = tuple[str, int]

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError
 
 
 class FolderStore:

@@ -8,14 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.kept_calls import FOLDER, KeptCall, calls_that_count, read_lines
-from steps.contracts.record import Place
-from steps.contracts.redone import Redone
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import ENDED_BY_ENDPOINT
-from steps.errors import StepError
-from steps.store.protocol import Store
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.kept_calls import FOLDER, KeptCall, calls_that_count, read_lines
+from swe_argo.steps.contracts.record import Place
+from swe_argo.steps.contracts.redone import Redone
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import ENDED_BY_ENDPOINT
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.store.protocol import Store
 
 log = logging.getLogger(__name__)
 WAIT_S = 5.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from steps.contracts.record import Place, Record, key
-from steps.errors import ConfigError
-from steps.host.folders import is_dead
-from steps.store import Store
+from swe_argo.steps.contracts.record import Place, Record, key
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.host.folders import is_dead
+from swe_argo.steps.store import Store
 
 DEAD_S = 120.0
 """Without a sign of life for so long a runner counts as dead: the clocks of two machines differ, and stores fail."""
@@ -25,7 +25,7 @@ class Lock(Record):
     token: str
     """Tells one hold from every other."""
     process: str
-    """As ``steps.host.folders.process_owner`` names it: on its own machine anybody sees whether it lives."""
+    """As ``swe_argo.steps.host.folders.process_owner`` names it: on its own machine anybody sees whether it lives."""
     pid: int
     host: str
     alive_at: float

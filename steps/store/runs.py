@@ -6,10 +6,10 @@ import difflib
 import shlex
 from typing import TypeVar
 
-from steps.contracts.record import Record, key
-from steps.contracts.run_spec import RunSpec
-from steps.errors import ConfigError
-from steps.store.protocol import Store
+from swe_argo.steps.contracts.record import Record, key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store.protocol import Store
 
 R = TypeVar("R", bound=Record)
 

@@ -25,9 +25,9 @@ from botocore.exceptions import (
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 from urllib3.exceptions import HTTPError
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.settings import settings
 
 THREADS = 32
 READS = 6

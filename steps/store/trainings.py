@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 
-from steps.contracts.data import RunFile
-from steps.contracts.record import key
-from steps.contracts.training import TrainFile
-from steps.errors import ConfigError
-from steps.store.protocol import Store
-from steps.store.runs import store_flag
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import TrainFile
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store.protocol import Store
+from swe_argo.steps.store.runs import store_flag
 
 _RUN_OF = re.compile(r"(.+)\.\d{6}(\.held-out)?")
 """Names as ``run_of`` and ``held_out_run_of`` make them."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from steps.contracts.data import Answer, Instance, RunFile
-from steps.contracts.record import key
-from steps.contracts.twins import TWINS_VERSION, ValidatedTwins
-from steps.store.protocol import Store
+from swe_argo.steps.contracts.data import Answer, Instance, RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.twins import TWINS_VERSION, ValidatedTwins
+from swe_argo.steps.store.protocol import Store
 
 
 def shared_key(row_sha256: str, image: str, image_digest: str | None) -> str:

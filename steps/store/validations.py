@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.contracts.validation import Validation, dataset_folder, validation_key
-from steps.store.protocol import Store
+from swe_argo.steps.contracts.validation import Validation, dataset_folder, validation_key
+from swe_argo.steps.store.protocol import Store
 
 
 def stored_validation(store: Store, dataset: str, validation_id: str) -> Validation | None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from steps.contracts.train_spec import LossSpec
-from steps.contracts.trajectory import StopReason
-from steps.contracts.verdict import decide_reward
-from steps.training.sample_files import SampledUnit
+from swe_argo.steps.contracts.train_spec import LossSpec
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.verdict import decide_reward
+from swe_argo.steps.training.sample_files import SampledUnit
 
 LIMITS = frozenset(
     {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.record import key
-from steps.contracts.training import Checkpoint, Checkpoints, Weights, WeightsFile
-from steps.errors import ConfigError, InfraError
-from steps.serving.weights import WeightsPointer
-from steps.store import Store
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import Checkpoint, Checkpoints, Weights, WeightsFile
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.serving.weights import WeightsPointer
+from swe_argo.steps.store import Store
 
 FIRST = Weights(version="base", state_path=None, sampler_path=None)
 """What a training begins with: the base model, and an adapter that its seed makes."""

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from random import Random
 
-from steps.contracts.train_spec import CurriculumSpec
-from steps.contracts.training import LearnedGroup
+from swe_argo.steps.contracts.train_spec import CurriculumSpec
+from swe_argo.steps.contracts.training import LearnedGroup
 
 
 def choose_instances(

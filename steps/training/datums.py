@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tinker
 
-from steps.contracts.train_spec import LossSpec
-from steps.training.sample_files import Sample
+from swe_argo.steps.contracts.train_spec import LossSpec
+from swe_argo.steps.training.sample_files import Sample
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from steps.contracts.data import Plan, RunFile, Unit
-from steps.contracts.record import key
-from steps.contracts.trajectory import Trajectory
-from steps.contracts.verdict import GradeRecord, Outcome
-from steps.errors import ConfigError
-from steps.reports.text.formatting import count, unit_name
-from steps.store import Store
-from steps.store.endpoint_marks import read_retracted
-from steps.training.sample_files import SampledUnit, SampleWriter, open_samples
-from steps.training.samples import stretches_of
-from steps.training.trajectory_calls import NoTokensError, calls_of
+from swe_argo.steps.contracts.data import Plan, RunFile, Unit
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.text.formatting import count, unit_name
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.endpoint_marks import read_retracted
+from swe_argo.steps.training.sample_files import SampledUnit, SampleWriter, open_samples
+from swe_argo.steps.training.samples import stretches_of
+from swe_argo.steps.training.trajectory_calls import NoTokensError, calls_of
 
 AT_ONCE = 8
 """Units in memory: a trajectory may be many megabytes."""

@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.record import key
-from steps.contracts.training import Checkpoint, StepFigures, TrainFile, Weights, run_of, step_name
-from steps.errors import ConfigError
-from steps.store import Store
-from steps.store.runs import record_of
-from steps.training.checkpoints import FIRST, CheckpointLog, point_to
-from steps.training.step_figures import figures_of
-from steps.training.step_samples import Batch, collect
-from steps.training.tinker_trainer import TIMEOUT_S, LearnedStep, Status, TinkerTrainer
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import Checkpoint, StepFigures, TrainFile, Weights, run_of, step_name
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.training.checkpoints import FIRST, CheckpointLog, point_to
+from swe_argo.steps.training.step_figures import figures_of
+from swe_argo.steps.training.step_samples import Batch, collect
+from swe_argo.steps.training.tinker_trainer import TIMEOUT_S, LearnedStep, Status, TinkerTrainer
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from steps.contracts.train_spec import TrainSpec
-from steps.errors import ConfigError
+from swe_argo.steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec, SelectSpec
-from steps.contracts.train_spec import TrainSpec
-from steps.contracts.training import StepFigures, TrainFile, held_out_run_of, run_of, step_name
-from steps.errors import ConfigError
-from steps.reports.figures.summary import Summary
-from steps.store import Store
-from steps.training.checkpoints import CheckpointLog
-from steps.training.curriculum import choose_instances, too_easy_or_hard
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec, SelectSpec
+from swe_argo.steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.contracts.training import StepFigures, TrainFile, held_out_run_of, run_of, step_name
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.store import Store
+from swe_argo.steps.training.checkpoints import CheckpointLog
+from swe_argo.steps.training.curriculum import choose_instances, too_easy_or_hard
 
 
 def plan_rollouts(store: Store, training: TrainFile, step: int) -> RunSpec | None:

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from steps.errors import ConfigError
-from steps.training.samples import CallSpan, Stretch
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.training.samples import CallSpan, Stretch
 
 FILE = "samples.parquet"
 _CALL = pa.struct(

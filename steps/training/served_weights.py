@@ -9,10 +9,10 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.record import key
-from steps.contracts.training import WeightsFile
-from steps.errors import ConfigError, InfraError
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import WeightsFile
+from swe_argo.steps.errors import ConfigError, InfraError
 
 PAUSE_S = 1.0
 PATIENCE_S = 900.0

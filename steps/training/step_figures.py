@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from steps.contracts.data import Plan
-from steps.contracts.training import LearnedGroup, StepFigures, Weights
-from steps.contracts.verdict import Outcome
-from steps.training.advantages import Group
-from steps.training.checkpoints import FIRST
-from steps.training.datums import LearnedSample
-from steps.training.sample_files import SampledUnit
-from steps.training.step_samples import Collected
-from steps.training.tinker_trainer import LearnedStep
+from swe_argo.steps.contracts.data import Plan
+from swe_argo.steps.contracts.training import LearnedGroup, StepFigures, Weights
+from swe_argo.steps.contracts.verdict import Outcome
+from swe_argo.steps.training.advantages import Group
+from swe_argo.steps.training.checkpoints import FIRST
+from swe_argo.steps.training.datums import LearnedSample
+from swe_argo.steps.training.sample_files import SampledUnit
+from swe_argo.steps.training.step_samples import Collected
+from swe_argo.steps.training.tinker_trainer import LearnedStep
 
 
 def figures_of(

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.train_spec import LossSpec
-from steps.store import Store
-from steps.training import sample_files
-from steps.training.advantages import Group, groups_of
-from steps.training.datums import LearnedSample, learned_sample
-from steps.training.export_samples import NO_CALLS, NO_TOKENS, nothing, write_some_samples
-from steps.training.sample_files import Sample, SampledUnit, read_samples
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.contracts.train_spec import LossSpec
+from swe_argo.steps.store import Store
+from swe_argo.steps.training import sample_files
+from swe_argo.steps.training.advantages import Group, groups_of
+from swe_argo.steps.training.datums import LearnedSample, learned_sample
+from swe_argo.steps.training.export_samples import NO_CALLS, NO_TOKENS, nothing, write_some_samples
+from swe_argo.steps.training.sample_files import Sample, SampledUnit, read_samples
 
 log = logging.getLogger(__name__)
 UNKNOWN = "unknown"

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import tinker
 from tinker.lib.retryable_exception import RetryableException
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, StepError, one_line
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, StepError, one_line
 
 log = logging.getLogger(__name__)
 _MOST = 500

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import tinker
 
-from steps.contracts.train_spec import TrainSpec
-from steps.contracts.training import Weights
-from steps.errors import ConfigError
-from steps.training.datums import LearnedSample, loss_config
-from steps.training.tinker_errors import failure_of
+from swe_argo.steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.contracts.training import Weights
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.training.datums import LearnedSample, loss_config
+from swe_argo.steps.training.tinker_errors import failure_of
 
 TIMEOUT_S = 3600.0
 """Seconds that one request may take, all of the SDK's own retries included: it would wait for a result for ever."""

@@ -11,13 +11,24 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.agents import AgentKind
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_fields import fields
-from steps.contracts.train_spec import TrainSpec
-from steps.errors import ConfigError
-from steps.spec_parsing import Tables, add_own_agent, explain, follow, has, laid_over, of_file, of_text, put, value_of
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.agents import AgentKind
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_fields import fields
+from swe_argo.steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.spec_parsing import (
+    Tables,
+    add_own_agent,
+    explain,
+    follow,
+    has,
+    laid_over,
+    of_file,
+    of_text,
+    put,
+    value_of,
+)
 
 MODEL = "openai/tinker"
 """The model of a training's rollouts, as the proxy names it."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from steps.agents.formats.atif import with_whole_prompts
-from steps.contracts.trajectory import Metrics, MetricsExtra, Trajectory, Turn
-from steps.training.samples import SampledCall
+from swe_argo.steps.agents.formats.atif import with_whole_prompts
+from swe_argo.steps.contracts.trajectory import Metrics, MetricsExtra, Trajectory, Turn
+from swe_argo.steps.training.samples import SampledCall
 
 
 class NoTokensError(ValueError):

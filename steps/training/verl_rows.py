@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from steps.agents.formats.solved_unit import replace_surrogates
-from steps.models.reply import Message
+from swe_argo.steps.agents.formats.solved_unit import replace_surrogates
+from swe_argo.steps.models.reply import Message
 
 TOOLS = ("bash", "submit_solution")
 """The tools of a row, by their names in the schema that a model is shown."""

@@ -43,7 +43,7 @@ has() { # has MODULE
 
 check() {
   command -v "$PYTHON" >/dev/null || die 64 "there is no $PYTHON: name one that has verl and swe-argo as PYTHON"
-  has workflows.verl || die 64 "$PYTHON has no swe-argo: pip install swe-argo there, or name another PYTHON"
+  has swe_argo.workflows.verl || die 64 "$PYTHON has no swe-argo: pip install swe-argo there, or name another PYTHON"
   has verl || die 64 "$PYTHON has no verl: use the image of images/build verl, pip install verl==0.9.1, or name another PYTHON"
   mkdir -p "$LOGS" 2>/dev/null || die 64 "$LOGS cannot be made: name another folder as SWE_ARGO_VERL_LOGS"
 }
@@ -53,13 +53,13 @@ data() {
     say "data: taken from $SWE_ARGO_VERL_DATA, as it is there already"
     return
   fi
-  step data "no data" "$PYTHON" -m workflows.cli.main export --format verl "$@" --out "$SWE_ARGO_VERL_DATA"
+  step data "no data" "$PYTHON" -m swe_argo.workflows.cli.main export --format verl "$@" --out "$SWE_ARGO_VERL_DATA"
   say "data: $(tail -n 1 "$LOGS/data.log")"
 }
 
 sandbox() {
   local store="$SWE_ARGO_VERL_DATA/store"
-  step sandbox "a sandbox or its verdict" "$PYTHON" -m workflows.rollouts.regression "$store" ${INSTANCE:+"$INSTANCE"}
+  step sandbox "a sandbox or its verdict" "$PYTHON" -m swe_argo.workflows.rollouts.regression "$store" ${INSTANCE:+"$INSTANCE"}
   sed 's/^/smoke: sandbox: /' "$LOGS/sandbox.log"
 }
 

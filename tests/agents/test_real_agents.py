@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steps.bundles.build import architecture_here
-from steps.bundles.recipes import find_shipped, read_recipe, shipped_names
-from steps.bundles.stored import stored_bundles
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.bundles.build import architecture_here
+from swe_argo.steps.bundles.recipes import find_shipped, read_recipe, shipped_names
+from swe_argo.steps.bundles.stored import stored_bundles
+from swe_argo.steps.contracts.trajectory import StopReason
 from tests.agents.conversations import answers, solving
 from tests.base_image import base_image
 from tests.model_server import model_server

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from steps.settings import settings
+from swe_argo.steps.settings import settings
 from tests.argo.image import load_pipeline_image
 from tests.argo.pipeline import S3, Pipeline, installed
 from tests.broken_s3 import Way, breakable

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.failure import Failure
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord
-from steps.store import open_store
+from swe_argo.steps.contracts.failure import Failure
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.store import open_store
 from tests.argo.pipeline import FOUND, Pipeline
 from tests.argo.undisturbed import Told, local, same
 from tests.cluster.disturbances import dataset, recordings

@@ -14,7 +14,7 @@ from pathlib import Path
 import certifi
 
 from cluster.local.mkimage import Image, write_images
-from steps.agents.gate.binary import ship
+from swe_argo.steps.agents.gate.binary import ship
 from tests.base_image import SETTINGS, _add_bytes, _as_root, _canonical, _everything, _libraries, _tar
 from tests.cluster.real_cluster import Cluster
 from tests.cluster.step_image import _needed
@@ -92,7 +92,7 @@ def _project() -> Iterator[tuple[str, Path]]:
     for folder in ("steps", "templates"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                yield f"app/{path.relative_to(ROOT)}", path
+                yield f"app/swe_argo/{path.relative_to(ROOT)}", path
 
 
 def _texts() -> dict[str, str]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from steps.store import open_store
+from swe_argo.steps.store import open_store
 from tests import solutions
 from tests.argo.conftest import free_port
 from tests.argo.pipeline import S3, Pipeline

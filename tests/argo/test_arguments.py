@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import RunFile
-from steps.store import open_store
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.runs import record_of
 from tests.argo.disturbances import comes
 from tests.argo.image import REPOSITORY, TAG
 from tests.argo.pipeline import Pipeline

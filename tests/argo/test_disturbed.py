@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord
-from steps.store import open_store
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.store import open_store
 from tests.argo.disturbances import Weather, at_work, delete, drain, end, evict, kill_controller
 from tests.argo.pipeline import Pipeline
 from tests.broken_s3 import Way

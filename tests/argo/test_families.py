@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local import bubblewrap
 from tests.argo.pipeline import Pipeline
 from tests.argo.undisturbed import Told, local, same
 from tests.steps.families.bundled import DATASETS

@@ -7,14 +7,14 @@ from typing import Any
 
 import yaml
 
-from steps.contracts.data import Plan
-from steps.contracts.record import key
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.reports.figures.summary import Summary
-from steps.sandbox.kubernetes.namespace import CONFIG_KEY, CONFIG_MAP, NamespaceSettings
-from steps.sandbox.kubernetes.pod_spec import manifest
-from steps.sandbox.protocol import SandboxRequest
-from steps.store import open_store
+from swe_argo.steps.contracts.data import Plan
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_KEY, CONFIG_MAP, NamespaceSettings
+from swe_argo.steps.sandbox.kubernetes.pod_spec import manifest
+from swe_argo.steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.store import open_store
 from tests.argo.pipeline import FOUND, Pipeline
 from tests.cluster.installed_chart import settles
 

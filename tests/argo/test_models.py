@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from steps.agents.iterative import HOTTER
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.record import key
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import StopReason, Trajectory
-from steps.store import open_store
+from swe_argo.steps.agents.iterative import HOTTER
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import StopReason, Trajectory
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.resources import MAX_AGENT_S
 from tests import solutions
 from tests.argo.disturbances import at_work, comes, end
 from tests.argo.models import KEY, counted, credentials, endpoint, printed, telling, titles, usage
@@ -21,7 +22,6 @@ from tests.argo.undisturbed import Told, same
 from tests.model_server import Answer, Script, after, by_text, call, flaky, play, rate_limited
 from tests.model_server.answers import error
 from tests.workflows.command import QUICK, failures, ids, summary, swe_argo
-from workflows.resources import MAX_AGENT_S
 
 MODEL = "openai/scripted"
 WAYS = [("r2egym", True), ("openhands", False), ("sweagent", False), ("mini-swe-agent", True), ("oneshot", False)]
@@ -82,7 +82,7 @@ def test_a_model_that_knows_the_answers_resolves_them_as_on_this_machine(
         assert server.counts.requests == 2 * server.counts.calls
     ruler = here(tmp_path, run, agent, script(), "--use-fn-calling", word, "--max-steps", "30")
     same(Told.of(pipeline.store, run), ruler)
-    assert "DEBUG steps.models" in printed(pipeline, name, "solve")
+    assert "DEBUG swe_argo.steps.models" in printed(pipeline, name, "solve")
     assert pipeline.sandboxes() == []
 
 
@@ -210,5 +210,5 @@ def test_what_a_run_says_of_retries_resources_and_words_holds_for_its_units(pipe
     said = {each["name"]: each.get("value") for each in pipeline.workflow(child)["spec"]["arguments"]["parameters"]}
     assert (said["retries"], said["fail-fast"], said["log-level"]) == ("1", "false", "DEBUG")
     for step in ("solve", "grade"):
-        assert "DEBUG steps.sandbox" in printed(pipeline, name, step)
+        assert "DEBUG swe_argo.steps.sandbox" in printed(pipeline, name, step)
     assert not [each for each in held.keys("runs/r-said/") if Failure.file in each]

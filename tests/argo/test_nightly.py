@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from steps.settings import settings
-from steps.store import open_store
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
 from tests.argo.disturbances import comes
 from tests.argo.pipeline import ENDED, Pipeline, installed
 from tests.broken_s3 import Way

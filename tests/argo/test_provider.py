@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
-from steps.contracts.ids import store_id
-from steps.datasets import mini
-from steps.datasets.mini.forms import image_by_id
-from steps.sandbox.e2b.templates import template_name
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.contracts.ids import store_id
+from swe_argo.steps.datasets import mini
+from swe_argo.steps.datasets.mini.forms import image_by_id
+from swe_argo.steps.sandbox.e2b.templates import template_name
+from swe_argo.steps.sandbox.local import bubblewrap
 from tests.argo.conftest import PROVIDER, free_port
 from tests.argo.models import telling
 from tests.argo.pipeline import S3, Pipeline

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.training import run_of
+from swe_argo.steps.contracts.training import run_of
 from tests.argo.disturbances import comes, delete, kill_controller
 from tests.argo.pipeline import Pipeline
 from tests.argo.training import NAME, Gym, gym, ruler

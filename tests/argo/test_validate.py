@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from steps.contracts.validation import Fitness, Validation, validation_key
-from steps.datasets.load import load
-from steps.store import open_store
+from swe_argo.steps.contracts.validation import Fitness, Validation, validation_key
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.store import open_store
 from tests.argo.pipeline import Pipeline
 from tests.workflows.command import QUICK, ids, plan, summary, swe_argo
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from steps.contracts.record import key
-from steps.contracts.training import WeightsFile
-from steps.store import open_store
-from steps.training.checkpoints import CheckpointLog
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import WeightsFile
+from swe_argo.steps.store import open_store
+from swe_argo.steps.training.checkpoints import CheckpointLog
 from tests.argo.conftest import PORTS, free_port
 from tests.argo.image import REPOSITORY, TAG, TINKER, load_pipeline_image
 from tests.argo.pipeline import S3, Pipeline, installed

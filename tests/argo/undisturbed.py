@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.store import open_store
+from swe_argo.steps.store import open_store
 from tests.cluster.installed_chart import figures, verdicts
 from tests.workflows.command import swe_argo
 

@@ -66,16 +66,16 @@ def _turn_ms(whose: str, python: str) -> float:
 
 def ours(url: str, folder: Path) -> float:
     """One conversation of scaffold r2egym: seconds of CPU."""
-    from steps.agents import loop
-    from steps.agents.journal import Journal
-    from steps.agents.prompts import templates
-    from steps.agents.task import Task
-    from steps.contracts.data import Instance
-    from steps.contracts.run_spec import RunSpec
-    from steps.contracts.trajectory import AgentInfo, StopReason
-    from steps.models.client import open_model
-    from steps.sandbox.local.backend import LocalBackend
-    from steps.sandbox.protocol import SandboxRequest
+    from swe_argo.steps.agents import loop
+    from swe_argo.steps.agents.journal import Journal
+    from swe_argo.steps.agents.prompts import templates
+    from swe_argo.steps.agents.task import Task
+    from swe_argo.steps.contracts.data import Instance
+    from swe_argo.steps.contracts.run_spec import RunSpec
+    from swe_argo.steps.contracts.trajectory import AgentInfo, StopReason
+    from swe_argo.steps.models.client import open_model
+    from swe_argo.steps.sandbox.local.backend import LocalBackend
+    from swe_argo.steps.sandbox.protocol import SandboxRequest
 
     agent = {"name": "r2egym", "model": "openai/m", "max_steps": 2 * TURNS, "max_token_limit": 10_000_000}
     spec = RunSpec.model_validate({"agent": agent, "llm": {"base_url": url}})

@@ -9,10 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord
-from steps.datasets.load import load
-from steps.store import open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.store import open_store
 
 INSTANCE = "mini__slugkit-1"
 """It has four FAIL_TO_PASS tests with sites or more: two runs are enough."""
@@ -43,7 +43,9 @@ def measure() -> dict[str, float]:
 
 def _grade(folder: str, predictions: Path, run: str) -> GradeRecord:
     words = ["--store", folder, "--run-id", run, "--predictions", str(predictions), "--instance", INSTANCE]
-    subprocess.run([sys.executable, "-m", "workflows.cli.main", "run", *words], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "swe_argo.workflows.cli.main", "run", *words], check=True, capture_output=True
+    )
     grade = GradeRecord.from_bytes(open_store(folder).get(key(GradeRecord, run, INSTANCE, 1)))
     if grade.confirmation is None or grade.confirmation.runs != RUNS:
         raise RuntimeError(f"the reference patch was not confirmed in {RUNS} runs: {grade.confirmation}")

@@ -26,8 +26,8 @@ _AT_ONCE = 100
 _LOAD = """
 import json, resource, sys, time
 import pyarrow.parquet, swebench
-from steps.datasets.load import load
-from steps.families.family import load_family
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.families.family import load_family
 for name in ("r2e", "swesmith", "rebench", "swegym", "swebench"):
     load_family(name)
 began = time.process_time()

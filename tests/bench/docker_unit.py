@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord
-from steps.datasets.load import load
-from steps.store import open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.store import open_store
 from tests.docker_engine import Engine, NoEngineError
 from tests.paths import ROOT
 
@@ -90,7 +90,7 @@ def _measure(engine: Engine, folder: Path) -> dict[str, float]:
 
     def ours(run: str) -> Spent:
         words = ["--store", str(folder), "--run-id", run, "--backend", "docker", "-j", "1", *chosen]
-        return _spent(["-m", "workflows.cli.main", "run", "--agent", "gold", *words], folder, environment)
+        return _spent(["-m", "swe_argo.workflows.cli.main", "run", "--agent", "gold", *words], folder, environment)
 
     def theirs(run: str, those: list[dict[str, Any]]) -> Spent:
         (folder / "rows.json").write_text(json.dumps(those))

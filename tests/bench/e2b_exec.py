@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local import bubblewrap
 
 ROUNDS = 60
 LINE_S = 0.05

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import docker
 
-from steps.agents.gate.events import Ended, GateAnswer, GateRequest, Printed
-from steps.sandbox.docker.backend import DockerBackend
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.local.backend import LocalBackend
-from steps.sandbox.protocol import Backend, Sandbox, SandboxRequest
+from swe_argo.steps.agents.gate.events import Ended, GateAnswer, GateRequest, Printed
+from swe_argo.steps.sandbox.docker.backend import DockerBackend
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.sandbox.protocol import Backend, Sandbox, SandboxRequest
 from tests.base_image import testbed_image
 from tests.cluster.images import load_sandbox_image
 from tests.cluster.lab import laboratory

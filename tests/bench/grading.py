@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from steps.grading import official
-from steps.grading.saved_logs import grade_log, grade_saved
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.saved_logs import grade_log, grade_saved
 from tests.paths import DATA
 
 ROUNDS = 5

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from steps.contracts.failure import FailureClass
-from steps.errors import StepError
-from steps.sandbox.kubernetes.exec import Exec
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.sandbox.kubernetes.exec import Exec
 from tests.cluster.images import load_sandbox_image
 from tests.cluster.lab import KubernetesLab, laboratory
 from tests.cluster.real_cluster import Cluster

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 
 if TYPE_CHECKING:
-    from steps.sandbox.protocol import Backend, Sandbox
+    from swe_argo.steps.sandbox.protocol import Backend, Sandbox
 
 ALONE = 20
 AT_ONCE = 20
@@ -54,7 +54,7 @@ def measure() -> dict[str, float]:
         }
         cluster.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(made))
         os.environ["KUBECONFIG"] = str(cluster.kubeconfig)  # read when the client's package is imported
-        from steps.sandbox import open_backend
+        from swe_argo.steps.sandbox import open_backend
 
         backend = open_backend(SandboxSpec(backend="kubernetes", kubernetes=KubernetesSpec(namespace=namespace)))
 

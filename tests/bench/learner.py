@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from steps.contracts.train_spec import LossSpec
-from steps.training.advantages import groups_of
-from steps.training.sample_files import SampledUnit, open_samples
-from steps.training.samples import CallSpan, Stretch
-from steps.training.step_samples import batch_of, rollouts_of
+from swe_argo.steps.contracts.train_spec import LossSpec
+from swe_argo.steps.training.advantages import groups_of
+from swe_argo.steps.training.sample_files import SampledUnit, open_samples
+from swe_argo.steps.training.samples import CallSpan, Stretch
+from swe_argo.steps.training.step_samples import batch_of, rollouts_of
 
 GROUPS, GROUP_SIZE = 64, 8
 TOKENS = 32_768

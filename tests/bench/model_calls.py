@@ -93,7 +93,7 @@ def _run(url: str, store: str) -> tuple[float, float]:
     staged = Path(store, "staged")
     staged.mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "workflows.cli.main", "run", *flags],
+        [sys.executable, "-m", "swe_argo.workflows.cli.main", "run", *flags],
         env=os.environ | {"LLM_BASE_URL": url, "OPENAI_API_KEY": "none", "TMPDIR": str(staged)},
         stdout=subprocess.DEVNULL,
         start_new_session=True,

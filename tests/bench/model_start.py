@@ -12,11 +12,11 @@ from tests.model_server import Answer, model_server, play
 
 _PROGRAM = """
 import sys
-from steps import solve
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.run_spec import LlmSpec, RunSpec
-from steps.agents import loop
-from steps.models.client import open_model
+from swe_argo.steps import solve
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.run_spec import LlmSpec, RunSpec
+from swe_argo.steps.agents import loop
+from swe_argo.steps.models.client import open_model
 spec = RunSpec(agent=AgentSpec(name="r2egym", model="openai/m"), llm=LlmSpec(base_url=sys.argv[1]))
 with open_model(spec) as model:
     model.ask([{"role": "user", "content": "x"}])

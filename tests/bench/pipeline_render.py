@@ -15,7 +15,7 @@ RUNS = 5
 def measure() -> dict[str, float]:
     """Median wall seconds of a process that renders all, and of one that imports Hera and nothing else."""
     return {
-        "render_all_s": _wall_s("-c", "from workflows.templates.render import render; render()"),
+        "render_all_s": _wall_s("-c", "from swe_argo.workflows.templates.render import render; render()"),
         "import_hera_s": _wall_s("-c", "import hera.workflows"),
     }
 

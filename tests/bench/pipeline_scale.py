@@ -9,9 +9,9 @@ import json
 import sys
 from pathlib import Path
 
+from swe_argo.workflows.resources import SHARD_UNITS, WINDOW
 from tests.bench.pipeline.model import Costs, Shape, Simulated, list_schedule, simulate
 from tests.bench.pipeline.sleeps import durations
-from workflows.resources import SHARD_UNITS, WINDOW
 
 RECORDED = Path(__file__).parent / "pipeline" / "recorded.json"
 MEAN_S, SIGMA, CAP_S = 1200.0, 0.8, 5400.0

@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from swe_argo.workflows.resources import SHARD_UNITS, WINDOW
 from tests.bench.pipeline import sleeps
 from tests.bench.pipeline.model import Costs, Shape, list_schedule
 from tests.bench.pipeline_scale import RECORDED, shards_at_a_time
 from tests.paths import ROOT
-from workflows.resources import SHARD_UNITS, WINDOW
 
 KEPT = ROOT / "bench-results.pipeline.json"
 SIGMA = 0.8

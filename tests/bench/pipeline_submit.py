@@ -21,7 +21,16 @@ def measure() -> dict[str, float]:
     from tests.bench.pipeline.installed_pipeline import prepared
 
     with prepared(Path(kubeconfig), 1) as pipeline:
-        command = [sys.executable, "-m", "workflows.cli.main", "submit", "--namespace", pipeline.namespace, "--k", "1"]
+        command = [
+            sys.executable,
+            "-m",
+            "swe_argo.workflows.cli.main",
+            "submit",
+            "--namespace",
+            pipeline.namespace,
+            "--k",
+            "1",
+        ]
         took = []
         for number in range(TIMES):
             run = f"submitted-{number}"

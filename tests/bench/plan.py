@@ -7,9 +7,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.sandbox_spec import LocalSpec, SandboxSpec
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.sandbox_spec import LocalSpec, SandboxSpec
 from tests.bench.processes import cpu_s
 from tests.paths import DATA
 
@@ -33,7 +33,7 @@ def measure() -> dict[str, float]:
             _pretend_images(rows, images)
             Path(folder, "spec.json").write_text(spec.model_dump_json())
             began = time.monotonic()
-            cpu_s(["-m", "steps.plan", "--spec", f"{folder}/spec.json"], runs=1)
+            cpu_s(["-m", "swe_argo.steps.plan", "--spec", f"{folder}/spec.json"], runs=1)
             figures.append(time.monotonic() - began)
     return {"plan_500_verified_s": statistics.median(figures)}
 

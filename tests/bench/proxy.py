@@ -16,8 +16,8 @@ CALLERS, CALLS, SWAPS = 64, 50, 1000
 _KEY = "bench"
 _SERVER = """
 import asyncio, pathlib, sys
-from steps.serving.sampler import SampledSequence
-from steps.serving.server import ProxyOptions, serve
+from swe_argo.steps.serving.sampler import SampledSequence
+from swe_argo.steps.serving.server import ProxyOptions, serve
 class Instant:
     async def sample(self, request):
         return [SampledSequence([*range(64), 258], [-0.5] * 65, False)]

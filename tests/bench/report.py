@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from steps.store import open_store
+from swe_argo.steps.store import open_store
 from tests.steps.reports.synthetic import Synthetic
 
 UNITS = 2294
@@ -23,7 +23,7 @@ TURNS = 100
 
 
 def measure() -> dict[str, float]:
-    """Wall and CPU seconds, GiB at the peak and MB of HTML of ``python -m steps.report`` as a fresh process."""
+    """Wall and CPU seconds, peak GiB and MB of HTML of ``python -m swe_argo.steps.report`` as a fresh process."""
     whole = _report(Synthetic(instances=UNITS, log_lines=LOG_LINES))
     worked = _report(Synthetic(instances=WORKED, log_lines=LOG_LINES, agent="r2egym", turns=TURNS, exact=True))
     return {
@@ -37,7 +37,7 @@ def _report(run: Synthetic) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder, create=True)
         run.write(store)
-        command = [sys.executable, "-m", "steps.report", "--store", folder, "--run", "synthetic"]
+        command = [sys.executable, "-m", "swe_argo.steps.report", "--store", folder, "--run", "synthetic"]
         began = time.monotonic()
         child = subprocess.Popen(command)
         _, status, used = os.wait4(child.pid, 0)

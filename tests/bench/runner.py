@@ -6,11 +6,11 @@ import resource
 import tempfile
 import time
 
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.run_spec import RunSpec
-from steps.store import open_store
-from workflows.local.runner import Event, LocalRunner
-from workflows.local.whole_steps import make_plan
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.local.runner import Event, LocalRunner
+from swe_argo.workflows.local.whole_steps import make_plan
 
 ATTEMPTS = 3
 

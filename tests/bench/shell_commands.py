@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from steps.agents.tools.shell import Patience, Shell
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.local.backend import LocalBackend
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.agents.tools.shell import Patience, Shell
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.steps.agents.machine import image
 
 TIMES = 100

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from steps.contracts.data import Answer, DatasetLock, Instance, Patch, RunFile
-from steps.contracts.run_spec import RunSpec
-from steps.entry import write_all
+from swe_argo.steps.contracts.data import Answer, DatasetLock, Instance, Patch, RunFile
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.entry import write_all
 from tests.bench.processes import cpu_s
 
 RUN = RunFile(
@@ -39,8 +39,8 @@ def measure() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         write_all(Path(folder, "in"), [RUN, INSTANCE, ANSWER, Patch(b"")])
         flags = ["--in", f"{folder}/in", "--out", f"{folder}/out"]
-        grade = cpu_s(["-m", "steps.grade", *flags])
+        grade = cpu_s(["-m", "swe_argo.steps.grade", *flags])
     return {
-        "step_start_cpu_s": max(grade, cpu_s(["-m", "steps.solve", "--help"])),
+        "step_start_cpu_s": max(grade, cpu_s(["-m", "swe_argo.steps.solve", "--help"])),
         "python_start_cpu_s": cpu_s(["-c", "pass"]),
     }

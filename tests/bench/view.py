@@ -12,13 +12,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from steps.contracts.data import RunFile
-from steps.contracts.record import key
-from steps.reports.figures.compute import summarise
-from steps.reports.figures.summary import Summary
-from steps.reports.figures.units_table import UNITS_FILE, units_file
-from steps.reports.reading import GrowingRun
-from steps.store import Store, open_store
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.reports.figures.compute import summarise
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.figures.units_table import UNITS_FILE, units_file
+from swe_argo.steps.reports.reading import GrowingRun
+from swe_argo.steps.store import Store, open_store
 from tests.steps.reports.synthetic import Synthetic
 
 RUNS = 200
@@ -35,7 +35,7 @@ def measure() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder, create=True)
         _write(store)
-        command = [sys.executable, "-m", "workflows.view", "--store", folder, "--port", "0"]
+        command = [sys.executable, "-m", "swe_argo.workflows.view", "--store", folder, "--port", "0"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.record import key
-from steps.contracts.training import WeightsFile
-from steps.proxy import NUMBERS, PROXY
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import WeightsFile
+from swe_argo.steps.proxy import NUMBERS, PROXY
 from tests.charts.chart import CHART, FILES, NAMESPACE, Rendered, check_confined_as_steps, render, selects, try_render
 from tests.charts.test_pipeline import PIPELINE, data, parts
 from tests.charts.test_settings import ways
@@ -41,7 +41,7 @@ def box(rendered: Rendered) -> dict[str, Any]:
 
 def flags(rendered: Rendered) -> dict[str, str]:
     container = box(rendered)
-    assert container["command"] == ["python3", "-m", f"steps.{PROXY.name}"]
+    assert container["command"] == ["python3", "-m", f"swe_argo.steps.{PROXY.name}"]
     return dict(each.removeprefix("--").split("=", 1) for each in container["args"])
 
 
@@ -168,7 +168,7 @@ def test_it_goes_where_the_values_say_and_before_what_asks_it(chart: Rendered, w
 
 
 def test_calls_that_go_on_are_ended_before_it_is(chart: Rendered) -> None:
-    from steps.serving.server import GRACE_S
+    from swe_argo.steps.serving.server import GRACE_S
 
     pause = box(chart)["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert pod(chart)["spec"]["terminationGracePeriodSeconds"] > GRACE_S + pause

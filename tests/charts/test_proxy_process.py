@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 import tests.tinker_server  # noqa: F401 - skips where the extra tinker is not installed
-from steps.contracts.record import key
-from steps.contracts.training import WeightsFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import WeightsFile
 from tests.byte_model import make_model
 from tests.charts.chart import Rendered, render
 from tests.charts.test_pipeline import data

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
-from steps.sandbox.kubernetes.pod_spec import manifest
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.kubernetes.pod_spec import manifest
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.charts.chart import CASES, CHART, NAMESPACE, Rendered, render, selects
 
 METADATA = ("169.254.169.254", "fd00:ec2::254")

@@ -36,10 +36,10 @@ def test_without_it_there_is_nothing_of_it() -> None:
 
 
 def test_its_flags_are_those_of_the_program(chart: Rendered) -> None:
-    from workflows.view.__main__ import VIEW
+    from swe_argo.workflows.view.__main__ import VIEW
 
     flags = dict(each.removeprefix("--").split("=", 1) for each in box(chart)["args"])
-    assert box(chart)["command"] == ["python3", "-m", "workflows.view"]
+    assert box(chart)["command"] == ["python3", "-m", "swe_argo.workflows.view"]
     assert flags == {"host": "0.0.0.0", "port": "7676", "store": "s3://runs/"}
     assert flags.keys() <= {option.name for option in VIEW.options}
     assert box(chart)["ports"] == [{"name": "http", "containerPort": int(flags["port"])}]
@@ -47,7 +47,7 @@ def test_its_flags_are_those_of_the_program(chart: Rendered) -> None:
 
 def test_the_program_needs_nothing_that_its_image_lacks() -> None:
     absent = {"typer", "rich", "hera", "docker", "pytest"}
-    code = f"import sys, workflows.view.__main__; sys.exit(' '.join({absent!r} & sys.modules.keys()) or None)"
+    code = f"import sys, swe_argo.workflows.view.__main__; sys.exit(' '.join({absent!r} & sys.modules.keys()) or None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -11,7 +11,7 @@ from typing import Any
 from kubernetes import config
 from kubernetes.client import Configuration
 
-from steps.kube import client
+from swe_argo.steps.kube import client
 from tests.cluster.installed_chart import account_kubeconfig
 from tests.cluster.real_cluster import Cluster
 from tests.workflows.command import wait_for

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.agents.gate.binary import find_gate
-from steps.bundles.build import architecture_here
-from steps.bundles.image import push_image
-from steps.bundles.stored import StoredBundle
-from steps.contracts.recipe import BundleFacts
+from swe_argo.steps.agents.gate.binary import find_gate
+from swe_argo.steps.bundles.build import architecture_here
+from swe_argo.steps.bundles.image import push_image
+from swe_argo.steps.bundles.stored import StoredBundle
+from swe_argo.steps.contracts.recipe import BundleFacts
 from tests.registry import Registry, serve
 
 

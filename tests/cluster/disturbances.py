@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from steps.datasets.load import load
-from steps.families.family import Row
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.families.family import Row
 from tests.cluster.installed_chart import InstalledChart
 
 _HEAD = "set -uxo pipefail\n"

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from urllib.parse import parse_qs, urlsplit
 
-from steps.kube.client import Cluster
+from swe_argo.steps.kube.client import Cluster
 from tests.cluster.frames import STATUS, whole_frames
 
 LATENCY_S = 2.0

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord
-from steps.store import open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.store import open_store
 from tests.cluster.real_cluster import Cluster
 from tests.workflows.command import plan, summary
 

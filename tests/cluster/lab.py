@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
-from steps.kube.client import RetryPolicy
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.kubernetes.backend import KubernetesBackend
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
-from steps.sandbox.kubernetes.pod import KubernetesSandbox
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
+from swe_argo.steps.kube.client import RetryPolicy
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.kubernetes.backend import KubernetesBackend
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.kubernetes.pod import KubernetesSandbox
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.cluster.accounts import RUNNER, account, reached
 from tests.cluster.real_cluster import Cluster
 

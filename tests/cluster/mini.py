@@ -11,13 +11,13 @@ import tempfile
 from pathlib import Path
 
 from cluster.local.mkimage import Image, write_images
-from steps.datasets.mini import HARBOR_TASKS
-from steps.datasets.mini.forms import digest, find_workdir, image_by_id, materialise
-from steps.datasets.names import BUNDLED, MINI
-from steps.datasets.task_folders import read_task_folder
-from steps.datasets.task_images import environment_of, make_folders
-from steps.families.harbor.dockerfile import working_directory
-from steps.families.rows import normalise
+from swe_argo.steps.datasets.mini import HARBOR_TASKS
+from swe_argo.steps.datasets.mini.forms import digest, find_workdir, image_by_id, materialise
+from swe_argo.steps.datasets.names import BUNDLED, MINI
+from swe_argo.steps.datasets.task_folders import read_task_folder
+from swe_argo.steps.datasets.task_images import environment_of, make_folders
+from swe_argo.steps.families.harbor.dockerfile import working_directory
+from swe_argo.steps.families.rows import normalise
 from tests.base_image import SETTINGS, _as_root, _everything, _stamp, _tar
 from tests.cluster.real_cluster import Cluster
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.kubernetes.readiness import look
-from steps.sandbox.readiness import ReadinessResult, SandboxNeeds
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.kubernetes.readiness import look
+from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds
 from tests.cluster.accounts import reached
 from tests.cluster.real_cluster import Cluster
 from tests.workflows.command import swe_argo

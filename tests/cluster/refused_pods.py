@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from steps.sandbox.kubernetes.agent_files import add_agent_files
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
-from steps.sandbox.protocol import BundleMount
+from swe_argo.steps.sandbox.kubernetes.agent_files import add_agent_files
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.protocol import BundleMount
 from tests.cluster.release import Manifest
 
 Change = Callable[[Manifest], object]

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
-from steps.sandbox.kubernetes.pod_spec import manifest
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.kubernetes.pod_spec import manifest
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.charts.chart import CHART, helm
 from tests.cluster.installed_chart import SMALL, account_kubeconfig
 from tests.cluster.real_cluster import Cluster

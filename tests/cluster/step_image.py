@@ -23,7 +23,7 @@ UNUSED = {"swebench", "mini-swe-agent", "tinker"}
 
 
 def load_steps_image(cluster: Cluster) -> str:
-    """The reference of an image whose ``python3 -m steps.<name>`` works, made of the steps as they are now.
+    """The reference of an image whose ``python3 -m swe_argo.steps.<name>`` works, made of the steps as they are now.
 
     Put on the node each time, under one name: with a name for each content, all would be kept.
     """
@@ -41,7 +41,7 @@ def _ours() -> Iterator[tuple[str, Path]]:
     """Path in the image -> file of this machine: the steps, and what they import."""
     for path in sorted([*(ROOT / "steps").rglob("*"), *(ROOT / "templates" / "report").rglob("*")]):
         if path.is_file() and "__pycache__" not in path.parts:
-            yield f"app/{path.relative_to(ROOT)}", path
+            yield f"app/swe_argo/{path.relative_to(ROOT)}", path
     for file in distribution("swe-argo").files or ():  # that it is installed, and in which version
         if file.parts[0].endswith(".dist-info"):
             yield f"app/packages/{file}", Path(str(distribution("swe-argo").locate_file(file)))
@@ -100,7 +100,7 @@ def step_pod(name: str, image: str, step: str, config_map: str) -> dict[str, Any
                     "name": "step",
                     "image": image,
                     "imagePullPolicy": "IfNotPresent",
-                    "command": ["/bin/sh", "-c", f"python3 -m steps.{step} {flags} && cat /out/{step}.json"],
+                    "command": ["/bin/sh", "-c", f"python3 -m swe_argo.steps.{step} {flags} && cat /out/{step}.json"],
                     "env": [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in own.items()],
                     "resources": {
                         "requests": {"cpu": "10m", "memory": "32Mi"},

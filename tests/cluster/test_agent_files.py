@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.agents.gate.binary import ARCHITECTURES, find_gate
-from steps.agents.gate.events import Ended
-from steps.bundles.build import architecture_here
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError
-from steps.sandbox.protocol import BundleMount
+from swe_argo.steps.agents.gate.binary import ARCHITECTURES, find_gate
+from swe_argo.steps.agents.gate.events import Ended
+from swe_argo.steps.bundles.build import architecture_here
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.sandbox.protocol import BundleMount
 from tests.cluster.agent_images import AgentRegistry, agent_registry, push
 from tests.cluster.lab import KubernetesLab, laboratory
 from tests.cluster.real_cluster import Cluster

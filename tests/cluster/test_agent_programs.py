@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from steps.bundles.build import architecture_here
-from steps.bundles.recipes import find_shipped, read_recipe
-from steps.bundles.stored import stored_bundles
-from steps.bundles.tree import digest_tree
-from steps.contracts.record import key
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import StopReason
-from steps.store import open_store
+from swe_argo.steps.bundles.build import architecture_here
+from swe_argo.steps.bundles.recipes import find_shipped, read_recipe
+from swe_argo.steps.bundles.stored import stored_bundles
+from swe_argo.steps.bundles.tree import digest_tree
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.store import open_store
 from tests import small_agent
 from tests.agents.conversations import solving as solving_by_tools
 from tests.cluster.agent_images import AgentRegistry, agent_registry, push

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.store import open_store
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.store import open_store
 from tests.cluster.disturbances import dataset, delete, eats_disk, evict, recordings
 from tests.cluster.installed_chart import InstalledChart, figures, leftovers, settles, verdicts
 from tests.workflows.command import (

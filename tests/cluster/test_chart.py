@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
 from tests.charts.chart import CASES, CHART, render, try_render
 from tests.cluster.real_cluster import Cluster
 from tests.cluster.release import installed, run_helm

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
-from steps.kube.client import RetryPolicy
-from steps.sandbox.kubernetes.backend import KubernetesBackend
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
-from steps.sandbox.kubernetes.pod import KubernetesSandbox
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
+from swe_argo.steps.kube.client import RetryPolicy
+from swe_argo.steps.sandbox.kubernetes.backend import KubernetesBackend
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.kubernetes.pod import KubernetesSandbox
 from tests.cluster.faults import EXEC_RATES, POD_RATES, Fault, Faults, Kind, Proxy
 from tests.cluster.lab import SMALL, KubernetesLab, laboratory
 from tests.cluster.real_cluster import Cluster

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Patch
-from steps.contracts.record import key
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import Trajectory
-from steps.store import open_store
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.store import open_store
 from tests.cluster.installed_chart import InstalledChart, leftovers
 from tests.model_server import ModelServer, model_server, play
 from tests.steps.kept_solve import asked_twice, said

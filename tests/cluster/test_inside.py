@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.chain import GRADE, SOLVE, Step
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.unit_progress import MARK
-from steps.contracts.verdict import GradeRecord, Outcome
-from steps.store import open_store
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.chain import GRADE, SOLVE, Step
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.unit_progress import MARK
+from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.local.whole_steps import make_plan
 from tests.cluster.disturbances import dataset
 from tests.cluster.installed_chart import InstalledChart, settles
 from tests.cluster.step_image import load_steps_image, step_pod
 from tests.workflows.command import QUICK
-from workflows.local.whole_steps import make_plan
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 

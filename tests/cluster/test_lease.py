@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from steps.errors import ConfigError
-from steps.kube import client
-from steps.sandbox.kubernetes.lease import hold_lease, lease_name
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.kube import client
+from swe_argo.steps.sandbox.kubernetes.lease import hold_lease, lease_name
 from tests.cluster.accounts import RUNNER, account, reached
 from tests.cluster.real_cluster import Cluster
 from tests.paths import ROOT
@@ -32,7 +32,7 @@ LONG_AGO = "2026-01-01T00:00:00.000000Z"
 HOLDER = """
 import sys
 from pathlib import Path
-from steps.sandbox.kubernetes.lease import hold_lease
+from swe_argo.steps.sandbox.kubernetes.lease import hold_lease
 from tests.cluster.accounts import reached
 with hold_lease(reached(Path(sys.argv[1]), sys.argv[2]), sys.argv[3]) as value:
     print(value, flush=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.record import key
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import StopReason
-from steps.store import open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.store import open_store
 from tests import solutions
 from tests.cluster.installed_chart import InstalledChart, leftovers
 from tests.model_server import model_server

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
-from steps.errors import InfraError
-from steps.kube.client import RetryPolicy
-from steps.sandbox.kubernetes.backend import KubernetesBackend
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
-from steps.sandbox.kubernetes.pod import KubernetesSandbox
-from steps.sandbox.untrusted import as_untrusted
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.kube.client import RetryPolicy
+from swe_argo.steps.sandbox.kubernetes.backend import KubernetesBackend
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.kubernetes.pod import KubernetesSandbox
+from swe_argo.steps.sandbox.untrusted import as_untrusted
 from tests.cluster.installed_chart import settles
 from tests.cluster.lab import SMALL, KubernetesLab, kept, laboratory
 from tests.cluster.real_cluster import Cluster

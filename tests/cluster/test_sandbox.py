@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError
-from steps.sandbox.kubernetes.namespace import NamespaceSettings, read
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings, read
+from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.cluster.lab import LABELS, KubernetesLab, laboratory
 from tests.cluster.real_cluster import Cluster
 from tests.steps.sandbox.conformance import Conformance, run, says

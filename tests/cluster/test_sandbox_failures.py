@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from kubernetes.utils.quantity import parse_quantity
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, ResourceError, StepError
-from steps.sandbox.kubernetes.pod import KubernetesSandbox
-from steps.sandbox.untrusted import SandboxBroken, as_untrusted
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
+from swe_argo.steps.sandbox.kubernetes.pod import KubernetesSandbox
+from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 from tests.cluster.lab import KubernetesLab, kept, laboratory
 from tests.cluster.real_cluster import Cluster
 from tests.steps.sandbox.conformance import run, says

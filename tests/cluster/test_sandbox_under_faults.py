@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.cluster.faults import EXEC_RATES, POD_RATES, Faults, Kind, Proxy
 from tests.cluster.lab import KubernetesLab, laboratory
 from tests.cluster.real_cluster import Cluster

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from steps.errors import ConfigError
-from steps.kube import client
-from steps.sandbox.kubernetes import orphans
-from steps.sandbox.kubernetes.lease import lease_name
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.kube import client
+from swe_argo.steps.sandbox.kubernetes import orphans
+from swe_argo.steps.sandbox.kubernetes.lease import lease_name
 from tests.cluster.accounts import RUNNER, account, reached
 from tests.cluster.real_cluster import Cluster
 from tests.cluster.test_lease import LONG_AGO, change, holder, lease

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import RunFile
-from steps.contracts.record import key
-from steps.contracts.training import WeightsFile
-from steps.contracts.validation import validation_key
-from steps.reports.flakes.ledger import LEDGER
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import WeightsFile
+from swe_argo.steps.contracts.validation import validation_key
+from swe_argo.steps.reports.flakes.ledger import LEDGER
 from tests.eks.files import VALUES, group
 from tests.paths import ROOT
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.datasets.mini.content import instance_ids
+from swe_argo.steps.datasets.mini.content import instance_ids
 from tests.images.conftest import DEBIAN, SLIM, Shop
 from tests.images.index import PASSWORD
 from tests.paths import DATA, ROOT, needs_data
@@ -25,9 +25,11 @@ tree-sitter with its grammars 18."""
 
 
 def test_every_step_tells_how_it_is_called(shop: Shop, steps_image: str) -> None:
-    words = "for step in plan solve grade report compare finalize; do python -m steps.$step --help || exit; done"
+    words = (
+        "for step in plan solve grade report compare finalize; do python -m swe_argo.steps.$step --help || exit; done"
+    )
     said = shop.inside(steps_image, "sh", "-c", words)
-    assert said.count("usage: python -m steps.") == 6
+    assert said.count("usage: python -m swe_argo.steps.") == 6
 
 
 def test_it_runs_as_a_numbered_user_that_is_not_root(shop: Shop, steps_image: str) -> None:
@@ -48,17 +50,21 @@ def test_neither_what_runs_the_steps_nor_what_builds_software_is_in_it(shop: Sho
 
 def test_of_the_checkout_only_the_steps_and_their_templates_are_in_it(shop: Shop, steps_image: str) -> None:
     found = shop.inside(steps_image, "ls", "-A", "/opt/swe-argo").split()
-    assert found == ["steps", f"swe_argo-{VERSION}.dist-info", "templates"]
+    assert found == ["swe_argo", f"swe_argo-{VERSION}.dist-info"]
+    assert shop.inside(steps_image, "ls", "-A", "/opt/swe-argo/swe_argo").split() == [
+        "__init__.py",
+        "__pycache__",
+        "steps",
+        "templates",
+    ]
 
 
 def test_the_mini_repositories_in_it_are_as_they_were(shop: Shop, steps_image: str) -> None:
     """Compiled files among them would be other repositories, and other digests."""
-    code = (
-        "from steps.datasets.mini import digest; import json, sys; print(json.dumps([digest(i) for i in sys.argv[1:]]))"
-    )
-    from steps.datasets.mini import digest
+    code = "import sys; from swe_argo.steps.datasets import mini; print(*map(mini.digest, sys.argv[1:]))"
+    from swe_argo.steps.datasets.mini import digest
 
-    inside = json.loads(shop.inside(steps_image, "python", "-c", code, *instance_ids()))
+    inside = shop.inside(steps_image, "python", "-c", code, *instance_ids()).split()
     assert inside == [digest(name) for name in instance_ids()]
 
 
@@ -83,9 +89,17 @@ def test_plan_and_report_work_in_it(shop: Shop, steps_image: str, tmp_path: Path
     spec = {"run_id": "inside", "store": "/data/store", "dataset": "mini", "sandbox": sandbox}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     volumes = {str(tmp_path): "/data"}
-    shop.inside(steps_image, "python", "-m", "steps.plan", "--spec", "/data/spec.json", volumes=volumes)
+    shop.inside(steps_image, "python", "-m", "swe_argo.steps.plan", "--spec", "/data/spec.json", volumes=volumes)
     shop.inside(
-        steps_image, "python", "-m", "steps.report", "--store", "/data/store", "--run", "inside", volumes=volumes
+        steps_image,
+        "python",
+        "-m",
+        "swe_argo.steps.report",
+        "--store",
+        "/data/store",
+        "--run",
+        "inside",
+        volumes=volumes,
     )
     run = tmp_path / "store" / "runs" / "inside"
     assert json.loads((run / "run.json").read_text())["versions"]["swe-argo"] == VERSION
@@ -104,8 +118,8 @@ def test_it_gives_a_saved_log_the_official_verdict(shop: Shop, steps_image: str,
 import json
 import tomllib
 from pathlib import Path
-from steps.datasets.load import load
-from steps.grading.saved_logs import read_corpus
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.grading.saved_logs import read_corpus
 rows = {row["instance_id"]: row for row in load("/rows/verified_test.parquet", "test").rows}
 print(json.dumps({log.parent.name: read.graded.report for log, read in read_corpus(rows, Path("/logs"))}))
 """
@@ -122,12 +136,12 @@ def test_what_the_extras_bring_can_be_loaded(shop: Shop, steps_image: str) -> No
 import importlib, pkgutil
 import boto3, datasets, jinja2, pandas, pyarrow as pa, pyarrow.parquet as pq
 for room in ("kubernetes", "e2b", "ags", "envd"):
-    found = importlib.import_module(f"steps.sandbox.{room}")
+    found = importlib.import_module(f"swe_argo.steps.sandbox.{room}")
     for each in pkgutil.walk_packages(found.__path__, f"{found.__name__}."):
         importlib.import_module(each.name)
 [boto3.client(name, region_name="eu-central-1") for name in ("s3", "sts", "sso", "sso-oidc")]
 pq.write_table(pa.table({"a": [1]}), "/tmp/a.parquet", compression="zstd")
-from steps.datasets.files import read_file
+from swe_argo.steps.datasets.files import read_file
 from pathlib import Path
 print([found.value for found in read_file(Path("/tmp/a.parquet"))])
 print(datasets.load_dataset("parquet", data_files="/tmp/a.parquet", split="train")[0])
@@ -139,7 +153,7 @@ print(datasets.load_dataset("parquet", data_files="/tmp/a.parquet", split="train
 def test_rows_of_a_hub_are_read_in_it(shop: Shop, steps_image: str) -> None:
     """By what is left of the hub's client."""
     rows = {"README.md": b"# Rows", "data/test-00000-of-00001.jsonl": json.dumps(row("a__b-1")).encode()}
-    code = 'from steps.datasets.load import load; print(*load("acme/rows", "test").rows[0].values())'
+    code = 'from swe_argo.steps.datasets.load import load; print(*load("acme/rows", "test").rows[0].values())'
     with serving(Hub({"acme/rows": Repo({"a" * 40: rows}, {"main": "a" * 40})})) as hub:
         environment = {"HF_ENDPOINT": hub.endpoint}
         words = ["python", "-W", "error::ResourceWarning", "-c", code]
@@ -157,11 +171,11 @@ def test_an_error_in_a_package_says_where(shop: Shop, steps_image: str) -> None:
 def test_every_agent_that_asks_a_model_has_there_what_it_needs(shop: Shop, steps_image: str) -> None:
     code = """
 import openai
-from steps.agents.prompts import run_prompts
-from steps.agents.prompts import templates
-from steps.agents.mini_swe_agent import library
-from steps.agents.scaffolds import SCAFFOLDS
-from steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.agents.prompts import run_prompts
+from swe_argo.steps.agents.prompts import templates
+from swe_argo.steps.agents.mini_swe_agent import library
+from swe_argo.steps.agents.scaffolds import SCAFFOLDS
+from swe_argo.steps.contracts.agent_spec import AgentSpec
 for name in SCAFFOLDS:
     assert templates.template_source(AgentSpec(name=name)), name
 for fn_calling in (True, False):
@@ -179,15 +193,15 @@ def test_the_gate_for_agent_programs_is_in_it_for_every_processor(shop: Shop, st
     """Nothing is built there: there is neither Go nor an index, and no folder to keep it in."""
     code = """
 import subprocess
-from steps.agents.gate.binary import ARCHITECTURES, find_gate, is_shipped
-from steps.bundles.build import architecture_here
+from swe_argo.steps.agents.gate.binary import ARCHITECTURES, find_gate, is_shipped
+from swe_argo.steps.bundles.build import architecture_here
 assert is_shipped()
 machines = {"amd64": 62, "arm64": 183}
 for architecture in ARCHITECTURES:
     program = find_gate(architecture)
     assert program[:4] == b"\\x7fELF", program[:4]
     assert int.from_bytes(program[18:20], "little") == machines[architecture]
-place = f"/opt/swe-argo/steps/agents/gate/built/gate-{architecture_here()}"
+place = f"/opt/swe-argo/swe_argo/steps/agents/gate/built/gate-{architecture_here()}"
 try_it = f"command -v go; cp {place} /tmp/gate && chmod +x /tmp/gate && /tmp/gate"
 print(subprocess.run(["sh", "-c", try_it]).returncode)
 """
@@ -201,7 +215,7 @@ print(subprocess.run(["sh", "-c", try_it]).returncode)
 
 def test_a_step_starts_at_once(shop: Shop, steps_image: str) -> None:
     """Nothing is left to compile: `--help` takes 0.16 to 0.22 CPU seconds, and 0.57 where everything is."""
-    told = shop.inside(steps_image, "sh", "-c", "python -v -m steps.grade --help 2>&1")
+    told = shop.inside(steps_image, "sh", "-c", "python -v -m swe_argo.steps.grade --help 2>&1")
     loaded = re.findall(r"^# code object from '?(\S+\.pyc?)'?$", told, re.MULTILINE)
     assert any("/steps/__pycache__/grade." in name for name in loaded)
     assert [name for name in loaded if name.endswith(".py")] == []

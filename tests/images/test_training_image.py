@@ -20,21 +20,21 @@ def test_it_stands_on_the_layers_of_the_steps(shop: Shop, steps_image: str, trai
 
 
 def test_the_proxy_begins_in_it_and_asks_for_the_key(shop: Shop, training_image: str) -> None:
-    command = "python -m steps.proxy --base-model=a/b --tokenizer=/tmp || echo ended with $?"
+    command = "python -m swe_argo.steps.proxy --base-model=a/b --tokenizer=/tmp || echo ended with $?"
     said = shop.inside(training_image, "sh", "-c", f"({command}) 2>&1")
     assert "TINKER_API_KEY: is not set" in said
     assert said.endswith("ended with 64\n")
 
 
 def test_what_it_serves_with_can_be_loaded(shop: Shop, training_image: str) -> None:
-    modules = [f"steps.serving.{name}" for name in ("server", "tokenizer_files", "tinker_sampler")]
+    modules = [f"swe_argo.steps.serving.{name}" for name in ("server", "tokenizer_files", "tinker_sampler")]
     code = f"import boto3, {', '.join(modules)}; print('ready')"
     assert shop.inside(training_image, "python", "-W", "ignore", "-c", code).strip() == "ready"
 
 
 ASK = """
 import subprocess, sys, urllib.request
-command = [sys.executable, "-m", "workflows.view", "--store=/tmp", "--port=0"]
+command = [sys.executable, "-m", "swe_argo.workflows.view", "--store=/tmp", "--port=0"]
 with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as viewer:
     address = viewer.stdout.readline().split()[-1]
     print(urllib.request.urlopen(address, timeout=60).status)

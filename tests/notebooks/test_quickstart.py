@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import swe_argo
 
+import swe_argo
 from tests.paths import ROOT
 
 # In a group: executed once, not by every worker.

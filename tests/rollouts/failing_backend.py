@@ -6,11 +6,11 @@ from __future__ import annotations
 import fcntl
 from pathlib import Path
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import InfraError
-from steps.sandbox.local import backend
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.local import backend
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 mini_images = "folders"
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from steps.host.folders import private_folder
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.host.folders import private_folder
+from swe_argo.steps.sandbox.local import bubblewrap
 from tests.rollouts.stores import plan_rows
 
 

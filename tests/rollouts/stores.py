@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from steps.contracts.run_spec import RunSpec
-from steps.plan import plan
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.plan import plan
 
 AGENT = Path(__file__).parents[1] / "workflows" / "api" / "scripted_agent.py"
 INSTANCES = ["mini__slugkit-1", "mini__slugkit-2"]

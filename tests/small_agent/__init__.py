@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.contracts.recipe import Recipe
+from swe_argo.steps.contracts.recipe import Recipe
 
 FOLDER = Path(__file__).parent
 _WORDS = ["--base-url", "{base_url}", "--model", "{model}", "--task", "{instruction_file}"]

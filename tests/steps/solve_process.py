@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.chain import OUTCOME
-from steps.contracts.data import DatasetLock, Instance, RunFile
-from steps.contracts.record import Record
-from steps.contracts.recording import Action, Recording
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import Trajectory
+from swe_argo.steps.contracts.chain import OUTCOME
+from swe_argo.steps.contracts.data import DatasetLock, Instance, RunFile
+from swe_argo.steps.contracts.record import Record
+from swe_argo.steps.contracts.recording import Action, Recording
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.trajectory import Trajectory
 from tests.forked_program import run_program
 from tests.steps.agents.machine import git, image
 
@@ -52,7 +52,7 @@ class SolveProcess:
 
     def command(self) -> list[str]:
         folders = ["--in", str(self.inputs), "--out", str(self.outputs)]
-        return [sys.executable, "-m", "steps.solve", *folders, "--attempt", "2"]
+        return [sys.executable, "-m", "swe_argo.steps.solve", *folders, "--attempt", "2"]
 
     def solve(self, **environment: str) -> subprocess.CompletedProcess[str]:
         _, _, module, *words = self.command()

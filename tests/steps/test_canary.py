@@ -1,4 +1,4 @@
-"""``python -m steps.canary`` as the pipeline calls it, between the canary's units and the first shard."""
+"""``python -m swe_argo.steps.canary`` as the pipeline calls it, between the canary's units and the first shard."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import CANARY_ATTEMPT, Plan, RunFile, Stage, Unit
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord, Integrity, Outcome
-from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
-from steps.store import Store, open_store
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import CANARY_ATTEMPT, Plan, RunFile, Stage, Unit
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord, Integrity, Outcome
+from swe_argo.steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.runs import record_of
 from tests.forked_program import run_program
 from tests.paths import ROOT
 from tests.steps.reports.synthetic import Synthetic
@@ -47,7 +47,7 @@ def put_grade(store: Store, one: str, outcome: Outcome) -> None:
 
 def run_canary(store: Store, out: Path) -> tuple[int, str]:
     """Exit code, and what it says."""
-    done = run_program("steps.canary", [f"--store={store.url}", "--run=r", f"--out={out}"], ROOT)
+    done = run_program("swe_argo.steps.canary", [f"--store={store.url}", "--run=r", f"--out={out}"], ROOT)
     return done.returncode, (out / "outcome").read_text() if done.returncode == EXIT_OK else done.stderr.strip()
 
 

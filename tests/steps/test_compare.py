@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.reports.write import write_report
-from steps.store import Store, open_store
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import Store, open_store
 from tests.forked_program import run_program
 from tests.steps.reports.synthetic import Synthetic
 from tests.webhook import webhook
@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Store:
 
 def compare(store: Store, run: str, *flags: str, **env: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("SWE_ARGO_")}
-    return run_program("steps.compare", ["--store", store.url, "--run", run, *flags], env=clean | env)
+    return run_program("swe_argo.steps.compare", ["--store", store.url, "--run", run, *flags], env=clean | env)
 
 
 def test_without_a_webhook_the_comparison_is_printed(store: Store, tmp_path: Path) -> None:

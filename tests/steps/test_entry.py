@@ -15,20 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from steps import entry
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.verdict import GradeRecord
+from swe_argo.steps import entry
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.verdict import GradeRecord
 from tests.bench.start import RUN
 
 STEP = """
 import sys, time
-from steps.contracts.chain import Step
-from steps.contracts.data import *
-from steps.contracts.failure import *
-from steps.contracts.verdict import *
-from steps.contracts.trajectory import *
-from steps.entry import run_step
-from steps.errors import *
+from swe_argo.steps.contracts.chain import Step
+from swe_argo.steps.contracts.data import *
+from swe_argo.steps.contracts.failure import *
+from swe_argo.steps.contracts.verdict import *
+from swe_argo.steps.contracts.trajectory import *
+from swe_argo.steps.entry import run_step
+from swe_argo.steps.errors import *
 
 STEP = Step("toy", takes=(Patch,), gives=(TestLog,))
 EXTRA = TrajectoryExtra(instance_id="i", attempt=1, stop_reason="interrupted", started_at="now", seconds=1.0,
@@ -162,7 +162,9 @@ def test_a_flag_that_a_step_does_not_know_is_a_wrong_request_told_in_its_name(
     for program in ("solve", "plan", "finalize", "canary", "compare"):
         (tmp_path / "reason").unlink(missing_ok=True)
         given = ["--in", "in", "--out", "out", "--store", "s", "--run", "r", "--workflow", "w", "--new-one"]
-        done = subprocess.run([sys.executable, "-m", f"steps.{program}", *given], capture_output=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", f"swe_argo.steps.{program}", *given], capture_output=True, check=False
+        )
         assert done.returncode == 64, (program, done.stderr)
         assert (tmp_path / "reason").read_text().startswith(f"{program}: ")
         assert "--new-one" in (tmp_path / "reason").read_text()
@@ -226,6 +228,6 @@ def test_a_step_that_is_told_to_end_cleans_up(tmp_path: Path) -> None:
 
 
 def test_help_says_what_a_step_takes_and_gives() -> None:
-    command = [sys.executable, "-m", "steps.grade", "--help"]
+    command = [sys.executable, "-m", "swe_argo.steps.grade", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "run.json, instance.json, answer.json, patch.diff" in " ".join(done.stdout.split())

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.errors import one_line
+from swe_argo.steps.errors import one_line
 
 
 @given(st.text(), st.integers(80, 200))

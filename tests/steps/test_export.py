@@ -9,17 +9,17 @@ from typing import Any, get_args
 
 import pytest
 
-from steps.agents.formats.writers import Format
-from steps.agents.replay import recordings
-from steps.contracts.data import Instance, Patch, Plan, RunFile, Stage, Unit
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.record import key
-from steps.contracts.trajectory import Trajectory
-from steps.contracts.verdict import GradeRecord, Outcome, TestLog
-from steps.datasets import predictions
-from steps.errors import ConfigError
-from steps.export import export
-from steps.store import Store, open_store
+from swe_argo.steps.agents.formats.writers import Format
+from swe_argo.steps.agents.replay import recordings
+from swe_argo.steps.contracts.data import Instance, Patch, Plan, RunFile, Stage, Unit
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.contracts.verdict import GradeRecord, Outcome, TestLog
+from swe_argo.steps.datasets import predictions
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.export import export
+from swe_argo.steps.store import Store, open_store
 from tests.steps.agents.solved_units import PATCH, Call, grade, instance, run_file, trajectory
 
 IDS = ["django__django-1", "django__django-2", "django__django-3"]
@@ -233,7 +233,17 @@ def test_wrong_requests_say_the_way_out(store: Store, tmp_path: Path) -> None:
 
 
 def test_it_is_a_program_too(store: Store, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "steps.export", "--store", store.url, "--run", "night", "--format", "preds"]
+    command = [
+        sys.executable,
+        "-m",
+        "swe_argo.steps.export",
+        "--store",
+        store.url,
+        "--run",
+        "night",
+        "--format",
+        "preds",
+    ]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
 
     def run() -> subprocess.CompletedProcess[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.verdict import Outcome
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.verdict import Outcome
 from tests.paths import ROOT
 
 PAGE = (ROOT / "docs" / "failures.md").read_text("utf-8")

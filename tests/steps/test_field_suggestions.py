@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from steps.errors import ConfigError
-from steps.field_suggestions import suggest_fields
-from steps.spec_parsing import checked, of_text
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.field_suggestions import suggest_fields
+from swe_argo.steps.spec_parsing import checked, of_text
 
 
 @pytest.mark.parametrize(

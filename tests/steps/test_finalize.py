@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import Plan, RunFile, Stage, Unit
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.record import key
-from steps.contracts.shard import Shard
-from steps.contracts.verdict import GradeRecord, Outcome
-from steps.planning.redo import plan_redo
-from steps.planning.write import put_away
-from steps.reports.figures.summary import Summary
-from steps.reports.write import write_report
-from steps.store import Store, open_store
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import Plan, RunFile, Stage, Unit
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.shard import Shard
+from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
+from swe_argo.steps.planning.redo import plan_redo
+from swe_argo.steps.planning.write import put_away
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.runs import record_of
 from tests.forked_program import early_variables, run_program
 from tests.paths import ROOT
 from tests.steps.argo.api_server import Api, serving
@@ -47,8 +47,10 @@ class World:
         words = ["--store", self.store.url, "--run", RUN, "--workflow", PARENT, "--out", str(self.folder / "out")]
         env = {"PATH": "/usr/bin:/bin", "KUBECONFIG": str(self.api.kubeconfig(self.folder)), "HOME": str(self.folder)}
         if not started:
-            return run_program("steps.finalize", [*words, *more], ROOT, {**early_variables(), **env, **self.variables})
-        command = [sys.executable, "-m", "steps.finalize", *words, *more]
+            return run_program(
+                "swe_argo.steps.finalize", [*words, *more], ROOT, {**early_variables(), **env, **self.variables}
+            )
+        command = [sys.executable, "-m", "swe_argo.steps.finalize", *words, *more]
         return subprocess.run(
             command, cwd=ROOT, env={**env, **self.variables}, capture_output=True, text=True, timeout=120, check=False
         )

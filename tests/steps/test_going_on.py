@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.solve_record import Continued
-from steps.contracts.trajectory import StopReason, Trajectory, spent_in
+from swe_argo.steps.contracts.solve_record import Continued
+from swe_argo.steps.contracts.trajectory import StopReason, Trajectory, spent_in
 from tests import small_agent
 from tests.model_server import Answer, ModelServer, Script, by_text, call, model_server, play
 from tests.steps.kept_solve import KeptSolve, asked_twice, numbered

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import Answer, DatasetLock, Instance, Patch, RunFile
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.verdict import EvalScript, GradeRecord, InstanceLog, Outcome, Report, TestLog
+from swe_argo.steps.contracts.data import Answer, DatasetLock, Instance, Patch, RunFile
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.verdict import EvalScript, GradeRecord, InstanceLog, Outcome, Report, TestLog
 from tests.forked_program import run_program
 from tests.paths import ROOT
 from tests.steps.grading.conftest import GOLD, IMAGE, Lab, eval_script
@@ -76,7 +76,7 @@ class Unit:
 
     def command(self) -> list[str]:
         """The step as a program."""
-        return [sys.executable, "-m", "steps.grade", "--in", str(self.inputs), "--out", str(self.outputs)]
+        return [sys.executable, "-m", "swe_argo.steps.grade", "--in", str(self.inputs), "--out", str(self.outputs)]
 
     @property
     def record(self) -> GradeRecord:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.planning.gradeable import describe_kinds
+from swe_argo.steps.planning.gradeable import describe_kinds
 
 
 def test_reasons_are_counted_without_the_instances_that_they_name() -> None:

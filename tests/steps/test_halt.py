@@ -20,7 +20,7 @@ def workflow(name: str, kind: str, parent: str, phase: str) -> dict[str, Any]:
 
 def halt(kubeconfig: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The program, as Argo starts it."""
-    command = [sys.executable, "-m", "steps.halt", "--workflow=one-abc", *words]
+    command = [sys.executable, "-m", "swe_argo.steps.halt", "--workflow=one-abc", *words]
     env = {"PATH": "/usr/bin:/bin", "KUBECONFIG": str(kubeconfig), "HOME": str(kubeconfig.parent)}
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
 

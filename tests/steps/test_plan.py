@@ -1,4 +1,4 @@
-"""``python -m steps.plan`` as an engine calls it: words in, parts of the plan and a count out."""
+"""``python -m swe_argo.steps.plan`` as an engine calls it: words in, parts of the plan and a count out."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.record import key
-from steps.contracts.shard import Shard
-from steps.contracts.verdict import GradeRecord
-from steps.store import open_store
-from steps.store.run_lock import DEAD_S, Lock
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.shard import Shard
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.run_lock import DEAD_S, Lock
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.local.recovery import is_same_run
 from tests.forked_program import run_program
 from tests.paths import ROOT
-from workflows.local.recovery import is_same_run
 
 RUN, ID = "planned", "mini__plainconf-1"
 
@@ -32,7 +32,7 @@ class Desk:
 
     def plan(self, *flags: str, run: str = RUN) -> subprocess.CompletedProcess[str]:
         fixed = [f"--run-id={run}", f"--store={self.store}", f"--out={self.out}"]
-        return run_program("steps.plan", [*flags, *fixed], ROOT)
+        return run_program("swe_argo.steps.plan", [*flags, *fixed], ROOT)
 
     def made(self) -> Plan:
         return Plan.from_bytes(open_store(str(self.store)).get(key(Plan, RUN)))

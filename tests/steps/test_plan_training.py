@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import DatasetLock, Plan, RunFile
-from steps.contracts.record import key
-from steps.contracts.training import (
+from swe_argo.steps.contracts.data import DatasetLock, Plan, RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import (
     Checkpoint,
     Checkpoints,
     LearnedGroup,
@@ -22,14 +22,14 @@ from steps.contracts.training import (
     run_of,
     step_name,
 )
-from steps.contracts.validation import Fitness, ValidatedInstance, Validation, ValidationResources
-from steps.errors import ConfigError
-from steps.plan_training import plan_training
-from steps.reports.figures.summary import Summary
-from steps.store import Store, open_store
-from steps.training.checkpoints import FIRST
-from steps.training.rounds import plan_measurement, plan_rollouts
-from steps.training.train_spec_parsing import read_train_spec
+from swe_argo.steps.contracts.validation import Fitness, ValidatedInstance, Validation, ValidationResources
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.plan_training import plan_training
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.training.checkpoints import FIRST
+from swe_argo.steps.training.rounds import plan_measurement, plan_rollouts
+from swe_argo.steps.training.train_spec_parsing import read_train_spec
 from tests.paths import ROOT
 
 MINI = 12
@@ -217,7 +217,7 @@ def test_what_a_cluster_says_holds_where_the_spec_says_nothing(tmp_path: Path) -
     text = 'name = "one"\nbase_model = "test/model"\nagent = "r2egym"\nretries = 1\n'
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "steps.plan_training", f"--store={tmp_path / 'store'}", "--training=two"),
+            *(sys.executable, "-m", "swe_argo.steps.plan_training", f"--store={tmp_path / 'store'}", "--training=two"),
             *(f"--default={each}" for each in said),
             *(f"--spec-text={text}", "--set=steps=3", f"--out={tmp_path / 'out'}"),
         ],

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from steps.contracts.data import Unit
-from steps.reports.comparison.record import Comparison
-from steps.reports.figures.summary import Summary
-from steps.reports.write import write_report
-from steps.store import Store, open_store
+from swe_argo.steps.contracts.data import Unit
+from swe_argo.steps.reports.comparison.record import Comparison
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import Store, open_store
 from tests.steps.reports.synthetic import Synthetic
 
 FOLDER = "runs/synthetic/report/"
@@ -156,7 +156,7 @@ def test_the_table_of_units_has_a_row_for_each_with_typed_columns(store: Store, 
 
 def test_the_step_is_a_program(store: Store) -> None:
     Synthetic(instances=3).write(store)
-    command = [sys.executable, "-m", "steps.report", "--store", store.url, "--run", "synthetic"]
+    command = [sys.executable, "-m", "swe_argo.steps.report", "--store", store.url, "--run", "synthetic"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert store.keys(FOLDER)
@@ -165,7 +165,7 @@ def test_the_step_is_a_program(store: Store) -> None:
 def test_a_bucket_holds_the_same_report_as_a_folder(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     boto3 = pytest.importorskip("boto3")
     server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    from steps.settings import settings
+    from swe_argo.steps.settings import settings
 
     server.start()
     try:
@@ -257,7 +257,7 @@ def test_nobody_asked_so_the_page_says_nothing_of_other_runs(store: Store) -> No
 
 def test_the_program_says_its_word_and_hands_out_the_page(store: Store, tmp_path: Path) -> None:
     nights(store, "one", "two")
-    command = [sys.executable, "-m", "steps.report", "--store", store.url, "--run"]
+    command = [sys.executable, "-m", "swe_argo.steps.report", "--store", store.url, "--run"]
     for run, against in (("one", ""), ("two", "last")):
         out = str(tmp_path / run)
         done = subprocess.run([*command, run, "--against", against, "--out", out], capture_output=True, check=False)

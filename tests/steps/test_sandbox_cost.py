@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Stage, Unit
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.planning.sandbox_cost import cost_notices
-from steps.reports.figures.compute import summarise
-from steps.reports.figures.summary import Summary
-from steps.reports.reading import read_run
-from steps.store import Store, open_store
+from swe_argo.steps.contracts.data import Stage, Unit
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.planning.sandbox_cost import cost_notices
+from swe_argo.steps.reports.figures.compute import summarise
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.reading import read_run
+from swe_argo.steps.store import Store, open_store
 from tests.steps.reports.synthetic import Synthetic
 
 SPEC = RunSpec.model_validate({"agent": {"name": "oneshot", "timeout_s": 1800}, "grading": {"confirm": "never"}})

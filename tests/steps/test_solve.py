@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Patch
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import StopReason, Trajectory
-from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import StopReason, Trajectory
+from swe_argo.steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
+from swe_argo.steps.sandbox.local import bubblewrap
 from tests.steps.agents.machine import git
 from tests.steps.solve_process import SolveProcess, observations
 
@@ -172,6 +172,6 @@ def test_what_cannot_be_solved_is_refused(tmp_path: Path, agent: str, reason: st
 
 
 def test_solving_imports_nothing_it_does_not_use() -> None:
-    code = "import steps.solve, sys, json; print(json.dumps(sorted(sys.modules)))"
+    code = "import swe_argo.steps.solve, sys, json; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
     assert not {"docker", "boto3", "datasets", "pyarrow", "jinja2", "swebench"} & set(loaded)

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from steps.agents.prompts import templates
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import Patch
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import StopReason, Trajectory, Usage
-from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
+from swe_argo.steps.agents.prompts import templates
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import StopReason, Trajectory, Usage
+from swe_argo.steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
 from tests.forked_program import run_program
 from tests.model_server import Answer, ModelServer, Script, call, function_text, model_server, play
 from tests.model_server.answers import BAD_KEY, HANG, SERVER_ERROR, Fault
@@ -241,9 +241,16 @@ def test_a_model_without_an_endpoint_is_refused_before_there_is_a_sandbox(tmp_pa
 
 
 def test_idle_and_replay_do_not_load_what_models_need() -> None:
-    code = "import steps.solve, sys, json; print(json.dumps(sorted(sys.modules)))"
+    code = "import swe_argo.steps.solve, sys, json; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
-    assert not {"openai", "httpx", "jinja2", "minisweagent", "steps.agents.loop", "steps.models.client"} & set(loaded)
+    assert not {
+        "openai",
+        "httpx",
+        "jinja2",
+        "minisweagent",
+        "swe_argo.steps.agents.loop",
+        "swe_argo.steps.models.client",
+    } & set(loaded)
 
 
 def test_solve_stops_when_another_lost_endpoint_access(tmp_path: Path) -> None:
@@ -254,7 +261,7 @@ def test_solve_stops_when_another_lost_endpoint_access(tmp_path: Path) -> None:
         environment = os.environ | {"SWE_ARGO_ISOLATION": "none", "OPENAI_API_KEY": KEY}
         told = []
         for _ in range(2):
-            done = run_program("steps.solve", words, env=environment)
+            done = run_program("swe_argo.steps.solve", words, env=environment)
             failure: Failure = one.get(Failure)
             told.append((done.returncode, failure.failure_class, server.counts.requests))
     assert told == [(EXIT_CONFIG, FailureClass.MODEL_ACCESS, 2), (EXIT_CONFIG, FailureClass.STOPPED, 2)]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
-from steps.errors import ConfigError
-from steps.spec_parsing import Tables, checked, laid_over, of_text, put_item
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.spec_parsing import Tables, checked, laid_over, of_text, put_item
 
 TABLES = st.recursive(
     st.dictionaries(st.sampled_from("abc"), st.integers()),

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.serving.chat_template import ChatTemplate
+from swe_argo.steps.serving.chat_template import ChatTemplate
 from tests.paths import ROOT
 from tests.tinker_server.server import KEY, Sampled, TinkerServer
 
@@ -45,10 +45,18 @@ class RunningProxy:
 
 @contextmanager
 def running_proxy(server: TinkerServer, model: Path, folder: Path, *flags: str) -> Iterator[RunningProxy]:
-    """``python -m steps.proxy``, ready for calls; ended by SIGTERM, within seconds."""
+    """``python -m swe_argo.steps.proxy``, ready for calls; ended by SIGTERM, within seconds."""
     keys = {"LLM_API_KEY": CALLER_KEY, "SWE_ARGO_PROXY_ADMIN_KEY": ADMIN_KEY, "TINKER_API_KEY": KEY}
     command = [
-        *(sys.executable, "-W", "error::FutureWarning", "-m", "steps.proxy", "--base-model=test/model", "--port=0"),
+        *(
+            sys.executable,
+            "-W",
+            "error::FutureWarning",
+            "-m",
+            "swe_argo.steps.proxy",
+            "--base-model=test/model",
+            "--port=0",
+        ),
         *(f"--tokenizer={model}", f"--traces={folder / 'traces'}", *flags),
     ]
     environment = os.environ | keys | {"TINKER_BASE_URL": server.url, "PYTHONPATH": str(ROOT), "TINKER_TELEMETRY": "0"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.serving.chat_template import ChatTemplate
+from swe_argo.steps.serving.chat_template import ChatTemplate
 from tests.model_server import Answer
 from tests.tinker_server.server import Answerer, Sampled
 

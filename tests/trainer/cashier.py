@@ -10,10 +10,10 @@ import csv
 import io
 import json
 
-from steps.agents.limits import Limits
-from steps.agents.model_call import ask
-from steps.agents.task import Task
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.agents.limits import Limits
+from swe_argo.steps.agents.model_call import ask
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.trajectory import StopReason
 
 QUESTION = "Prices?"
 """Short: it is a token for each of its letters."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord
-from steps.store import open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.store import open_store
 from tests.model_server import Answer, model_server, play
 from tests.trainer.toy import AGENT, DATASET, INSTANCE
 from tests.workflows.models.run import evaluate

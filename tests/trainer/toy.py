@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.record import key
-from steps.contracts.training import Checkpoint, Checkpoints, StepFigures, step_name
-from steps.store import open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import Checkpoint, Checkpoints, StepFigures, step_name
+from swe_argo.steps.store import open_store
 from tests.trainer.engine import RunningTrainer
 from tests.workflows.command import swe_argo
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import verifiers.v1 as vf
 
-from steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.workflows.verl.dataset import export_dataset
+from swe_argo.workflows.verl.prompt_files import VerlOptions
 from tests.model_server import Answer, Script, call, model_server
 from tests.rollouts import failing_backend
 from tests.solutions import rows
-from workflows.verl.dataset import export_dataset
-from workflows.verl.prompt_files import VerlOptions
 
 ID = "swe-argo-verifiers"
 INSTANCE = "mini__slugkit-2"

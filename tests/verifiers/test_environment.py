@@ -17,15 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from steps.errors import ConfigError
+from swe_argo.steps.errors import ConfigError
 from tests.model_server import Fault, model_server, play
-from tests.paths import ROOT
+from tests.paths import PACKAGES, ROOT
 
 vf = pytest.importorskip("verifiers.v1", reason="needs verifiers: make test-verifiers")
 
 from verifiers.v1.cli.eval.main import main  # noqa: E402
 from verifiers.v1.serve import EnvClient, EnvServer  # noqa: E402
 
+from swe_argo.workflows.verifiers.task import SweTaskConfig  # noqa: E402
+from swe_argo.workflows.verifiers.taskset import SweTasksetConfig  # noqa: E402
 from tests.solutions import rows  # noqa: E402
 from tests.verifiers.episodes import (  # noqa: E402
     DONE,
@@ -38,8 +40,6 @@ from tests.verifiers.episodes import (  # noqa: E402
     make_env,
     task_of,
 )
-from workflows.verifiers.task import SweTaskConfig  # noqa: E402
-from workflows.verifiers.taskset import SweTasksetConfig  # noqa: E402
 
 Sandboxes = Callable[[], list[str]]
 
@@ -48,7 +48,7 @@ def evaluate(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """verifiers' own command, as a person calls it."""
     code = "from verifiers.v1.cli.eval.main import main; main()"
     command = [sys.executable, "-c", code, ID, "--no-push", "--no-rich", "-o", str(folder), *words]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "workflows" / "python")])}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{PACKAGES}"}
     return subprocess.run(
         command, env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=1200
     )

@@ -18,7 +18,8 @@ from tests.steps.contracts.test_verdict import graded
 
 vf = pytest.importorskip("verifiers.v1", reason="needs verifiers: make test-verifiers")
 
-from steps.host.folders import end_processes, private_folder  # noqa: E402
+from swe_argo.steps.host.folders import end_processes, private_folder  # noqa: E402
+from swe_argo.workflows.rollouts.rollout import LiveRollout  # noqa: E402
 from tests.verifiers.episodes import (  # noqa: E402
     DONE,
     GOLD,
@@ -30,13 +31,12 @@ from tests.verifiers.episodes import (  # noqa: E402
     make_env,
     play_episode,
 )
-from workflows.rollouts.rollout import LiveRollout  # noqa: E402
 
 Sandboxes = Callable[[], list[str]]
 SLOW_BACKEND = """
 import time
 
-from steps.sandbox.local import backend
+from swe_argo.steps.sandbox.local import backend
 
 mini_images = "folders"
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import hydra
 from omegaconf import DictConfig, OmegaConf
-from swe_argo.verl import FOLDER
 from transformers import PreTrainedTokenizerFast
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigWrap, ToolListWrap
 from verl.tools.tool_registry import load_all_tools
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
+from swe_argo.verl import FOLDER
 from tests.byte_model import TEMPLATE, make_model
 from tests.verl.test_config import composed
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from swe_argo.verl import FOLDER
 
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")

@@ -14,12 +14,12 @@ verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput  # noqa: E402
 from verl.utils.dataset.rl_dataset import RLHFDataset  # noqa: E402
 
-from steps.contracts.run_spec import RunSpec  # noqa: E402
+from swe_argo.steps.contracts.run_spec import RunSpec  # noqa: E402
+from swe_argo.workflows.rollouts.kept_runs import FILES  # noqa: E402
+from swe_argo.workflows.verl.dataset import export_dataset  # noqa: E402
+from swe_argo.workflows.verl.prompt_files import VerlOptions  # noqa: E402
 from tests.solutions import rows as mini_rows  # noqa: E402
 from tests.verl.loops import ScriptedServer, call, play  # noqa: E402
-from workflows.rollouts.kept_runs import FILES  # noqa: E402
-from workflows.verl.dataset import export_dataset  # noqa: E402
-from workflows.verl.prompt_files import VerlOptions  # noqa: E402
 
 if TYPE_CHECKING:
     from tests.verl.loops import Loops

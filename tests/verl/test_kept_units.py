@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.record import key
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import Trajectory
-from steps.store import open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.store import open_store
 from tests.rollouts.stores import plan_failing_rows, plan_rows
 from tests.workflows.command import summary, swe_argo
 
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 
+from swe_argo.workflows.rollouts.kept_runs import name_of_kept_run  # noqa: E402
+from swe_argo.workflows.rollouts.rollout import LostRolloutError  # noqa: E402
 from tests.verl.loops import Loops, ScriptedServer, call, play  # noqa: E402
 from tests.verl.test_tool_loop import GOLD, INSTANCE  # noqa: E402
-from workflows.rollouts.kept_runs import name_of_kept_run  # noqa: E402
-from workflows.rollouts.rollout import LostRolloutError  # noqa: E402
 
 RUN = "grpo-val-000010"
 

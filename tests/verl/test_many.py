@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steps.host.folders import find_orphans
+from swe_argo.steps.host.folders import find_orphans
+from swe_argo.workflows.local.machines import remove_leftovers
 from tests.paths import ROOT
 from tests.rollouts.stores import plan_rows
 from tests.verl.conftest import doomed_processes
-from workflows.local.machines import remove_leftovers
 
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 
@@ -102,7 +102,7 @@ def memory_gib() -> float:
     size = psutil.Process().memory_full_info().pss
     for child in psutil.Process().children(recursive=True):
         try:
-            if "steps.forking" in child.cmdline():
+            if "swe_argo.steps.forking" in child.cmdline():
                 size += child.memory_full_info().pss
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue

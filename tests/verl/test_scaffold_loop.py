@@ -18,20 +18,20 @@ verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput  # noqa: E402
 from verl.workers.rollout.replica import TokenOutput  # noqa: E402
 
-from steps.contracts.data import Patch  # noqa: E402
-from steps.contracts.record import key  # noqa: E402
-from steps.contracts.run_spec import RunSpec  # noqa: E402
-from steps.contracts.solve_record import SolveRecord  # noqa: E402
-from steps.contracts.trajectory import StopReason, Trajectory  # noqa: E402
-from steps.errors import ConfigError  # noqa: E402
-from steps.store import open_store  # noqa: E402
+from swe_argo.steps.contracts.data import Patch  # noqa: E402
+from swe_argo.steps.contracts.record import key  # noqa: E402
+from swe_argo.steps.contracts.run_spec import RunSpec  # noqa: E402
+from swe_argo.steps.contracts.solve_record import SolveRecord  # noqa: E402
+from swe_argo.steps.contracts.trajectory import StopReason, Trajectory  # noqa: E402
+from swe_argo.steps.errors import ConfigError  # noqa: E402
+from swe_argo.steps.store import open_store  # noqa: E402
+from swe_argo.workflows.rollouts.rollout import LostRolloutError  # noqa: E402
+from swe_argo.workflows.verl.dataset import export_dataset  # noqa: E402
+from swe_argo.workflows.verl.prompt_files import VerlOptions  # noqa: E402
 from tests.model_server.answers import Answer, function_text  # noqa: E402
 from tests.solutions import answers as solution  # noqa: E402
 from tests.verl.loops import Loops, ScriptedServer, play  # noqa: E402
 from tests.workflows.command import summary, swe_argo  # noqa: E402
-from workflows.rollouts.rollout import LostRolloutError  # noqa: E402
-from workflows.verl.dataset import export_dataset  # noqa: E402
-from workflows.verl.prompt_files import VerlOptions  # noqa: E402
 
 Sandboxes = Callable[[], list[str]]
 

@@ -21,9 +21,9 @@ verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 
 from omegaconf import OmegaConf  # noqa: E402
 
+from swe_argo.workflows.rollouts.machine import RolloutMachine  # noqa: E402
+from swe_argo.workflows.rollouts.rollout import LiveRollout, LostRolloutError  # noqa: E402
 from tests.verl.loops import Loops, ScriptedServer, call, play, row  # noqa: E402
-from workflows.rollouts.machine import RolloutMachine  # noqa: E402
-from workflows.rollouts.rollout import LiveRollout, LostRolloutError  # noqa: E402
 
 Sandboxes = Callable[[], list[str]]
 INSTANCE = "mini__slugkit-2"

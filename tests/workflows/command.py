@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.data import Plan
-from steps.contracts.failure import Failure
-from steps.contracts.record import key
-from steps.contracts.verdict import ConfirmationOutcome
-from steps.reports.figures.summary import Summary
-from steps.store import Store, open_store
+from swe_argo.steps.contracts.data import Plan
+from swe_argo.steps.contracts.failure import Failure
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import ConfirmationOutcome
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.store import Store, open_store
 from tests.forked_program import run_program
 
 # One instance of each kind that matters here: quick ones, over three repositories.
@@ -30,13 +30,13 @@ def swe_argo(
     *words: str, cwd: Path | None = None, env: dict[str, str] | None = None, timeout_s: float = 240
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    return run_program("workflows.cli.main", words, cwd, os.environ | (env or {}), timeout_s)
+    return run_program("swe_argo.workflows.cli.main", words, cwd, os.environ | (env or {}), timeout_s)
 
 
 def begin(*words: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
     """Start the command and leave it running, in a process group of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "workflows.cli.main", *words],
+        [sys.executable, "-m", "swe_argo.workflows.cli.main", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -74,7 +74,7 @@ def steps_of(folder: str) -> list[int]:
 
 def whole_steps_of(runner: int) -> list[int]:
     """Process ids of its plan or report: what its root has forked, but for what forks its steps."""
-    return [pid for pid in _forked_by_root(runner) if _name(pid) != "steps.forking"]
+    return [pid for pid in _forked_by_root(runner) if _name(pid) != "swe_argo.steps.forking"]
 
 
 def _forked_by_root(runner: int) -> list[int]:

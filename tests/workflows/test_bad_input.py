@@ -214,7 +214,7 @@ def test_a_home_of_somebody_else_is_one_line(variable: str, tmp_path: Path) -> N
     env = {"SWE_ARGO_HOME": "", "XDG_CACHE_HOME": ""} | {variable: str(tmp_path / "theirs")}
     spec = ["run", *ids(QUICK[0]), "--store", str(tmp_path / "store"), "--run-id", "r"]
     done = subprocess.run(
-        [*words, sys.executable, "-m", "workflows.cli.main", *spec],
+        [*words, sys.executable, "-m", "swe_argo.workflows.cli.main", *spec],
         capture_output=True,
         text=True,
         check=False,

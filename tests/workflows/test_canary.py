@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import CANARY_ATTEMPT
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import EXIT_OK
-from steps.planning.canary import FROM_UNITS, USUAL, canary_size, plan_canary
-from steps.store import Store, open_store
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import CANARY_ATTEMPT
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import EXIT_OK
+from swe_argo.steps.planning.canary import FROM_UNITS, USUAL, canary_size, plan_canary
+from swe_argo.steps.store import Store, open_store
+from swe_argo.workflows.terminal.run_end import EXIT_FAILED
 from tests.workflows.command import plan, summary, swe_argo
 from tests.workflows.unfit_rows import make_unfit_rows
-from workflows.terminal.run_end import EXIT_FAILED
 
 FAILED = "The machines are not to be believed: the reference patch failed in 1 of 2 canary instances: gold-fails"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord
-from steps.datasets.load import load
-from steps.store import open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.store import open_store
 from tests.steps.grading.attacks import new_file
 from tests.workflows.command import ids, summary, swe_argo
 

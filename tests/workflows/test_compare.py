@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.reports.comparison.record import Comparison
-from steps.reports.write import write_report
-from steps.store import open_store
+from swe_argo.steps.reports.comparison.record import Comparison
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import open_store
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.command import swe_argo
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord
-from steps.store import open_store
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.store import open_store
 from tests.docker_engine import Engine, NoEngineError
 from tests.workflows import test_confirmation as confirmation
 from tests.workflows.command import (

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import RunFile
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.planning.sandbox_cost import EarlierRun, find_earlier
-from steps.reports.write import write_report
-from steps.store import open_store
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.planning.sandbox_cost import EarlierRun, find_earlier
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import open_store
 from tests.model_server import Answer, model_server, play
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.command import QUICK, ids, swe_argo

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.errors import EXIT_BUG, EXIT_INFRA
+from swe_argo.steps.errors import EXIT_BUG, EXIT_INFRA
 from tests.workflows.command import QUICK, begin, ids, swe_argo, wait_for
 
 

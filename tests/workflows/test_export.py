@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.store import Store
+from swe_argo.steps.store import Store
 from tests.steps.test_export import IDS, fill
 from tests.workflows.command import swe_argo
 

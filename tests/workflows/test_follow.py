@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import RunFile
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord
-from steps.host.folders import process_owner
-from steps.reports.reading import read_unit
-from steps.store import open_store
-from steps.store.run_lock import Lock
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.host.folders import process_owner
+from swe_argo.steps.reports.reading import read_unit
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.run_lock import Lock
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.cli.follow import has_failed
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.command import QUICK, begin, ids, swe_argo, wait_for
 from tests.workflows.waiting_model import waiting_model
-from workflows.cli.follow import has_failed
 
 
 def test_turns_are_printed_as_they_come_and_then_how_it_ended(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.datasets.load import load
+from swe_argo.steps.datasets.load import load
 from tests.paths import DATA, needs_data
 from tests.steps.grading.logs import make_log, make_patch, write
 from tests.workflows.command import swe_argo

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.store import open_store
+from swe_argo.steps.store import open_store
 from tests.workflows.command import QUICK, ids, plan, summary, swe_argo
 
 pytestmark = pytest.mark.xdist_group("growth")

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.trajectory import Trajectory
-from steps.store import open_store
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.store import open_store
 from tests.model_server import Answer, Fault, ModelServer, Script, after, call, model_server, play
 from tests.model_server.answers import BAD_KEY, NO_CREDIT, NO_QUOTA
 from tests.paths import ROOT
@@ -87,8 +87,8 @@ def test_a_step_killed_at_work_leaves_what_it_had_and_what_it_spent(tmp_path: Pa
         grown = Trajectory.from_bytes(partial.read_bytes())
         assert [call.function_name for turn in grown.steps for call in turn.tool_calls or []] == ["execute_bash"]
         log = (partial.parent / "step.log").read_text()
-        assert "DEBUG steps.models.client: call of openai/m: " in log
-        assert "DEBUG steps.sandbox.command_log: command " in log
+        assert "DEBUG swe_argo.steps.models.client: call of openai/m: " in log
+        assert "DEBUG swe_argo.steps.sandbox.command_log: command " in log
         assert KEY not in log
         # The call that was under way when the step died was answered to nobody.
         assert summary(str(tmp_path), "r").cost.usage.calls == server.counts.calls - 1

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from steps.host.removal import remove
+from swe_argo.steps.host.removal import remove
 from tests.steps.host.test_removal import immutable, nest
 from tests.workflows.command import QUICK, ids, swe_argo
 
 pytestmark = pytest.mark.long
 
-MAKE = "from steps.host.folders import private_folder; print(private_folder())"
+MAKE = "from swe_argo.steps.host.folders import private_folder; print(private_folder())"
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import re
 
 import yaml
 
-from steps.contracts import workflow_marks
-from steps.contracts.ids import is_run_id
+from swe_argo.steps.contracts import workflow_marks
+from swe_argo.steps.contracts.ids import is_run_id
+from swe_argo.workflows import object_names as names
 from tests.paths import ROOT
-from workflows import object_names as names
 
 
 def test_the_templates_have_the_names_that_are_asked_for() -> None:
@@ -22,8 +22,8 @@ def test_the_templates_have_the_names_that_are_asked_for() -> None:
 
 
 def test_every_argument_that_is_sent_is_one_of_the_template() -> None:
-    from steps.contracts.run_spec import RunSpec
-    from workflows.argo.submission import workflow
+    from swe_argo.steps.contracts.run_spec import RunSpec
+    from swe_argo.workflows.argo.submission import workflow
 
     template = yaml.safe_load((ROOT / "templates" / "argo" / f"{names.EVALUATE}.yaml").read_text())
     known = {each["name"] for each in template["spec"]["arguments"]["parameters"]}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import RunFile
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.errors import EXIT_CONFIG
-from steps.store import open_store
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import EXIT_CONFIG
+from swe_argo.steps.store import open_store
 from tests import solutions
 from tests.model_server import Answer, model_server, play
 from tests.workflows.command import ids, summary, swe_argo
@@ -21,7 +21,7 @@ from tests.workflows.models.run import evaluate, trajectory
 DOCS = Path(__file__).parents[2] / "docs" / "add-an-agent.md"
 INSTANCE = "mini__slugkit-2"
 FIXER = """
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.trajectory import StopReason
 
 
 class Fixer:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.errors import EXIT_CONFIG
+from swe_argo.steps.errors import EXIT_CONFIG
 from tests.paths import ROOT
 from tests.workflows.command import ids, summary, swe_argo
 
@@ -40,7 +40,7 @@ def console_script(folder: Path, *words: str) -> subprocess.CompletedProcess[str
     """The command as pip installs it: a file elsewhere, which Python begins without the current folder."""
     script = folder / "bin" / "swe-argo"
     script.parent.mkdir()
-    script.write_text("from workflows.cli.main import main\nmain()\n", "utf-8")
+    script.write_text("from swe_argo.workflows.cli.main import main\nmain()\n", "utf-8")
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, script, *words], capture_output=True, text=True, check=False, cwd=folder, env=env
@@ -58,7 +58,7 @@ def test_the_installed_command_finds_a_module_of_the_current_folder_as_its_steps
 
 @pytest.mark.long
 def test_the_installed_command_finds_an_agent_of_the_current_folder(tmp_path: Path) -> None:
-    code = "from steps.contracts.trajectory import StopReason\n\n"
+    code = "from swe_argo.steps.contracts.trajectory import StopReason\n\n"
     code += "class Idle:\n    def act(self, task): return StopReason.FINISHED\n"
     (tmp_path / "my_agent.py").write_text(code, "utf-8")
     words = ["--store", "store", "--run-id", "run", "--agent", "my_agent:Idle", "--allow-host"]
@@ -71,8 +71,8 @@ from contextlib import contextmanager
 
 import my_backend
 from my_backend import connect as connect_well, mini_images
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
 
 
 def connect(spec):
@@ -136,13 +136,13 @@ def test_a_backend_of_a_missing_module_is_refused_before_anything_is_written(tmp
 
 
 def test_a_backend_that_does_not_answer_keeps_clean_from_removing_anything_of_others(tmp_path: Path) -> None:
-    code = "from steps.errors import ConfigError\n\ndef connect(spec): ...\n\n"
+    code = "from swe_argo.steps.errors import ConfigError\n\ndef connect(spec): ...\n\n"
     code += "def list_orphans(spec): raise ConfigError('it is away')\n"
     (tmp_path / "away.py").write_text(code, "utf-8")
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     env = {"TMPDIR": str(temporary)}
-    make = "from steps.host.folders import private_folder; print(private_folder())"
+    make = "from swe_argo.steps.host.folders import private_folder; print(private_folder())"
     made = subprocess.run(
         [sys.executable, "-c", make], capture_output=True, text=True, check=True, env=os.environ | env
     )
@@ -170,10 +170,10 @@ from pathlib import Path
 
 import my_backend
 from my_backend import mini_images
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
-from steps.sandbox.diagnosis import Diagnosis
-from steps.sandbox.orphans import Orphans
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.diagnosis import Diagnosis
+from swe_argo.steps.sandbox.orphans import Orphans
 
 FILE = Path(__file__).with_name("left-over")
 
@@ -260,7 +260,7 @@ def test_a_backend_may_care_for_a_run_and_tell_of_itself_and_its_orphans(tmp_pat
         ("", "has no connect"),
         ("import missing_library\n", "cannot be imported: ModuleNotFoundError"),
         (
-            "from steps.errors import ConfigError\n\n"
+            "from swe_argo.steps.errors import ConfigError\n\n"
             "def connect(spec): ...\n\n"
             "def ready(spec, wanted): raise ConfigError('no room for it')\n",
             "no room for it",

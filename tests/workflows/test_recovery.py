@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.images import swebench_image
-from steps.datasets.mini import prepare
-from steps.store import open_store
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.images import swebench_image
+from swe_argo.steps.datasets.mini import prepare
+from swe_argo.steps.store import open_store
 from tests.workflows import waiting_backend
 from tests.workflows.command import (
     QUICK,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import RunFile
-from steps.store import open_store
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.runs import record_of
 from tests.workflows.command import QUICK, ids, official, plan, summary, swe_argo
 
 pytestmark = pytest.mark.xdist_group("run")

@@ -13,24 +13,24 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from steps.contracts.data import Instance, Patch, Plan
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.machine import Machine
-from steps.contracts.record import Place, Record, key
-from steps.contracts.recording import Replayed
-from steps.contracts.solve_record import History, SolveRecord
-from steps.contracts.trajectory import Result, ResultExtra, StopReason, Trajectory, Turn
-from steps.contracts.verdict import GradeRecord, Outcome, TestLog
-from steps.errors import ConfigError
-from steps.reports.figures.summary import Summary
-from steps.store import Store
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import Instance, Patch, Plan
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.record import Place, Record, key
+from swe_argo.steps.contracts.recording import Replayed
+from swe_argo.steps.contracts.solve_record import History, SolveRecord
+from swe_argo.steps.contracts.trajectory import Result, ResultExtra, StopReason, Trajectory, Turn
+from swe_argo.steps.contracts.verdict import GradeRecord, Outcome, TestLog
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.api.run import Run
+from swe_argo.workflows.cli import show
+from swe_argo.workflows.terminal.unit_lines import describe_replays
 from tests.steps.agents.solved_units import Call, grade, metrics, trajectory
 from tests.steps.test_export import IDS, fill
 from tests.workflows.command import swe_argo
-from workflows.api.run import Run
-from workflows.cli import show
-from workflows.terminal.unit_lines import describe_replays
 
 ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
 LONG: Call = ("execute_bash", {"cmd": "seq 1 40"}, "\n".join(map(str, range(1, 41))) + "\nSteps Remaining: 3")
@@ -272,7 +272,7 @@ def test_a_pipe_gets_plain_text_and_a_terminal_pages(store: Store, tmp_path: Pat
 
 def at_a_terminal(words: list[str], environment: dict[str, str]) -> str:
     here, there = pty.openpty()
-    command = [sys.executable, "-m", "workflows.cli.main", *words]
+    command = [sys.executable, "-m", "swe_argo.workflows.cli.main", *words]
     with subprocess.Popen(command, stdin=there, stdout=there, stderr=there, env=os.environ | environment) as process:
         os.close(there)
         found = b""

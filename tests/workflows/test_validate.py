@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.validation import Fitness, Validation, validation_key
-from steps.errors import EXIT_CONFIG, EXIT_OK
-from steps.reports.validation.write import write_validation
-from steps.store import open_store
+from swe_argo.steps.contracts.validation import Fitness, Validation, validation_key
+from swe_argo.steps.errors import EXIT_CONFIG, EXIT_OK
+from swe_argo.steps.reports.validation.write import write_validation
+from swe_argo.steps.store import open_store
 from tests.steps.families.chain import read_record
 from tests.workflows.command import QUICK, begin, ids, plan, summary, swe_argo, wait_for
 from tests.workflows.unfit_rows import make_unfit_rows, make_ungradeable_row

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import RunFile
-from steps.contracts.validation import Validation, validation_key
-from steps.errors import EXIT_CONFIG, EXIT_OK
-from steps.reports.known import known_doubts
-from steps.store import open_store
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.validation import Validation, validation_key
+from swe_argo.steps.errors import EXIT_CONFIG, EXIT_OK
+from swe_argo.steps.reports.known import known_doubts
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.runs import record_of
 from tests.workflows.command import ids, plan, summary, swe_argo
 from tests.workflows.unfit_rows import make_unfit_rows
 

@@ -11,10 +11,10 @@ from tests.steps.families.git_trees import run_git
 FAMILY = """
 from pathlib import Path
 
-from steps.errors import ConfigError
-from steps.families.family_verdict import FamilyVerdict, ListOutcome, StatusDifference
-from steps.families.columns import RowColumns
-from steps.families.scripted import ScriptedFamily
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.family_verdict import FamilyVerdict, ListOutcome, StatusDifference
+from swe_argo.steps.families.columns import RowColumns
+from swe_argo.steps.families.scripted import ScriptedFamily
 
 
 

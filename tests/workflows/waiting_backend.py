@@ -10,9 +10,9 @@ import shutil
 import time
 from pathlib import Path
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox.local import backend
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox.local import backend
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 FIRST = ("mini__gridprint-1", "1")
 """Instance and attempt of the one unit that does not wait: runs of the tests begin with it."""

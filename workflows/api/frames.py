@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from steps.contracts.data import Plan, Unit
-from steps.contracts.record import key
-from steps.contracts.trajectory import Trajectory, Turn
-from steps.errors import ConfigError
-from steps.reports.batches import TRAJECTORIES_AT_ONCE, batches
-from steps.reports.figures.summary import Summary
-from steps.reports.figures.units_table import UNITS_FILE, units_table
-from steps.reports.parquet_bytes import read_parquet
-from steps.reports.reading import read_run
-from steps.store import Store
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import Plan, Unit
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.trajectory import Trajectory, Turn
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.batches import TRAJECTORIES_AT_ONCE, batches
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.figures.units_table import UNITS_FILE, units_table
+from swe_argo.steps.reports.parquet_bytes import read_parquet
+from swe_argo.steps.reports.reading import read_run
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.runs import record_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
-from steps.contracts.data import Plan
-from steps.reports.canary import describe_canary
-from steps.reports.figures.summary import Summary
-from steps.reports.labels import STANDINGS
-from steps.reports.stored_run import CanaryResult
-from steps.reports.text.formatting import duration, unit_name
-from steps.store import open_store
-from workflows.api.request import RunRequest
-from workflows.api.run import Run
-from workflows.local.evaluation import Evaluation, RunEnd
-from workflows.local.runner import Event, Watch
-from workflows.local.whole_steps import Show
+from swe_argo.steps.contracts.data import Plan
+from swe_argo.steps.reports.canary import describe_canary
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.labels import STANDINGS
+from swe_argo.steps.reports.stored_run import CanaryResult
+from swe_argo.steps.reports.text.formatting import duration, unit_name
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.api.request import RunRequest
+from swe_argo.workflows.api.run import Run
+from swe_argo.workflows.local.evaluation import Evaluation, RunEnd
+from swe_argo.workflows.local.runner import Event, Watch
+from swe_argo.workflows.local.whole_steps import Show
 
 LOOK_S = 0.5
 """Seconds that a wait goes on without giving Ctrl-C its turn."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from steps.contracts.data import Instance
-from steps.datasets import load, selection
-from steps.datasets.bucket_inputs import fetch_inputs
-from steps.families import rows
-from workflows.api.request import RunRequest
+from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.datasets import load, selection
+from swe_argo.steps.datasets.bucket_inputs import fetch_inputs
+from swe_argo.steps.families import rows
+from swe_argo.workflows.api.request import RunRequest
 
 
 def read_instances(request: RunRequest) -> list[Instance]:

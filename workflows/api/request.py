@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.ids import is_run_id
-from steps.contracts.run_spec import RunSpec
-from steps.spec_parsing import Tables, agent_name, checked, has, laid_over, of_file, put
-from workflows.api import variables
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.ids import is_run_id
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.spec_parsing import Tables, agent_name, checked, has, laid_over, of_file, put
+from swe_argo.workflows.api import variables
 
 KEY = "LLM_API_KEY"
 """The variable by which steps are handed the key of a group."""
@@ -71,7 +71,7 @@ def _with_group(tables: Tables) -> tuple[Tables, dict[str, str], list[str]]:
     llm = tables.get("llm")
     if not isinstance(llm, dict) or llm.get("config") is None:
         return tables, {}, []
-    from steps.models.config_groups import read_group
+    from swe_argo.steps.models.config_groups import read_group
 
     group = read_group(str(llm.get("config_file", RunSpec().llm.config_file)), str(llm["config"]))
     key = {KEY: group.key.get_secret_value()} if group.key else {}

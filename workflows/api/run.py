@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from steps.contracts.data import Plan, RunFile, Unit
-from steps.contracts.record import Place, key
-from steps.datasets.names import did_you_mean
-from steps.errors import ConfigError
-from steps.reports.comparison.compare import compare
-from steps.reports.comparison.record import Comparison
-from steps.reports.figures.summary import Summary, page_key
-from steps.reports.known import known_doubts
-from steps.reports.reading import read_unit, read_verdicts
-from steps.reports.stored_run import Standing, StoredRun, StoredUnit
-from steps.reports.text.formatting import count
-from steps.reports.text.visible import WHOLE
-from steps.store import Store
-from steps.store.run_lock import Lock, lock_in
-from steps.store.runs import no_report, no_run, record_of, store_flag
-from workflows.api.unit import RunUnit
-from workflows.local.whole_steps import Show, make_report
+from swe_argo.steps.contracts.data import Plan, RunFile, Unit
+from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.datasets.names import did_you_mean
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.comparison.compare import compare
+from swe_argo.steps.reports.comparison.record import Comparison
+from swe_argo.steps.reports.figures.summary import Summary, page_key
+from swe_argo.steps.reports.known import known_doubts
+from swe_argo.steps.reports.reading import read_unit, read_verdicts
+from swe_argo.steps.reports.stored_run import Standing, StoredRun, StoredUnit
+from swe_argo.steps.reports.text.formatting import count
+from swe_argo.steps.reports.text.visible import WHOLE
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.run_lock import Lock, lock_in
+from swe_argo.steps.store.runs import no_report, no_run, record_of, store_flag
+from swe_argo.workflows.api.unit import RunUnit
+from swe_argo.workflows.local.whole_steps import Show, make_report
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -148,7 +148,7 @@ class Run:
         Of a finished run it is the report's own; else what the store holds by now, where ``turns`` is not known yet.
         Raises ConfigError where pandas is not installed.
         """
-        from workflows.api.frames import units_frame
+        from swe_argo.workflows.api.frames import units_frame
 
         return units_frame(self._store, self.run_id)
 
@@ -158,7 +158,7 @@ class Run:
         Failed tries are not in it: their usage is in the frame of units. Raises ConfigError where pandas is not
         installed.
         """
-        from workflows.api.frames import calls_frame
+        from swe_argo.workflows.api.frames import calls_frame
 
         return calls_frame(self._store, self.run_id)
 

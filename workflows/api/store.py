@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from steps.contracts.data import RunFile
-from steps.contracts.ids import is_run_id
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.reports.figures.summary import Summary
-from steps.store import Store, open_store
-from steps.store.runs import no_run
-from workflows.api.run import Run
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.ids import is_run_id
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.runs import no_run
+from swe_argo.workflows.api.run import Run
 
 DEFAULT_STORE = RunSpec().store
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from steps.contracts.data import Instance, Patch
-from steps.contracts.failure import Failure
-from steps.contracts.record import Place, key
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import Trajectory, Usage
-from steps.contracts.verdict import GradeRecord, InstanceLog, TestLog
-from steps.errors import ConfigError
-from steps.reports.stored_run import Standing, StoredUnit
-from steps.store import Store
+from swe_argo.steps.contracts.data import Instance, Patch
+from swe_argo.steps.contracts.failure import Failure
+from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import Trajectory, Usage
+from swe_argo.steps.contracts.verdict import GradeRecord, InstanceLog, TestLog
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.stored_run import Standing, StoredUnit
+from swe_argo.steps.store import Store
 
 D = TypeVar("D", Instance, Patch, TestLog, InstanceLog, Trajectory)
 

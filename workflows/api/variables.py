@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.backends import BACKENDS
-from steps.contracts.spec_fields import fields
-from steps.errors import ConfigError
-from steps.reports.text.formatting import listing
-from steps.settings import variables
-from steps.spec_parsing import Tables, asks_model, checked, has, put
-from workflows.parameters import FIELD_PARAMETERS
+from swe_argo.steps.contracts.backends import BACKENDS
+from swe_argo.steps.contracts.spec_fields import fields
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.text.formatting import listing
+from swe_argo.steps.settings import variables
+from swe_argo.steps.spec_parsing import Tables, asks_model, checked, has, put
+from swe_argo.workflows.parameters import FIELD_PARAMETERS
 
 PREFIX = "EVAL_"
 """Variables of an evaluation begin so: one that is not known is a typing error, or does nothing."""

@@ -6,8 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.store.s3 import S3Store
-from workflows.argo.chart import Chart
+from swe_argo.steps.store.s3 import S3Store
+from swe_argo.workflows.argo.chart import Chart
 
 
 @dataclass(frozen=True)

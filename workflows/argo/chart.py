@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from steps.errors import ConfigError
-from steps.settings import settings
-from workflows.argo.engine import Engine, Invisible, Plain
-from workflows.object_names import NO_SECRET, SETTINGS
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.settings import settings
+from swe_argo.workflows.argo.engine import Engine, Invisible, Plain
+from swe_argo.workflows.object_names import NO_SECRET, SETTINGS
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from steps.errors import ConfigError
+from swe_argo.steps.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from steps.contracts.workflow_marks import ENDED
+from swe_argo.steps.contracts.workflow_marks import ENDED
 
 Plain = dict[str, Any]
 """An object as its API has it."""

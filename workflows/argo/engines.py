@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from steps.contracts.sandbox_spec import KubernetesSpec
-from steps.settings import settings
-from workflows.argo.engine import Engine
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
+from swe_argo.steps.settings import settings
+from swe_argo.workflows.argo.engine import Engine
 
 
 def open_engine(spec: KubernetesSpec) -> Engine:
     """Through argo-server where ARGO_SERVER names one, else by the Kubernetes API. Raises ConfigError."""
     if settings().argo_server:
-        from workflows.argo.server_engine import ArgoServerEngine
+        from swe_argo.workflows.argo.server_engine import ArgoServerEngine
 
         return ArgoServerEngine.of(spec)
-    from workflows.argo.kube_engine import KubernetesEngine
+    from swe_argo.workflows.argo.kube_engine import KubernetesEngine
 
     return KubernetesEngine.of(spec)

@@ -8,13 +8,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from steps.contracts.record import key
-from steps.contracts.redone import RETRACTED, is_kept
-from steps.contracts.verdict import GradeRecord
-from steps.errors import ConfigError
-from steps.reports.figures.summary import Summary
-from steps.store.runs import no_run
-from workflows.argo.bucket import Bucket, BucketObject
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.redone import RETRACTED, is_kept
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.store.runs import no_run
+from swe_argo.workflows.argo.bucket import Bucket, BucketObject
 
 TOGETHER = 16
 """Files that are on their way at a time."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_fields import file_fields, replace_values
-from steps.errors import ConfigError
-from steps.planning.submitted_spec import is_name
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_fields import file_fields, replace_values
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.planning.submitted_spec import is_name
 
 if TYPE_CHECKING:
-    from workflows.argo.bucket import Bucket
+    from swe_argo.workflows.argo.bucket import Bucket
 
 _TASK_PARTS = {"environment", "tests", "solution"}
 """Folders of a task in Harbor's form, whose files are all its own."""

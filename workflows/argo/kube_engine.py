@@ -10,15 +10,15 @@ from typing import TypeVar
 from kubernetes.client import ApiClient, ApiException
 from urllib3.exceptions import HTTPError
 
-from steps.argo.requests import call, refused
-from steps.contracts.sandbox_spec import KubernetesSpec
-from steps.contracts.workflow_marks import API_VERSION, PHASE
-from steps.errors import ConfigError, StepError
-from steps.kube import kubeconfig
-from steps.kube.client import Cluster, RetryPolicy, error_message
-from steps.kube.requests import MERGE_PATCH, METADATA_LIST, items, opened, path, request_object
-from workflows.argo.engine import LOG_LINES, STEP_CONTAINER, UNSEEN, Invisible, Plain, WorkflowHeader
-from workflows.object_names import SUBMITTER
+from swe_argo.steps.argo.requests import call, refused
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
+from swe_argo.steps.contracts.workflow_marks import API_VERSION, PHASE
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.kube import kubeconfig
+from swe_argo.steps.kube.client import Cluster, RetryPolicy, error_message
+from swe_argo.steps.kube.requests import MERGE_PATCH, METADATA_LIST, items, opened, path, request_object
+from swe_argo.workflows.argo.engine import LOG_LINES, STEP_CONTAINER, UNSEEN, Invisible, Plain, WorkflowHeader
+from swe_argo.workflows.object_names import SUBMITTER
 
 T = TypeVar("T")
 PATIENCE = RetryPolicy(total_s=5.0, rights_s=0.0)

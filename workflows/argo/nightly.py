@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.table import Table
 
-from steps.contracts.record import key
-from steps.contracts.workflow_marks import BY_CRON, RUN, Phase
-from steps.errors import ConfigError, StepError
-from steps.reports.figures.summary import Summary
-from workflows.argo import chart as charts
-from workflows.argo.bucket import open_bucket
-from workflows.argo.cron import schedule, zone
-from workflows.argo.engine import Engine, Plain
-from workflows.object_names import NIGHTLY
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.workflow_marks import BY_CRON, RUN, Phase
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.workflows.argo import chart as charts
+from swe_argo.workflows.argo.bucket import open_bucket
+from swe_argo.workflows.argo.cron import schedule, zone
+from swe_argo.workflows.argo.engine import Engine, Plain
+from swe_argo.workflows.object_names import NIGHTLY
 
 SHOWN = 10
 """Runs that are listed."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from workflows.argo.chart import Chart
-from workflows.argo.engine import Plain
-from workflows.resources import PODS, WAITER, Pod
+from swe_argo.workflows.argo.chart import Chart
+from swe_argo.workflows.argo.engine import Plain
+from swe_argo.workflows.resources import PODS, WAITER, Pod
 
 
 def why_never_fits(quotas: list[Plain], chart: Chart | None) -> str:
@@ -14,7 +14,7 @@ def why_never_fits(quotas: list[Plain], chart: Chart | None) -> str:
 
     What a sandbox itself takes is the namespace's and the spec's to say: ``plan`` tries that on the cluster.
     """
-    from steps.sandbox.kubernetes.checks.amounts import amounts, format_amount
+    from swe_argo.steps.sandbox.kubernetes.checks.amounts import amounts, format_amount
 
     pods = _pods(chart)
     for quota in quotas:
@@ -31,7 +31,7 @@ def why_never_fits(quotas: list[Plain], chart: Chart | None) -> str:
 
 def quota_note(quotas: list[Plain], chart: Chart | None, limits: Plain) -> list[str]:
     """A note where a quota of pods lets fewer units run than the limit of units would."""
-    from steps.sandbox.kubernetes.checks.amounts import amounts
+    from swe_argo.steps.sandbox.kubernetes.checks.amounts import amounts
 
     units = int((limits.get("data") or {}).get("units") or 0)
     for quota in quotas:
@@ -48,7 +48,7 @@ def quota_note(quotas: list[Plain], chart: Chart | None, limits: Plain) -> list[
 
 def _need(quota: Plain, pods: list[Plain]) -> dict[str, Decimal]:
     """What these pods take of a quota, by its names."""
-    from steps.sandbox.kubernetes.checks.quotas import counts_in_quota, quota_needs
+    from swe_argo.steps.sandbox.kubernetes.checks.quotas import counts_in_quota, quota_needs
 
     total = {"pods": Decimal(0)}
     for pod in pods:

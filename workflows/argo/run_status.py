@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from steps.argo.nodes import parameter, pod_name, tries_of, unpack_nodes
-from steps.contracts.workflow_marks import ENDED, FAILED, NOT_RUN, SHARD, Phase
-from workflows.argo.engine import Plain
-from workflows.argo.wait_reasons import count_waits, own_words
-from workflows.resources import SHARD_UNITS
+from swe_argo.steps.argo.nodes import parameter, pod_name, tries_of, unpack_nodes
+from swe_argo.steps.contracts.workflow_marks import ENDED, FAILED, NOT_RUN, SHARD, Phase
+from swe_argo.workflows.argo.engine import Plain
+from swe_argo.workflows.argo.wait_reasons import count_waits, own_words
+from swe_argo.workflows.resources import SHARD_UNITS
 
 
 @dataclass(frozen=True)

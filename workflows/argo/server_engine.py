@@ -16,12 +16,12 @@ from hera.workflows import WorkflowsService
 from hera.workflows import models as m
 from requests import RequestException, Response
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.sandbox_spec import KubernetesSpec
-from steps.contracts.workflow_marks import PHASE
-from steps.errors import ConfigError, InfraError, one_line
-from steps.settings import settings
-from workflows.argo.engine import LOG_LINES, STEP_CONTAINER, UNSEEN, Invisible, Plain, WorkflowHeader
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
+from swe_argo.steps.contracts.workflow_marks import PHASE
+from swe_argo.steps.errors import ConfigError, InfraError, one_line
+from swe_argo.steps.settings import settings
+from swe_argo.workflows.argo.engine import LOG_LINES, STEP_CONTAINER, UNSEEN, Invisible, Plain, WorkflowHeader
 
 T = TypeVar("T")
 REQUEST_S = (5.0, 30.0)

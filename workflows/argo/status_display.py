@@ -10,12 +10,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from steps.contracts.unit_progress import UnitProgress
-from steps.contracts.workflow_marks import Phase
-from steps.reports.text.formatting import unit_name
-from steps.reports.text.visible import make_visible
-from steps.reports.unit.progress import describe_progress
-from workflows.argo.run_status import RunStatus, ShardView
+from swe_argo.steps.contracts.unit_progress import UnitProgress
+from swe_argo.steps.contracts.workflow_marks import Phase
+from swe_argo.steps.reports.text.formatting import unit_name
+from swe_argo.steps.reports.text.visible import make_visible
+from swe_argo.steps.reports.unit.progress import describe_progress
+from swe_argo.workflows.argo.run_status import RunStatus, ShardView
 
 ROWS = 20
 """Shards that are shown at a time; those at work go first."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from rich.console import Console
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.workflow_marks import Phase, runs_of, shards_of
-from steps.errors import EXIT_INCOMPLETE, ConfigError, InfraError
-from workflows.argo.engine import Engine, WorkflowHeader
-from workflows.argo.status_display import describe_waits
-from workflows.argo.watch import WatchedRun, end
-from workflows.resources import PODS
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.workflow_marks import Phase, runs_of, shards_of
+from swe_argo.steps.errors import EXIT_INCOMPLETE, ConfigError, InfraError
+from swe_argo.workflows.argo.engine import Engine, WorkflowHeader
+from swe_argo.workflows.argo.status_display import describe_waits
+from swe_argo.workflows.argo.watch import WatchedRun, end
+from swe_argo.workflows.resources import PODS
 
 POLL_S = 2.0
 STANDSTILL_S = 300.0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from steps.contracts.data import RunFile
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.sandbox_spec import KubernetesSpec
-from steps.errors import ConfigError
-from steps.store.runs import record_of
-from workflows.argo import chart as charts
-from workflows.argo.bucket import Bucket, open_bucket
-from workflows.argo.engine import Engine
-from workflows.argo.engines import open_engine
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.argo import chart as charts
+from swe_argo.workflows.argo.bucket import Bucket, open_bucket
+from swe_argo.workflows.argo.engine import Engine
+from swe_argo.workflows.argo.engines import open_engine
 
 
 def spec_of(engine: Engine, run: str) -> RunSpec:

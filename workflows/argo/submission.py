@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_fields import fields
-from steps.contracts.workflow_marks import API_VERSION, KIND, RUN
-from steps.settings import settings
-from workflows.argo import chart as charts
-from workflows.argo import inputs, submit_checks
-from workflows.argo.engine import Engine, Plain
-from workflows.object_names import EVALUATE, workflow_name
-from workflows.parameters import FIELD_PARAMETERS
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_fields import fields
+from swe_argo.steps.contracts.workflow_marks import API_VERSION, KIND, RUN
+from swe_argo.steps.settings import settings
+from swe_argo.workflows.argo import chart as charts
+from swe_argo.workflows.argo import inputs, submit_checks
+from swe_argo.workflows.argo.engine import Engine, Plain
+from swe_argo.workflows.object_names import EVALUATE, workflow_name
+from swe_argo.workflows.parameters import FIELD_PARAMETERS
 
 NOT_SENT: dict[str, Any] = {
     "run_id": True,

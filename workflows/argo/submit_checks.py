@@ -7,28 +7,28 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.backends import backend_named
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_fields import replace_values
-from steps.contracts.workflow_marks import runs_of
-from steps.errors import ConfigError, StepError
-from steps.planning.requested_spec import fit_to_limits
-from steps.planning.submitted_spec import refuse_code, refuse_host_fields
-from steps.settings import settings
-from workflows.argo import chart as charts
-from workflows.argo.chart import Chart
-from workflows.argo.engine import Engine, Invisible, Plain
-from workflows.argo.quota import quota_note, why_never_fits
-from workflows.object_names import ARTIFACTS, EVALUATE, LIMITS, SHARD
-from workflows.parameters import FIELD_PARAMETERS
-from workflows.resources import PIPELINE_LIMITS
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.backends import backend_named
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_fields import replace_values
+from swe_argo.steps.contracts.workflow_marks import runs_of
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.planning.requested_spec import fit_to_limits
+from swe_argo.steps.planning.submitted_spec import refuse_code, refuse_host_fields
+from swe_argo.steps.settings import settings
+from swe_argo.workflows.argo import chart as charts
+from swe_argo.workflows.argo.chart import Chart
+from swe_argo.workflows.argo.engine import Engine, Invisible, Plain
+from swe_argo.workflows.argo.quota import quota_note, why_never_fits
+from swe_argo.workflows.object_names import ARTIFACTS, EVALUATE, LIMITS, SHARD
+from swe_argo.workflows.parameters import FIELD_PARAMETERS
+from swe_argo.workflows.resources import PIPELINE_LIMITS
 
 if TYPE_CHECKING:
-    from workflows.argo.bucket import Bucket
+    from swe_argo.workflows.argo.bucket import Bucket
 
 KEYS = ("LLM_API_KEY", "OPENAI_API_KEY")
-"""Under which of these names a Secret holds the key of a model's endpoint (steps.settings)."""
+"""Under which of these names a Secret holds the key of a model's endpoint (swe_argo.steps.settings)."""
 PARTS = (
     ("workflowtemplates", EVALUATE),
     ("workflowtemplates", SHARD),
@@ -227,7 +227,7 @@ class BucketCheck:
 
     def _look(self) -> None:
         try:
-            from workflows.argo.bucket import open_bucket  # boto3 is read while the cluster answers
+            from swe_argo.workflows.argo.bucket import open_bucket  # boto3 is read while the cluster answers
 
             self._found = open_bucket(self._url, self._chart)
         except Exception as error:  # noqa: BLE001 - it is raised where it is asked for

@@ -9,17 +9,17 @@ from typing import Any
 
 from rich.console import Console
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.train_spec import TrainSpec
-from steps.contracts.training import run_of
-from steps.contracts.workflow_marks import API_VERSION, KIND, ROUND, TRAINING, Phase, rounds_of, trainings_of
-from steps.errors import EXIT_OK, ConfigError, InfraError
-from steps.settings import settings
-from workflows.argo import chart as charts
-from workflows.argo import inputs, submit_checks
-from workflows.argo.engine import Engine, Plain, WorkflowHeader
-from workflows.argo.submission import NOT_SENT, Submission, changed_fields
-from workflows.object_names import TRAIN, workflow_name
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.contracts.training import run_of
+from swe_argo.steps.contracts.workflow_marks import API_VERSION, KIND, ROUND, TRAINING, Phase, rounds_of, trainings_of
+from swe_argo.steps.errors import EXIT_OK, ConfigError, InfraError
+from swe_argo.steps.settings import settings
+from swe_argo.workflows.argo import chart as charts
+from swe_argo.workflows.argo import inputs, submit_checks
+from swe_argo.workflows.argo.engine import Engine, Plain, WorkflowHeader
+from swe_argo.workflows.argo.submission import NOT_SENT, Submission, changed_fields
+from swe_argo.workflows.object_names import TRAIN, workflow_name
 
 POLL_S = 5.0
 _ANY = TrainSpec(name="any", base_model="any")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from steps.contracts.unit_progress import UnitProgress, parse_progress
-from workflows.argo.engine import Engine
-from workflows.argo.run_status import ShardView
+from swe_argo.steps.contracts.unit_progress import UnitProgress, parse_progress
+from swe_argo.workflows.argo.engine import Engine
+from swe_argo.workflows.argo.run_status import ShardView
 
 MOST = 8
 """Pods whose logs are read in a round: each is a request."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from steps.argo.nodes import tries_of
-from steps.contracts.workflow_marks import ENDED, FAILED, Phase
-from steps.errors import one_line
-from workflows.argo.engine import Plain
+from swe_argo.steps.argo.nodes import tries_of
+from swe_argo.steps.contracts.workflow_marks import ENDED, FAILED, Phase
+from swe_argo.steps.errors import one_line
+from swe_argo.workflows.argo.engine import Plain
 
 STARTING = ("", "PodInitializing", "ContainerCreating")
 """What is said of a pod on its way."""

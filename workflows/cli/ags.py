@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from steps.contracts.run_spec import RunSpec
-from steps.datasets import load, selection
-from steps.datasets.bucket_inputs import fetch_inputs
-from steps.errors import EXIT_INCOMPLETE, EXIT_OK
-from steps.sandbox import load_part
-from steps.settings import settings
-from workflows.cli.session import EXIT_INTERRUPTED
-from workflows.terminal.activity import ActivityLine
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.datasets import load, selection
+from swe_argo.steps.datasets.bucket_inputs import fetch_inputs
+from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_OK
+from swe_argo.steps.sandbox import load_part
+from swe_argo.steps.settings import settings
+from swe_argo.workflows.cli.session import EXIT_INTERRUPTED
+from swe_argo.workflows.terminal.activity import ActivityLine
 
 if TYPE_CHECKING:
-    from steps.sandbox.ags.sync import SyncPlan
+    from swe_argo.steps.sandbox.ags.sync import SyncPlan
 
 DEFAULT_MAPPING = "ags-images.json"
 
@@ -43,7 +43,7 @@ def images_of(spec: RunSpec) -> list[str]:
 
 def print_missing(spec: RunSpec, target: SyncTarget, console: Console) -> int:
     """What ``sync`` would do. Returns the exit code. Raises ConfigError, InfraError."""
-    from steps.sandbox.ags.sync import missing_tools
+    from swe_argo.steps.sandbox.ags.sync import missing_tools
 
     plan = plan_of(spec, target)
     missing = missing_tools(plan)
@@ -57,7 +57,7 @@ def print_missing(spec: RunSpec, target: SyncTarget, console: Console) -> int:
 
 def sync(spec: RunSpec, target: SyncTarget, console: Console, again: str) -> int:
     """Copy, create, wait, write. Returns the exit code. Raises ConfigError, InfraError."""
-    from steps.sandbox.ags import sync as syncs
+    from swe_argo.steps.sandbox.ags import sync as syncs
 
     plan = plan_of(spec, target)
     try:
@@ -80,8 +80,8 @@ def sync(spec: RunSpec, target: SyncTarget, console: Console, again: str) -> int
 def plan_of(spec: RunSpec, target: SyncTarget) -> SyncPlan:
     """What is wanted. Raises ConfigError where the extra is missing, or nothing is selected."""
     load_part("ags", "backend", "connect")
-    from steps.sandbox.ags.sync import SyncPlan
-    from steps.sandbox.ags.tools import network_mode
+    from swe_argo.steps.sandbox.ags.sync import SyncPlan
+    from swe_argo.steps.sandbox.ags.tools import network_mode
 
     return SyncPlan(
         table=spec.sandbox.ags,

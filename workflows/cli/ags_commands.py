@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from steps.contracts.spec_fields import SpecField
-from steps.planning.selection_words import is_of_images
+from swe_argo.steps.contracts.spec_fields import SpecField
+from swe_argo.steps.planning.selection_words import is_of_images
 
 console = Console()
 _FIELDS = ("sandbox.platform", "sandbox.solve_network", "grading.network")
@@ -56,7 +56,7 @@ def sync(  # noqa: PLR0917 - every parameter is a flag
 
     Exit code 0: all is ready; 3: some images or tools failed; 130: stopped; 64 and 75 as of run.
     """
-    from workflows.cli import ags, spec_sources
+    from swe_argo.workflows.cli import ags, spec_sources
 
     spec = spec_sources.read(None, {**(flags or {}), "dataset": dataset}, [])
     again = shlex.join(["swe-argo", *sys.argv[1:]])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from steps.contracts.spec_fields import fields
-from steps.errors import ConfigError
-from workflows.api.variables import FALSE, TRUE
+from swe_argo.steps.contracts.spec_fields import fields
+from swe_argo.steps.errors import ConfigError
+from swe_argo.workflows.api.variables import FALSE, TRUE
 
 WITHOUT_EFFECT = {
     "--use_existing": "the same --run-id goes on with what is there, another one begins anew",

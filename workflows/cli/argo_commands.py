@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.sandbox_spec import KubernetesSpec
-from workflows.cli import spec_sources
-from workflows.terminal.activity import ActivityLine
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
+from swe_argo.workflows.cli import spec_sources
+from swe_argo.workflows.terminal.activity import ActivityLine
 
 if TYPE_CHECKING:
-    from steps.contracts.train_spec import TrainSpec
-    from workflows.argo.engine import Engine
-    from workflows.argo.submission import Submission
+    from swe_argo.steps.contracts.train_spec import TrainSpec
+    from swe_argo.workflows.argo.engine import Engine
+    from swe_argo.workflows.argo.submission import Submission
 
 console = Console()
 INTERRUPTED = 130
@@ -88,7 +88,7 @@ def submit_training(
     kube_context: str | None,
 ) -> None:
     """Submit a training; ``stay``: watch it to its end. Raises ConfigError, InfraError."""
-    from workflows.argo import training
+    from swe_argo.workflows.argo import training
 
     with _engine(namespace, kube_context) as engine:
         submission = training.submit_training(engine, spec, priority=priority, dry=dry, say=_say)
@@ -114,9 +114,9 @@ def submit_validation(runs: Mapping[str, RunSpec], name: str, *, stay: bool, dry
                 codes.append(end.exit_code)
             if codes[-1] == INTERRUPTED:
                 return INTERRUPTED
-        from workflows.argo import chart as charts
-        from workflows.argo.bucket import open_bucket
-        from workflows.cli.validate import print_validation
+        from swe_argo.workflows.argo import chart as charts
+        from swe_argo.workflows.argo.bucket import open_bucket
+        from swe_argo.workflows.cli.validate import print_validation
 
         chart = charts.read(engine)
         print_validation(open_bucket(charts.store_address(chart, None), chart), name, console)
@@ -138,7 +138,7 @@ def resume(
 ) -> None:
     """Submit a stored run again, by its own spec: only what is missing is done. It grows by submit, with its id."""
     with _engine(namespace, kube_context) as engine:
-        from workflows.argo.stored_runs import spec_of
+        from swe_argo.workflows.argo.stored_runs import spec_of
 
         with ActivityLine(Console(stderr=True), f"reading the spec of {run_id}"):
             spec = spec_of(engine, run_id).model_copy(update={"redo": redo or []})
@@ -162,7 +162,7 @@ def stop(
     kube_context: KubeContext = None,
 ) -> None:
     """Stop a run, or a training, and all its parts; what is finished is reported, and resume goes on from there."""
-    from workflows.argo import stop, training
+    from swe_argo.workflows.argo import stop, training
 
     with _engine(namespace, kube_context) as engine:
         if training.is_on_cluster(engine, run_id):
@@ -180,7 +180,7 @@ def fetch(
     kube_context: KubeContext = None,
 ) -> None:
     """Bring a run from its bucket into a folder; again, only what is missing."""
-    from workflows.argo import fetch, stored_runs
+    from swe_argo.workflows.argo import fetch, stored_runs
 
     number = fetch.fetch(stored_runs.find_bucket(store, namespace, kube_context), run_id, folder, console)
     console.print(
@@ -199,7 +199,7 @@ def nightly_on(
     kube_context: KubeContext = None,
 ) -> None:
     """Start the nightly run at its times."""
-    from workflows.argo import nightly
+    from swe_argo.workflows.argo import nightly
 
     nightly.check_schedule(schedule or [], timezone)
     with _engine(namespace, kube_context) as engine:
@@ -208,7 +208,7 @@ def nightly_on(
 
 def nightly_off(namespace: Namespace = None, kube_context: KubeContext = None) -> None:
     """Start no nightly run any more."""
-    from workflows.argo import nightly
+    from swe_argo.workflows.argo import nightly
 
     with _engine(namespace, kube_context) as engine:
         nightly.switch_off(engine, console)
@@ -216,7 +216,7 @@ def nightly_off(namespace: Namespace = None, kube_context: KubeContext = None) -
 
 def nightly_list(namespace: Namespace = None, kube_context: KubeContext = None) -> None:
     """Say when it comes next, and how the last ones went."""
-    from workflows.argo import nightly
+    from swe_argo.workflows.argo import nightly
 
     with _engine(namespace, kube_context) as engine:
         nightly.show_nightly(engine, console)
@@ -229,7 +229,7 @@ def _nights(context: typer.Context) -> None:
 
 @contextmanager
 def _engine(namespace: str | None, kube_context: str | None) -> Iterator[Engine]:
-    from workflows.argo.engines import open_engine
+    from swe_argo.workflows.argo.engines import open_engine
 
     engine = open_engine(KubernetesSpec(namespace=namespace, context=kube_context))
     try:
@@ -241,7 +241,7 @@ def _engine(namespace: str | None, kube_context: str | None) -> Iterator[Engine]
 def _submit(
     engine: Engine, spec: RunSpec, priority: int, compare_with: str, *, stay: bool, dry: bool, key: bool = False
 ) -> None:
-    from workflows.argo.submission import submit as send
+    from swe_argo.workflows.argo.submission import submit as send
 
     # On stderr: what a dry run prints is read by programs.
     with ActivityLine(Console(stderr=True), f"asking {engine.where} and the bucket"):
@@ -273,8 +273,8 @@ def _tell(engine: Engine, submission: Submission, *, stay: bool, dry: bool) -> N
 
 
 def _watch(engine: Engine, run_id: str) -> None:
-    from workflows.argo import training
-    from workflows.argo.watch import watch as follow
+    from swe_argo.workflows.argo import training
+    from swe_argo.workflows.argo.watch import watch as follow
 
     try:
         to_follow = training.watch_training if training.is_on_cluster(engine, run_id) else follow

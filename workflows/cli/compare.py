@@ -7,9 +7,9 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
-from steps.reports.messages.terminal import comparison_lines
-from steps.store import open_store
-from workflows.api.run import Run
+from swe_argo.steps.reports.messages.terminal import comparison_lines
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.api.run import Run
 
 
 def compare(earlier: tuple[str, str], later: tuple[str, str], console: Console, *, as_json: bool) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import typer
 
-from steps.contracts.agents import AGENTS
-from steps.contracts.backends import BACKENDS
-from steps.contracts.run_spec import RunSpec
-from steps.datasets.known import short_names
-from steps.errors import StepError
-from steps.settings import settings
-from steps.store import open_store
+from swe_argo.steps.contracts.agents import AGENTS
+from swe_argo.steps.contracts.backends import BACKENDS
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.datasets.known import short_names
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
 
 
 def offer_runs(context: typer.Context, incomplete: str) -> list[str]:

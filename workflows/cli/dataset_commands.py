@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.spec_fields import SpecField
-from workflows.cli import spec_sources
+from swe_argo.steps.contracts.spec_fields import SpecField
+from swe_argo.workflows.cli import spec_sources
 
 console = Console()
 TITLE_WIDTH = 72
@@ -35,8 +35,8 @@ def _chooses_instances(field: SpecField) -> bool:
 
 def datasets() -> None:
     """List the datasets that have a name here. Any other is a hub id, a file of rows, or a task repo."""
-    from steps.datasets.known import list_known
-    from workflows.terminal.columns import columns
+    from swe_argo.steps.datasets.known import list_known
+    from swe_argo.workflows.terminal.columns import columns
 
     rows = [[each.name, each.family, each.splits, each.source] for each in list_known()]
     title, *lines = columns([["--dataset", "family", "splits, instances", "hub id"], *rows])
@@ -57,10 +57,10 @@ def instances(
 
     Those that a validation leaves out are still there.
     """
-    from steps.reports.text.formatting import count
-    from steps.reports.text.visible import make_visible
-    from workflows.api.instances import read_instances
-    from workflows.terminal.columns import columns
+    from swe_argo.steps.reports.text.formatting import count
+    from swe_argo.steps.reports.text.visible import make_visible
+    from swe_argo.workflows.api.instances import read_instances
+    from swe_argo.workflows.terminal.columns import columns
 
     request = spec_sources.read_request(file, flags or {}, [])
     found = read_instances(request)
@@ -75,7 +75,7 @@ def instances(
 
 
 def _title(issue: str) -> str:
-    from steps.reports.text.visible import make_visible
+    from swe_argo.steps.reports.text.visible import make_visible
 
     line = make_visible(next((line.strip(" #") for line in issue.splitlines() if line.strip(" #")), ""))
     return line if len(line) <= TITLE_WIDTH else f"{line[: TITLE_WIDTH - 1]}…"

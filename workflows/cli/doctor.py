@@ -19,13 +19,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steps.contracts.backends import BACKENDS
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, StepError
-from steps.sandbox.diagnosis import Diagnosis, diagnose
-from steps.settings import settings
-from workflows.local.machines import default_workers
+from swe_argo.steps.contracts.backends import BACKENDS
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.sandbox.diagnosis import Diagnosis, diagnose
+from swe_argo.steps.settings import settings
+from swe_argo.workflows.local.machines import default_workers
 
 HUB_S = 20.0
 """Seconds that the hub has to answer."""
@@ -85,8 +85,8 @@ def _argo(spec: SandboxSpec) -> Diagnosis:
     """Whether ``submit`` would find what it needs: asked once, for a cluster that is away has been told already."""
     if find_spec("kubernetes") is None:
         return Diagnosis(None, "the client is not installed", "pip install 'swe-argo[kubernetes]'")
-    from workflows.argo import chart
-    from workflows.argo.engines import open_engine
+    from swe_argo.workflows.argo import chart
+    from swe_argo.workflows.argo.engines import open_engine
 
     try:
         with closing(open_engine(spec.kubernetes)) as engine:

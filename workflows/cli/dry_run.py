@@ -7,14 +7,14 @@ from collections import Counter
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.run_spec import RunSpec
-from steps.errors import StepError
-from steps.planning.preview import RunPreview, preview_run
-from steps.reports.text.formatting import count, duration, listing, money, size
-from steps.reports.text.visible import make_visible
-from steps.sandbox import mini_images
-from workflows.local.runner import worker_count
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.planning.preview import RunPreview, preview_run
+from swe_argo.steps.reports.text.formatting import count, duration, listing, money, size
+from swe_argo.steps.reports.text.visible import make_visible
+from swe_argo.steps.sandbox import mini_images
+from swe_argo.workflows.local.runner import worker_count
 
 NAMED = 10
 """Instances and images that are named."""
@@ -66,9 +66,9 @@ def _images(spec: RunSpec, images: list[str]) -> str:
     shown = f"{len(images):,}, as {images[0]}" if images else "none"
     if spec.sandbox.backend != "docker" or not images:
         return shown
-    from steps.sandbox.docker.disk import IMAGE_BYTES
-    from steps.sandbox.docker.engine import connect_engine
-    from steps.sandbox.docker.images import local_image
+    from swe_argo.steps.sandbox.docker.disk import IMAGE_BYTES
+    from swe_argo.steps.sandbox.docker.engine import connect_engine
+    from swe_argo.steps.sandbox.docker.images import local_image
 
     try:
         api = connect_engine().api

@@ -7,16 +7,16 @@ from typing import Any
 
 from rich.console import Console
 
-from steps import export as exports
-from steps.agents.first_messages import is_scaffold_style
-from steps.contracts.data import RunFile
-from steps.contracts.record import key
-from steps.errors import ConfigError
-from steps.reports.text.formatting import count
-from steps.store import open_store
-from workflows.cli import spec_sources
-from workflows.verl import dataset as verl
-from workflows.verl.prompt_files import VerlOptions
+from swe_argo.steps import export as exports
+from swe_argo.steps.agents.first_messages import is_scaffold_style
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.text.formatting import count
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.cli import spec_sources
+from swe_argo.workflows.verl import dataset as verl
+from swe_argo.workflows.verl.prompt_files import VerlOptions
 
 
 def export(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.run_spec import RunSpec
 
 StoreFlag = Annotated[
     str,

@@ -10,24 +10,24 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.data import RunFile, Unit
-from steps.contracts.record import Place, key
-from steps.contracts.run_spec import RunSpec
-from steps.errors import EXIT_INCOMPLETE, EXIT_OK
-from steps.reports.reading import read_unit
-from steps.reports.stored_run import StoredUnit
-from steps.reports.text.formatting import unit_name
-from steps.reports.unit.conversation import Conversation, TurnView, read_conversation
-from steps.reports.unit.progress import PHASES, describe_progress
-from steps.reports.unit.turns import show_turns
-from steps.reports.unit.view import view_unit
-from steps.store import Store
-from steps.store.run_lock import Lock, lock_in
-from steps.store.runs import store_flag
-from workflows.api.run import Run
-from workflows.local.at_work import UnitAtWork, find_units_at_work
-from workflows.local.runner import is_tried_again
-from workflows.terminal.unit_lines import turn_lines, unit_lines
+from swe_argo.steps.contracts.data import RunFile, Unit
+from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_OK
+from swe_argo.steps.reports.reading import read_unit
+from swe_argo.steps.reports.stored_run import StoredUnit
+from swe_argo.steps.reports.text.formatting import unit_name
+from swe_argo.steps.reports.unit.conversation import Conversation, TurnView, read_conversation
+from swe_argo.steps.reports.unit.progress import PHASES, describe_progress
+from swe_argo.steps.reports.unit.turns import show_turns
+from swe_argo.steps.reports.unit.view import view_unit
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.run_lock import Lock, lock_in
+from swe_argo.steps.store.runs import store_flag
+from swe_argo.workflows.api.run import Run
+from swe_argo.workflows.local.at_work import UnitAtWork, find_units_at_work
+from swe_argo.workflows.local.runner import is_tried_again
+from swe_argo.workflows.terminal.unit_lines import turn_lines, unit_lines
 
 POLL_S = 1.0
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steps.grading import saved_logs
-from steps.grading.bounded import BoundedReport
-from steps.grading.saved_logs import SavedLog
+from swe_argo.steps.grading import saved_logs
+from swe_argo.steps.grading.bounded import BoundedReport
+from swe_argo.steps.grading.saved_logs import SavedLog
 
 NO_MARKERS = (
     "no verdict: no line says where the tests' output begins and ends, so this is a log of another harness (as of 2024)"

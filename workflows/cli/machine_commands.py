@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-import steps
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import EXIT_OK
-from steps.spec_parsing import checked
+from swe_argo.steps import TEMPLATES
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import EXIT_OK
+from swe_argo.steps.spec_parsing import checked
 
 console = Console()
 Namespace = Annotated[str | None, typer.Option(help="Namespace to ask, beside this machine.")]
@@ -30,7 +29,7 @@ def add(app: typer.Typer) -> None:
 
 def doctor(namespace: Namespace = None, kube_context: KubeContext = None, backend: OwnBackend = None) -> None:
     """Say what this machine can run, and what is missing."""
-    from workflows.cli import doctor as doctors
+    from swe_argo.workflows.cli import doctor as doctors
 
     well = doctors.doctor(console, _sandboxes(namespace, kube_context, backend))
     raise typer.Exit(EXIT_OK if well else 1)
@@ -38,8 +37,8 @@ def doctor(namespace: Namespace = None, kube_context: KubeContext = None, backen
 
 def chart() -> None:
     """Print the folder of the Helm chart: helm install swe-argo "$(swe-argo chart)" ..."""
-    installed, checkout = (Path(steps.__file__).parents[1] / name for name in ("templates/chart", "charts/swe-argo"))
-    typer.echo(installed if installed.is_dir() else checkout)
+    packaged = TEMPLATES / "chart"
+    typer.echo(packaged if packaged.is_dir() else TEMPLATES.parent / "charts" / "swe-argo")
 
 
 def clean(  # noqa: PLR0917 - every parameter is a flag
@@ -57,7 +56,7 @@ def clean(  # noqa: PLR0917 - every parameter is a flag
     ] = None,
 ) -> None:
     """Find sandboxes that nobody owns any more, and remove them."""
-    from workflows.cli import orphans
+    from swe_argo.workflows.cli import orphans
 
     orphans.clean(yes, console, _sandboxes(namespace, kube_context, backend), run_id, store)
 

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from steps import proxy
-from steps.contracts.spec_fields import SpecField
-from steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_OK, ConfigError, StepError
-from steps.settings import settings
-from workflows.cli import (
+from swe_argo.steps import proxy
+from swe_argo.steps.contracts.spec_fields import SpecField
+from swe_argo.steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_OK, ConfigError, StepError
+from swe_argo.steps.settings import settings
+from swe_argo.workflows.cli import (
     agent_commands,
     ags_commands,
     argo_commands,
@@ -29,10 +29,10 @@ from workflows.cli import (
     spec_sources,
     template_commands,
 )
-from workflows.cli.aliases import our_names
-from workflows.cli.printed_spec import spec_toml
-from workflows.cli.suggestions import CommandGroup, describe_flag_error
-from workflows.local.forked_programs import fork_root
+from swe_argo.workflows.cli.aliases import our_names
+from swe_argo.workflows.cli.printed_spec import spec_toml
+from swe_argo.workflows.cli.suggestions import CommandGroup, describe_flag_error
+from swe_argo.workflows.local.forked_programs import fork_root
 
 app = typer.Typer(
     name="swe-argo",
@@ -108,7 +108,7 @@ def run(
 
     64: the request is wrong; 75: what planning needs did not answer. Then nothing was begun.
     """
-    from workflows.cli import session
+    from swe_argo.workflows.cli import session
 
     request = spec_sources.read_request(file, flags or {}, set_ or [])
     for note in request.notes:
@@ -117,7 +117,7 @@ def run(
         sys.stdout.write(spec_toml(request))
         return
     if dry_run:
-        from workflows.cli.dry_run import print_preview
+        from swe_argo.workflows.cli.dry_run import print_preview
 
         print_preview(request.spec, console)
         return
@@ -158,7 +158,7 @@ def validate(  # noqa: PLR0917 - every parameter is a flag
 
     Exit code 0: every instance is known, fit or not; 3: some are not; otherwise as of run.
     """
-    from workflows.cli import validate
+    from swe_argo.workflows.cli import validate
 
     spec = validate.read_spec(dataset, flags or {}, set_ or [])
     if argo:
@@ -217,7 +217,7 @@ def train(
 
     64: the request is wrong; 75: Tinker, the sandboxes or the store failed.
     """
-    from workflows.cli import train
+    from swe_argo.workflows.cli import train
 
     spec = train.read_spec(config, set_ or [], name, steps, store)
     if argo:

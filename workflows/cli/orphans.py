@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from steps.contracts.backends import BACKENDS
-from steps.contracts.ids import store_id
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.group_folders import list_dead_groups
-from steps.sandbox.orphans import list_orphans, list_run
-from steps.settings import has_variables
+from swe_argo.steps.contracts.backends import BACKENDS
+from swe_argo.steps.contracts.ids import store_id
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.group_folders import list_dead_groups
+from swe_argo.steps.sandbox.orphans import list_orphans, list_run
+from swe_argo.steps.settings import has_variables
 
 
 def clean(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from steps.contracts.spec_fields import fields
-from steps.spec_parsing import follow, has, laid_over
-from workflows.api.request import RunRequest
+from swe_argo.steps.contracts.spec_fields import fields
+from swe_argo.steps.spec_parsing import follow, has, laid_over
+from swe_argo.workflows.api.request import RunRequest
 
 
 def spec_toml(request: RunRequest) -> str:

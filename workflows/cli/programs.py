@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from steps.contracts.programs import Program
-from steps.entry import Flags
+from swe_argo.steps.contracts.programs import Program
+from swe_argo.steps.entry import Flags
 
 
 def add_program(app: typer.Typer, program: Program, work: Callable[[Flags], object], help_text: str) -> None:

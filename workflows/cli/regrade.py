@@ -7,17 +7,17 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.agent_spec import FROM_RUN, agent_of
-from steps.contracts.agents import AgentKind
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.record import key
-from steps.contracts.run_spec import SelectSpec
-from steps.contracts.verdict import GradeRecord
-from steps.reports.labels import STANDINGS
-from steps.store import Store, open_store
-from steps.store.runs import record_of, store_flag
-from workflows.cli import session
-from workflows.terminal.columns import columns
+from swe_argo.steps.contracts.agent_spec import FROM_RUN, agent_of
+from swe_argo.steps.contracts.agents import AgentKind
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import SelectSpec
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.reports.labels import STANDINGS
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.runs import record_of, store_flag
+from swe_argo.workflows.cli import session
+from swe_argo.workflows.terminal.columns import columns
 
 
 def regrade(run_id: str, store_url: str, workers: int | None, console: Console) -> int:

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError
-from steps.store import open_store
-from workflows.cli import spec_sources
-from workflows.cli.completions import offer_runs
-from workflows.cli.flags import DEFAULT_STORE, StoreFlag
-from workflows.terminal.activity import ActivityLine
+from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.cli import spec_sources
+from swe_argo.workflows.cli.completions import offer_runs
+from swe_argo.workflows.cli.flags import DEFAULT_STORE, StoreFlag
+from swe_argo.workflows.terminal.activity import ActivityLine
 
 console = Console()
 Run = Annotated[
@@ -47,13 +47,13 @@ def report(
     ] = None,
 ) -> None:
     """Write the report of a run, or the page of a training, again, from what its store holds."""
-    from steps.reports.bundle import write_bundle
-    from steps.reports.text.formatting import size
-    from steps.reports.training.write import write_training_page
-    from steps.store.trainings import is_training
-    from workflows.api.run import Run
-    from workflows.terminal.run_end import print_run_end
-    from workflows.terminal.training_lines import print_training
+    from swe_argo.steps.reports.bundle import write_bundle
+    from swe_argo.steps.reports.text.formatting import size
+    from swe_argo.steps.reports.training.write import write_training_page
+    from swe_argo.steps.store.trainings import is_training
+    from swe_argo.workflows.api.run import Run
+    from swe_argo.workflows.terminal.run_end import print_run_end
+    from swe_argo.workflows.terminal.training_lines import print_training
 
     opened = open_store(store)
     if is_training(opened, run_id):
@@ -83,7 +83,7 @@ def regrade(
     ] = None,
 ) -> None:
     """Grade a run's patches again in fresh sandboxes, as a run of its own, and compare the verdicts."""
-    from workflows.cli import regrade
+    from swe_argo.workflows.cli import regrade
 
     raise typer.Exit(regrade.regrade(run_id, store, workers, console))
 
@@ -98,7 +98,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print what compare.json holds.")] = False,
 ) -> None:
     """Compare two runs: what changed before any score, then what was gained, lost and left without a verdict."""
-    from workflows.cli.compare import compare as compare_runs
+    from swe_argo.workflows.cli.compare import compare as compare_runs
 
     compare_runs((store, earlier), (store_b or store, later), console, as_json=as_json)
 
@@ -117,10 +117,10 @@ def grade_log(  # noqa: PLR0917 - every parameter is a flag
     ] = False,
 ) -> None:
     """Print the official report.json of a saved log; with --corpus one JSON object a line."""
-    from steps.contracts.families import SWEBENCH
-    from steps.datasets import classic_rows, load
-    from steps.families.rows import family_name
-    from workflows.cli import grade_log
+    from swe_argo.steps.contracts.families import SWEBENCH
+    from swe_argo.steps.datasets import classic_rows, load
+    from swe_argo.steps.families.rows import family_name
+    from swe_argo.workflows.cli import grade_log
 
     loaded = load.load(dataset, split, allow_classic=True)
     if loaded.rows and family_name(loaded.rows[0]) != SWEBENCH:
@@ -158,7 +158,7 @@ def runs(  # noqa: PLR0917 - every parameter is a flag
     whole: Annotated[bool, typer.Option("--all", help="The runs of each training's steps, too.")] = False,
 ) -> None:
     """List the runs of a store, and its trainings; the newest last."""
-    from workflows.cli import run_list
+    from swe_argo.workflows.cli import run_list
 
     words, tags = words or [], tags or []
     chosen = run_list.RunFilter(tuple(words), dataset, agent, model, since, unfinished, last, tuple(tags))
@@ -182,10 +182,10 @@ def show(  # noqa: PLR0917 - every parameter is a flag
     ] = False,
 ) -> None:
     """Show how a run ended, or everything about one of its instances, turn by turn; of a training its last steps."""
-    from workflows.cli import show
+    from swe_argo.workflows.cli import show
 
     if follow:
-        from workflows.cli.follow import follow_unit
+        from swe_argo.workflows.cli.follow import follow_unit
 
         if instance is None or as_json:
             raise ConfigError("--follow is of one instance, in words: swe-argo show --follow RUN ID", field="show")
@@ -212,7 +212,7 @@ def view(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any.")] = 7676,
 ) -> None:
     """Look at all runs of a store in a browser, live while they work. Nothing is written."""
-    from workflows.cli import view
+    from swe_argo.workflows.cli import view
 
     view.view(named or store, host, port, console)
 
@@ -261,7 +261,7 @@ def export(  # noqa: PLR0917 - every parameter is a flag
     With --format verl: what verl trains on, of a dataset or of a run's instances; the flags behind the panel verl say
     which and on what sandboxes, as of run.
     """
-    from workflows.cli import export
+    from swe_argo.workflows.cli import export
 
     if form is None:
         raise ConfigError("say whose files: --format r2egym, openhands, ... (--help has them)", field="export")
@@ -269,7 +269,7 @@ def export(  # noqa: PLR0917 - every parameter is a flag
     own: dict[str, Any] = {"style": style, "val_ratio": val_ratio, "seed": split_seed}
     asked = {name: value for name, value in own.items() if value is not None}
     if form == "verl":
-        from workflows.verl.prompt_files import VerlOptions
+        from swe_argo.workflows.verl.prompt_files import VerlOptions
 
         export.export_verl(store, name, VerlOptions(out=out, force=force, **asked), stated, console)
         return

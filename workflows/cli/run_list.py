@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.record import key
-from steps.contracts.training import Checkpoints
-from steps.errors import ConfigError
-from steps.reports.text.visible import make_visible
-from steps.store import Store
-from steps.store.runs import store_flag
-from steps.store.trainings import training_of, training_of_run, trainings_of
-from workflows.api.run import Run
-from workflows.api.store import RunStore
-from workflows.terminal.columns import columns
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import Checkpoints
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.text.visible import make_visible
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.runs import store_flag
+from swe_argo.steps.store.trainings import training_of, training_of_run, trainings_of
+from swe_argo.workflows.api.run import Run
+from swe_argo.workflows.api.store import RunStore
+from swe_argo.workflows.terminal.columns import columns
 
 
 @dataclass(frozen=True)

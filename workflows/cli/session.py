@@ -12,26 +12,26 @@ from typing import NoReturn
 
 from rich.console import Console
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.agents import AgentKind
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.unit_progress import UnitProgress
-from steps.errors import EXIT_INCOMPLETE, EXIT_INFRA, EXIT_OK, StepError
-from steps.reports.canary import describe_canary
-from steps.reports.stored_run import CanaryResult
-from steps.reports.text.formatting import count
-from steps.store import open_store
-from steps.store.runs import record_of
-from workflows.api.run import Run
-from workflows.local.at_work import find_units_at_work
-from workflows.local.evaluation import Evaluation
-from workflows.local.runner import Watch, worker_count
-from workflows.local.whole_steps import Show
-from workflows.terminal.activity import ActivityLine
-from workflows.terminal.progress import Progress
-from workflows.terminal.run_end import EXIT_FAILED, print_run_end
-from workflows.terminal.unit_lines import describe_replays
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.agents import AgentKind
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.unit_progress import UnitProgress
+from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_INFRA, EXIT_OK, StepError
+from swe_argo.steps.reports.canary import describe_canary
+from swe_argo.steps.reports.stored_run import CanaryResult
+from swe_argo.steps.reports.text.formatting import count
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.api.run import Run
+from swe_argo.workflows.local.at_work import find_units_at_work
+from swe_argo.workflows.local.evaluation import Evaluation
+from swe_argo.workflows.local.runner import Watch, worker_count
+from swe_argo.workflows.local.whole_steps import Show
+from swe_argo.workflows.terminal.activity import ActivityLine
+from swe_argo.workflows.terminal.progress import Progress
+from swe_argo.workflows.terminal.run_end import EXIT_FAILED, print_run_end
+from swe_argo.workflows.terminal.unit_lines import describe_replays
 
 EXIT_INTERRUPTED = 130
 

@@ -12,28 +12,28 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.data import RunFile, Unit
-from steps.contracts.record import Place, key
-from steps.contracts.training import run_of
-from steps.contracts.verdict import GradeRecord
-from steps.errors import ConfigError
-from steps.reports.flakes.ledger import mark_flips, read_flips
-from steps.reports.labels import standing_label
-from steps.reports.reading import SHOWN_TESTS, first_line, read_unit
-from steps.reports.stored_run import Standing, StoredUnit
-from steps.reports.text.formatting import unit_name
-from steps.reports.text.visible import WHOLE, cut_line, make_visible
-from steps.reports.training.stored_training import read_training
-from steps.reports.unit.conversation import read_conversation
-from steps.reports.unit.view import standing_note, view_unit
-from steps.store import Store
-from steps.store.runs import record_of, store_flag
-from steps.store.trainings import is_training
-from workflows.api.run import Run
-from workflows.terminal.columns import columns
-from workflows.terminal.run_end import print_run_end
-from workflows.terminal.training_lines import print_training
-from workflows.terminal.unit_lines import LINE_WIDTH, describe_replays, unit_lines
+from swe_argo.steps.contracts.data import RunFile, Unit
+from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.contracts.training import run_of
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.flakes.ledger import mark_flips, read_flips
+from swe_argo.steps.reports.labels import standing_label
+from swe_argo.steps.reports.reading import SHOWN_TESTS, first_line, read_unit
+from swe_argo.steps.reports.stored_run import Standing, StoredUnit
+from swe_argo.steps.reports.text.formatting import unit_name
+from swe_argo.steps.reports.text.visible import WHOLE, cut_line, make_visible
+from swe_argo.steps.reports.training.stored_training import read_training
+from swe_argo.steps.reports.unit.conversation import read_conversation
+from swe_argo.steps.reports.unit.view import standing_note, view_unit
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.runs import record_of, store_flag
+from swe_argo.steps.store.trainings import is_training
+from swe_argo.workflows.api.run import Run
+from swe_argo.workflows.terminal.columns import columns
+from swe_argo.workflows.terminal.run_end import print_run_end
+from swe_argo.workflows.terminal.training_lines import print_training
+from swe_argo.workflows.terminal.unit_lines import LINE_WIDTH, describe_replays, unit_lines
 
 SHOWN = 20
 """Units that are listed under a run."""

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal, Optional, Union, get_args, get_origi
 import typer
 from pydantic.fields import FieldInfo
 
-from steps.contracts.agents import Defaults
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_fields import SpecField, fields
-from steps.errors import ConfigError
-from steps.spec_parsing import of_file, put, put_item
-from workflows.api.request import RunRequest, complete
-from workflows.cli.completions import OF_FIELDS
+from swe_argo.steps.contracts.agents import Defaults
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_fields import SpecField, fields
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.spec_parsing import of_file, put, put_item
+from swe_argo.workflows.api.request import RunRequest, complete
+from swe_argo.workflows.cli.completions import OF_FIELDS
 
 FIRST = "Begin with"
 PANELS = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from steps.errors import ConfigError
+from swe_argo.steps.errors import ConfigError
 
 COMMANDS = {
     **dict.fromkeys(("ls", "list", "ps", "history", "jobs", "job", "get"), "runs"),

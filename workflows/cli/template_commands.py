@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from steps.planning.selection_words import is_of_templates
-from workflows.cli.flags import DEFAULT_STORE, StoreFlag
+from swe_argo.steps.planning.selection_words import is_of_templates
+from swe_argo.workflows.cli.flags import DEFAULT_STORE, StoreFlag
 
 console = Console()
 
@@ -43,7 +43,7 @@ def build(
 
     Exit code 0: all are there; 3: some could not be built; 130: stopped; 64 and 75 as of run.
     """
-    from workflows.cli import templates
+    from swe_argo.workflows.cli import templates
 
     spec = templates.read_spec(dataset, flags or {}, set_ or [])
     again = shlex.join(["swe-argo", *sys.argv[1:]])
@@ -52,7 +52,7 @@ def build(
 
 def list_(store: StoreFlag = DEFAULT_STORE) -> None:
     """List the templates that this project has at E2B: image, size, age, and the runs of the store that use them."""
-    from workflows.cli import templates
+    from swe_argo.workflows.cli import templates
 
     templates.print_templates(store, console)
 
@@ -66,7 +66,7 @@ def prune(
 
     Other stores and other machines may use them: they are listed first.
     """
-    from workflows.cli import templates
+    from swe_argo.workflows.cli import templates
 
     templates.prune(store, console, yes=yes, finished=finished)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.images import through_registry
-from steps.contracts.recipe import AgentProgram
-from steps.contracts.record import key
-from steps.reports.figures.summary import Summary
-from steps.sandbox.e2b.templates import image_name
-from steps.store import Store
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.contracts.images import through_registry
+from swe_argo.steps.contracts.recipe import AgentProgram
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.sandbox.e2b.templates import image_name
+from swe_argo.steps.store import Store
 
 
 @dataclass

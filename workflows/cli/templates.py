@@ -10,21 +10,21 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.data import TaskMachine
-from steps.contracts.run_spec import RunSpec
-from steps.datasets.bucket_inputs import fetch_inputs
-from steps.errors import EXIT_INCOMPLETE, EXIT_OK, InfraError, StepError
-from steps.families.rows import machines_of
-from steps.planning.dataset import read_dataset
-from steps.planning.program import resolve_program
-from steps.reports.text.formatting import count, duration, listing
-from steps.sandbox import load_part
-from steps.sandbox.bundle_mounts import mount_of
-from steps.store import open_store
-from workflows.cli import spec_sources
-from workflows.cli.template_uses import ImageUse, find_uses
-from workflows.terminal.activity import ActivityLine
-from workflows.terminal.columns import columns
+from swe_argo.steps.contracts.data import TaskMachine
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.datasets.bucket_inputs import fetch_inputs
+from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_OK, InfraError, StepError
+from swe_argo.steps.families.rows import machines_of
+from swe_argo.steps.planning.dataset import read_dataset
+from swe_argo.steps.planning.program import resolve_program
+from swe_argo.steps.reports.text.formatting import count, duration, listing
+from swe_argo.steps.sandbox import load_part
+from swe_argo.steps.sandbox.bundle_mounts import mount_of
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.cli import spec_sources
+from swe_argo.workflows.cli.template_uses import ImageUse, find_uses
+from swe_argo.workflows.terminal.activity import ActivityLine
+from swe_argo.workflows.terminal.columns import columns
 
 EXIT_INTERRUPTED = 130
 
@@ -37,9 +37,9 @@ def read_spec(dataset: str, flags: dict[str, Any], sets: list[str]) -> RunSpec:
 
 def build(spec: RunSpec, workers: int, console: Console, again: str) -> int:
     """Build what is missing. Returns the exit code; raises ConfigError, InfraError."""
-    from steps.sandbox.e2b.service import service_options
-    from steps.sandbox.e2b.template_builds import TemplateBuilds, build_templates
-    from steps.sandbox.e2b.templates import WantedTemplate, needed_templates
+    from swe_argo.steps.sandbox.e2b.service import service_options
+    from swe_argo.steps.sandbox.e2b.template_builds import TemplateBuilds, build_templates
+    from swe_argo.steps.sandbox.e2b.templates import WantedTemplate, needed_templates
 
     service_options()
     progress = TemplateBuilds(0)
@@ -111,7 +111,7 @@ def print_templates(store: str, console: Console) -> None:
 
 def prune(store: str, console: Console, *, yes: bool, finished: bool) -> None:
     """List what no run uses, ask, and remove it. Raises ConfigError, InfraError, typer.Abort."""
-    from steps.sandbox.e2b.stored_templates import remove_template
+    from swe_argo.steps.sandbox.e2b.stored_templates import remove_template
 
     stored, uses = _stored_and_used(store)
     unused = [each for each in stored if not _keepers(uses.get(_key(each)), finished=finished)]
@@ -144,7 +144,7 @@ def _stored_and_used(store: str) -> tuple[list[Any], dict[str, ImageUse]]:
 
 
 def _key(template: Any) -> str:
-    from steps.sandbox.e2b.templates import name_without_size
+    from swe_argo.steps.sandbox.e2b.templates import name_without_size
 
     return name_without_size(template.name)
 

@@ -12,28 +12,28 @@ from types import FrameType
 
 from rich.console import Console
 
-from steps.contracts.data import Plan
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.train_spec import TrainSpec
-from steps.contracts.training import StepFigures, TrainFile
-from steps.errors import EXIT_INCOMPLETE, EXIT_INFRA, EXIT_OK, ConfigError, StepError
-from steps.proxy import EXTRA
-from steps.reports.canary import describe_canary
-from steps.reports.stored_run import CanaryResult
-from steps.reports.text.formatting import count, duration, percent, tokens
-from steps.reports.training.stored_training import read_training
-from steps.settings import settings
-from steps.store import open_store
-from steps.training.train_spec_parsing import of_train_file, read_train_spec
-from workflows.api.run import Run
-from workflows.cli.session import EXIT_INTERRUPTED, ending
-from workflows.local.runner import Watch
-from workflows.local.training import Training
-from workflows.local.whole_steps import Show
-from workflows.terminal.activity import ActivityLine
-from workflows.terminal.progress import Progress
-from workflows.terminal.run_end import EXIT_FAILED
-from workflows.terminal.training_lines import print_training
+from swe_argo.steps.contracts.data import Plan
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.contracts.training import StepFigures, TrainFile
+from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_INFRA, EXIT_OK, ConfigError, StepError
+from swe_argo.steps.proxy import EXTRA
+from swe_argo.steps.reports.canary import describe_canary
+from swe_argo.steps.reports.stored_run import CanaryResult
+from swe_argo.steps.reports.text.formatting import count, duration, percent, tokens
+from swe_argo.steps.reports.training.stored_training import read_training
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
+from swe_argo.steps.training.train_spec_parsing import of_train_file, read_train_spec
+from swe_argo.workflows.api.run import Run
+from swe_argo.workflows.cli.session import EXIT_INTERRUPTED, ending
+from swe_argo.workflows.local.runner import Watch
+from swe_argo.workflows.local.training import Training
+from swe_argo.workflows.local.whole_steps import Show
+from swe_argo.workflows.terminal.activity import ActivityLine
+from swe_argo.workflows.terminal.progress import Progress
+from swe_argo.workflows.terminal.run_end import EXIT_FAILED
+from swe_argo.workflows.terminal.training_lines import print_training
 
 
 def read_spec(file: Path | None, sets: list[str], name: str | None, steps: int | None, store: str | None) -> TrainSpec:
@@ -51,8 +51,8 @@ def check_machine(spec: TrainSpec) -> None:
     if settings().tinker_api_key is None:
         raise ConfigError("is not set: the key of the Tinker account to train with", field="TINKER_API_KEY")
     if spec.proxy_url is None:
-        from steps.serving.chat_template import ChatTemplate
-        from steps.serving.tokenizer_files import find_tokenizer
+        from swe_argo.steps.serving.chat_template import ChatTemplate
+        from swe_argo.steps.serving.tokenizer_files import find_tokenizer
 
         ChatTemplate(find_tokenizer(spec.tokenizer or spec.base_model))
 

@@ -7,18 +7,18 @@ from typing import Any
 
 from rich.console import Console
 
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import RunFile
-from steps.contracts.ids import RUN_ID_RULE, is_run_id
-from steps.contracts.run_spec import LlmSpec, RunSpec
-from steps.contracts.validation import GOLD, IDLE, Validation, part_of, validation_key
-from steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError
-from steps.reports.validation.write import page_key
-from steps.store import Store, open_store
-from steps.store.runs import record_of
-from workflows.api.request import make_name
-from workflows.cli import session, spec_sources
-from workflows.terminal.run_end import EXIT_FAILED
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.ids import RUN_ID_RULE, is_run_id
+from swe_argo.steps.contracts.run_spec import LlmSpec, RunSpec
+from swe_argo.steps.contracts.validation import GOLD, IDLE, Validation, part_of, validation_key
+from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError
+from swe_argo.steps.reports.validation.write import page_key
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.api.request import make_name
+from swe_argo.workflows.cli import session, spec_sources
+from swe_argo.workflows.terminal.run_end import EXIT_FAILED
 
 
 def read_spec(dataset: str, flags: dict[str, Any], sets: list[str]) -> RunSpec:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from steps.errors import ConfigError
-from steps.settings import settings
-from steps.store import open_store
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
 
 EXTRA = "the viewer needs the extra view: pip install 'swe-argo[view]'"
 
@@ -14,7 +14,7 @@ EXTRA = "the viewer needs the extra view: pip install 'swe-argo[view]'"
 def view(store: str, host: str, port: int, console: Console) -> None:
     """Serve the pages until Ctrl-C. Raises ConfigError."""
     try:
-        from workflows.view.server import ViewOptions, serve
+        from swe_argo.workflows.view.server import ViewOptions, serve
     except ImportError as error:
         raise ConfigError(f"{EXTRA} ({error})", field="view") from None
     token = settings().view_token

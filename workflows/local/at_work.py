@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.contracts.chain import TRY
-from steps.contracts.data import RunFile
-from steps.contracts.trajectory import Trajectory
-from steps.contracts.unit_progress import PROGRESS, UnitProgress, parse_progress
-from steps.host import folders
-from workflows.local.recovery import is_same_run
+from swe_argo.steps.contracts.chain import TRY
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.contracts.unit_progress import PROGRESS, UnitProgress, parse_progress
+from swe_argo.steps.host import folders
+from swe_argo.workflows.local.recovery import is_same_run
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import tempfile
 from contextlib import suppress
 from typing import IO
 
-from steps.contracts.record import key
-from steps.contracts.training import HelperLog
-from steps.errors import ConfigError, StepError
-from steps.store import Store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import HelperLog
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.store import Store
 
 KEPT_BYTES = 1 << 20
 """Of what was printed, its end."""

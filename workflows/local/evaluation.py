@@ -8,24 +8,24 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from steps.contracts.backends import is_own_backend
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.failure import FailureClass
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.errors import InfraError, StepError
-from steps.reports.canary import read_canary
-from steps.reports.stored_run import CanaryResult
-from steps.sandbox import load_backend
-from steps.store import Store, open_store
-from steps.store.runs import store_flag
-from workflows.local import recovery
-from workflows.local.forked_programs import ForkedProgram
-from workflows.local.machines import remove_leftovers
-from workflows.local.run_limits import StopReached
-from workflows.local.run_lock import RunLock, hold_run
-from workflows.local.runner import LocalRunner, Watch
-from workflows.local.whole_steps import Show, make_plan, make_report
+from swe_argo.steps.contracts.backends import is_own_backend
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import InfraError, StepError
+from swe_argo.steps.reports.canary import read_canary
+from swe_argo.steps.reports.stored_run import CanaryResult
+from swe_argo.steps.sandbox import load_backend
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.runs import store_flag
+from swe_argo.workflows.local import recovery
+from swe_argo.workflows.local.forked_programs import ForkedProgram
+from swe_argo.workflows.local.machines import remove_leftovers
+from swe_argo.workflows.local.run_limits import StopReached
+from swe_argo.workflows.local.run_lock import RunLock, hold_run
+from swe_argo.workflows.local.runner import LocalRunner, Watch
+from swe_argo.workflows.local.whole_steps import Show, make_plan, make_report
 
 STOPPED_BY_CANARY = StopReached("ended by its canary", failed=True, flags=("--no-stop-on-canary",))
 

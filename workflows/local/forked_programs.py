@@ -14,8 +14,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from steps import forking
-from steps.forking import Request
+from swe_argo.steps import forking
+from swe_argo.steps.forking import Request
 
 
 def request(module: str, words: list[str], environment: Mapping[str, str]) -> Request:
@@ -131,7 +131,7 @@ def fork_root() -> None:
 
 def _begin_interpreter(control: socket.socket) -> Callable[[], object]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "steps.forking"],
+        [sys.executable, "-m", "swe_argo.steps.forking"],
         stdin=control.fileno(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -20,10 +20,10 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
-from steps.contracts.failure import FailureClass
-from steps.errors import EXIT_CONFIG, EXIT_INFRA, ConfigError, InfraError, StepError
-from steps.store import Store
-from workflows.local.child_log import ChildLog
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import EXIT_CONFIG, EXIT_INFRA, ConfigError, InfraError, StepError
+from swe_argo.steps.store import Store
+from swe_argo.workflows.local.child_log import ChildLog
 
 GRACE_S = 15.0
 
@@ -105,7 +105,7 @@ class LearnerProcess:
 
     def _begin(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "workflows.local.learning", self._store.url, self._training],
+            [sys.executable, "-m", "swe_argo.workflows.local.learning", self._store.url, self._training],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log.file,

@@ -13,14 +13,14 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from steps.errors import EXIT_BUG, ConfigError, StepError
-from steps.sandbox.command_log import set_up_logging
-from steps.settings import settings
-from steps.store import open_store
-from steps.store.trainings import training_of
+from swe_argo.steps.errors import EXIT_BUG, ConfigError, StepError
+from swe_argo.steps.sandbox.command_log import set_up_logging
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.trainings import training_of
 
 if TYPE_CHECKING:
-    from steps.training.learner import Learner
+    from swe_argo.steps.training.learner import Learner
 
 
 class _Learning:
@@ -70,7 +70,7 @@ class _Learning:
         return {"step": step}
 
     def _open(self) -> Learner:
-        from steps.training.learner import Learner
+        from swe_argo.steps.training.learner import Learner
 
         ours, store = settings(), open_store(self._store_url)
         if ours.tinker_api_key is None:

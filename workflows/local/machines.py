@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 
-from steps.contracts.backends import backend_named
-from steps.contracts.data import Unit
-from steps.errors import StepError, one_line
-from steps.host import folders
-from steps.sandbox.care import Care
-from workflows.local import recovery
-from workflows.resources import OUTAGE_POLL_S, OUTAGE_S
+from swe_argo.steps.contracts.backends import backend_named
+from swe_argo.steps.contracts.data import Unit
+from swe_argo.steps.errors import StepError, one_line
+from swe_argo.steps.host import folders
+from swe_argo.steps.sandbox.care import Care
+from swe_argo.workflows.local import recovery
+from swe_argo.workflows.resources import OUTAGE_POLL_S, OUTAGE_S
 
 MOST = 24
 """Units at a time on one machine, where nobody says otherwise: what the SWE-bench documentation advises."""

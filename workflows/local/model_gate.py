@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.run_spec import RunSpec
-from steps.errors import ConfigError
-from steps.host import folders, removal
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.host import folders, removal
 
 WAITING = 1024
 """Connections that the system keeps until they are taken."""

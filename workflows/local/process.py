@@ -24,22 +24,22 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.agents import is_own
-from steps.contracts.chain import TRY, Kind, Step
-from steps.contracts.data import Unit
-from steps.contracts.failure import Failure, FailureClass, StepLog
-from steps.contracts.record import Place, key
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import Trajectory, Usage, spent_in
-from steps.contracts.verdict import GradeRecord
-from steps.errors import EXIT_INFRA, EXIT_OK, InfraError
-from steps.host import folders, removal
-from steps.store import Store
-from workflows.local import recovery
-from workflows.local.step_servers import ForkedStep, Forking
-from workflows.resources import STORE_OUTAGE_S
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.agents import is_own
+from swe_argo.steps.contracts.chain import TRY, Kind, Step
+from swe_argo.steps.contracts.data import Unit
+from swe_argo.steps.contracts.failure import Failure, FailureClass, StepLog
+from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import Trajectory, Usage, spent_in
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.errors import EXIT_INFRA, EXIT_OK, InfraError
+from swe_argo.steps.host import folders, removal
+from swe_argo.steps.store import Store
+from swe_argo.workflows.local import recovery
+from swe_argo.workflows.local.step_servers import ForkedStep, Forking
+from swe_argo.workflows.resources import STORE_OUTAGE_S
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -16,14 +16,14 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import IO
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.record import key
-from steps.contracts.training import TrainFile, Weights, WeightsFile
-from steps.errors import EXIT_CONFIG, ConfigError, InfraError, StepError, one_line
-from steps.proxy import PROXY
-from steps.store import Store
-from steps.training.served_weights import PATIENCE_S, PAUSE_S, await_weights
-from workflows.local.child_log import ChildLog
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import TrainFile, Weights, WeightsFile
+from swe_argo.steps.errors import EXIT_CONFIG, ConfigError, InfraError, StepError, one_line
+from swe_argo.steps.proxy import PROXY
+from swe_argo.steps.store import Store
+from swe_argo.steps.training.served_weights import PATIENCE_S, PAUSE_S, await_weights
+from swe_argo.workflows.local.child_log import ChildLog
 
 REFRESH_S = 86_400.0
 """The proxy reads the pointer when it begins; then it is told, so that what it read late never takes weights back."""
@@ -153,7 +153,9 @@ class ProxyProcess:
             }
         )
         before = self._log.size
-        self._process = _begin([sys.executable, "-m", "steps.proxy", *flags], self._environment(), self._log.file)
+        self._process = _begin(
+            [sys.executable, "-m", "swe_argo.steps.proxy", *flags], self._environment(), self._log.file
+        )
         if self._over.is_set():  # killed before there was anything to kill
             self._process.kill()
         assert self._process.stdout is not None

@@ -6,14 +6,14 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from steps.contracts.chain import SOLVE, TRY
-from steps.contracts.data import RunFile
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.record import Place, key
-from steps.contracts.trajectory import Trajectory, Usage
-from steps.errors import EXIT_INFRA
-from steps.host import folders, removal
-from steps.store import Store
+from swe_argo.steps.contracts.chain import SOLVE, TRY
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.contracts.trajectory import Trajectory, Usage
+from swe_argo.steps.errors import EXIT_INFRA
+from swe_argo.steps.host import folders, removal
+from swe_argo.steps.store import Store
 
 NAME = "try"
 """File in such a folder: how the try is called, whose answered calls are in the store already."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from steps.contracts.data import RunFile
-from steps.contracts.failure import OF_ENDPOINT, Failure, FailureClass
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import Usage
-from steps.reports.text.formatting import money, unit_name
-from steps.store import Store
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.failure import OF_ENDPOINT, Failure, FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.reports.text.formatting import money, unit_name
+from swe_argo.steps.store import Store
 
 _SPENDING: dict[str, type[SolveRecord | Failure | RunFile]] = {
     kind.file: kind for kind in (SolveRecord, Failure, RunFile)

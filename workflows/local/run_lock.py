@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from steps.contracts.record import key
-from steps.errors import StepError
-from steps.host.folders import process_owner
-from steps.store import Store
-from steps.store.run_lock import Lock, lock_in
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.host.folders import process_owner
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.run_lock import Lock, lock_in
 
 BEAT_S = 20.0
 """Seconds between two signs of life."""

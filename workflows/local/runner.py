@@ -9,23 +9,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.backends import backend_named
-from steps.contracts.chain import GRADE, SOLVE, Step
-from steps.contracts.data import Plan, Stage, Unit
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import Usage
-from steps.contracts.verdict import GradeRecord
-from steps.errors import EXIT_INFRA, EXIT_RESOURCE
-from steps.sandbox.care import Care, care_for
-from steps.sandbox.group_folders import groups_of
-from steps.store import Store
-from workflows.local.machines import SteadyCare, default_graders, default_workers, recover
-from workflows.local.model_gate import gate
-from workflows.local.process import Processes, TryResult
-from workflows.local.run_limits import RunLimits, StopReached, read_usage_before
-from workflows.resources import deadline_s, retry
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.backends import backend_named
+from swe_argo.steps.contracts.chain import GRADE, SOLVE, Step
+from swe_argo.steps.contracts.data import Plan, Stage, Unit
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.errors import EXIT_INFRA, EXIT_RESOURCE
+from swe_argo.steps.sandbox.care import Care, care_for
+from swe_argo.steps.sandbox.group_folders import groups_of
+from swe_argo.steps.store import Store
+from swe_argo.workflows.local.machines import SteadyCare, default_graders, default_workers, recover
+from swe_argo.workflows.local.model_gate import gate
+from swe_argo.workflows.local.process import Processes, TryResult
+from swe_argo.workflows.local.run_limits import RunLimits, StopReached, read_usage_before
+from swe_argo.workflows.resources import deadline_s, retry
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import IO
 
-from steps.contracts.chain import SOLVE, Step
-from workflows.local.forked_programs import ForkedProgram, Forker, request, root
+from swe_argo.steps.contracts.chain import SOLVE, Step
+from swe_argo.workflows.local.forked_programs import ForkedProgram, Forker, request, root
 
 
 class ForkedStep:
@@ -42,7 +42,7 @@ class Forking:
 
         Its standard input is a pipe whose other end is this process' alone: it sees the end when this one dies.
         """
-        asked = request(f"steps.{step.name}", flags, environment)
+        asked = request(f"swe_argo.steps.{step.name}", flags, environment)
         its_end, tie = os.pipe()
         try:
             program = self._forker(step).start(asked, stdin=its_end, stderr=log.fileno())
@@ -64,4 +64,4 @@ class Forking:
     def _begin(self, step: Step, control: socket.socket) -> Callable[[], object]:
         modules = self._solve_modules if step is SOLVE else ()
         words = [step.name, self._backend, *modules]
-        return root().start(request("steps.forking", words, os.environ), stdin=control.fileno()).wait
+        return root().start(request("swe_argo.steps.forking", words, os.environ), stdin=control.fileno()).wait

@@ -11,28 +11,28 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from steps.contracts.chain import PLAN_TRAINING
-from steps.contracts.failure import FailureClass
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_fields import replace_values
-from steps.contracts.train_spec import TrainSpec
-from steps.contracts.training import StepFigures, TrainFile, Weights, held_out_run_of, step_name
-from steps.contracts.verdict import GradeRecord
-from steps.errors import InfraError, StepError
-from steps.reports.training.publish import publish_training
-from steps.store import Store, open_store
-from steps.store.run_lock import TrainingLock
-from steps.store.trainings import training_of
-from steps.training.checkpoints import FIRST, CheckpointLog
-from steps.training.rounds import plan_measurement, plan_rollouts
-from steps.training.served_weights import PAUSE_S
-from workflows.local.evaluation import Evaluation, RunObserver
-from workflows.local.learner_process import LearnerProcess, running_learner
-from workflows.local.proxy_process import GivenProxy, ProxyProcess
-from workflows.local.run_limits import StopReached
-from workflows.local.run_lock import hold_run
-from workflows.local.whole_steps import Show, run_whole
+from swe_argo.steps.contracts.chain import PLAN_TRAINING
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_fields import replace_values
+from swe_argo.steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.contracts.training import StepFigures, TrainFile, Weights, held_out_run_of, step_name
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.errors import InfraError, StepError
+from swe_argo.steps.reports.training.publish import publish_training
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.run_lock import TrainingLock
+from swe_argo.steps.store.trainings import training_of
+from swe_argo.steps.training.checkpoints import FIRST, CheckpointLog
+from swe_argo.steps.training.rounds import plan_measurement, plan_rollouts
+from swe_argo.steps.training.served_weights import PAUSE_S
+from swe_argo.workflows.local.evaluation import Evaluation, RunObserver
+from swe_argo.workflows.local.learner_process import LearnerProcess, running_learner
+from swe_argo.workflows.local.proxy_process import GivenProxy, ProxyProcess
+from swe_argo.workflows.local.run_limits import StopReached
+from swe_argo.workflows.local.run_lock import hold_run
+from swe_argo.workflows.local.whole_steps import Show, run_whole
 
 
 class TrainingObserver(Protocol):

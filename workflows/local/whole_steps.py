@@ -8,16 +8,16 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import IO
 
-from steps.contracts.chain import PLAN, REPORT
-from steps.contracts.data import Plan
-from steps.contracts.failure import FailureClass
-from steps.contracts.programs import Program
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK, ConfigError, InfraError, StepError
-from steps.forking import Request
-from steps.store import open_store
-from workflows.local.forked_programs import ForkedProgram, request, root
+from swe_argo.steps.contracts.chain import PLAN, REPORT
+from swe_argo.steps.contracts.data import Plan
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.programs import Program
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK, ConfigError, InfraError, StepError
+from swe_argo.steps.forking import Request
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.local.forked_programs import ForkedProgram, request, root
 
 Show = Callable[[str], None]
 """Is called with each line that says what is being done."""
@@ -62,7 +62,7 @@ def run_whole(
     ``note`` is called with what it says on stderr that a person should know (``note: ...``), where it succeeds.
     """
     with tempfile.TemporaryFile() as log:
-        asked = request(f"steps.{program.name}", program.command_line(values), {**os.environ, **(env or {})})
+        asked = request(f"swe_argo.steps.{program.name}", program.command_line(values), {**os.environ, **(env or {})})
         code = _run_to_end(asked, log, show or str, watch)
         log.seek(0)
         said = log.read().decode(errors="replace")

@@ -9,21 +9,29 @@ import threading
 from functools import cache
 from pathlib import Path
 
-from steps.agents.handing_on import HandedOn
-from steps.contracts.chain import GRADE, TRY
-from steps.contracts.data import Patch
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.layer import Layer
-from steps.contracts.record import Raw, Record
-from steps.contracts.twins import ValidatedTwins
-from steps.contracts.verdict import GradeRecord
-from steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK, EXIT_RESOURCE, ConfigError, InfraError, ResourceError
-from steps.host.folders import temporary_folder
-from steps.sandbox.unit_sandbox import Context
-from workflows.local.process import DETAIL, GRACE_S
-from workflows.local.step_servers import ForkedStep, Forking
-from workflows.resources import deadline_s
-from workflows.rollouts.task import RolloutTask
+from swe_argo.steps.agents.handing_on import HandedOn
+from swe_argo.steps.contracts.chain import GRADE, TRY
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.layer import Layer
+from swe_argo.steps.contracts.record import Raw, Record
+from swe_argo.steps.contracts.twins import ValidatedTwins
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.errors import (
+    EXIT_CONFIG,
+    EXIT_INFRA,
+    EXIT_OK,
+    EXIT_RESOURCE,
+    ConfigError,
+    InfraError,
+    ResourceError,
+)
+from swe_argo.steps.host.folders import temporary_folder
+from swe_argo.steps.sandbox.unit_sandbox import Context
+from swe_argo.workflows.local.process import DETAIL, GRACE_S
+from swe_argo.workflows.local.step_servers import ForkedStep, Forking
+from swe_argo.workflows.resources import deadline_s
+from swe_argo.workflows.rollouts.task import RolloutTask
 
 
 @cache

@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Final
 
-from steps.contracts.ids import is_run_id
+from swe_argo.steps.contracts.ids import is_run_id
 
 TRAINING: Final = "train"
 VALIDATION: Final = "val"

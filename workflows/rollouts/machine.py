@@ -5,17 +5,17 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack
 
-from steps.agents.handing_on import HandedOn, WorkStart, prepare
-from steps.agents.solving import AROUND_S
-from steps.agents.tools.result import ToolResult
-from steps.agents.tools.shell import Shell
-from steps.contracts.chain import SOLVE
-from steps.sandbox.bundle_mounts import mount_of
-from steps.sandbox.protocol import ExecResult, Sandbox
-from steps.sandbox.unit_sandbox import Context, open_sandbox
-from steps.sandbox.untrusted import as_untrusted
-from workflows.rollouts.process_care import take_care
-from workflows.rollouts.task import RolloutTask
+from swe_argo.steps.agents.handing_on import HandedOn, WorkStart, prepare
+from swe_argo.steps.agents.solving import AROUND_S
+from swe_argo.steps.agents.tools.result import ToolResult
+from swe_argo.steps.agents.tools.shell import Shell
+from swe_argo.steps.contracts.chain import SOLVE
+from swe_argo.steps.sandbox.bundle_mounts import mount_of
+from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
+from swe_argo.steps.sandbox.unit_sandbox import Context, open_sandbox
+from swe_argo.steps.sandbox.untrusted import as_untrusted
+from swe_argo.workflows.rollouts.process_care import take_care
+from swe_argo.workflows.rollouts.task import RolloutTask
 
 CHECK_S = 120.0
 """Seconds that looking at a patch may take."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from steps.contracts.verdict import RewardRule
+from swe_argo.steps.contracts.verdict import RewardRule
 
 
 class RolloutOptions(BaseModel):

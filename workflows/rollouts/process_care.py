@@ -9,10 +9,10 @@ import threading
 from contextlib import ExitStack
 from typing import Final
 
-from steps.contracts.data import Plan, RunFile
-from steps.sandbox.care import Care, care_for
-from steps.settings import settings
-from workflows.local.machines import remove_leftovers
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.sandbox.care import Care, care_for
+from swe_argo.steps.settings import settings
+from swe_argo.workflows.local.machines import remove_leftovers
 
 _LOCK: Final = threading.Lock()
 _TAKEN: Final[dict[str, Care | None]] = {}

@@ -1,6 +1,7 @@
 """The chain of a rollout without a model: solutions whose reward is known, handed in as a model hands them in.
 
-``python -m workflows.rollouts.regression STORE [INSTANCE]``: a line each; exit code 1 where a reward is another one.
+``python -m swe_argo.workflows.rollouts.regression STORE [INSTANCE]``: a line each; exit code 1
+where a reward is another one.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.contracts.data import Plan
-from steps.contracts.verdict import Outcome
-from steps.datasets import load
-from steps.datasets.bucket_inputs import fetch_inputs
-from steps.errors import EXIT_INFRA, ConfigError, StepError
-from steps.families.family import load_family
-from steps.store import open_store
-from steps.store.runs import record_of
-from workflows.rollouts.options import RolloutOptions
-from workflows.rollouts.rollout import LostRolloutError, open_rollout, reward_of
-from workflows.rollouts.task import RolloutTask, find_exported_run, read_task
+from swe_argo.steps.contracts.data import Plan
+from swe_argo.steps.contracts.verdict import Outcome
+from swe_argo.steps.datasets import load
+from swe_argo.steps.datasets.bucket_inputs import fetch_inputs
+from swe_argo.steps.errors import EXIT_INFRA, ConfigError, StepError
+from swe_argo.steps.families.family import load_family
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.rollouts.options import RolloutOptions
+from swe_argo.workflows.rollouts.rollout import LostRolloutError, open_rollout, reward_of
+from swe_argo.workflows.rollouts.task import RolloutTask, find_exported_run, read_task
 
 _INVALID = """diff --git a/no/such/file b/no/such/file
 --- a/no/such/file

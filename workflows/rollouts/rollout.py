@@ -13,27 +13,27 @@ from functools import cache
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from steps.agents.handing_on import HandedOn
-from steps.agents.tools import text
-from steps.agents.tools.result import ToolResult
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import Patch
-from steps.contracts.layer import Layer
-from steps.contracts.record import Raw, Record
-from steps.contracts.run_spec import MAX_RESOURCE_FACTOR
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import Trajectory
-from steps.contracts.verdict import GradeRecord, Outcome, decide_reward
-from steps.errors import InfraError, ResourceError, StepError
-from steps.families.family import load_family
-from steps.sandbox.unit_sandbox import Context
-from steps.sandbox.untrusted import SandboxBroken
-from workflows.local.machines import default_graders
-from workflows.resources import retry
-from workflows.rollouts.grading import GradingTry
-from workflows.rollouts.machine import RolloutMachine
-from workflows.rollouts.options import RolloutOptions
-from workflows.rollouts.task import RolloutTask
+from swe_argo.steps.agents.handing_on import HandedOn
+from swe_argo.steps.agents.tools import text
+from swe_argo.steps.agents.tools.result import ToolResult
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.contracts.layer import Layer
+from swe_argo.steps.contracts.record import Raw, Record
+from swe_argo.steps.contracts.run_spec import MAX_RESOURCE_FACTOR
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.contracts.verdict import GradeRecord, Outcome, decide_reward
+from swe_argo.steps.errors import InfraError, ResourceError, StepError
+from swe_argo.steps.families.family import load_family
+from swe_argo.steps.sandbox.unit_sandbox import Context
+from swe_argo.steps.sandbox.untrusted import SandboxBroken
+from swe_argo.workflows.local.machines import default_graders
+from swe_argo.workflows.resources import retry
+from swe_argo.workflows.rollouts.grading import GradingTry
+from swe_argo.workflows.rollouts.machine import RolloutMachine
+from swe_argo.workflows.rollouts.options import RolloutOptions
+from swe_argo.workflows.rollouts.task import RolloutTask
 
 T = TypeVar("T")
 

@@ -6,15 +6,15 @@ import secrets
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.agents import AgentKind
-from steps.contracts.data import Answer, Instance, RunFile
-from steps.contracts.record import key
-from steps.contracts.twins import ValidatedTwins
-from steps.errors import ConfigError
-from steps.store import open_store
-from steps.store.runs import record_of
-from workflows.rollouts.kept_runs import is_kept_run
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.agents import AgentKind
+from swe_argo.steps.contracts.data import Answer, Instance, RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.twins import ValidatedTwins
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.rollouts.kept_runs import is_kept_run
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-import steps
-from steps.agents.tools.toolsets import NOT_TEXT, is_sendable
-from workflows.rollouts.rollout import LiveRollout
+from swe_argo.steps import TEMPLATES
+from swe_argo.steps.agents.tools.toolsets import NOT_TEXT, is_sendable
+from swe_argo.workflows.rollouts.rollout import LiveRollout
 
-_FILE: Final = Path(steps.__path__[0]).parent / "templates" / "verl" / "tools.yaml"
+_FILE: Final = TEMPLATES / "verl" / "tools.yaml"
 
 
 async def run_bash(rollout: LiveRollout, parameters: Mapping[str, Any]) -> str:

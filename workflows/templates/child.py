@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hera.workflows import Parameter, Resource
 from hera.workflows import models as m
 
-from workflows.parameters import setting
-from workflows.resources import CHILD_PAUSE
-from workflows.templates.container import ENDED, STAYS, labels, retry
+from swe_argo.workflows.parameters import setting
+from swe_argo.workflows.resources import CHILD_PAUSE
+from swe_argo.workflows.templates.container import ENDED, STAYS, labels, retry
 
 
 def child(name: str, manifest: str, *, inputs: Sequence[str], account: str, label_run: str) -> Resource:

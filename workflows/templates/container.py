@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from hera.workflows import Artifact, Container, NoneArchiveStrategy, Parameter, RetryStrategy, S3Artifact
 from hera.workflows import models as m
 
-from steps.contracts.chain import OUTCOME, TRY, Kind, Step
-from steps.contracts.exit_codes import final
-from steps.contracts.record import Place
-from steps.contracts.workflow_marks import RUN, STEP
-from workflows.object_names import LIMITS
-from workflows.parameters import PipelineParameter, setting
-from workflows.resources import OUTAGES, PODS, TRIES_GROWTH, TRIES_PAUSE, Pod
+from swe_argo.steps.contracts.chain import OUTCOME, TRY, Kind, Step
+from swe_argo.steps.contracts.exit_codes import final
+from swe_argo.steps.contracts.record import Place
+from swe_argo.steps.contracts.workflow_marks import RUN, STEP
+from swe_argo.workflows.object_names import LIMITS
+from swe_argo.workflows.parameters import PipelineParameter, setting
+from swe_argo.workflows.resources import OUTAGES, PODS, TRIES_GROWTH, TRIES_PAUSE, Pod
 
 IN, OUT = "/in", "/out"
 STORE = f"s3://{setting('bucket')}/{setting('prefix')}"
@@ -33,7 +33,7 @@ OUTAGE = "^(init|wait): |: the (API server|store) "
 
 def retried(name: str) -> str:
     """Which tries of a program are tried again: those that Argo did not end itself, and whose program does not say
-    that it is of no use. See steps.contracts.exit_codes.
+    that it is of no use. See swe_argo.steps.contracts.exit_codes.
 
     What an outage of the store or of the API server ends, it ends for all units at once, and through no doing of
     theirs: OUTAGES further tries are for such alone. Argo tells of earlier tries no more than their number, so a unit
@@ -133,7 +133,7 @@ def program(
         name=template,
         image=image,
         image_pull_policy="IfNotPresent",
-        command=list(command) or ["python3", "-m", f"steps.{name}"],
+        command=list(command) or ["python3", "-m", f"swe_argo.steps.{name}"],
         args=list(args),
         inputs=list(inputs),
         outputs=[*outputs, *([] if command else [word])],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hera.workflows import DAG, Artifact, Container, Parameter, Resource, Task, WorkflowTemplate
 from hera.workflows import models as m
 
-from steps.contracts.chain import (
+from swe_argo.steps.contracts.chain import (
     CANARY,
     CANARY_COUNT,
     CANARY_SHARD,
@@ -17,12 +17,12 @@ from steps.contracts.chain import (
     REPORT,
     SHARD_COUNT,
 )
-from steps.contracts.record import Place
-from steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, RUN, SHARD
-from workflows.object_names import EVALUATE
-from workflows.object_names import SHARD as SHARD_TEMPLATE
-from workflows.parameters import FIELD_PARAMETERS, RUN_PARAMETERS, literal, setting
-from workflows.resources import (
+from swe_argo.steps.contracts.record import Place
+from swe_argo.steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, RUN, SHARD
+from swe_argo.workflows.object_names import EVALUATE
+from swe_argo.workflows.object_names import SHARD as SHARD_TEMPLATE
+from swe_argo.workflows.parameters import FIELD_PARAMETERS, RUN_PARAMETERS, literal, setting
+from swe_argo.workflows.resources import (
     LOCAL,
     PIPELINE_LIMITS,
     PLAN_PAUSE,
@@ -30,9 +30,9 @@ from workflows.resources import (
     SHARD_UNITS,
     SHARDS,
 )
-from workflows.templates import shard
-from workflows.templates.child import child
-from workflows.templates.container import (
+from swe_argo.workflows.templates import shard
+from swe_argo.workflows.templates.child import child
+from swe_argo.workflows.templates.container import (
     OUT,
     STORE,
     by_key,
@@ -42,7 +42,7 @@ from workflows.templates.container import (
     program,
     webhook,
 )
-from workflows.templates.workflow import RUN_ID, spec
+from swe_argo.workflows.templates.workflow import RUN_ID, spec
 
 DESCRIPTION = """\
 Evaluates an agent, or patches, on a dataset: every unit (instance and attempt) is solved and graded in sandboxes of its

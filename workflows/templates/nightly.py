@@ -5,8 +5,8 @@ from __future__ import annotations
 from hera.workflows import CronWorkflow
 from hera.workflows import models as m
 
-from steps.contracts.workflow_marks import DESCRIPTION, NIGHTLY, TITLE
-from workflows import object_names
+from swe_argo.steps.contracts.workflow_marks import DESCRIPTION, NIGHTLY, TITLE
+from swe_argo.workflows import object_names
 
 
 def nightly() -> CronWorkflow:

@@ -1,4 +1,4 @@
-"""Writes what the chart has of the pipeline (``python -m workflows.templates.render``).
+"""Writes what the chart has of the pipeline (``python -m swe_argo.workflows.templates.render``).
 
 That is templates/argo/*.yaml, and arguments.yaml beside it: what a submitter may set. ``--check`` only says what would
 change.
@@ -13,20 +13,20 @@ from typing import Any
 
 import yaml
 
-from steps.contracts.workflow_marks import DISPLAY_NAME
-from workflows.object_names import EVALUATE, TRAIN
-from workflows.parameters import RUN_PARAMETERS, TRAIN_PARAMETERS
-from workflows.resources import PENDING
-from workflows.templates.evaluate import evaluate
-from workflows.templates.nightly import nightly
-from workflows.templates.shard import shard
-from workflows.templates.train import train
-from workflows.templates.training_round import training_round
+from swe_argo.steps.contracts.workflow_marks import DISPLAY_NAME
+from swe_argo.workflows.object_names import EVALUATE, TRAIN
+from swe_argo.workflows.parameters import RUN_PARAMETERS, TRAIN_PARAMETERS
+from swe_argo.workflows.resources import PENDING
+from swe_argo.workflows.templates.evaluate import evaluate
+from swe_argo.workflows.templates.nightly import nightly
+from swe_argo.workflows.templates.shard import shard
+from swe_argo.workflows.templates.train import train
+from swe_argo.workflows.templates.training_round import training_round
 
-FOLDER = (Path(__file__).parents[2] / "templates" / "argo").resolve()
+FOLDER = Path(__file__).resolve().parents[2] / "templates" / "argo"
 ARGUMENTS = "../arguments.yaml"
 """The file, beside FOLDER, with the arguments that a submitter may set."""
-HEADER = "# Written by `python -m workflows.templates.render` from workflows/. Not to be edited here.\n"
+HEADER = "# Written by `python -m swe_argo.workflows.templates.render` from workflows/. Not to be edited here.\n"
 _ALL = (evaluate, shard, nightly, train, training_round)
 _DISPLAY = {
     # 2 to 63 letters, digits, dots and dashes, neither dot nor dash at the ends: with another name the node fails.
@@ -86,7 +86,7 @@ def _yaml(manifest: dict[str, Any]) -> str:
 
 def main() -> int:
     """Write, or with ``--check`` compare: 1 where a file differs."""
-    parser = argparse.ArgumentParser(prog="python -m workflows.templates.render", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m swe_argo.workflows.templates.render", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a file would change")
     check = parser.parse_args().check
     files = render()

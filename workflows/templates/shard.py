@@ -5,13 +5,13 @@ from __future__ import annotations
 from hera.workflows import DAG, Container, Parameter, Task, WorkflowTemplate
 from hera.workflows import models as m
 
-from steps.contracts.chain import CANARY_SHARD
-from steps.contracts.shard import Shard
-from workflows.object_names import LIMITS, SHARD
-from workflows.resources import SHARD_S, WINDOW
-from workflows.templates.container import IN, OUT, by_key, key_of, program, retries_argument
-from workflows.templates.unit import unit
-from workflows.templates.workflow import spec
+from swe_argo.steps.contracts.chain import CANARY_SHARD
+from swe_argo.steps.contracts.shard import Shard
+from swe_argo.workflows.object_names import LIMITS, SHARD
+from swe_argo.workflows.resources import SHARD_S, WINDOW
+from swe_argo.workflows.templates.container import IN, OUT, by_key, key_of, program, retries_argument
+from swe_argo.workflows.templates.unit import unit
+from swe_argo.workflows.templates.workflow import spec
 
 FIRST = ("00000", CANARY_SHARD)
 """Shards that a run begins with."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from hera.workflows import DAG, Container, Parameter, Resource, Step, Steps, Task, WorkflowTemplate
 from hera.workflows import models as m
 
-from steps.contracts.chain import HALT, NEXT_STEP, PLAN_TRAINING, STEP_COUNT
-from steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, ROUND, TRAINING
-from workflows import object_names
-from workflows.parameters import FIELD_PARAMETERS as RUN_FIELDS
-from workflows.parameters import TRAIN_PARAMETERS, literal, setting
-from workflows.resources import PLAN_PAUSE, TRAIN_S
-from workflows.templates.child import child
-from workflows.templates.container import OUT, STORE, kebab, parameter, program
-from workflows.templates.workflow import spec
+from swe_argo.steps.contracts.chain import HALT, NEXT_STEP, PLAN_TRAINING, STEP_COUNT
+from swe_argo.steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, ROUND, TRAINING
+from swe_argo.workflows import object_names
+from swe_argo.workflows.parameters import FIELD_PARAMETERS as RUN_FIELDS
+from swe_argo.workflows.parameters import TRAIN_PARAMETERS, literal, setting
+from swe_argo.workflows.resources import PLAN_PAUSE, TRAIN_S
+from swe_argo.workflows.templates.child import child
+from swe_argo.workflows.templates.container import OUT, STORE, kebab, parameter, program
+from swe_argo.workflows.templates.workflow import spec
 
 DESCRIPTION = """\
 Trains a model by GRPO: for each step a run of `swe-argo-evaluate` on the newest weights, whose rollouts are learnt. The

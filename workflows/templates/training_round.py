@@ -5,23 +5,23 @@ from __future__ import annotations
 from hera.workflows import DAG, Container, Parameter, Resource, Task, WorkflowTemplate
 from hera.workflows import models as m
 
-from steps.contracts.chain import IS_DUE, LEARN, PAGE, PLAN_ROUND, SPEC
-from steps.contracts.record import Place
-from steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, ROUND, RUN, TRAINING
-from workflows import object_names
-from workflows.parameters import setting
-from workflows.resources import ROUND_S
-from workflows.templates.child import child
-from workflows.templates.container import OUT, STORE, by_key, program, retries_argument
-from workflows.templates.train import NAME, TRAINER, end_with_children
-from workflows.templates.workflow import spec
+from swe_argo.steps.contracts.chain import IS_DUE, LEARN, PAGE, PLAN_ROUND, SPEC
+from swe_argo.steps.contracts.record import Place
+from swe_argo.steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, ROUND, RUN, TRAINING
+from swe_argo.workflows import object_names
+from swe_argo.workflows.parameters import setting
+from swe_argo.workflows.resources import ROUND_S
+from swe_argo.workflows.templates.child import child
+from swe_argo.workflows.templates.container import OUT, STORE, by_key, program, retries_argument
+from swe_argo.workflows.templates.train import NAME, TRAINER, end_with_children
+from swe_argo.workflows.templates.workflow import spec
 
 DESCRIPTION = """\
 One step of a training: rollouts by a run of `swe-argo-evaluate`, new weights by `learn`, then the measurement, if one
 is due. Made by `swe-argo-train`. What is done already is not done again."""
 STEP = "{{workflow.parameters.step}}"
 OF_STEP = f"{NAME}.{STEP}"
-"""Name of the run whose rollouts are learnt: see steps.contracts.training.run_of."""
+"""Name of the run whose rollouts are learnt: see swe_argo.steps.contracts.training.run_of."""
 RUNS = {"rollouts": ("r", OF_STEP), "measurement": ("h", f"{OF_STEP}.held-out")}
 """Template that makes a run -> how its Workflow's name ends, and the run's own."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hera.workflows import DAG, Parameter, Resource, Task
 from hera.workflows import models as m
 
-from steps.contracts.chain import GRADE, SOLVE
-from steps.contracts.workflow_marks import API_VERSION, PARENT
-from workflows.object_names import LIMITS
-from workflows.parameters import setting
-from workflows.resources import CHILD_PAUSE
-from workflows.templates.container import STAYS, labels, retry, unit_step
+from swe_argo.steps.contracts.chain import GRADE, SOLVE
+from swe_argo.steps.contracts.workflow_marks import API_VERSION, PARENT
+from swe_argo.workflows.object_names import LIMITS
+from swe_argo.workflows.parameters import setting
+from swe_argo.workflows.resources import CHILD_PAUSE
+from swe_argo.workflows.templates.container import STAYS, labels, retry, unit_step
 
 
 def unit() -> None:

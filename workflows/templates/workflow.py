@@ -7,9 +7,9 @@ from typing import Any
 
 from hera.workflows import models as m
 
-from steps.contracts.workflow_marks import DESCRIPTION, KIND, RUN, TITLE
-from workflows.object_names import ARTIFACTS
-from workflows.templates.container import POD_CONFINED
+from swe_argo.steps.contracts.workflow_marks import DESCRIPTION, KIND, RUN, TITLE
+from swe_argo.workflows.object_names import ARTIFACTS
+from swe_argo.workflows.templates.container import POD_CONFINED
 
 RUN_ID = "workflow.parameters['run-id'] != '' ? workflow.parameters['run-id'] : workflow.name"
 """The run's id as an expression: by default the Workflow's own name (a default cannot say so itself)."""

@@ -11,8 +11,8 @@ from typing import Self
 from rich.console import Console
 from rich.text import Text
 
-from steps.reports.text.formatting import duration
-from steps.reports.text.visible import make_visible
+from swe_argo.steps.reports.text.formatting import duration
+from swe_argo.steps.reports.text.visible import make_visible
 
 PATIENCE_S = 3.0
 """Seconds without a line after which a person may think that nothing goes on."""

@@ -13,17 +13,17 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from steps.contracts.data import Stage, Unit
-from steps.contracts.trajectory import Usage
-from steps.contracts.unit_progress import UnitProgress
-from steps.contracts.verdict import GradeRecord, Outcome
-from steps.reports.figures.confirmations import WORDS, describe_sites
-from steps.reports.labels import STANDINGS
-from steps.reports.text.formatting import count, duration, money, tokens, unit_name
-from steps.reports.text.visible import make_visible
-from steps.reports.unit.progress import describe_progress
-from workflows.local.runner import Event
-from workflows.terminal.activity import SilenceTimer
+from swe_argo.steps.contracts.data import Stage, Unit
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.contracts.unit_progress import UnitProgress
+from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
+from swe_argo.steps.reports.figures.confirmations import WORDS, describe_sites
+from swe_argo.steps.reports.labels import STANDINGS
+from swe_argo.steps.reports.text.formatting import count, duration, money, tokens, unit_name
+from swe_argo.steps.reports.text.visible import make_visible
+from swe_argo.steps.reports.unit.progress import describe_progress
+from swe_argo.workflows.local.runner import Event
+from swe_argo.workflows.terminal.activity import SilenceTimer
 
 GOOD, BAD, WORLD = "green", "yellow", "red"
 QUIET_S = 30.0

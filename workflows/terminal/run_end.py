@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from steps.reports.figures.summary import Summary
-from steps.reports.messages import terminal
-from workflows.api.run import Run
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.messages import terminal
+from swe_argo.workflows.api.run import Run
 
 EXIT_FAILED = 4
 """A run that was ended by a failure, because that was requested."""

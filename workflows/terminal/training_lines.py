@@ -7,15 +7,15 @@ import math
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.training import StepFigures
-from steps.reports.text.formatting import count, decimal, duration, percent
-from steps.reports.text.visible import make_visible
-from steps.reports.training.describe import describe_measurements, find_doubts
-from steps.reports.training.stored_training import StoredTraining
-from steps.reports.training.write import training_page_key
-from steps.store import Store
-from steps.store.runs import store_flag
-from workflows.terminal.columns import columns
+from swe_argo.steps.contracts.training import StepFigures
+from swe_argo.steps.reports.text.formatting import count, decimal, duration, percent
+from swe_argo.steps.reports.text.visible import make_visible
+from swe_argo.steps.reports.training.describe import describe_measurements, find_doubts
+from swe_argo.steps.reports.training.stored_training import StoredTraining
+from swe_argo.steps.reports.training.write import training_page_key
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.runs import store_flag
+from swe_argo.workflows.terminal.columns import columns
 
 STEPS_SHOWN = 10
 _TITLES = ["step", "reward", "resolved", "held out", "learnt from", "no verdict", "turns", "sampled", "KL", "time"]

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from steps.agents.formats.solved_unit import TEXT_CALL
-from steps.contracts.data import Plan
-from steps.contracts.record import key
-from steps.contracts.solve_record import SolveRecord
-from steps.reports.stored_run import StoredUnit
-from steps.reports.text.formatting import count, unit_name
-from steps.reports.text.visible import WHOLE, cut_line, patch_head
-from steps.reports.unit.turns import ShownCall, ShownResult, ShownTurn
-from steps.reports.unit.view import ReplayView, UnitView, view_replay
-from steps.store import Store
-from workflows.terminal.columns import columns
+from swe_argo.steps.agents.formats.solved_unit import TEXT_CALL
+from swe_argo.steps.contracts.data import Plan
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.reports.stored_run import StoredUnit
+from swe_argo.steps.reports.text.formatting import count, unit_name
+from swe_argo.steps.reports.text.visible import WHOLE, cut_line, patch_head
+from swe_argo.steps.reports.unit.turns import ShownCall, ShownResult, ShownTurn
+from swe_argo.steps.reports.unit.view import ReplayView, UnitView, view_replay
+from swe_argo.steps.store import Store
+from swe_argo.workflows.terminal.columns import columns
 
 FOLDED = 12
 """Lines of an observation that are shown, where not all are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import verifiers.v1 as vf
 
-from workflows.verifiers.task import SweTask
+from swe_argo.workflows.verifiers.task import SweTask
 
 
 class SweEnvConfig(vf.EnvConfig):  # type: ignore[misc]

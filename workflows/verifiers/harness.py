@@ -10,12 +10,12 @@ import httpx
 import verifiers.v1 as vf
 from openai import APIStatusError, AsyncOpenAI
 
-from steps.errors import InfraError, ResourceError
-from steps.models.errors import ErrorMeaning, Refusal, error_meaning
-from workflows.resources import retry
-from workflows.rollouts.rollout import LiveRollout, enlarge
-from workflows.rollouts.tools import call_tool, tool_definitions
-from workflows.verifiers.task import lost_as_sandbox_error, rollout_of
+from swe_argo.steps.errors import InfraError, ResourceError
+from swe_argo.steps.models.errors import ErrorMeaning, Refusal, error_meaning
+from swe_argo.workflows.resources import retry
+from swe_argo.workflows.rollouts.rollout import LiveRollout, enlarge
+from swe_argo.workflows.rollouts.tools import call_tool, tool_definitions
+from swe_argo.workflows.verifiers.task import lost_as_sandbox_error, rollout_of
 
 
 class SweHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]

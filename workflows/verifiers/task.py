@@ -9,12 +9,12 @@ from functools import partial
 import verifiers.v1 as vf
 from pydantic import ConfigDict, Field
 
-from steps.contracts.verdict import GradeRecord
-from steps.errors import InfraError, ResourceError
-from workflows.rollouts.kept_runs import VALIDATION
-from workflows.rollouts.options import RolloutOptions
-from workflows.rollouts.rollout import LiveRollout, LostRolloutError, reward_of, wait_in_thread
-from workflows.rollouts.task import read_task
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.errors import InfraError, ResourceError
+from swe_argo.workflows.rollouts.kept_runs import VALIDATION
+from swe_argo.workflows.rollouts.options import RolloutOptions
+from swe_argo.workflows.rollouts.rollout import LiveRollout, LostRolloutError, reward_of, wait_in_thread
+from swe_argo.workflows.rollouts.task import read_task
 
 
 class SweTaskData(vf.TaskData):  # type: ignore[misc]

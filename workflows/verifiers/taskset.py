@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import verifiers.v1 as vf
 from pydantic import AfterValidator
 
-from steps.errors import ConfigError
-from steps.training.verl_rows import TOOL_LOOP
-from workflows.rollouts.kept_runs import FILES
-from workflows.verifiers.task import SweTask, SweTaskConfig, SweTaskData
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.training.verl_rows import TOOL_LOOP
+from swe_argo.workflows.rollouts.kept_runs import FILES
+from swe_argo.workflows.verifiers.task import SweTask, SweTaskConfig, SweTaskData
 
 
 def _existing(path: Path) -> Path:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from steps.agents.journal import Journal
-from steps.contracts.trajectory import AgentInfo, Metrics, Result, StopReason, ToolCall, Trajectory, Usage
-from workflows.rollouts.task import RolloutTask
-from workflows.verl.kept_units import KeptUnit
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.contracts.trajectory import AgentInfo, Metrics, Result, StopReason, ToolCall, Trajectory, Usage
+from swe_argo.workflows.rollouts.task import RolloutTask
+from swe_argo.workflows.verl.kept_units import KeptUnit
 
 
 def trajectory_of(

@@ -12,23 +12,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from steps.agents import first_messages
-from steps.agents.formats.writers import put_when_whole
-from steps.agents.prompts import run_prompts
-from steps.contracts.agent_spec import AgentSpec, OwnAgent, agent_of
-from steps.contracts.data import Answer, Instance, Plan, RunFile, Stage
-from steps.contracts.record import key
-from steps.contracts.run_spec import LlmSpec, RunSpec
-from steps.datasets.bucket_inputs import fetch_inputs
-from steps.errors import ConfigError
-from steps.planning.resolve import Resolution, resolve
-from steps.planning.write import write
-from steps.reports.text.formatting import count
-from steps.store import Store, open_store
-from steps.store.runs import record_of
-from steps.training.verl_rows import TOOL_AGENT
-from workflows.rollouts.kept_runs import FILES
-from workflows.verl.prompt_files import VerlOptions, describe_empty_files, write_prompt_files
+from swe_argo.steps.agents import first_messages
+from swe_argo.steps.agents.formats.writers import put_when_whole
+from swe_argo.steps.agents.prompts import run_prompts
+from swe_argo.steps.contracts.agent_spec import AgentSpec, OwnAgent, agent_of
+from swe_argo.steps.contracts.data import Answer, Instance, Plan, RunFile, Stage
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import LlmSpec, RunSpec
+from swe_argo.steps.datasets.bucket_inputs import fetch_inputs
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.planning.resolve import Resolution, resolve
+from swe_argo.steps.planning.write import write
+from swe_argo.steps.reports.text.formatting import count
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.training.verl_rows import TOOL_AGENT
+from swe_argo.workflows.rollouts.kept_runs import FILES
+from swe_argo.workflows.verl.prompt_files import VerlOptions, describe_empty_files, write_prompt_files
 
 DATASET: Final = "MariusHobbhahn/swe-bench-verified-mini"
 SAMPLE: Final = 12

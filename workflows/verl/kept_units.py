@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from steps.contracts.chain import SOLVE
-from steps.contracts.data import Answer, Instance, Patch, Plan, RunFile, Stage, Unit
-from steps.contracts.failure import Failure
-from steps.contracts.record import Raw, Record, key
-from steps.errors import StepError
-from steps.store import open_store
-from workflows.rollouts.task import RolloutTask
+from swe_argo.steps.contracts.chain import SOLVE
+from swe_argo.steps.contracts.data import Answer, Instance, Patch, Plan, RunFile, Stage, Unit
+from swe_argo.steps.contracts.failure import Failure
+from swe_argo.steps.contracts.record import Raw, Record, key
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.rollouts.task import RolloutTask
 
 
 class KeptUnit:

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from steps.errors import ConfigError
-from workflows.local.machines import default_graders
-from workflows.rollouts.options import RolloutOptions
+from swe_argo.steps.errors import ConfigError
+from swe_argo.workflows.local.machines import default_graders
+from swe_argo.workflows.rollouts.options import RolloutOptions
 
 
 class LoopOptions(RolloutOptions):

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from steps.agents import first_messages
-from steps.contracts.data import Instance, RunFile
-from steps.errors import ConfigError
-from steps.training.verl_rows import PromptedInstance, RowSource, loop_of, write_rows
-from workflows.rollouts.kept_runs import FILES, TRAINING, VALIDATION
+from swe_argo.steps.agents import first_messages
+from swe_argo.steps.contracts.data import Instance, RunFile
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.training.verl_rows import PromptedInstance, RowSource, loop_of, write_rows
+from swe_argo.workflows.rollouts.kept_runs import FILES, TRAINING, VALIDATION
 
 
 @dataclass(frozen=True)

@@ -12,20 +12,20 @@ from uuid import uuid4
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.workers.rollout.replica import TokenOutput
 
-from steps.agents.handing_on import HandedOn
-from steps.agents.journal import Journal
-from steps.agents.solving import AgentEnd
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError
-from steps.models.reply import Message
-from steps.serving.answers import ToolFormat, tool_format_of
-from steps.training.samples import Stretch
-from steps.training.verl_rows import TOOL_AGENT
-from workflows.rollouts.rollout import LiveRollout, LostRolloutError, open_rollout
-from workflows.verl.scaffold_work import open_journal, work
-from workflows.verl.token_model import Room, TokenModel, Tools
-from workflows.verl.tool_loop import RolloutTry, SweAgentLoop
+from swe_argo.steps.agents.handing_on import HandedOn
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.solving import AgentEnd
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.models.reply import Message
+from swe_argo.steps.serving.answers import ToolFormat, tool_format_of
+from swe_argo.steps.training.samples import Stretch
+from swe_argo.steps.training.verl_rows import TOOL_AGENT
+from swe_argo.workflows.rollouts.rollout import LiveRollout, LostRolloutError, open_rollout
+from swe_argo.workflows.verl.scaffold_work import open_journal, work
+from swe_argo.workflows.verl.token_model import Room, TokenModel, Tools
+from swe_argo.workflows.verl.tool_loop import RolloutTry, SweAgentLoop
 
 logger = logging.getLogger(__name__)
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from steps.agents.journal import Journal
-from steps.agents.runner import act
-from steps.agents.solving import AgentEnd
-from steps.agents.task import NoModel, Task
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.trajectory import AgentExtra, AgentInfo, StopReason
-from steps.contracts.wire_protocol import WireProtocol
-from steps.models.forwarding import Forwarder
-from steps.models.model_sender import ModelSender
-from steps.models.reply import Model
-from steps.sandbox.protocol import Sandbox
-from steps.sandbox.untrusted import SandboxBroken
-from workflows.rollouts.task import RolloutTask
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.runner import act
+from swe_argo.steps.agents.solving import AgentEnd
+from swe_argo.steps.agents.task import NoModel, Task
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.trajectory import AgentExtra, AgentInfo, StopReason
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.models.forwarding import Forwarder
+from swe_argo.steps.models.model_sender import ModelSender
+from swe_argo.steps.models.reply import Model
+from swe_argo.steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.untrusted import SandboxBroken
+from swe_argo.workflows.rollouts.task import RolloutTask
 
 
 def open_journal(task: RolloutTask, run_id: str, attempt: int, model: str) -> Journal:

@@ -17,12 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, Usage
-from steps.errors import InfraError
-from steps.models.reply import Message, NoReplyError, Reply, RequestedCall, ToolDefinition
-from steps.serving.answers import ToolFormat, parse_answer
-from steps.training.samples import SampledCall, Stretch, add_call
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, Usage
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.models.reply import Message, NoReplyError, Reply, RequestedCall, ToolDefinition
+from swe_argo.steps.serving.answers import ToolFormat, parse_answer
+from swe_argo.steps.training.samples import SampledCall, Stretch, add_call
 
 Tools = list[ToolDefinition] | None
 

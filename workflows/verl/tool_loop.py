@@ -12,13 +12,13 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.tool_agent_loop import AgentData, AgentState, ToolAgentLoop
 
-from steps.agents.handing_on import HandedOn
-from steps.contracts.record import Raw, Record
-from steps.contracts.trajectory import StopReason
-from steps.errors import ConfigError, InfraError, ResourceError, StepError
-from workflows.resources import retry
-from workflows.rollouts.kept_runs import TRAINING, VALIDATION, name_of_kept_run
-from workflows.rollouts.rollout import (
+from swe_argo.steps.agents.handing_on import HandedOn
+from swe_argo.steps.contracts.record import Raw, Record
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
+from swe_argo.workflows.resources import retry
+from swe_argo.workflows.rollouts.kept_runs import TRAINING, VALIDATION, name_of_kept_run
+from swe_argo.workflows.rollouts.rollout import (
     LiveRollout,
     LostRolloutError,
     enlarge,
@@ -26,10 +26,10 @@ from workflows.rollouts.rollout import (
     reward_of,
     wait_in_thread,
 )
-from workflows.rollouts.task import RolloutTask, read_task
-from workflows.verl.conversation import metrics_of, trajectory_of
-from workflows.verl.kept_units import KeptUnit
-from workflows.verl.options import read_options, share_graders
+from swe_argo.workflows.rollouts.task import RolloutTask, read_task
+from swe_argo.workflows.verl.conversation import metrics_of, trajectory_of
+from swe_argo.workflows.verl.kept_units import KeptUnit
+from swe_argo.workflows.verl.options import read_options, share_graders
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import Any
 from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import ToolResponse
 
-from workflows.rollouts.rollout import current_rollout
-from workflows.rollouts.tools import run_bash, submit_solution
+from swe_argo.workflows.rollouts.rollout import current_rollout
+from swe_argo.workflows.rollouts.tools import run_bash, submit_solution
 
 ToolReturn = tuple[ToolResponse, float, dict[str, Any]]
 """What the model is shown; a reward of the call and figures of it, of which there are none."""

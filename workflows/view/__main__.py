@@ -1,14 +1,14 @@
-"""The viewer where there is no command line: ``python -m workflows.view --store s3://bucket/prefix``."""
+"""The viewer where there is no command line: ``python -m swe_argo.workflows.view --store s3://bucket/prefix``."""
 
 from __future__ import annotations
 
 import sys
 
-from steps.contracts.programs import Option, Program
-from steps.entry import Flags, run_program
-from steps.settings import settings
-from steps.store import open_store
-from workflows.view.server import PORT, ViewOptions, serve
+from swe_argo.steps.contracts.programs import Option, Program
+from swe_argo.steps.entry import Flags, run_program
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.view.server import PORT, ViewOptions, serve
 
 VIEW = Program(
     "view",

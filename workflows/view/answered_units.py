@@ -8,16 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from steps.contracts.chain import SOLVE
-from steps.contracts.kept_calls import FOLDER, KeptCall
-from steps.contracts.record import Place
-from steps.contracts.trajectory import Usage
-from steps.contracts.unit_progress import UnitProgress, last_action
-from steps.reports.batches import batches
-from steps.reports.reading import GrowingRun
-from steps.reports.stored_run import StoredRun, StoredUnit
-from steps.store import Store
-from steps.store.kept_calls import read_answered
+from swe_argo.steps.contracts.chain import SOLVE
+from swe_argo.steps.contracts.kept_calls import FOLDER, KeptCall
+from swe_argo.steps.contracts.record import Place
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.contracts.unit_progress import UnitProgress, last_action
+from swe_argo.steps.reports.batches import batches
+from swe_argo.steps.reports.reading import GrowingRun
+from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.kept_calls import read_answered
 
 STILL_S = 900.0
 """Seconds after its newest answer for which a unit counts as at work: a try that is killed leaves no other sign."""

@@ -11,26 +11,26 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from steps.contracts.data import RunFile
-from steps.contracts.ids import is_run_id
-from steps.contracts.record import key
-from steps.errors import ConfigError, StepError
-from steps.reports.figures.summary import Summary
-from steps.reports.page.templating import PAGE_FOLDER, as_page, page_templates
-from steps.store import Store
-from steps.store.runs import record_of
-from workflows.view.addresses import compare_url, report_url, run_url, trend_url, unit_url
-from workflows.view.compare_page import Comparisons
-from workflows.view.freshness import PATIENCE_S, NotReadYetError
-from workflows.view.guard import Guard
-from workflows.view.kept_conversations import KeptConversations
-from workflows.view.report_age import again_s
-from workflows.view.run_lines import RUN_COLUMNS, RUN_FILTERS, RunLines
-from workflows.view.run_page import run_context, units_context
-from workflows.view.run_states import RunState, RunStates
-from workflows.view.tables import read_state, show_table
-from workflows.view.trend_page import trend_context
-from workflows.view.unit_page import unit_file, unit_page
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.ids import is_run_id
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.page.templating import PAGE_FOLDER, as_page, page_templates
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.view.addresses import compare_url, report_url, run_url, trend_url, unit_url
+from swe_argo.workflows.view.compare_page import Comparisons
+from swe_argo.workflows.view.freshness import PATIENCE_S, NotReadYetError
+from swe_argo.workflows.view.guard import Guard
+from swe_argo.workflows.view.kept_conversations import KeptConversations
+from swe_argo.workflows.view.report_age import again_s
+from swe_argo.workflows.view.run_lines import RUN_COLUMNS, RUN_FILTERS, RunLines
+from swe_argo.workflows.view.run_page import run_context, units_context
+from swe_argo.workflows.view.run_states import RunState, RunStates
+from swe_argo.workflows.view.tables import read_state, show_table
+from swe_argo.workflows.view.trend_page import trend_context
+from swe_argo.workflows.view.unit_page import unit_file, unit_page
 
 PART = "x-part"
 """Header of a request for a part of the page: its name."""

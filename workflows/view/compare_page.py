@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from steps.contracts.ids import is_run_id
-from steps.errors import ConfigError
-from steps.reports.comparison.compare import compare
-from steps.reports.comparison.record import Comparison
-from steps.reports.comparison.view import view_comparison
-from steps.reports.known import known_doubts
-from steps.reports.reading import read_verdicts
-from steps.reports.stored_run import NO_VERDICT, Standing
-from steps.reports.text.formatting import decimal, money
-from steps.reports.text.visible import make_visible
-from steps.store import Store
-from workflows.view.addresses import compare_url, run_url, unit_url
-from workflows.view.run_states import RunState, RunStates
-from workflows.view.unit_lines import UnitLine
+from swe_argo.steps.contracts.ids import is_run_id
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.comparison.compare import compare
+from swe_argo.steps.reports.comparison.record import Comparison
+from swe_argo.steps.reports.comparison.view import view_comparison
+from swe_argo.steps.reports.known import known_doubts
+from swe_argo.steps.reports.reading import read_verdicts
+from swe_argo.steps.reports.stored_run import NO_VERDICT, Standing
+from swe_argo.steps.reports.text.formatting import decimal, money
+from swe_argo.steps.reports.text.visible import make_visible
+from swe_argo.steps.store import Store
+from swe_argo.workflows.view.addresses import compare_url, run_url, unit_url
+from swe_argo.workflows.view.run_states import RunState, RunStates
+from swe_argo.workflows.view.unit_lines import UnitLine
 
 MOST_RUNS = 12
 SHOWN = 300

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from steps.agents.first_messages import PROGRAM, first_messages, own_style
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import Instance, RunFile
-from steps.contracts.kept_calls import KeptCall, calls_that_count
-from steps.contracts.record import key
-from steps.contracts.trajectory import Turn
-from steps.errors import ConfigError
-from steps.models.images import describe_images
-from steps.reports.unit.conversation import Conversation, read_conversation
-from steps.store import Store
-from steps.store.kept_calls import read_answered
-from workflows.view.answered_units import AnsweredUnit
+from swe_argo.steps.agents.first_messages import PROGRAM, first_messages, own_style
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.data import Instance, RunFile
+from swe_argo.steps.contracts.kept_calls import KeptCall, calls_that_count
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.trajectory import Turn
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.models.images import describe_images
+from swe_argo.steps.reports.unit.conversation import Conversation, read_conversation
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.kept_calls import read_answered
+from swe_argo.workflows.view.answered_units import AnsweredUnit
 
 KEPT = 8
 """Units in memory."""

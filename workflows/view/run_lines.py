@@ -9,17 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.record import key
-from steps.contracts.trajectory import Usage
-from steps.reports.figures.summary import Summary
-from steps.reports.text.visible import make_visible
-from steps.store import Store
-from steps.store.run_lock import Lock, lock_in
-from workflows.view.freshness import PATIENCE_S, Reread
-from workflows.view.report_age import count_planned, count_reported
-from workflows.view.tables import Column, Filter
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.text.visible import make_visible
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.run_lock import Lock, lock_in
+from swe_argo.workflows.view.freshness import PATIENCE_S, Reread
+from swe_argo.workflows.view.report_age import count_planned, count_reported
+from swe_argo.workflows.view.tables import Column, Filter
 
 REST = 10
 """See ``Reread``."""

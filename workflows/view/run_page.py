@@ -9,19 +9,19 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from steps.contracts.unit_progress import UnitProgress
-from steps.reports.labels import STANDINGS, STOPS
-from steps.reports.page.sections import report_sections
-from steps.reports.text.formatting import duration, money, tokens
-from steps.reports.text.visible import make_visible
-from steps.reports.unit.progress import PHASES, phase_seconds
-from workflows.local.at_work import find_units_at_work
-from workflows.view.addresses import report_url, run_url, unit_url
-from workflows.view.answered_units import STILL_S
-from workflows.view.run_states import RunState
-from workflows.view.tables import read_state, show_table
-from workflows.view.timeline import draw_timeline
-from workflows.view.unit_lines import UNIT_COLUMNS, UNIT_FILTERS, UnitLine, figures_of
+from swe_argo.steps.contracts.unit_progress import UnitProgress
+from swe_argo.steps.reports.labels import STANDINGS, STOPS
+from swe_argo.steps.reports.page.sections import report_sections
+from swe_argo.steps.reports.text.formatting import duration, money, tokens
+from swe_argo.steps.reports.text.visible import make_visible
+from swe_argo.steps.reports.unit.progress import PHASES, phase_seconds
+from swe_argo.workflows.local.at_work import find_units_at_work
+from swe_argo.workflows.view.addresses import report_url, run_url, unit_url
+from swe_argo.workflows.view.answered_units import STILL_S
+from swe_argo.workflows.view.run_states import RunState
+from swe_argo.workflows.view.tables import read_state, show_table
+from swe_argo.workflows.view.timeline import draw_timeline
+from swe_argo.workflows.view.unit_lines import UNIT_COLUMNS, UNIT_FILTERS, UnitLine, figures_of
 
 NAMES = {name: label.name for name, label in STANDINGS.items()} | {name: stop.name for name, stop in STOPS.items()}
 """What the filters' choices are called."""

@@ -8,24 +8,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.record import key
-from steps.errors import ConfigError
-from steps.reports.comparison.record import Comparison
-from steps.reports.figures.compute import summarise
-from steps.reports.figures.summary import Summary
-from steps.reports.figures.units_table import UNITS_FILE, units_table
-from steps.reports.parquet_bytes import read_parquet
-from steps.reports.reading import GrowingRun
-from steps.reports.stored_run import StoredRun
-from steps.reports.text.formatting import count
-from steps.store import Store
-from steps.store.run_lock import Lock, lock_in
-from steps.store.runs import no_run, record_of
-from workflows.view.answered_units import AnsweredUnit, AnsweredUnits
-from workflows.view.freshness import PATIENCE_S, Reread
-from workflows.view.report_age import count_planned, count_reported
-from workflows.view.unit_lines import UnitLine, lines_of
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.comparison.record import Comparison
+from swe_argo.steps.reports.figures.compute import summarise
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.figures.units_table import UNITS_FILE, units_table
+from swe_argo.steps.reports.parquet_bytes import read_parquet
+from swe_argo.steps.reports.reading import GrowingRun
+from swe_argo.steps.reports.stored_run import StoredRun
+from swe_argo.steps.reports.text.formatting import count
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.run_lock import Lock, lock_in
+from swe_argo.steps.store.runs import no_run, record_of
+from swe_argo.workflows.view.answered_units import AnsweredUnit, AnsweredUnits
+from swe_argo.workflows.view.freshness import PATIENCE_S, Reread
+from swe_argo.workflows.view.report_age import count_planned, count_reported
+from swe_argo.workflows.view.unit_lines import UnitLine, lines_of
 
 KEPT = 16
 """Runs in memory; one of 9,000 units takes some 40 MB."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from steps.errors import ConfigError
-from steps.host.listening import is_loopback, listen, url_of
-from steps.store import Store
-from workflows.view.app import Viewer, prepare_pages
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.host.listening import is_loopback, listen, url_of
+from swe_argo.steps.store import Store
+from swe_argo.workflows.view.app import Viewer, prepare_pages
 
 PORT = 7676
 

@@ -10,15 +10,15 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from steps.contracts.unit_progress import UnitProgress
-from steps.reports.labels import STANDINGS
-from steps.reports.stored_run import Standing
-from steps.reports.text.formatting import duration, unit_name
-from steps.reports.text.visible import make_visible
-from steps.reports.unit.progress import PHASES
-from workflows.view.addresses import run_url, unit_url
-from workflows.view.tables import read_page
-from workflows.view.unit_lines import UnitLine
+from swe_argo.steps.contracts.unit_progress import UnitProgress
+from swe_argo.steps.reports.labels import STANDINGS
+from swe_argo.steps.reports.stored_run import Standing
+from swe_argo.steps.reports.text.formatting import duration, unit_name
+from swe_argo.steps.reports.text.visible import make_visible
+from swe_argo.steps.reports.unit.progress import PHASES
+from swe_argo.workflows.view.addresses import run_url, unit_url
+from swe_argo.workflows.view.tables import read_page
+from swe_argo.workflows.view.unit_lines import UnitLine
 
 BARS = 2000
 """Drawn at once; of more tries so many a page, in the order in which they began."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from steps.contracts.data import RunFile
-from steps.reports.comparison.changes import file_changes, is_same_spec
-from steps.reports.comparison.record import Change
-from steps.reports.text.formatting import count
-from steps.reports.text.visible import cut_line, make_visible
-from workflows.view.addresses import compare_url, run_url
-from workflows.view.run_lines import RunLine
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.reports.comparison.changes import file_changes, is_same_spec
+from swe_argo.steps.reports.comparison.record import Change
+from swe_argo.steps.reports.text.formatting import count
+from swe_argo.steps.reports.text.visible import cut_line, make_visible
+from swe_argo.workflows.view.addresses import compare_url, run_url
+from swe_argo.workflows.view.run_lines import RunLine
 
 VALUE_WIDTH = 60
 NAMED = 6

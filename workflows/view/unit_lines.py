@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from steps.reports.figures.confirmations import describe_integrity
-from steps.reports.labels import STANDINGS, StandingLabel, standing_label, stop_phrase
-from steps.reports.page.sections import UnitFigures
-from steps.reports.stored_run import NO_VERDICT, Standing
-from steps.reports.text.formatting import count
-from steps.reports.text.visible import make_visible
-from workflows.view.addresses import unit_url
-from workflows.view.tables import Column, Filter
+from swe_argo.steps.reports.figures.confirmations import describe_integrity
+from swe_argo.steps.reports.labels import STANDINGS, StandingLabel, standing_label, stop_phrase
+from swe_argo.steps.reports.page.sections import UnitFigures
+from swe_argo.steps.reports.stored_run import NO_VERDICT, Standing
+from swe_argo.steps.reports.text.formatting import count
+from swe_argo.steps.reports.text.visible import make_visible
+from swe_argo.workflows.view.addresses import unit_url
+from swe_argo.workflows.view.tables import Column, Filter
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from steps.contracts.data import Answer, Plan, Unit
-from steps.contracts.record import Place, key
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import Trajectory
-from steps.contracts.verdict import GradeRecord
-from steps.errors import ConfigError
-from steps.reports.page.reference import reference_patch
-from steps.reports.page.unit_page import UnitPageInputs, instance_page
-from steps.reports.reading import read_unit
-from steps.reports.stored_run import StoredRun, StoredUnit
-from steps.reports.unit.conversation import Conversation, read_conversation
-from steps.reports.unit.view import TRIES_SHOWN
-from steps.store import Store
-from steps.store.runs import record_of
-from workflows.local.at_work import UnitAtWork, find_units_at_work
-from workflows.view.addresses import files_url, run_url, unit_url
-from workflows.view.answered_units import AnsweredUnit
-from workflows.view.kept_conversations import KeptConversations
-from workflows.view.run_page import working_line
-from workflows.view.run_states import RunState
+from swe_argo.steps.contracts.data import Answer, Plan, Unit
+from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.page.reference import reference_patch
+from swe_argo.steps.reports.page.unit_page import UnitPageInputs, instance_page
+from swe_argo.steps.reports.reading import read_unit
+from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
+from swe_argo.steps.reports.unit.conversation import Conversation, read_conversation
+from swe_argo.steps.reports.unit.view import TRIES_SHOWN
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.local.at_work import UnitAtWork, find_units_at_work
+from swe_argo.workflows.view.addresses import files_url, run_url, unit_url
+from swe_argo.workflows.view.answered_units import AnsweredUnit
+from swe_argo.workflows.view.kept_conversations import KeptConversations
+from swe_argo.workflows.view.run_page import working_line
+from swe_argo.workflows.view.run_states import RunState
 
 
 def unit_page(store: Store, kept: KeptConversations, state: RunState, instance_id: str, attempt: int) -> bytes:

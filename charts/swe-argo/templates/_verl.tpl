@@ -17,7 +17,7 @@ app.kubernetes.io/component: verl
 {{- /* What runs in it: each a word, as a JSON list. */ -}}
 {{- define "swe-argo.verl.command" -}}
 {{- $verl := .Values.verl -}}
-{{- $words := list "python3" "-m" "verl.trainer.main_ppo" "--config-path" "/opt/swe-argo/templates/verl" "--config-name" "grpo"
+{{- $words := list "python3" "-m" "verl.trainer.main_ppo" "--config-path" "/opt/swe-argo/swe_argo/templates/verl" "--config-name" "grpo"
   (printf "trainer.experiment_name=%s" $verl.name) (printf "trainer.nnodes=%d" (int64 $verl.nodes))
   (printf "trainer.n_gpus_per_node=%d" (int64 $verl.gpus)) -}}
 {{ concat $words ($verl.overrides | default list) | toJson }}
@@ -100,7 +100,7 @@ env:
   - {name: USER, value: swe-argo}
   - {name: HF_ENDPOINT, value: {{ .Values.hub.endpoint | trimSuffix "/" | quote }}}
   - {name: HF_HOME, value: /trainings/huggingface}
-  - {name: SWE_ARGO_VERL, value: /opt/swe-argo/templates/verl}
+  - {name: SWE_ARGO_VERL, value: /opt/swe-argo/swe_argo/templates/verl}
   - {name: SWE_ARGO_VERL_DATA, value: /trainings/data}
   - {name: SWE_ARGO_VERL_LOGS, value: /trainings/logs}
   {{- range $name, $value := .Values.verl.env }}

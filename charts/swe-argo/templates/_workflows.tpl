@@ -34,7 +34,7 @@ each. A Secret that is not named gets a name that no Secret has, because a refer
 {{- $root := index . 0 -}}
 {{- $path := index . 1 | printf "argo/%s.yaml" -}}
 {{- $text := $root.Files.Get $path -}}
-{{- if not $text }}{{ fail (printf "the chart lacks %s: package it from a checkout, where `python -m workflows.templates.render` writes it" $path) }}{{ end -}}
+{{- if not $text }}{{ fail (printf "the chart lacks %s: package it from a checkout, where `python -m swe_argo.workflows.templates.render` writes it" $path) }}{{ end -}}
 {{- $object := fromYaml $text -}}
 {{- with $object.Error }}{{ fail (printf "%s: %s" $path .) }}{{ end -}}
 {{- /* As JSON, so that every value is escaped. */ -}}

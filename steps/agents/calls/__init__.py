@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from steps.agents.calls.function_calls import FunctionCalling
-from steps.agents.calls.parse_result import CallFormat, Rules
-from steps.agents.calls.text_calls import TextCalls
+from swe_argo.steps.agents.calls.function_calls import FunctionCalling
+from swe_argo.steps.agents.calls.parse_result import CallFormat, Rules
+from swe_argo.steps.agents.calls.text_calls import TextCalls
 
 
 def call_format(fn_calling: bool, rules: Rules) -> CallFormat:

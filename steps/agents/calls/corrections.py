@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from steps.agents.calls.parse_result import Malformed, Problem
-from steps.agents.tools.tool import Tool
-from steps.agents.tools.toolsets import Toolset
-from steps.models.reply import Reply
+from swe_argo.steps.agents.calls.parse_result import Malformed, Problem
+from swe_argo.steps.agents.tools.tool import Tool
+from swe_argo.steps.agents.tools.toolsets import Toolset
+from swe_argo.steps.models.reply import Reply
 
 _EXAMPLES = {"cmd": "ls -la", "command": "ls -la", "search_term": "def main", "thought": "..."}
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from steps.agents.calls.corrections import (
+from swe_argo.steps.agents.calls.corrections import (
     describe_empty_answer,
     describe_unknown_tool,
     describe_way_to_finish,
@@ -16,11 +16,11 @@ from steps.agents.calls.corrections import (
     example_tool,
     make_correction,
 )
-from steps.agents.calls.parse_result import BLANK, Malformed, ParsedCall, Problem, Rules
-from steps.agents.tools.arguments import check_arguments
-from steps.agents.tools.tool import Tool
-from steps.agents.tools.toolsets import Toolset
-from steps.models.reply import Message, Reply, RequestedCall, ToolDefinition
+from swe_argo.steps.agents.calls.parse_result import BLANK, Malformed, ParsedCall, Problem, Rules
+from swe_argo.steps.agents.tools.arguments import check_arguments
+from swe_argo.steps.agents.tools.tool import Tool
+from swe_argo.steps.agents.tools.toolsets import Toolset
+from swe_argo.steps.models.reply import Message, Reply, RequestedCall, ToolDefinition
 
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")
 _IN_TEXT = re.compile(r"<function\s*=|<tool_call>|\"arguments\"\s*:")

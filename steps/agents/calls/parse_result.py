@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
-from steps.agents.tools.tool import Tool
-from steps.agents.tools.toolsets import Toolset
-from steps.models.reply import Message, Reply, ToolDefinition
+from swe_argo.steps.agents.tools.tool import Tool
+from swe_argo.steps.agents.tools.toolsets import Toolset
+from swe_argo.steps.models.reply import Message, Reply, ToolDefinition
 
 BLANK = "(empty)"
 """Stands for an answer without anything: some endpoints take no empty messages."""

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from steps.agents.calls.corrections import (
+from swe_argo.steps.agents.calls.corrections import (
     describe_empty_answer,
     describe_unknown_tool,
     describe_way_to_finish,
@@ -21,11 +21,11 @@ from steps.agents.calls.corrections import (
     example_tool,
     make_correction,
 )
-from steps.agents.calls.parse_result import BLANK, Malformed, ParsedCall, Problem, Rules
-from steps.agents.tools.arguments import check_arguments
-from steps.agents.tools.tool import Tool
-from steps.agents.tools.toolsets import Toolset
-from steps.models.reply import Message, Reply, ToolDefinition
+from swe_argo.steps.agents.calls.parse_result import BLANK, Malformed, ParsedCall, Problem, Rules
+from swe_argo.steps.agents.tools.arguments import check_arguments
+from swe_argo.steps.agents.tools.tool import Tool
+from swe_argo.steps.agents.tools.toolsets import Toolset
+from swe_argo.steps.models.reply import Message, Reply, ToolDefinition
 
 _FUNCTION = re.compile(r"<function\s*=\s*([^>\n]{0,200})>")
 _CALL = re.compile(_FUNCTION.pattern + r"(?=[^\S\n]{0,1000}(?:\n|<parameter\s*=|</function>|\Z))")

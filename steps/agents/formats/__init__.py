@@ -5,8 +5,8 @@ One module a format, which reads its rows tolerantly and writes what its own pro
 
 from __future__ import annotations
 
-from steps.agents.formats import atif, mini_swe_agent, openhands, preds, r2egym, sweagent
-from steps.agents.formats.recording import Recorded, Row
+from swe_argo.steps.agents.formats import atif, mini_swe_agent, openhands, preds, r2egym, sweagent
+from swe_argo.steps.agents.formats.recording import Recorded, Row
 
 __all__ = ["Recorded", "Row", "read_row"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
-from steps.agents.formats.solved_unit import SolvedUnit, replace_surrogates_within
-from steps.contracts.agents import is_model_agent
-from steps.contracts.record import to_json
-from steps.contracts.recording import Action
-from steps.contracts.trajectory import MetricsExtra, StopReason, Trajectory, Turn
+from swe_argo.steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from swe_argo.steps.agents.formats.solved_unit import SolvedUnit, replace_surrogates_within
+from swe_argo.steps.contracts.agents import is_model_agent
+from swe_argo.steps.contracts.record import to_json
+from swe_argo.steps.contracts.recording import Action
+from swe_argo.steps.contracts.trajectory import MetricsExtra, StopReason, Trajectory, Turn
 
 NAME = "ATIF"
 

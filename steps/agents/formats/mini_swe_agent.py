@@ -7,12 +7,12 @@ import re
 from datetime import datetime
 from typing import Any
 
-from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
-from steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.record import to_json
-from steps.contracts.recording import Action
-from steps.contracts.trajectory import StopReason, Turn
+from swe_argo.steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from swe_argo.steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.record import to_json
+from swe_argo.steps.contracts.recording import Action
+from swe_argo.steps.contracts.trajectory import StopReason, Turn
 
 NAME = "mini-swe-agent"
 FORMAT = "mini-swe-agent-1.1"

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
-from steps.contracts.data import WORKDIR
-from steps.contracts.recording import Action
-from steps.contracts.trajectory import StopReason
-from steps.datasets.openhands import OWN, read_end
+from swe_argo.steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.contracts.recording import Action
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.datasets.openhands import OWN, read_end
 
 NAME = "OpenHands"
 _SILENT = frozenset(

@@ -6,14 +6,14 @@ import json
 from collections import defaultdict
 from typing import Any
 
-from steps.agents.formats.recording import Row
-from steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.data import Instance, RunFile
-from steps.contracts.record import to_json
-from steps.contracts.trajectory import StopReason, Turn, Usage
-from steps.contracts.verdict import GradeRecord, Outcome
-from steps.datasets.openhands import OWN
+from swe_argo.steps.agents.formats.recording import Row
+from swe_argo.steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.data import Instance, RunFile
+from swe_argo.steps.contracts.record import to_json
+from swe_argo.steps.contracts.trajectory import StopReason, Turn, Usage
+from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
+from swe_argo.steps.datasets.openhands import OWN
 
 _SHELLS = ("bash", "execute_bash", "execute_command", "run_command", "bash_session", "terminal")
 _EDITORS = ("str_replace_editor", "file_editor", "edit")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from steps.agents.formats.recording import Recorded, Row, as_name
-from steps.agents.tools import APPLY
-from steps.contracts.recording import Action
+from swe_argo.steps.agents.formats.recording import Recorded, Row, as_name
+from swe_argo.steps.agents.tools import APPLY
+from swe_argo.steps.contracts.recording import Action
 
 NAME = "predictions"
 

@@ -7,14 +7,14 @@ import math
 import re
 from typing import Any
 
-from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
-from steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions, replace_surrogates_within
-from steps.agents.tools.toolsets import REFUSED
-from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.record import to_json
-from steps.contracts.recording import Action
-from steps.contracts.trajectory import StopReason
-from steps.contracts.verdict import Outcome
+from swe_argo.steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from swe_argo.steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions, replace_surrogates_within
+from swe_argo.steps.agents.tools.toolsets import REFUSED
+from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
+from swe_argo.steps.contracts.record import to_json
+from swe_argo.steps.contracts.recording import Action
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.verdict import Outcome
 
 NAME = "R2E-Gym"
 OWN = "swe_argo"

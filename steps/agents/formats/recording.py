@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from steps.contracts.recording import Action
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.recording import Action
+from swe_argo.steps.contracts.trajectory import StopReason
 
 Row = dict[str, Any]
 

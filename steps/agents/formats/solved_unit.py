@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.agents import is_model_agent
-from steps.contracts.data import Instance, RunFile
-from steps.contracts.trajectory import Result, ToolCall, Trajectory, Turn
-from steps.contracts.verdict import GradeRecord
+from swe_argo.steps.contracts.agents import is_model_agent
+from swe_argo.steps.contracts.data import Instance, RunFile
+from swe_argo.steps.contracts.trajectory import Result, ToolCall, Trajectory, Turn
+from swe_argo.steps.contracts.verdict import GradeRecord
 
 TEXT_CALL = "<function="
 """How a call begins in text."""

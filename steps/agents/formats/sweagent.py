@@ -6,14 +6,14 @@ import json
 import shlex
 from typing import Any
 
-from steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_text
-from steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions
-from steps.agents.tools import APPLY, KINDS, Kind
-from steps.contracts.record import to_json
-from steps.contracts.recording import Action
-from steps.contracts.trajectory import StopReason, Turn
-from steps.datasets import sweagent
-from steps.datasets.sweagent import OWN, SUBMITTED
+from swe_argo.steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_text
+from swe_argo.steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions
+from swe_argo.steps.agents.tools import APPLY, KINDS, Kind
+from swe_argo.steps.contracts.record import to_json
+from swe_argo.steps.contracts.recording import Action
+from swe_argo.steps.contracts.trajectory import StopReason, Turn
+from swe_argo.steps.datasets import sweagent
+from swe_argo.steps.datasets.sweagent import OWN, SUBMITTED
 
 NAME = "SWE-agent"
 

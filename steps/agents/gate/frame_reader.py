@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from steps.agents.gate.events import Ended, GateEvent, GateRequest, Printed, Refused, Withdrawn
-from steps.agents.gate.frames import (
+from swe_argo.steps.agents.gate.events import Ended, GateEvent, GateRequest, Printed, Refused, Withdrawn
+from swe_argo.steps.agents.gate.frames import (
     BodyFrame,
     ForgedFrameError,
     RequestFrame,
@@ -14,7 +14,7 @@ from steps.agents.gate.frames import (
     plain_bytes,
     read_frame,
 )
-from steps.agents.gate.limits import GateLimits
+from swe_argo.steps.agents.gate.limits import GateLimits
 
 _LINE_MARGIN_BYTES = 128 << 10
 _KEPT_BODIES = 4

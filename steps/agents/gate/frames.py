@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from steps.agents.gate.events import Over
+from swe_argo.steps.agents.gate.events import Over
 
 Pairs = list[tuple[str, str]]
 Count = Annotated[int, Field(ge=0)]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.agents.limits import Limits
-from steps.agents.mini_swe_agent import library
-from steps.agents.mini_swe_agent.commands import Commands
-from steps.agents.mini_swe_agent.environment import Environment
-from steps.agents.mini_swe_agent.model import RecordedModel
-from steps.agents.mini_swe_agent.turns import Turns
-from steps.agents.task import Task
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.agents.limits import Limits
+from swe_argo.steps.agents.mini_swe_agent import library
+from swe_argo.steps.agents.mini_swe_agent.commands import Commands
+from swe_argo.steps.agents.mini_swe_agent.environment import Environment
+from swe_argo.steps.agents.mini_swe_agent.model import RecordedModel
+from swe_argo.steps.agents.mini_swe_agent.turns import Turns
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.trajectory import StopReason
 
 
 def check() -> None:
@@ -30,7 +30,7 @@ def act(task: Task) -> StopReason:
     settings = library.swebench_config(lib, fn_calling=task.fn_calling, max_observation=task.spec.max_observation)
     own, words = settings["agent"], {}
     if task.instruction:
-        from steps.agents.prompts import templates
+        from swe_argo.steps.agents.prompts import templates
 
         own["instance_template"] = "{{ instruction }}"
         words["instruction"] = templates.render(task.instruction, task.instance)

@@ -6,9 +6,9 @@ import shlex
 import subprocess
 from typing import Any
 
-from steps.agents.tools.result import ToolResult
-from steps.agents.tools.shell import Shell
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.tools.result import ToolResult
+from swe_argo.steps.agents.tools.shell import Shell
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 SUBMITTED = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 ENVIRONMENT = {"PAGER": "cat", "MANPAGER": "cat", "LESS": "-R", "PIP_PROGRESS_BAR": "off", "TQDM_DISABLE": "1"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from steps.agents.mini_swe_agent.commands import ENVIRONMENT, Commands, Output, submission_in
-from steps.agents.mini_swe_agent.library import Library
-from steps.agents.mini_swe_agent.turns import Action, Turns
+from swe_argo.steps.agents.mini_swe_agent.commands import ENVIRONMENT, Commands, Output, submission_in
+from swe_argo.steps.agents.mini_swe_agent.library import Library
+from swe_argo.steps.agents.mini_swe_agent.turns import Action, Turns
 
 
 class Environment:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.errors import ConfigError
+from swe_argo.steps.errors import ConfigError
 
 ACTION_REGEX = r"```mswea_bash_command\s*\n(.*?)\n```"
 """Of its LitellmTextbasedModelConfig, which cannot be imported without litellm."""
@@ -37,7 +37,7 @@ def load() -> Library:
     # Its import prints a banner, makes a folder in the user's home and takes variables from a file in it, unless these
     # say otherwise: a step is configured by its spec alone. This folder exists and has no such file.
     os.environ["MSWEA_SILENT_STARTUP"] = "1"
-    os.environ["MSWEA_GLOBAL_CONFIG_DIR"] = str(Path(__file__).parent)
+    os.environ["MSWEA_GLOBAL_CONFIG_DIR"] = str(Path(__file__).resolve().parent)
     try:
         from minisweagent import exceptions
         from minisweagent.agents.default import DefaultAgent

@@ -6,14 +6,14 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from steps.agents.limits import Limits
-from steps.agents.mini_swe_agent.commands import Output
-from steps.agents.mini_swe_agent.library import ACTION_REGEX, Library
-from steps.agents.mini_swe_agent.turns import Action, Turns
-from steps.agents.model_call import ask
-from steps.agents.task import Task
-from steps.contracts.trajectory import StopReason
-from steps.models.reply import Message, Reply
+from swe_argo.steps.agents.limits import Limits
+from swe_argo.steps.agents.mini_swe_agent.commands import Output
+from swe_argo.steps.agents.mini_swe_agent.library import ACTION_REGEX, Library
+from swe_argo.steps.agents.mini_swe_agent.turns import Action, Turns
+from swe_argo.steps.agents.model_call import ask
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.models.reply import Message, Reply
 
 
 class RecordedModel:

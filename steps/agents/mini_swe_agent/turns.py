@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.agents.journal import Journal
-from steps.agents.mini_swe_agent.commands import Output
-from steps.contracts.trajectory import Result, ResultExtra, ToolCall
-from steps.models.reply import Reply
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.mini_swe_agent.commands import Output
+from swe_argo.steps.contracts.trajectory import Result, ResultExtra, ToolCall
+from swe_argo.steps.models.reply import Reply
 
 TOOL = "bash"
 _KEPT = 10_000

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from steps.agents.gate.channel import Gate, choose_port
-from steps.agents.gate.events import Ended, GateRequest, Printed, Refused
-from steps.agents.gate.limits import GateLimits
-from steps.agents.program.endings import reason_of
-from steps.agents.program.exchange import Exchange
-from steps.agents.program.place import ProgramPlace
-from steps.agents.program.printed import PrintedText
-from steps.agents.prompts import templates
-from steps.agents.task import Task
-from steps.contracts.trajectory import StopReason
-from steps.errors import ConfigError
+from swe_argo.steps.agents.gate.channel import Gate, choose_port
+from swe_argo.steps.agents.gate.events import Ended, GateRequest, Printed, Refused
+from swe_argo.steps.agents.gate.limits import GateLimits
+from swe_argo.steps.agents.program.endings import reason_of
+from swe_argo.steps.agents.program.exchange import Exchange
+from swe_argo.steps.agents.program.place import ProgramPlace
+from swe_argo.steps.agents.program.printed import PrintedText
+from swe_argo.steps.agents.prompts import templates
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.errors import ConfigError
 
 LIMITS = GateLimits(
     allowed=(

@@ -12,15 +12,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from steps.agents.going_on import AgentClock, AttemptCalls, SolveCalls, answer_of, describe_answer
-from steps.agents.program.request_digest import RequestDigests
-from steps.agents.program.token_record import FIELDS, TokenRecord
-from steps.contracts.kept_calls import KeptCall, KeptForwarded
-from steps.contracts.trajectory import Metrics, Result, Usage
-from steps.models.forwarding import Forwarder
-from steps.models.program_answers import Forwarded
-from steps.models.program_requests import ModelCall
-from steps.models.reply import NoReplyError
+from swe_argo.steps.agents.going_on import AgentClock, AttemptCalls, SolveCalls, answer_of, describe_answer
+from swe_argo.steps.agents.program.request_digest import RequestDigests
+from swe_argo.steps.agents.program.token_record import FIELDS, TokenRecord
+from swe_argo.steps.contracts.kept_calls import KeptCall, KeptForwarded
+from swe_argo.steps.contracts.trajectory import Metrics, Result, Usage
+from swe_argo.steps.models.forwarding import Forwarder
+from swe_argo.steps.models.program_answers import Forwarded
+from swe_argo.steps.models.program_requests import ModelCall
+from swe_argo.steps.models.reply import NoReplyError
 
 
 class ProgramCalls(AttemptCalls):

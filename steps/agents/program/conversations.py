@@ -11,13 +11,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from steps.agents.journal import Journal
-from steps.contracts.trajectory import Metrics, Result, ToolCall
-from steps.models.images import text_of
-from steps.models.json_depth import is_deeper
-from steps.models.program_requests import ModelCall
-from steps.models.reply import Message, Reply
-from steps.models.token_ids import SharedIds
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.contracts.trajectory import Metrics, Result, ToolCall
+from swe_argo.steps.models.images import text_of
+from swe_argo.steps.models.json_depth import is_deeper
+from swe_argo.steps.models.program_requests import ModelCall
+from swe_argo.steps.models.reply import Message, Reply
+from swe_argo.steps.models.token_ids import SharedIds
 
 Key = tuple[str, str, tuple[str, ...], str]
 """What of a message stays the same when it is sent again: role, text, ids of its calls, id of the call it answers."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from steps.agents.gate.events import Ended, Over
-from steps.agents.program.exchange import Exchange
-from steps.agents.program.unrunnable import explain_unrunnable
-from steps.agents.task import Task
-from steps.contracts.failure import FailureClass
-from steps.contracts.recipe import Recipe
-from steps.contracts.trajectory import StopReason
-from steps.errors import ConfigError, InfraError, one_line
+from swe_argo.steps.agents.gate.events import Ended, Over
+from swe_argo.steps.agents.program.exchange import Exchange
+from swe_argo.steps.agents.program.unrunnable import explain_unrunnable
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.recipe import Recipe
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.errors import ConfigError, InfraError, one_line
 
 SIGNALS = 128
 OVER: dict[Over, tuple[StopReason, str]] = {

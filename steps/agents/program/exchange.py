@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from steps.agents.gate.channel import Gate
-from steps.agents.gate.events import GateAnswer, GateRequest
-from steps.agents.limits import Limits
-from steps.agents.program.conversations import Conversations
-from steps.agents.task import Forwards, Task
-from steps.contracts.trajectory import EARLY_TURNS, ENDED_BY_ENDPOINT, StopReason
-from steps.models.program_answers import Forwarded
-from steps.models.program_requests import asks_model
+from swe_argo.steps.agents.gate.channel import Gate
+from swe_argo.steps.agents.gate.events import GateAnswer, GateRequest
+from swe_argo.steps.agents.limits import Limits
+from swe_argo.steps.agents.program.conversations import Conversations
+from swe_argo.steps.agents.task import Forwards, Task
+from swe_argo.steps.contracts.trajectory import EARLY_TURNS, ENDED_BY_ENDPOINT, StopReason
+from swe_argo.steps.models.program_answers import Forwarded
+from swe_argo.steps.models.program_requests import asks_model
 
 AT_A_TIME = 16
 FAILURES = 10

@@ -8,11 +8,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from steps.agents.tools.shell_script import ACTIVATE
-from steps.contracts.failure import FailureClass
-from steps.contracts.recipe import BUNDLE_PLACE, WORDS, Recipe
-from steps.errors import InfraError, StepError
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.tools.shell_script import ACTIVATE
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.recipe import BUNDLE_PLACE, WORDS, Recipe
+from swe_argo.steps.errors import InfraError, StepError
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 FOLDER = "/var/tmp/swe-argo-agent"  # noqa: S108 - of the sandbox, the same in every try: a request may name it
 LONGEST_WORD = 120_000

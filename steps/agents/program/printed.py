@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.agents.gate.events import Printed
+from swe_argo.steps.agents.gate.events import Printed
 
 
 class PrintedText:

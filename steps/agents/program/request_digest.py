@@ -8,9 +8,9 @@ import math
 from itertools import count, groupby
 from typing import Any
 
-from steps.agents.observation_diff import without_volatile_parts
-from steps.contracts.wire_protocol import WireProtocol
-from steps.models.program_requests import wire_at
+from swe_argo.steps.agents.observation_diff import without_volatile_parts
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.models.program_requests import wire_at
 
 _IRRELEVANT = frozenset(
     {"metadata", "client_metadata", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}

@@ -12,10 +12,10 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
-from steps.agents.going_on import DivergedError
-from steps.contracts.kept_calls import KeptCall, KeptForwarded
-from steps.contracts.trajectory import Metrics
-from steps.models.token_ids import count_common
+from swe_argo.steps.agents.going_on import DivergedError
+from swe_argo.steps.contracts.kept_calls import KeptCall, KeptForwarded
+from swe_argo.steps.contracts.trajectory import Metrics
+from swe_argo.steps.models.token_ids import count_common
 
 FIELDS = ("prompt_token_ids", "completion_token_ids", "logprobs")
 """Of ``Metrics``, which stand in ``KeptForwarded.tokens`` alone."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from steps.agents.prompts.templates import prompts_folder
-from steps.contracts.data import FileContext
-from steps.models.reply import Message
+from swe_argo.steps.agents.prompts.templates import prompts_folder
+from swe_argo.steps.contracts.data import FileContext
+from swe_argo.steps.models.reply import Message
 
 
 def render_prompt(style: str, issue: str, readmes: Sequence[FileContext], files: Sequence[FileContext]) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.data import RunFile
-from steps.errors import ConfigError
-from steps.families import rows
+from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families import rows
 
 
 def read_instruction(spec: AgentSpec, chosen: list[dict[str, Any]], before: RunFile | None) -> tuple[str, list[str]]:
@@ -18,7 +18,7 @@ def read_instruction(spec: AgentSpec, chosen: list[dict[str, Any]], before: RunF
     """
     if not agent_of(spec).asks_model and spec.instruction_template is None:
         return "", []
-    from steps.agents.prompts import templates
+    from swe_argo.steps.agents.prompts import templates
 
     text = templates.template_source(spec)
     if before is not None and before.instruction != text:
@@ -40,8 +40,8 @@ def read_scaffold_words(spec: AgentSpec) -> tuple[str, list[str]]:
     """
     if spec.scaffold_words is None:
         return "", []
-    from steps.agents.prompts import scaffold_text
-    from steps.agents.tools.toolsets import toolset
+    from swe_argo.steps.agents.prompts import scaffold_text
+    from swe_argo.steps.agents.tools.toolsets import toolset
 
     text = scaffold_text.read(spec)
     return text, scaffold_text.check(text, spec.scaffold_words, toolset(spec.name, spec.scaffold_fidelity))

@@ -20,14 +20,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from steps.agents.prompts import templates
-from steps.agents.tools import text
-from steps.agents.tools.result import ToolResult
-from steps.agents.tools.tool import Tool
-from steps.agents.tools.toolsets import Toolset
-from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.data import WORKDIR
-from steps.errors import ConfigError
+from swe_argo.steps.agents.prompts import templates
+from swe_argo.steps.agents.tools import text
+from swe_argo.steps.agents.tools.result import ToolResult
+from swe_argo.steps.agents.tools.tool import Tool
+from swe_argo.steps.agents.tools.toolsets import Toolset
+from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.errors import ConfigError
 
 FIELD = "agent.scaffold_words"
 KINDS = ("shell", "edit", "search", "note")

@@ -18,10 +18,10 @@ from jinja2.exceptions import SecurityError
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-import steps
-from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.data import WORKDIR, Instance
-from steps.errors import ConfigError
+from swe_argo.steps import TEMPLATES
+from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
+from swe_argo.steps.contracts.data import WORKDIR, Instance
+from swe_argo.steps.errors import ConfigError
 
 FIELD = "agent.instruction_template"
 RENDER_S = 5
@@ -56,7 +56,7 @@ def template_values(instance: Instance) -> dict[str, Any]:
 
 def prompts_folder() -> Path:
     """Where the templates of this project are."""
-    return Path(steps.__path__[0]).parent / "templates" / "prompts"
+    return TEMPLATES / "prompts"
 
 
 def template_source(spec: AgentSpec) -> str:

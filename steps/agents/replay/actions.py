@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from steps.agents import answers
-from steps.agents.formats.mini_swe_agent import raw_result
-from steps.agents.mini_swe_agent.commands import Commands, Output, submission_in, submitted_text
-from steps.agents.tools import KINDS, Kind, shell_command
-from steps.agents.tools.editor import Dialect, RefusedError
-from steps.agents.tools.result import ToolObservation, ToolResult
-from steps.agents.tools.search import search
-from steps.agents.tools.session import Session
-from steps.agents.tools.text import cut_middle
-from steps.agents.tools.toolsets import NOT_TEXT, TOOLSETS, Toolset, is_sendable, toolset
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import Patch
-from steps.contracts.recording import Action
-from steps.errors import ConfigError
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents import answers
+from swe_argo.steps.agents.formats.mini_swe_agent import raw_result
+from swe_argo.steps.agents.mini_swe_agent.commands import Commands, Output, submission_in, submitted_text
+from swe_argo.steps.agents.tools import KINDS, Kind, shell_command
+from swe_argo.steps.agents.tools.editor import Dialect, RefusedError
+from swe_argo.steps.agents.tools.result import ToolObservation, ToolResult
+from swe_argo.steps.agents.tools.search import search
+from swe_argo.steps.agents.tools.session import Session
+from swe_argo.steps.agents.tools.text import cut_middle
+from swe_argo.steps.agents.tools.toolsets import NOT_TEXT, TOOLSETS, Toolset, is_sendable, toolset
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.contracts.recording import Action
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 MAX_OBSERVATION = 64 << 10
 """Characters of a command's output that are kept where no scaffold says how many an agent sees."""
@@ -91,7 +91,7 @@ class _Mini:
 
     @cached_property
     def _format_observation(self) -> Callable[[Output], str]:
-        from steps.agents.mini_swe_agent import library
+        from swe_argo.steps.agents.mini_swe_agent import library
 
         try:
             lib = library.load()

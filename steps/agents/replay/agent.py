@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from steps.agents import observation_diff
-from steps.agents.formats.solved_unit import replace_surrogates
-from steps.agents.journal import Journal
-from steps.agents.mini_swe_agent.commands import Commands, submitted_text
-from steps.agents.replay.actions import MINI, PerformedAction, performer_of
-from steps.agents.task import Task
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import Patch
-from steps.contracts.recording import Action, Recording, Replayed
-from steps.contracts.trajectory import AgentExtra, Result, ResultExtra, StopReason, ToolCall, Turn
-from steps.errors import ConfigError
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents import observation_diff
+from swe_argo.steps.agents.formats.solved_unit import replace_surrogates
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.mini_swe_agent.commands import Commands, submitted_text
+from swe_argo.steps.agents.replay.actions import MINI, PerformedAction, performer_of
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.contracts.recording import Action, Recording, Replayed
+from swe_argo.steps.contracts.trajectory import AgentExtra, Result, ResultExtra, StopReason, ToolCall, Turn
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 
 def act(task: Task) -> StopReason:

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from steps.agents.formats import Recorded, openhands, preds, read_row
-from steps.agents.tools import APPLY, KINDS, Kind
-from steps.contracts.data import WORKDIR, Patch
-from steps.contracts.recording import Action, Recording
-from steps.datasets.names import list_first
-from steps.errors import ConfigError
+from swe_argo.steps.agents.formats import Recorded, openhands, preds, read_row
+from swe_argo.steps.agents.tools import APPLY, KINDS, Kind
+from swe_argo.steps.contracts.data import WORKDIR, Patch
+from swe_argo.steps.contracts.recording import Action, Recording
+from swe_argo.steps.datasets.names import list_first
+from swe_argo.steps.errors import ConfigError
 
 FIELD = "agent.trajectories"
 _KNOWN = (

@@ -7,7 +7,7 @@ import re
 from difflib import get_close_matches
 from typing import Any
 
-from steps.agents.tools.tool import Parameter, Tool
+from swe_argo.steps.agents.tools.tool import Parameter, Tool
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _SHOWN = 60

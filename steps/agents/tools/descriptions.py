@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steps.agents.tools.editor import COMMANDS
-from steps.agents.tools.tool import Parameter
+from swe_argo.steps.agents.tools.editor import COMMANDS
+from swe_argo.steps.agents.tools.tool import Parameter
 
 EDITOR = """View, create and edit files.
 * `view` shows a file with line numbers, or what is in a directory, two levels deep and without hidden items.

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from steps.agents.tools.files import Files, FolderError, RefusedError, absolute_path
-from steps.agents.tools.outline import outline
-from steps.agents.tools.text import clean_text
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.tools.files import Files, FolderError, RefusedError, absolute_path
+from swe_argo.steps.agents.tools.outline import outline
+from swe_argo.steps.agents.tools.text import clean_text
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 __all__ = ["CLIPPED", "COMMANDS", "Dialect", "Editor", "RefusedError"]
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from steps.agents.tools.text import CONTROL
+from swe_argo.steps.agents.tools.text import CONTROL
 
 _MARKS = (
     ("utf-8", codecs.BOM_UTF8),

@@ -7,9 +7,9 @@ import shlex
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from steps.agents.tools.encodings import Encoding, decode
-from steps.errors import InfraError
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.tools.encodings import Encoding, decode
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 MAX_BYTES = 10 << 20
 """Of a file that is opened (OpenHands' editor)."""

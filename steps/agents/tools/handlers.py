@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from steps.agents.tools.editor import Dialect, RefusedError
-from steps.agents.tools.result import ToolResult
-from steps.agents.tools.shell import Patience, Shell
-from steps.agents.tools.text import readable, whole
-from steps.agents.tools.tool import Arguments
+from swe_argo.steps.agents.tools.editor import Dialect, RefusedError
+from swe_argo.steps.agents.tools.result import ToolResult
+from swe_argo.steps.agents.tools.shell import Patience, Shell
+from swe_argo.steps.agents.tools.text import readable, whole
+from swe_argo.steps.agents.tools.tool import Arguments
 
 if TYPE_CHECKING:
-    from steps.agents.tools.session import Session
+    from swe_argo.steps.agents.tools.session import Session
 
 Act = Callable[[Arguments, "Session"], ToolResult]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from steps.agents.tools import text
-from steps.agents.tools.result import ToolResult
-from steps.agents.tools.tool import Tool
+from swe_argo.steps.agents.tools import text
+from swe_argo.steps.agents.tools.result import ToolResult
+from swe_argo.steps.agents.tools.tool import Tool
 
 # -- R2E-Gym ---------------------------------------------------------------------------------------------------------
 

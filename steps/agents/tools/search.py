@@ -6,13 +6,13 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from steps.agents.tools.result import ToolResult
-from steps.agents.tools.text import readable, whole
-from steps.agents.tools.tool import Arguments
-from steps.sandbox.protocol import ExecResult
+from swe_argo.steps.agents.tools.result import ToolResult
+from swe_argo.steps.agents.tools.text import readable, whole
+from swe_argo.steps.agents.tools.tool import Arguments
+from swe_argo.steps.sandbox.protocol import ExecResult
 
 if TYPE_CHECKING:
-    from steps.agents.tools.session import Session
+    from swe_argo.steps.agents.tools.session import Session
 
 MOST_FILES = 100
 """With more the agent is asked to narrow its search (R2E-Gym)."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from steps.agents.tools.editor import Dialect, Editor
-from steps.agents.tools.shell import Shell
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.tools.editor import Dialect, Editor
+from swe_argo.steps.agents.tools.shell import Shell
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 
 @dataclass

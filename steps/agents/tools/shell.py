@@ -10,11 +10,11 @@ import secrets
 import time
 from dataclasses import dataclass
 
-from steps.agents.tools import shell_script
-from steps.agents.tools.result import ToolResult
-from steps.agents.tools.text import clean_text, cut_apart, readable, whole
-from steps.sandbox.protocol import FLOOD_BYTES, ExecResult, Sandbox, StartedJob
-from steps.sandbox.wrapper import start_job
+from swe_argo.steps.agents.tools import shell_script
+from swe_argo.steps.agents.tools.result import ToolResult
+from swe_argo.steps.agents.tools.text import clean_text, cut_apart, readable, whole
+from swe_argo.steps.sandbox.protocol import FLOOD_BYTES, ExecResult, Sandbox, StartedJob
+from swe_argo.steps.sandbox.wrapper import start_job
 
 ALONE_BYTES = 16 << 20
 """Bytes of a command's output that are fetched where it runs to its end: what is behind is not seen."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 
-from steps.sandbox.job_script import in_pieces
+from swe_argo.steps.sandbox.job_script import in_pieces
 
 NO_SESSION = 125
 """Exit code where the folder of the state cannot be made."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from steps.agents.tools.result import ToolResult
-from steps.agents.tools.session import Session
+from swe_argo.steps.agents.tools.result import ToolResult
+from swe_argo.steps.agents.tools.session import Session
 
 Arguments = dict[str, Any]
 ParameterType = Literal["string", "integer", "number", "boolean", "array"]

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from steps.agents.tools import descriptions, observations
-from steps.agents.tools.arguments import check_arguments
-from steps.agents.tools.editor import Dialect
-from steps.agents.tools.handlers import (
+from swe_argo.steps.agents.tools import descriptions, observations
+from swe_argo.steps.agents.tools.arguments import check_arguments
+from swe_argo.steps.agents.tools.editor import Dialect
+from swe_argo.steps.agents.tools.handlers import (
     edit_handler,
     finish_handler,
     note_handler,
@@ -18,12 +18,12 @@ from steps.agents.tools.handlers import (
     run_handler,
     session_handler,
 )
-from steps.agents.tools.result import ToolObservation, ToolResult
-from steps.agents.tools.search import search
-from steps.agents.tools.session import Session
-from steps.agents.tools.text import Cut
-from steps.agents.tools.tool import Arguments, Parameter, Tool
-from steps.contracts.data import WORKDIR
+from swe_argo.steps.agents.tools.result import ToolObservation, ToolResult
+from swe_argo.steps.agents.tools.search import search
+from swe_argo.steps.agents.tools.session import Session
+from swe_argo.steps.agents.tools.text import Cut
+from swe_argo.steps.agents.tools.tool import Arguments, Parameter, Tool
+from swe_argo.steps.contracts.data import WORKDIR
 
 Shown = Callable[[Tool, ToolResult, int], Cut]
 """An outcome as a scaffold shows it, cut to that many characters."""

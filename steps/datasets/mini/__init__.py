@@ -10,9 +10,9 @@ made anew, the same commits on every machine: the sources with the instance's ow
 
 from __future__ import annotations
 
-from steps.datasets.mini.containers import build
-from steps.datasets.mini.content import HARBOR_TASKS, TASK_REPO
-from steps.datasets.mini.folders import prepare
-from steps.datasets.mini.forms import digest, materialise, read_rows
+from swe_argo.steps.datasets.mini.containers import build
+from swe_argo.steps.datasets.mini.content import HARBOR_TASKS, TASK_REPO
+from swe_argo.steps.datasets.mini.folders import prepare
+from swe_argo.steps.datasets.mini.forms import digest, materialise, read_rows
 
 __all__ = ["HARBOR_TASKS", "TASK_REPO", "build", "digest", "materialise", "prepare", "read_rows"]

@@ -1,4 +1,4 @@
-"""``python -m steps.datasets.mini``: the names of the mini images, and what images/mini.Dockerfile is built from."""
+"""``python -m swe_argo.steps.datasets.mini``: names and build contexts of the mini images."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from steps.datasets.mini.forms import digest, find_workdir, image_by_id, materialise
-from steps.datasets.names import BUNDLED, MINI
-from steps.errors import EXIT_CONFIG, StepError
+from swe_argo.steps.datasets.mini.forms import digest, find_workdir, image_by_id, materialise
+from swe_argo.steps.datasets.names import BUNDLED, MINI
+from swe_argo.steps.errors import EXIT_CONFIG, StepError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line for each instance, ``<id> <image> <digest>``; with a folder, first write its repository there."""
     parser = argparse.ArgumentParser(
-        prog="python -m steps.datasets.mini",
+        prog="python -m swe_argo.steps.datasets.mini",
         description="For each instance print: id (behind its dataset where that is not mini), image, digest, workdir.",
     )
     parser.add_argument("--contexts", type=Path, metavar="FOLDER", help="write FOLDER/ID/testbed, its repository, too")

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steps.contracts.data import WORKDIR
-from steps.contracts.failure import FailureClass
-from steps.datasets.mini.content import content
-from steps.datasets.mini.forms import digest, find_issue, find_workdir, materialise
-from steps.datasets.names import MINI
-from steps.errors import ConfigError, InfraError, ResourceError, StepError
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.datasets.mini.content import content
+from swe_argo.steps.datasets.mini.forms import digest, find_issue, find_workdir, materialise
+from swe_argo.steps.datasets.names import MINI
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
 
 if TYPE_CHECKING:
     import docker
@@ -37,7 +37,7 @@ def image_digest(client: docker.DockerClient, image: str) -> str | None:
     """The digest of the content an image was made from; None when there is no such image."""
     from docker.errors import DockerException, ImageNotFound
 
-    from steps.sandbox.docker.engine import engine_failure
+    from swe_argo.steps.sandbox.docker.engine import engine_failure
 
     try:
         return client.images.get(image).labels.get(LABEL)
@@ -66,7 +66,7 @@ def build_image(
     """
     from docker.errors import BuildError, DockerException
 
-    from steps.sandbox.docker.engine import engine_failure
+    from swe_argo.steps.sandbox.docker.engine import engine_failure
 
     try:
         client.images.build(

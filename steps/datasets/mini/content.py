@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.errors import ConfigError
+from swe_argo.steps.errors import ConfigError
 
-TASK_REPO = Path(__file__).parent / "data"
+TASK_REPO = Path(__file__).resolve().parent / "data"
 """The folder with sweb.yaml."""
 
 HARBOR_TASKS = TASK_REPO / "harbor"

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from steps.contracts.failure import FailureClass
-from steps.datasets.mini.forms import digest, materialise
-from steps.datasets.names import MINI
-from steps.errors import ConfigError, InfraError
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.datasets.mini.forms import digest, materialise
+from swe_argo.steps.datasets.names import MINI
+from swe_argo.steps.errors import ConfigError, InfraError
 
 UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR)
 

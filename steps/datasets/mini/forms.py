@@ -6,16 +6,16 @@ import hashlib
 from functools import cache, partial
 from pathlib import Path
 
-from steps.contracts.data import WORKDIR
-from steps.datasets.mini.content import TASK_REPO, digest_issue
-from steps.datasets.mini.history import make_repository, run_git
-from steps.datasets.names import BUNDLED, MINI
-from steps.datasets.records import SourcedValue
-from steps.datasets.task_repo import read_task_repo
-from steps.errors import ConfigError
-from steps.families.example import load_example
-from steps.families.family import Row
-from steps.families.rows import normalise
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.datasets.mini.content import TASK_REPO, digest_issue
+from swe_argo.steps.datasets.mini.history import make_repository, run_git
+from swe_argo.steps.datasets.names import BUNDLED, MINI
+from swe_argo.steps.datasets.records import SourcedValue
+from swe_argo.steps.datasets.task_repo import read_task_repo
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.example import load_example
+from swe_argo.steps.families.family import Row
+from swe_argo.steps.families.rows import normalise
 
 FORMAT = "2"
 """Raise it when the same issue is made into another repository than before."""

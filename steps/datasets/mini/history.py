@@ -12,9 +12,9 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from steps.contracts.failure import FailureClass
-from steps.datasets.mini.content import Content, content
-from steps.errors import ConfigError, InfraError
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.datasets.mini.content import Content, content
+from swe_argo.steps.errors import ConfigError, InfraError
 
 _START_S = 1_704_103_200  # 2024-01-01 10:00 UTC
 _DAY_S = 86_400

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from steps.contracts.data import Answer, Instance
-from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
-from steps.families.columns import RowColumns, SourceRow
-from steps.families.family import HandsOn, Row
-from steps.families.harbor import rows
-from steps.families.harbor.folders import unpack
-from steps.families.harbor.grader import HarborGrader
-from steps.families.harbor.machine import in_workdir, prepare_machine, put_folder
-from steps.families.harbor.rows import COLUMNS, SOLVE_SCRIPT, UNUSABLE, HarborTask
-from steps.families.harbor.twin_tests import HarborTwinTests
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.contracts.data import Answer, Instance
+from swe_argo.steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
+from swe_argo.steps.families.columns import RowColumns, SourceRow
+from swe_argo.steps.families.family import HandsOn, Row
+from swe_argo.steps.families.harbor import rows
+from swe_argo.steps.families.harbor.folders import unpack
+from swe_argo.steps.families.harbor.grader import HarborGrader
+from swe_argo.steps.families.harbor.machine import in_workdir, prepare_machine, put_folder
+from swe_argo.steps.families.harbor.rows import COLUMNS, SOLVE_SCRIPT, UNUSABLE, HarborTask
+from swe_argo.steps.families.harbor.twin_tests import HarborTwinTests
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 NAME = "harbor"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from steps.contracts.verdict import Finding
-from steps.layers.archive import LayerContent
+from swe_argo.steps.contracts.verdict import Finding
+from swe_argo.steps.layers.archive import LayerContent
 
 _SYSTEM = re.compile(
     rb"/usr(?:/local)?|/(?:usr/)?(?:local/)?(?:s?bin|lib(?:32|64|x32|exec)?)(?:/.*)?|/(?:nix|snap|etc/alternatives)/.*",

@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
-from steps.contracts.verdict import Evidence, Finding, Integrity, Outcome
-from steps.families.harbor import reward
-from steps.families.harbor.findings import examine_layer
-from steps.families.harbor.folders import unpack
-from steps.families.harbor.machine import in_workdir, prepare_machine, put_folder
-from steps.families.harbor.reward import WrittenReward, parse_reward
-from steps.families.harbor.rows import TEST_SCRIPT, HarborTask
-from steps.grading.instance_log import InstanceLogWriter
-from steps.grading.procedure import MAX_LOG_BYTES, ProcedureRun, as_utf8
-from steps.grading.twins.twin_tests import TwinTests
-from steps.grading.verdict import RunDoubt, Verdict, weigh_broken_sandbox
-from steps.layers.archive import BROKEN
-from steps.layers.lay import lay
-from steps.sandbox.protocol import Sandbox
-from steps.sandbox.untrusted import SandboxBroken, as_untrusted
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
+from swe_argo.steps.contracts.verdict import Evidence, Finding, Integrity, Outcome
+from swe_argo.steps.families.harbor import reward
+from swe_argo.steps.families.harbor.findings import examine_layer
+from swe_argo.steps.families.harbor.folders import unpack
+from swe_argo.steps.families.harbor.machine import in_workdir, prepare_machine, put_folder
+from swe_argo.steps.families.harbor.reward import WrittenReward, parse_reward
+from swe_argo.steps.families.harbor.rows import TEST_SCRIPT, HarborTask
+from swe_argo.steps.grading.instance_log import InstanceLogWriter
+from swe_argo.steps.grading.procedure import MAX_LOG_BYTES, ProcedureRun, as_utf8
+from swe_argo.steps.grading.twins.twin_tests import TwinTests
+from swe_argo.steps.grading.verdict import RunDoubt, Verdict, weigh_broken_sandbox
+from swe_argo.steps.layers.archive import BROKEN
+from swe_argo.steps.layers.lay import lay
+from swe_argo.steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 
 KEPT_OUT = ("/tests", "/solution", reward.FOLDER)
 """What no layer reaches: the verifier's own files, and where it writes."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 import shlex
 
-from steps.contracts.data import WORKDIR
-from steps.families.machine_setup import require_isolation
-from steps.sandbox.protocol import Sandbox
-from steps.sandbox.script_failure import script_failure
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.families.machine_setup import require_isolation
+from swe_argo.steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.script_failure import script_failure
 
 TIMEOUT_S = 600.0
 USUAL_WORKDIR = "/app"

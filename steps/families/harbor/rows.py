@@ -8,14 +8,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from steps.contracts.data import TaskMachine
-from steps.contracts.ids import is_safe_id
-from steps.errors import ConfigError
-from steps.families.columns import IMAGE, SourceRow
-from steps.families.family import MACHINE_COLUMN, Row
-from steps.families.harbor.dockerfile import working_directory
-from steps.families.harbor.task_folder import CONFIG, DOCKERFILE, INSTRUCTION
-from steps.families.harbor.task_toml import TaskFile, expand_variables, parse
+from swe_argo.steps.contracts.data import TaskMachine
+from swe_argo.steps.contracts.ids import is_safe_id
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.columns import IMAGE, SourceRow
+from swe_argo.steps.families.family import MACHINE_COLUMN, Row
+from swe_argo.steps.families.harbor.dockerfile import working_directory
+from swe_argo.steps.families.harbor.task_folder import CONFIG, DOCKERFILE, INSTRUCTION
+from swe_argo.steps.families.harbor.task_toml import TaskFile, expand_variables, parse
 
 IMAGE_PREFIX = "swe-argo-harbor/"
 """Of images that are built from a task's environment; the tag is a hash of its files."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steps.families.harbor import folders
-from steps.families.harbor.folders import TaskFolderError
+from swe_argo.steps.families.harbor import folders
+from swe_argo.steps.families.harbor.folders import TaskFolderError
 
 CONFIG, INSTRUCTION, DOCKERFILE = "task.toml", "instruction.md", "environment/Dockerfile"
 COMPOSE = ("docker-compose.yaml", "docker-compose.yml")

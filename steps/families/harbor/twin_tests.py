@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from steps.families.harbor.folders import read_files, replace_files
-from steps.families.harbor.grader import HarborGrader, VerifierRun
-from steps.families.harbor.rows import SOLVE_SCRIPT, TEST_SCRIPT, HarborTask
-from steps.grading.procedure import ProcedureRun
-from steps.grading.twins.expectations import Module
-from steps.grading.twins.sites import SiteChange, find_sites
-from steps.grading.twins.syntax import Function, parse_quietly
-from steps.grading.twins.twin_tests import NoTwinsError, TestFile, TestReading
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.families.harbor.folders import read_files, replace_files
+from swe_argo.steps.families.harbor.grader import HarborGrader, VerifierRun
+from swe_argo.steps.families.harbor.rows import SOLVE_SCRIPT, TEST_SCRIPT, HarborTask
+from swe_argo.steps.grading.procedure import ProcedureRun
+from swe_argo.steps.grading.twins.expectations import Module
+from swe_argo.steps.grading.twins.sites import SiteChange, find_sites
+from swe_argo.steps.grading.twins.syntax import Function, parse_quietly
+from swe_argo.steps.grading.twins.twin_tests import NoTwinsError, TestFile, TestReading
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 _FOLDER = "tests/"
 VERIFIER = f"{_FOLDER}{TEST_SCRIPT}"

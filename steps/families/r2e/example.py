@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from steps.families.example import RunGit
-from steps.families.family import Row
-from steps.families.r2e.script import pytest_command
+from swe_argo.steps.families.example import RunGit
+from swe_argo.steps.families.family import Row
+from swe_argo.steps.families.r2e.script import pytest_command
 
 _NAME = re.compile(r'diff --git "?a/(.*?)"? "?b/')
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")

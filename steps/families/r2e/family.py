@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from steps.families.r2e import rows
-from steps.families.r2e.gold import gold_patch
-from steps.families.r2e.script import (
+from swe_argo.steps.families.r2e import rows
+from swe_argo.steps.families.r2e.gold import gold_patch
+from swe_argo.steps.families.r2e.script import (
     IMAGE_PLACES,
     NO_TESTS,
     TESTS_TIMEOUT_S,
@@ -13,9 +13,9 @@ from steps.families.r2e.script import (
     remove_script,
     run_script,
 )
-from steps.families.r2e.verdict import comparable_statuses, judge, read_name
-from steps.families.scripted import ScriptedFamily, TwinRules
-from steps.grading.twins.listed_tests import StoredFiles
+from swe_argo.steps.families.r2e.verdict import comparable_statuses, judge, read_name
+from swe_argo.steps.families.scripted import ScriptedFamily, TwinRules
+from swe_argo.steps.grading.twins.listed_tests import StoredFiles
 
 FAMILY = ScriptedFamily(
     name="r2e",

@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
-from steps.families.columns import SourceRow, bad_column, read_json
-from steps.families.r2e.rows import instance_id, is_test_path
+from swe_argo.steps.families.columns import SourceRow, bad_column, read_json
+from swe_argo.steps.families.r2e.rows import instance_id, is_test_path
 
 _SIGN = {"context": " ", "added": "+", "deleted": "-", "note": "\\ "}
 

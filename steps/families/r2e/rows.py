@@ -12,7 +12,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Final
 
-from steps.families.columns import RowColumns, SourceRow, bad_column, read_json, read_names, read_text
+from swe_argo.steps.families.columns import RowColumns, SourceRow, bad_column, read_json, read_names, read_text
 
 COLUMNS: Final = RowColumns(("repo_name", "docker_image", "commit_hash", "expected_output_json"))
 """R2E-Gym's copies of SWE-bench rows lack the expected map."""

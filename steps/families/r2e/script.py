@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from shlex import quote
 
-from steps.families.columns import SourceRow
-from steps.families.machine_setup import remove_bytecode
-from steps.families.r2e.rows import repo
-from steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.families.columns import SourceRow
+from swe_argo.steps.families.machine_setup import remove_bytecode
+from swe_argo.steps.families.r2e.rows import repo
+from swe_argo.steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 TESTS_TIMEOUT_S = 300
 NO_TESTS = 72

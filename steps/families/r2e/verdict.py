@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 
-from steps.contracts.verdict import Finding
-from steps.families.columns import SourceRow
-from steps.families.family_verdict import FamilyVerdict, StatusDifference
-from steps.families.r2e.rows import expected_statuses
+from swe_argo.steps.contracts.verdict import Finding
+from swe_argo.steps.families.columns import SourceRow
+from swe_argo.steps.families.family_verdict import FamilyVerdict, StatusDifference
+from swe_argo.steps.families.r2e.rows import expected_statuses
 
 _NOISE = re.compile(r"\x1b\[[0-9;]*m|\r")
 _KEY_COLOUR = re.compile(r"\x1b\[\d+m")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from steps.families import issue_columns
-from steps.families.columns import SourceRow
-from steps.families.listed_tests import LISTS
-from steps.families.rebench import rows
-from steps.families.rebench.parsers import find_parser
-from steps.families.rebench.script import TIMEOUT_S, V2_APPLY, reset_script, test_script
-from steps.families.rebench.verdict import judge, list_tests
-from steps.families.scripted import ScriptedFamily, TwinRules
-from steps.families.test_patches import files_of
-from steps.grading.twins.listed_tests import find_id
-from steps.sandbox.apply_commands import APPLY_COMMANDS
+from swe_argo.steps.families import issue_columns
+from swe_argo.steps.families.columns import SourceRow
+from swe_argo.steps.families.listed_tests import LISTS
+from swe_argo.steps.families.rebench import rows
+from swe_argo.steps.families.rebench.parsers import find_parser
+from swe_argo.steps.families.rebench.script import TIMEOUT_S, V2_APPLY, reset_script, test_script
+from swe_argo.steps.families.rebench.verdict import judge, list_tests
+from swe_argo.steps.families.scripted import ScriptedFamily, TwinRules
+from swe_argo.steps.families.test_patches import files_of
+from swe_argo.steps.grading.twins.listed_tests import find_id
+from swe_argo.steps.sandbox.apply_commands import APPLY_COMMANDS
 
 
 def _check(row: SourceRow) -> None:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from steps.contracts.data import WORKDIR
-from steps.families.columns import (
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.families.columns import (
     IMAGE,
     RowColumns,
     SourceRow,
@@ -23,7 +23,7 @@ from steps.families.columns import (
     read_json,
     read_text,
 )
-from steps.families.listed_tests import LISTS
+from swe_argo.steps.families.listed_tests import LISTS
 
 CONFIG: Final = "install_config"
 COLUMNS: Final = RowColumns(

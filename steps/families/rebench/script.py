@@ -9,12 +9,12 @@ from __future__ import annotations
 from shlex import quote
 from typing import Final
 
-from steps.families import issue_columns
-from steps.families.columns import SourceRow
-from steps.families.machine_setup import TRUST_REPOSITORY
-from steps.families.rebench import rows
-from steps.families.test_patches import files_before, files_to_run
-from steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
+from swe_argo.steps.families import issue_columns
+from swe_argo.steps.families.columns import SourceRow
+from swe_argo.steps.families.machine_setup import TRUST_REPOSITORY
+from swe_argo.steps.families.rebench import rows
+from swe_argo.steps.families.test_patches import files_before, files_to_run
+from swe_argo.steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
 
 TIMEOUT_S = 1800
 V2_APPLY: Final = "git apply -v --3way --recount --ignore-space-change --whitespace=nowarn"

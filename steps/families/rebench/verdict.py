@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import re
 
-from steps.contracts.verdict import Finding
-from steps.families import issue_columns
-from steps.families.columns import SourceRow
-from steps.families.family_verdict import FamilyVerdict, ListOutcome, StatusDifference
-from steps.families.listed_tests import LISTS, find_contradictions, find_differences, sort_tests
-from steps.families.rebench import rows
-from steps.families.rebench.parsers import find_parser
-from steps.families.rebench.script import END, START
-from steps.families.test_patches import files_of
-from steps.grading.saved_logs import as_read
+from swe_argo.steps.contracts.verdict import Finding
+from swe_argo.steps.families import issue_columns
+from swe_argo.steps.families.columns import SourceRow
+from swe_argo.steps.families.family_verdict import FamilyVerdict, ListOutcome, StatusDifference
+from swe_argo.steps.families.listed_tests import LISTS, find_contradictions, find_differences, sort_tests
+from swe_argo.steps.families.rebench import rows
+from swe_argo.steps.families.rebench.parsers import find_parser
+from swe_argo.steps.families.rebench.script import END, START
+from swe_argo.steps.families.test_patches import files_of
+from swe_argo.steps.grading.saved_logs import as_read
 
 _TIMES = (
     re.compile(r"\s*\[\s*\d+(?:\.\d+)?\s*(?:ms|s)\s*\]\s*$", re.IGNORECASE),

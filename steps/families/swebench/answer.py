@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.contracts.data import Answer
+from swe_argo.steps.contracts.data import Answer
 
 
 class SweBenchAnswer(Answer):

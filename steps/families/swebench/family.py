@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from steps.contracts.data import Answer, Instance
-from steps.families.columns import SourceRow
-from steps.families.family import HandsOn, Row
-from steps.families.swebench import rows
-from steps.families.swebench.answer import SweBenchAnswer
-from steps.families.swebench.grader import SweBenchGrader
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.contracts.data import Answer, Instance
+from swe_argo.steps.families.columns import SourceRow
+from swe_argo.steps.families.family import HandsOn, Row
+from swe_argo.steps.families.swebench import rows
+from swe_argo.steps.families.swebench.answer import SweBenchAnswer
+from swe_argo.steps.families.swebench.grader import SweBenchGrader
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 
 class SweBench:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from steps.contracts.data import Instance
-from steps.families.swebench.answer import SweBenchAnswer
-from steps.families.swebench.twin_tests import make_twin_tests
-from steps.grading import official
-from steps.grading.official_patch import official_files
-from steps.grading.procedure import ProcedureRun, run_tests
-from steps.grading.verdict import Verdict, judge
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.families.swebench.answer import SweBenchAnswer
+from swe_argo.steps.families.swebench.twin_tests import make_twin_tests
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.official_patch import official_files
+from swe_argo.steps.grading.procedure import ProcedureRun, run_tests
+from swe_argo.steps.grading.verdict import Verdict, judge
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 
 class SweBenchGrader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from steps.grading import swebench_harness
+from swe_argo.steps.grading import swebench_harness
 
 VERSION = "5.0.2"
 _LANGUAGES = {

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
-from steps.contracts.data import FileContext
+from swe_argo.steps.contracts.data import FileContext
 
 Row = dict[str, Any]
 Style = Literal["style-2", "style-2-edits-only", "style-3"]

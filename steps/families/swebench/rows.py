@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from steps.families.columns import (
+from swe_argo.steps.families.columns import (
     RowColumns,
     bad_row,
     check_unicode,
@@ -14,9 +14,9 @@ from steps.families.columns import (
     read_names,
     read_text,
 )
-from steps.families.family import Row
-from steps.families.swebench import parsers
-from steps.families.swebench.answer import SweBenchAnswer
+from swe_argo.steps.families.family import Row
+from swe_argo.steps.families.swebench import parsers
+from swe_argo.steps.families.swebench.answer import SweBenchAnswer
 
 TEST_LISTS: Final = ("FAIL_TO_PASS", "PASS_TO_PASS")
 NEW_COLUMNS: Final = ("image", "eval_script", "log_parser", "eval_type")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from steps.families.swebench.answer import SweBenchAnswer
-from steps.grading import official
-from steps.grading.procedure import ProcedureRun, run_tests
-from steps.grading.saved_logs import grade_text
-from steps.grading.twins.listed_tests import ListedTwinTests, PatchedFiles
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.families.swebench.answer import SweBenchAnswer
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.procedure import ProcedureRun, run_tests
+from swe_argo.steps.grading.saved_logs import grade_text
+from swe_argo.steps.grading.twins.listed_tests import ListedTwinTests, PatchedFiles
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 
 def make_twin_tests(answer: SweBenchAnswer, base_commit: str) -> ListedTwinTests:

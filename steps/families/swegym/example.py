@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.families.example import RunGit, cut_ids
-from steps.families.family import Row
+from swe_argo.steps.families.example import RunGit, cut_ids
+from swe_argo.steps.families.family import Row
 
 _COLUMNS = (
     *("instance_id", "repo", "version", "base_commit", "patch", "test_patch", "problem_statement", "hints_text"),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from steps.families import issue_columns
-from steps.families.columns import SourceRow
-from steps.families.listed_tests import LISTS
-from steps.families.scripted import ScriptedFamily, TwinRules
-from steps.families.swegym import rows
-from steps.families.swegym.script import TIMEOUT_S, eval_script
-from steps.families.swegym.specs import is_repository, spec_of
-from steps.families.swegym.verdict import judge, parse_statuses
-from steps.grading.twins.listed_tests import find_id
+from swe_argo.steps.families import issue_columns
+from swe_argo.steps.families.columns import SourceRow
+from swe_argo.steps.families.listed_tests import LISTS
+from swe_argo.steps.families.scripted import ScriptedFamily, TwinRules
+from swe_argo.steps.families.swegym import rows
+from swe_argo.steps.families.swegym.script import TIMEOUT_S, eval_script
+from swe_argo.steps.families.swegym.specs import is_repository, spec_of
+from swe_argo.steps.families.swegym.verdict import judge, parse_statuses
+from swe_argo.steps.grading.twins.listed_tests import find_id
 
 
 def _check(row: SourceRow) -> None:

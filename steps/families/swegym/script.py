@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from shlex import quote
 
-from steps.families.columns import SourceRow
-from steps.families.issue_columns import hidden_patch
-from steps.families.swegym.rows import base_commit, list_files_to_reset, list_files_to_run
-from steps.families.swegym.specs import spec_of
-from steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
+from swe_argo.steps.families.columns import SourceRow
+from swe_argo.steps.families.issue_columns import hidden_patch
+from swe_argo.steps.families.swegym.rows import base_commit, list_files_to_reset, list_files_to_run
+from swe_argo.steps.families.swegym.specs import spec_of
+from swe_argo.steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
 
 TESTBED = "/testbed"
 TIMEOUT_S = 1800

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from steps.families.columns import SourceRow, bad_column
-from steps.families.swegym.rows import instance_id, repo, version
+from swe_argo.steps.families.columns import SourceRow, bad_column
+from swe_argo.steps.families.swegym.rows import instance_id, repo, version
 
 PARSER: Final = "parse_log_pytest"
 """By its name in swebench; SWE-Gym's differs in one thing, that it counts ``SKIPPED [1] ...`` as a test ``[1]``."""

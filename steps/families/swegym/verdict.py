@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from typing import cast
 
-from steps.contracts.verdict import Finding
-from steps.families.columns import SourceRow
-from steps.families.family_verdict import FamilyVerdict
-from steps.families.issue_columns import listed_tests
-from steps.families.listed_tests import FAILING, LISTS, find_contradictions, find_differences, sort_tests
-from steps.families.swegym.rows import list_test_files
-from steps.families.swegym.specs import PARSER, spec_of
-from steps.grading import swebench_harness
-from steps.grading.saved_logs import as_read
+from swe_argo.steps.contracts.verdict import Finding
+from swe_argo.steps.families.columns import SourceRow
+from swe_argo.steps.families.family_verdict import FamilyVerdict
+from swe_argo.steps.families.issue_columns import listed_tests
+from swe_argo.steps.families.listed_tests import FAILING, LISTS, find_contradictions, find_differences, sort_tests
+from swe_argo.steps.families.swegym.rows import list_test_files
+from swe_argo.steps.families.swegym.specs import PARSER, spec_of
+from swe_argo.steps.grading import swebench_harness
+from swe_argo.steps.grading.saved_logs import as_read
 
 _REFUSED = (
     ">>>>> Patch Apply Failed",

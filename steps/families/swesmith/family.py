@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from steps.families import issue_columns
-from steps.families.columns import SourceRow
-from steps.families.listed_tests import LISTS
-from steps.families.scripted import ScriptedFamily, TwinRules
-from steps.families.swesmith import rows, script
-from steps.families.swesmith.profiles import profile_of
-from steps.families.swesmith.verdict import judge
-from steps.families.test_patches import drop_files
-from steps.grading.twins.listed_tests import StoredFiles, find_id
+from swe_argo.steps.families import issue_columns
+from swe_argo.steps.families.columns import SourceRow
+from swe_argo.steps.families.listed_tests import LISTS
+from swe_argo.steps.families.scripted import ScriptedFamily, TwinRules
+from swe_argo.steps.families.swesmith import rows, script
+from swe_argo.steps.families.swesmith.profiles import profile_of
+from swe_argo.steps.families.swesmith.verdict import judge
+from swe_argo.steps.families.test_patches import drop_files
+from swe_argo.steps.grading.twins.listed_tests import StoredFiles, find_id
 
 
 def _check(row: SourceRow) -> None:

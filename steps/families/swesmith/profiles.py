@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Final
 
-from steps.families.columns import SourceRow, bad_column
-from steps.families.listed_tests import STATUSES
-from steps.families.swesmith.rows import bug_patch, instance_id, profile_key
+from swe_argo.steps.families.columns import SourceRow, bad_column
+from swe_argo.steps.families.listed_tests import STATUSES
+from swe_argo.steps.families.swesmith.rows import bug_patch, instance_id, profile_key
 
 Results = list[tuple[str, str]]
 """(test, status) in the order of the log; of several for one test the last counts."""

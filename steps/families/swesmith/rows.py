@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from steps.families.columns import IMAGE, RowColumns, SourceRow, bad_column, read_id, read_text
-from steps.families.issue_columns import listed_tests
-from steps.families.listed_tests import LISTS
-from steps.families.swesmith.reverse import reverse_patch
+from swe_argo.steps.families.columns import IMAGE, RowColumns, SourceRow, bad_column, read_id, read_text
+from swe_argo.steps.families.issue_columns import listed_tests
+from swe_argo.steps.families.listed_tests import LISTS
+from swe_argo.steps.families.swesmith.reverse import reverse_patch
 
 COLUMNS: Final = RowColumns(
     ("instance_id", "repo", "image_name", "patch", *LISTS), without=("test_patch", "version", "eval_script")

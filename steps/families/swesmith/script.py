@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from shlex import quote
 
-from steps.families.columns import SourceRow
-from steps.families.machine_setup import TRUST_REPOSITORY, remove_bytecode
-from steps.families.swesmith.profiles import profile_of
-from steps.families.swesmith.rows import branch, list_test_files
-from steps.families.swesmith.verdict import END, START
-from steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
+from swe_argo.steps.families.columns import SourceRow
+from swe_argo.steps.families.machine_setup import TRUST_REPOSITORY, remove_bytecode
+from swe_argo.steps.families.swesmith.profiles import profile_of
+from swe_argo.steps.families.swesmith.rows import branch, list_test_files
+from swe_argo.steps.families.swesmith.verdict import END, START
+from swe_argo.steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
 
 TESTBED = "/testbed"
 NO_BRANCH, NOT_FETCHED = 72, 73

@@ -7,13 +7,13 @@ every test would be a fix.
 
 from __future__ import annotations
 
-from steps.contracts.verdict import Finding
-from steps.families.columns import SourceRow
-from steps.families.family_verdict import FamilyVerdict
-from steps.families.issue_columns import listed_tests
-from steps.families.listed_tests import LISTS, find_contradictions, find_differences, sort_tests
-from steps.families.swesmith.profiles import profile_of
-from steps.grading.saved_logs import as_read
+from swe_argo.steps.contracts.verdict import Finding
+from swe_argo.steps.families.columns import SourceRow
+from swe_argo.steps.families.family_verdict import FamilyVerdict
+from swe_argo.steps.families.issue_columns import listed_tests
+from swe_argo.steps.families.listed_tests import LISTS, find_contradictions, find_differences, sort_tests
+from swe_argo.steps.families.swesmith.profiles import profile_of
+from swe_argo.steps.grading.saved_logs import as_read
 
 START, END = ">>>>> Start Test Output", ">>>>> End Test Output"
 _TRACED_START, _TRACED_END = (f"+ : '{words}'" for words in (START, END))

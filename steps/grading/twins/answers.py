@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from steps.grading.twins.sites import Site
+from swe_argo.steps.grading.twins.sites import Site
 
 _LARGEST = 2_000
 """Longer expected values are not used."""

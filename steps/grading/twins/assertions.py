@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from steps.grading.twins.trees import CallNode, Node, SyntaxTree, read_call, split_member, unwrap
+from swe_argo.steps.grading.twins.trees import CallNode, Node, SyntaxTree, read_call, split_member, unwrap
 
 
 class Assertions:

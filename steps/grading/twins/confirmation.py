@@ -12,17 +12,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.twins import TWINS_VERSION, ValidatedTwins
-from steps.contracts.verdict import Confirmation, ConfirmationOutcome, Finding, Integrity
-from steps.errors import StepError
-from steps.grading.twins.draws import MAX_RUNS as MAX_CONFIRMATION_RUNS
-from steps.grading.twins.draws import Draw, TwinRun, count_runs, plan_runs
-from steps.grading.twins.neighbours import judge_neighbours, plan_neighbours
-from steps.grading.twins.runs import Expectation, Surprise, TestRuns, compare, expect
-from steps.grading.twins.sites import Site
-from steps.grading.twins.twin_tests import NoTwinsError, TestFile, collect_sites
-from steps.grading.twins.validation import NO_SITE, validate_twins
-from steps.grading.twins.vocabulary import Vocabulary
+from swe_argo.steps.contracts.twins import TWINS_VERSION, ValidatedTwins
+from swe_argo.steps.contracts.verdict import Confirmation, ConfirmationOutcome, Finding, Integrity
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.grading.twins.draws import MAX_RUNS as MAX_CONFIRMATION_RUNS
+from swe_argo.steps.grading.twins.draws import Draw, TwinRun, count_runs, plan_runs
+from swe_argo.steps.grading.twins.neighbours import judge_neighbours, plan_neighbours
+from swe_argo.steps.grading.twins.runs import Expectation, Surprise, TestRuns, compare, expect
+from swe_argo.steps.grading.twins.sites import Site
+from swe_argo.steps.grading.twins.twin_tests import NoTwinsError, TestFile, collect_sites
+from swe_argo.steps.grading.twins.validation import NO_SITE, validate_twins
+from swe_argo.steps.grading.twins.vocabulary import Vocabulary
 
 MAX_DRAWS = 3
 """Draws that the reference patch may fail before an instance is called unstable."""

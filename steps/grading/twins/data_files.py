@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from steps.grading.twins.sites import WORD, Site
+from swe_argo.steps.grading.twins.sites import WORD, Site
 
 _OUTPUT = re.compile(
     r"(?:.*/)?(?:__snapshots__|snapshots|expected|after-[\w-]+|messages-[\w-]+)/.+"

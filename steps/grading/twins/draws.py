@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 
-from steps.grading.twins.sites import Site, SiteChange
-from steps.grading.twins.syntax import Span
-from steps.grading.twins.values import CLASSIFIER_RATE, draw_value
-from steps.grading.twins.vocabulary import Vocabulary
+from swe_argo.steps.grading.twins.sites import Site, SiteChange
+from swe_argo.steps.grading.twins.syntax import Span
+from swe_argo.steps.grading.twins.values import CLASSIFIER_RATE, draw_value
+from swe_argo.steps.grading.twins.vocabulary import Vocabulary
 
 MAX_RUNS = 6
 MAX_CHANCE = 1 / 8

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from steps.grading.twins.names import BoundValue, Names
-from steps.grading.twins.syntax import (
+from swe_argo.steps.grading.twins.names import BoundValue, Names
+from swe_argo.steps.grading.twins.syntax import (
     DISPLAYS,
     Function,
     ParameterRow,

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from steps.grading.twins.expectations import Module, Test, parse_module
-from steps.grading.twins.languages import find_language
-from steps.grading.twins.reader import ParsedFile
-from steps.grading.twins.sites import SiteChange, TestPlace
-from steps.grading.twins.syntax import (
+from swe_argo.steps.grading.twins.expectations import Module, Test, parse_module
+from swe_argo.steps.grading.twins.languages import find_language
+from swe_argo.steps.grading.twins.reader import ParsedFile
+from swe_argo.steps.grading.twins.sites import SiteChange, TestPlace
+from swe_argo.steps.grading.twins.syntax import (
     DISPLAYS,
     Function,
     ParameterRow,
@@ -26,7 +26,7 @@ from steps.grading.twins.syntax import (
     read_cell,
     read_parametrize,
 )
-from steps.grading.twins.titles import TitleIndex
+from swe_argo.steps.grading.twins.titles import TitleIndex
 
 MOST_ROWS = 5_000
 """Tests with more combinations of rows are not located."""

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from steps.grading.bounded import SMALL_BYTES
-from steps.grading.official_patch import OfficialPatch, PatchedFile, PatchFormError, content_of, lines_of
-from steps.grading.procedure import ProcedureRun
-from steps.grading.twins.data_files import find_words, is_data
-from steps.grading.twins.ids import locate_tests, rename_test
-from steps.grading.twins.sites import WORD, Site, SiteChange, TestPlace, find_sites, is_supported
-from steps.grading.twins.twin_tests import NoTwinsError, TestFile, TestReading
-from steps.sandbox.protocol import Sandbox
-from steps.sandbox.script_failure import script_failure
+from swe_argo.steps.grading.bounded import SMALL_BYTES
+from swe_argo.steps.grading.official_patch import OfficialPatch, PatchedFile, PatchFormError, content_of, lines_of
+from swe_argo.steps.grading.procedure import ProcedureRun
+from swe_argo.steps.grading.twins.data_files import find_words, is_data
+from swe_argo.steps.grading.twins.ids import locate_tests, rename_test
+from swe_argo.steps.grading.twins.sites import WORD, Site, SiteChange, TestPlace, find_sites, is_supported
+from swe_argo.steps.grading.twins.twin_tests import NoTwinsError, TestFile, TestReading
+from swe_argo.steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.script_failure import script_failure
 
 _READ_S = 120.0
 MAX_FILE_BYTES = 4 << 20

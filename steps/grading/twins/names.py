@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from steps.grading.twins.syntax import Function, ParameterRow, ParameterTable, read_cell
+from swe_argo.steps.grading.twins.syntax import Function, ParameterRow, ParameterTable, read_cell
 
 
 @dataclass(frozen=True)

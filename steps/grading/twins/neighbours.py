@@ -16,17 +16,26 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from steps.contracts.twins import Neighbour, ValidatedTwins
-from steps.contracts.verdict import TestCounts
-from steps.grading.twins.answers import has_one_answer, is_alike, keep_lines, read_records, write_recorder
-from steps.grading.twins.draws import TwinGroup, group_tests
-from steps.grading.twins.expectations import Test, parse_module
-from steps.grading.twins.runs import GRACE_S, SLOWER, Expectation, FinishedRun, Surprise, TestRuns, compare, expect
-from steps.grading.twins.sites import Site, SiteChange, apply_changes, find_sites, is_python
-from steps.grading.twins.syntax import evaluate, identify, is_literal, name_call, read_encoding
-from steps.grading.twins.twin_tests import TestFile, TwinTests, collect_sites
-from steps.grading.twins.values import draw_input, draw_value
-from steps.grading.twins.vocabulary import Vocabulary
+from swe_argo.steps.contracts.twins import Neighbour, ValidatedTwins
+from swe_argo.steps.contracts.verdict import TestCounts
+from swe_argo.steps.grading.twins.answers import has_one_answer, is_alike, keep_lines, read_records, write_recorder
+from swe_argo.steps.grading.twins.draws import TwinGroup, group_tests
+from swe_argo.steps.grading.twins.expectations import Test, parse_module
+from swe_argo.steps.grading.twins.runs import (
+    GRACE_S,
+    SLOWER,
+    Expectation,
+    FinishedRun,
+    Surprise,
+    TestRuns,
+    compare,
+    expect,
+)
+from swe_argo.steps.grading.twins.sites import Site, SiteChange, apply_changes, find_sites, is_python
+from swe_argo.steps.grading.twins.syntax import evaluate, identify, is_literal, name_call, read_encoding
+from swe_argo.steps.grading.twins.twin_tests import TestFile, TwinTests, collect_sites
+from swe_argo.steps.grading.twins.values import draw_input, draw_value
+from swe_argo.steps.grading.twins.vocabulary import Vocabulary
 
 ROUNDS = 3
 """Inputs that are tried for a test, if the first make no neighbour."""

@@ -10,10 +10,15 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from steps.grading.twins.relations import count_common_letters, count_false_dates, fold_letters, measure_display
-from steps.grading.twins.sites import Site
-from steps.grading.twins.syntax import DISPLAYS, cut_spans, evaluate, identify, is_literal, parse_quietly, wrap
-from steps.grading.twins.vocabulary import RUN, Vocabulary
+from swe_argo.steps.grading.twins.relations import (
+    count_common_letters,
+    count_false_dates,
+    fold_letters,
+    measure_display,
+)
+from swe_argo.steps.grading.twins.sites import Site
+from swe_argo.steps.grading.twins.syntax import DISPLAYS, cut_spans, evaluate, identify, is_literal, parse_quietly, wrap
+from swe_argo.steps.grading.twins.vocabulary import RUN, Vocabulary
 
 STRING = re.compile(
     r"(?P<prefix>[a-zA-Z]*)(?P<quote>'''|\"\"\"|'|\")(?P<body>(?:\\[\s\S]|(?!(?P=quote))[\s\S])*)(?P=quote)"

@@ -14,11 +14,11 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Literal
 
-from steps.grading.twins.assertions import Assertions
-from steps.grading.twins.languages import Language
-from steps.grading.twins.rows import Binding, TableReader, TableRow
-from steps.grading.twins.syntax import ParameterRow, Span, cut_spans, is_repeated
-from steps.grading.twins.trees import (
+from swe_argo.steps.grading.twins.assertions import Assertions
+from swe_argo.steps.grading.twins.languages import Language
+from swe_argo.steps.grading.twins.rows import Binding, TableReader, TableRow
+from swe_argo.steps.grading.twins.syntax import ParameterRow, Span, cut_spans, is_repeated
+from swe_argo.steps.grading.twins.trees import (
     LISTS,
     NAME_FIELDS,
     NOTHING,

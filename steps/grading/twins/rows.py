@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from steps.grading.twins.syntax import ParameterRow
-from steps.grading.twins.trees import BLOCK, Node, SyntaxTree, read_call, read_marks, unwrap
+from swe_argo.steps.grading.twins.syntax import ParameterRow
+from swe_argo.steps.grading.twins.trees import BLOCK, Node, SyntaxTree, read_call, read_marks, unwrap
 
 PROVIDER = re.compile(r"@dataProvider\s+(\w+)|DataProvider\(\s*['\"](\w+)|@MethodSource(?:\(\s*\"(\w+)\"\s*\))?")
 """The name of the method that gives the rows of a test in PHP and Java; by default it is the test's own."""

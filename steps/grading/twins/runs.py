@@ -9,11 +9,11 @@ from functools import cached_property
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
-from steps.errors import InfraError
-from steps.grading.bounded import SMALL_BYTES
-from steps.grading.twins.sites import SiteChange, apply_changes
-from steps.grading.twins.twin_tests import NoTwinsError, TestFile, TestReading, TwinTests
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.grading.bounded import SMALL_BYTES
+from swe_argo.steps.grading.twins.sites import SiteChange, apply_changes
+from swe_argo.steps.grading.twins.twin_tests import NoTwinsError, TestFile, TestReading, TwinTests
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 OpenSandbox = Callable[[bool], AbstractContextManager[Sandbox]]
 """Creates a fresh sandbox, with a network or without one."""

@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from steps.grading.twins.expectations import Leaf, Module, Test
-from steps.grading.twins.languages import Language, find_language
-from steps.grading.twins.reader import ParsedFile
-from steps.grading.twins.syntax import ParameterRow, Span, identify, is_repeated, parse_quietly, read_encoding
-from steps.grading.twins.trees import count_errors, parse
+from swe_argo.steps.grading.twins.expectations import Leaf, Module, Test
+from swe_argo.steps.grading.twins.languages import Language, find_language
+from swe_argo.steps.grading.twins.reader import ParsedFile
+from swe_argo.steps.grading.twins.syntax import ParameterRow, Span, identify, is_repeated, parse_quietly, read_encoding
+from swe_argo.steps.grading.twins.trees import count_errors, parse
 
 WORD = "word"
 """The kind of a site that is a word or a number of a data file."""

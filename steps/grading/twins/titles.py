@@ -6,9 +6,9 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from steps.grading.twins.languages import Language
-from steps.grading.twins.reader import WHOLE_FILE, ParsedFile
-from steps.grading.twins.sites import TestPlace
+from swe_argo.steps.grading.twins.languages import Language
+from swe_argo.steps.grading.twins.reader import WHOLE_FILE, ParsedFile
+from swe_argo.steps.grading.twins.sites import TestPlace
 
 
 class TitleIndex:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from steps.grading.twins.languages import Language, to_python
-from steps.grading.twins.syntax import Span
+from swe_argo.steps.grading.twins.languages import Language, to_python
+from swe_argo.steps.grading.twins.syntax import Span
 
 MOST_BYTES = 2_000_000
 MOST_STEPS = 1_000

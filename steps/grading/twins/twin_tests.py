@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from steps.grading.procedure import ProcedureRun
-from steps.grading.twins.sites import Site, SiteChange
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.grading.procedure import ProcedureRun
+from swe_argo.steps.grading.twins.sites import Site, SiteChange
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 
 @dataclass(frozen=True)

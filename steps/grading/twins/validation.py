@@ -9,14 +9,14 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from steps.contracts.twins import ValidatedTwins
-from steps.grading.twins.draws import TwinGroup, group_tests
-from steps.grading.twins.neighbours import find_neighbours
-from steps.grading.twins.runs import GRACE_S, PASSING, SLOWER, TestRuns, compare, expect
-from steps.grading.twins.sites import WORD, Site, SiteChange
-from steps.grading.twins.twin_tests import NoTwinsError, TestFile, collect_sites
-from steps.grading.twins.values import draw_value
-from steps.grading.twins.vocabulary import Vocabulary
+from swe_argo.steps.contracts.twins import ValidatedTwins
+from swe_argo.steps.grading.twins.draws import TwinGroup, group_tests
+from swe_argo.steps.grading.twins.neighbours import find_neighbours
+from swe_argo.steps.grading.twins.runs import GRACE_S, PASSING, SLOWER, TestRuns, compare, expect
+from swe_argo.steps.grading.twins.sites import WORD, Site, SiteChange
+from swe_argo.steps.grading.twins.twin_tests import NoTwinsError, TestFile, collect_sites
+from swe_argo.steps.grading.twins.values import draw_value
+from swe_argo.steps.grading.twins.vocabulary import Vocabulary
 
 MAX_RUNS = 5
 """Runs of the reference patch for twins, the unchanged tests included. Neighbours take up to seven more."""

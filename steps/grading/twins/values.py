@@ -14,16 +14,16 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from random import Random
 
-from steps.grading.twins.languages import find_language, from_python, to_python
-from steps.grading.twins.profiles import STRING, Judge, describe_style, parse_literal
-from steps.grading.twins.sites import WORD, Site
-from steps.grading.twins.syntax import (
+from swe_argo.steps.grading.twins.languages import find_language, from_python, to_python
+from swe_argo.steps.grading.twins.profiles import STRING, Judge, describe_style, parse_literal
+from swe_argo.steps.grading.twins.sites import WORD, Site
+from swe_argo.steps.grading.twins.syntax import (
     DISPLAYS,
     evaluate,
     identify,
     wrap,
 )
-from steps.grading.twins.vocabulary import FIXED, RUN, Vocabulary
+from swe_argo.steps.grading.twins.vocabulary import FIXED, RUN, Vocabulary
 
 CLASSIFIER_RATE = 0.55
 """The share of values that a classifier judges rightly, as measured in the tests: half is pure guessing."""

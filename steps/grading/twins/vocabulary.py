@@ -10,10 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from steps.grading.twins.languages import find_language
-from steps.grading.twins.reader import ParsedFile
-from steps.grading.twins.sites import Site
-from steps.grading.twins.syntax import decode_source, iterate_literals, name_call, parse_quietly
+from swe_argo.steps.grading.twins.languages import find_language
+from swe_argo.steps.grading.twins.reader import ParsedFile
+from swe_argo.steps.grading.twins.sites import Site
+from swe_argo.steps.grading.twins.syntax import decode_source, iterate_literals, name_call, parse_quietly
 
 RUN = re.compile(r"[^\W\d_]+|\d+")
 """A word or a number inside a text."""

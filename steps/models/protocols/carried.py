@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from steps.models.reply import REASONING, fields_to_return
-from steps.models.response_body import read_content
+from swe_argo.steps.models.reply import REASONING, fields_to_return
+from swe_argo.steps.models.response_body import read_content
 
 ARGUMENTS = "arguments"
 _MARK = "swe-argo:"

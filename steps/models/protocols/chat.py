@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.contracts.wire_protocol import WireProtocol
-from steps.models.protocols.wire import Body, Trouble, Wire, event
-from steps.models.stream import Assembly
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.models.protocols.wire import Body, Trouble, Wire, event
+from swe_argo.steps.models.stream import Assembly
 
 CODES = {
     Trouble.TOO_LONG: "context_length_exceeded",

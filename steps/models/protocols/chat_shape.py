@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from steps.models.protocols.wire import Body
-from steps.models.reply import Message
+from swe_argo.steps.models.protocols.wire import Body
+from swe_argo.steps.models.reply import Message
 
 
 class _Part(BaseModel):

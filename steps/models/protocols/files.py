@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steps.models.protocols.wire import Body
+from swe_argo.steps.models.protocols.wire import Body
 
 
 def file_part(name: str, data_url: str) -> Body:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from steps.models.protocols.wire import Body
+from swe_argo.steps.models.protocols.wire import Body
 
 _SYSTEM = ("system", "developer")
 

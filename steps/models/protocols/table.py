@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.wire_protocol import WireProtocol
-from steps.errors import ConfigError
-from steps.models.protocols.anthropic.wire import ANTHROPIC
-from steps.models.protocols.chat import CHAT
-from steps.models.protocols.responses.wire import RESPONSES
-from steps.models.protocols.wire import Wire
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.models.protocols.anthropic.wire import ANTHROPIC
+from swe_argo.steps.models.protocols.chat import CHAT
+from swe_argo.steps.models.protocols.responses.wire import RESPONSES
+from swe_argo.steps.models.protocols.wire import Wire
 
 WIRES: Mapping[WireProtocol, Wire] = MappingProxyType({wire.protocol: wire for wire in (CHAT, RESPONSES, ANTHROPIC)})
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from steps.contracts.record import to_json
-from steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.contracts.record import to_json
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
 
 Body = dict[str, Any]
 """JSON of a request or of an answer."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from steps.contracts.data import RunFile
-from steps.contracts.record import key
-from steps.reports.comparison.changes import is_same_spec
-from steps.reports.figures.summary import Summary
-from steps.store import Store
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.reports.comparison.changes import is_same_spec
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.store import Store
 
 LAST = "last"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from steps.contracts.data import RunFile
-from steps.contracts.spec_fields import fields
-from steps.reports.comparison.record import Change, ImageChange
-from steps.reports.figures.conditions import run_conditions
-from steps.reports.stored_run import StoredRun, StoredUnit
-from steps.reports.text.formatting import listing
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.spec_fields import fields
+from swe_argo.steps.reports.comparison.record import Change, ImageChange
+from swe_argo.steps.reports.figures.conditions import run_conditions
+from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
+from swe_argo.steps.reports.text.formatting import listing
 
 HASH_SHOWN = 12
 _RECORDED = {

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable
 from statistics import fmean
 
-from steps.reports.comparison.changes import find_changes, image_changes
-from steps.reports.comparison.record import ChangedOutcome, Comparison, MeanRates, PairedTest, Unjudged
-from steps.reports.figures.caveats import is_valid
-from steps.reports.figures.compute import resolved_rate
-from steps.reports.figures.confirmations import confirmation_note, generality_note
-from steps.reports.figures.stats import mcnemar, mean_interval
-from steps.reports.stored_run import Standing, StoredRun, StoredUnit
+from swe_argo.steps.reports.comparison.changes import find_changes, image_changes
+from swe_argo.steps.reports.comparison.record import ChangedOutcome, Comparison, MeanRates, PairedTest, Unjudged
+from swe_argo.steps.reports.figures.caveats import is_valid
+from swe_argo.steps.reports.figures.compute import resolved_rate
+from swe_argo.steps.reports.figures.confirmations import confirmation_note, generality_note
+from swe_argo.steps.reports.figures.stats import mcnemar, mean_interval
+from swe_argo.steps.reports.stored_run import Standing, StoredRun, StoredUnit
 
 TESTS_KEPT = 20
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from steps.contracts.record import Part, Place, Record
-from steps.reports.figures.summary import Rate
+from swe_argo.steps.contracts.record import Part, Place, Record
+from swe_argo.steps.reports.figures.summary import Rate
 
 
 class Change(Part):

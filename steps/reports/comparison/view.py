@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.reports.comparison.record import Change, ChangedOutcome, Comparison
-from steps.reports.figures.stats import LEAST_MOVED
-from steps.reports.figures.summary import Rate
-from steps.reports.labels import STANDINGS
-from steps.reports.text.formatting import count, listing, percent, utc
-from steps.reports.text.visible import cut_line, make_visible
+from swe_argo.steps.reports.comparison.record import Change, ChangedOutcome, Comparison
+from swe_argo.steps.reports.figures.stats import LEAST_MOVED
+from swe_argo.steps.reports.figures.summary import Rate
+from swe_argo.steps.reports.labels import STANDINGS
+from swe_argo.steps.reports.text.formatting import count, listing, percent, utc
+from swe_argo.steps.reports.text.visible import cut_line, make_visible
 
 ALPHA = 0.05
 IMAGES_NAMED = 3

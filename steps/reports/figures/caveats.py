@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.agents import AgentKind
-from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
-from steps.contracts.verdict import Outcome
-from steps.reports.canary import describe_canary
-from steps.reports.figures.conditions import describe_conditions, run_conditions, saw_hints
-from steps.reports.figures.confirmations import (
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.agents import AgentKind
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
+from swe_argo.steps.contracts.verdict import Outcome
+from swe_argo.steps.reports.canary import describe_canary
+from swe_argo.steps.reports.figures.conditions import describe_conditions, run_conditions, saw_hints
+from swe_argo.steps.reports.figures.confirmations import (
     confirmation_figures,
     count_words,
     describe_sites,
@@ -19,12 +19,12 @@ from steps.reports.figures.confirmations import (
     shared_reason,
     unconfirmed_reasons,
 )
-from steps.reports.figures.flips import doubt_flips
-from steps.reports.labels import ADVICE, STANDINGS
-from steps.reports.no_steps import doubt_no_steps
-from steps.reports.stored_run import NO_VERDICT, Standing, StoredRun, StoredUnit, add_usage
-from steps.reports.text.formatting import count, listing, money, percent
-from steps.reports.text.visible import cut_line
+from swe_argo.steps.reports.figures.flips import doubt_flips
+from swe_argo.steps.reports.labels import ADVICE, STANDINGS
+from swe_argo.steps.reports.no_steps import doubt_no_steps
+from swe_argo.steps.reports.stored_run import NO_VERDICT, Standing, StoredRun, StoredUnit, add_usage
+from swe_argo.steps.reports.text.formatting import count, listing, money, percent
+from swe_argo.steps.reports.text.visible import cut_line
 
 MOST_WITHOUT_VERDICT = 0.1
 """Share of units without a verdict up to which a score is one."""

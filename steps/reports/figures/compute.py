@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 
-from steps.contracts.families import SWEBENCH
-from steps.contracts.trajectory import StopReason, Usage
-from steps.reports.canary import describe_canary
-from steps.reports.figures.caveats import early_ends, find_caveats, is_valid
-from steps.reports.figures.conditions import describe_conditions, run_conditions
-from steps.reports.figures.confirmations import confirmation_figures, is_general, unconfirmed_reasons
-from steps.reports.figures.flips import flipping_units
-from steps.reports.figures.stats import attempts_shown, pass_rates, quantile, wilson
-from steps.reports.figures.summary import (
+from swe_argo.steps.contracts.families import SWEBENCH
+from swe_argo.steps.contracts.trajectory import StopReason, Usage
+from swe_argo.steps.reports.canary import describe_canary
+from swe_argo.steps.reports.figures.caveats import early_ends, find_caveats, is_valid
+from swe_argo.steps.reports.figures.conditions import describe_conditions, run_conditions
+from swe_argo.steps.reports.figures.confirmations import confirmation_figures, is_general, unconfirmed_reasons
+from swe_argo.steps.reports.figures.flips import flipping_units
+from swe_argo.steps.reports.figures.stats import attempts_shown, pass_rates, quantile, wilson
+from swe_argo.steps.reports.figures.summary import (
     AttemptFigures,
     CanaryFigures,
     Cost,
@@ -26,8 +26,8 @@ from steps.reports.figures.summary import (
     StopFigures,
     Summary,
 )
-from steps.reports.official.run_summary import official_name
-from steps.reports.stored_run import NO_VERDICT, Standing, StoredRun, StoredUnit, add_usage
+from swe_argo.steps.reports.official.run_summary import official_name
+from swe_argo.steps.reports.stored_run import NO_VERDICT, Standing, StoredRun, StoredUnit, add_usage
 
 
 def summarise(run: StoredRun) -> Summary:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from urllib.parse import urlsplit
 
-from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.agents import AgentKind
-from steps.contracts.data import RunFile
-from steps.contracts.machine import Machine
-from steps.contracts.run_spec import LlmSpec, SelectSpec
-from steps.contracts.wire_protocol import NAMES, WireProtocol
-from steps.reports.figures.summary import Conditions
-from steps.reports.stored_run import StoredRun
-from steps.reports.text.formatting import count, listing
+from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
+from swe_argo.steps.contracts.agents import AgentKind
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.run_spec import LlmSpec, SelectSpec
+from swe_argo.steps.contracts.wire_protocol import NAMES, WireProtocol
+from swe_argo.steps.reports.figures.summary import Conditions
+from swe_argo.steps.reports.stored_run import StoredRun
+from swe_argo.steps.reports.text.formatting import count, listing
 
 _IDS_SHOWN = 3
 _LIMITS = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from steps.contracts.verdict import Confirmation, ConfirmationOutcome
-from steps.reports.figures.summary import ConfirmationFigures, Unconfirmed
-from steps.reports.stored_run import Standing, StoredUnit
-from steps.reports.text.formatting import listing
+from swe_argo.steps.contracts.verdict import Confirmation, ConfirmationOutcome
+from swe_argo.steps.reports.figures.summary import ConfirmationFigures, Unconfirmed
+from swe_argo.steps.reports.stored_run import Standing, StoredUnit
+from swe_argo.steps.reports.text.formatting import listing
 
 NEVER_TRIED = "none"
 WORDS = {each.value: each.value.replace("_", " ") for each in ConfirmationOutcome} | {NEVER_TRIED: "never tried"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from steps.reports.stored_run import StoredUnit
-from steps.reports.text.visible import cut_line, make_visible
+from swe_argo.steps.reports.stored_run import StoredUnit
+from swe_argo.steps.reports.text.visible import cut_line, make_visible
 
 TESTS_NAMED = 20
 WIDTH = 160

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from steps.reports.figures.summary import FlippingUnit
-from steps.reports.stored_run import StoredUnit
-from steps.reports.text.formatting import count
+from swe_argo.steps.reports.figures.summary import FlippingUnit
+from swe_argo.steps.reports.stored_run import StoredUnit
+from swe_argo.steps.reports.text.formatting import count
 
 NAMED = 3
 

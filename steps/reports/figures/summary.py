@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from steps.contracts.chain import PAGE
-from steps.contracts.data import DatasetLock
-from steps.contracts.families import SWEBENCH
-from steps.contracts.record import Part, Place, Record, key
-from steps.contracts.trajectory import DollarSum, Usage
-from steps.reports.text.formatting import count
+from swe_argo.steps.contracts.chain import PAGE
+from swe_argo.steps.contracts.data import DatasetLock
+from swe_argo.steps.contracts.families import SWEBENCH
+from swe_argo.steps.contracts.record import Part, Place, Record, key
+from swe_argo.steps.contracts.trajectory import DollarSum, Usage
+from swe_argo.steps.reports.text.formatting import count
 
 
 def _by_integrity(ok: int | None, unconfirmed: int, suspect: int) -> str:

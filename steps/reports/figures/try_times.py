@@ -6,8 +6,8 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
-from steps.contracts.failure import Failure
-from steps.reports.stored_run import StoredUnit
+from swe_argo.steps.contracts.failure import Failure
+from swe_argo.steps.reports.stored_run import StoredUnit
 
 
 def try_times(unit: StoredUnit) -> list[dict[str, Any]]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steps.contracts.trajectory import Usage
-from steps.contracts.verdict import Confirmation
-from steps.reports.figures.failing import error_of, first_failing
-from steps.reports.figures.try_times import try_times
-from steps.reports.parquet_bytes import make_table, write_parquet
-from steps.reports.stored_run import StoredRun, StoredUnit
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.contracts.verdict import Confirmation
+from swe_argo.steps.reports.figures.failing import error_of, first_failing
+from swe_argo.steps.reports.figures.try_times import try_times
+from swe_argo.steps.reports.parquet_bytes import make_table, write_parquet
+from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
 
 if TYPE_CHECKING:
     import pyarrow as pa

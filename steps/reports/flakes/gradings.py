@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steps.contracts.agent_spec import agent_of
-from steps.contracts.agents import AgentKind
-from steps.contracts.verdict import GradeRecord, Outcome
-from steps.datasets.names import is_bundled
-from steps.reports.parquet_bytes import make_table, read_parquet, write_parquet
-from steps.reports.reading import SHOWN_TESTS
-from steps.reports.stored_run import StoredRun, StoredUnit
+from swe_argo.steps.contracts.agent_spec import agent_of
+from swe_argo.steps.contracts.agents import AgentKind
+from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
+from swe_argo.steps.datasets.names import is_bundled
+from swe_argo.steps.reports.parquet_bytes import make_table, read_parquet, write_parquet
+from swe_argo.steps.reports.reading import SHOWN_TESTS
+from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
 
 if TYPE_CHECKING:
     import pyarrow as pa

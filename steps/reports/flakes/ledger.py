@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from steps.reports.flakes.gradings import (
+from swe_argo.steps.reports.flakes.gradings import (
     FOLDER,
     Grading,
     dataset_key,
@@ -17,9 +17,9 @@ from steps.reports.flakes.gradings import (
     read_rows,
     write_gradings,
 )
-from steps.reports.parquet_bytes import make_table, write_parquet
-from steps.reports.stored_run import KnownFlip, StoredRun, StoredUnit
-from steps.store import Store
+from swe_argo.steps.reports.parquet_bytes import make_table, write_parquet
+from swe_argo.steps.reports.stored_run import KnownFlip, StoredRun, StoredUnit
+from swe_argo.steps.store import Store
 
 if TYPE_CHECKING:
     import pyarrow as pa

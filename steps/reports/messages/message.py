@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from steps.reports.comparison.record import Comparison
-from steps.reports.comparison.view import ComparisonView, InstanceLine, view_comparison
-from steps.reports.figures.summary import Summary
-from steps.reports.text.visible import make_visible
+from swe_argo.steps.reports.comparison.record import Comparison
+from swe_argo.steps.reports.comparison.view import ComparisonView, InstanceLine, view_comparison
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.text.visible import make_visible
 
 # Slack refuses a whole message whose header is longer than 150 characters or whose section is longer than 3,000
 # (docs.slack.dev, reference/block-kit/blocks: header-block, section-block).

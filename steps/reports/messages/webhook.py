@@ -24,7 +24,7 @@ from urllib.request import (
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
 
-from steps.models.backoff import retry_after_s
+from swe_argo.steps.models.backoff import retry_after_s
 
 TRIES = 5
 TIMEOUT_S = 10.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from steps.contracts.data import Patch
-from steps.reports.stored_run import StoredUnit
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.reports.stored_run import StoredUnit
 
 
 def predictions(units: list[StoredUnit], model: str) -> bytes:

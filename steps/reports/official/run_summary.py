@@ -9,9 +9,9 @@ import hashlib
 import json
 from typing import Any
 
-from steps.contracts.ids import model_token
-from steps.reports.signatures import is_environment
-from steps.reports.stored_run import StoredUnit
+from swe_argo.steps.contracts.ids import model_token
+from swe_argo.steps.reports.signatures import is_environment
+from swe_argo.steps.reports.stored_run import StoredUnit
 
 
 def official_name(model: str, run_id: str, attempt: int) -> str:

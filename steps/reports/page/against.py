@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from steps.reports.figures.stats import quantile
-from steps.reports.page.charts import columns
-from steps.reports.page.unit_figures import UnitFigures
-from steps.reports.stored_run import NO_VERDICT, Standing
-from steps.reports.text.formatting import money, tokens
+from swe_argo.steps.reports.figures.stats import quantile
+from swe_argo.steps.reports.page.charts import columns
+from swe_argo.steps.reports.page.unit_figures import UnitFigures
+from swe_argo.steps.reports.stored_run import NO_VERDICT, Standing
+from swe_argo.steps.reports.text.formatting import money, tokens
 
 BINS = 20
 LEAST_UNITS = 5

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from steps.reports.figures.summary import PassAtK, Summary
-from steps.reports.labels import STANDINGS
-from steps.reports.page.unit_figures import UnitFigures
-from steps.reports.stored_run import NO_VERDICT, Standing
-from steps.reports.text.formatting import count, percent
+from swe_argo.steps.reports.figures.summary import PassAtK, Summary
+from swe_argo.steps.reports.labels import STANDINGS
+from swe_argo.steps.reports.page.unit_figures import UnitFigures
+from swe_argo.steps.reports.stored_run import NO_VERDICT, Standing
+from swe_argo.steps.reports.text.formatting import count, percent
 
 DIFFERING_SHOWN = 100
 

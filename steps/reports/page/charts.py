@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from steps.reports.figures.stats import quantile
+from swe_argo.steps.reports.figures.stats import quantile
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from steps.contracts.trajectory import StopReason
-from steps.reports.labels import STOPS
-from steps.reports.page.unit_figures import UnitFigures
-from steps.reports.stored_run import Standing
-from steps.reports.text.formatting import count
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.reports.labels import STOPS
+from swe_argo.steps.reports.page.unit_figures import UnitFigures
+from swe_argo.steps.reports.stored_run import Standing
+from swe_argo.steps.reports.text.formatting import count
 
 CLUSTERS_SHOWN = 8
 LEAST = 2

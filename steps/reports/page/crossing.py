@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from steps.reports.labels import STANDINGS, STOPS, StandingLabel
-from steps.reports.page.unit_figures import UnitFigures
+from swe_argo.steps.reports.labels import STANDINGS, STOPS, StandingLabel
+from swe_argo.steps.reports.page.unit_figures import UnitFigures
 
 
 @dataclass(frozen=True, slots=True)

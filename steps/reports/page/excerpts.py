@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from steps.contracts.data import Patch
-from steps.contracts.trajectory import Trajectory
-from steps.contracts.verdict import InstanceLog, Report, TestLog
-from steps.reports.log_tails import LINE_WIDTH
-from steps.reports.stored_run import Standing, StoredUnit
-from steps.reports.text.visible import NOTHING, Excerpt, cut_line, make_visible, patch_head
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.contracts.verdict import InstanceLog, Report, TestLog
+from swe_argo.steps.reports.log_tails import LINE_WIDTH
+from swe_argo.steps.reports.stored_run import Standing, StoredUnit
+from swe_argo.steps.reports.text.visible import NOTHING, Excerpt, cut_line, make_visible, patch_head
 
 PAGE_BYTES = 4_800_000  # of 5 MB; the rest is the part of the page that does not grow with the run
 ROW_BYTES = 380  # of a unit's row: elements, headings and figures without any text of the run

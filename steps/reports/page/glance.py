@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.contracts.trajectory import StopReason
-from steps.reports.figures.summary import Summary
-from steps.reports.labels import STOPS
-from steps.reports.text.formatting import duration, money, percent, tokens
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.labels import STOPS
+from swe_argo.steps.reports.text.formatting import duration, money, percent, tokens
 
 STOPS_NAMED = 3
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from steps.contracts.data import Patch
+from swe_argo.steps.contracts.data import Patch
 
 
 def reference_patch(answer: bytes | None) -> bytes:

@@ -4,16 +4,16 @@ Its script only adds to the table what a browser without one has not: search, or
 
 from __future__ import annotations
 
-from steps.reports.comparison.record import Comparison
-from steps.reports.figures import confirmations
-from steps.reports.figures.failing import error_of, first_failing
-from steps.reports.figures.summary import Summary
-from steps.reports.labels import STOPS
-from steps.reports.page.sections import report_sections
-from steps.reports.page.templating import as_page, page_templates
-from steps.reports.page.unit_figures import UnitFigures
-from steps.reports.page.unit_rows import make_rows, repository_names, stop_reasons
-from steps.reports.stored_run import Standing, StoredRun
+from swe_argo.steps.reports.comparison.record import Comparison
+from swe_argo.steps.reports.figures import confirmations
+from swe_argo.steps.reports.figures.failing import error_of, first_failing
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.labels import STOPS
+from swe_argo.steps.reports.page.sections import report_sections
+from swe_argo.steps.reports.page.templating import as_page, page_templates
+from swe_argo.steps.reports.page.unit_figures import UnitFigures
+from swe_argo.steps.reports.page.unit_rows import make_rows, repository_names, stop_reasons
+from swe_argo.steps.reports.stored_run import Standing, StoredRun
 
 
 def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = None, why_not: str = "") -> bytes:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from steps.contracts.families import SWEBENCH
-from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
-from steps.reports.comparison.record import Comparison
-from steps.reports.comparison.view import view_comparison
-from steps.reports.figures import confirmations
-from steps.reports.figures.summary import Summary
-from steps.reports.labels import STAGES, STOPS, in_order, kind_phrase, standing_labels, stop_phrase
-from steps.reports.page.against import against_resolved
-from steps.reports.page.attempts import attempt_grid, explain_two_rates, pass_curve
-from steps.reports.page.charts import histogram, stacked
-from steps.reports.page.clusters import cluster_failures
-from steps.reports.page.crossing import cross_stops
-from steps.reports.page.glance import glance
-from steps.reports.page.unit_figures import UnitFigures
-from steps.reports.stored_run import Standing
-from steps.reports.text.formatting import listing, utc
-from steps.reports.text.visible import make_visible
+from swe_argo.steps.contracts.families import SWEBENCH
+from swe_argo.steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
+from swe_argo.steps.reports.comparison.record import Comparison
+from swe_argo.steps.reports.comparison.view import view_comparison
+from swe_argo.steps.reports.figures import confirmations
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.labels import STAGES, STOPS, in_order, kind_phrase, standing_labels, stop_phrase
+from swe_argo.steps.reports.page.against import against_resolved
+from swe_argo.steps.reports.page.attempts import attempt_grid, explain_two_rates, pass_curve
+from swe_argo.steps.reports.page.charts import histogram, stacked
+from swe_argo.steps.reports.page.clusters import cluster_failures
+from swe_argo.steps.reports.page.crossing import cross_stops
+from swe_argo.steps.reports.page.glance import glance
+from swe_argo.steps.reports.page.unit_figures import UnitFigures
+from swe_argo.steps.reports.stored_run import Standing
+from swe_argo.steps.reports.text.formatting import listing, utc
+from swe_argo.steps.reports.text.visible import make_visible
 
 __all__ = ["UnitFigures", "report_sections"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.reports.labels import STAGES, in_order
-from steps.reports.page.charts import Segment, stacked
-from steps.reports.stored_run import StoredUnit
-from steps.reports.text.formatting import duration
+from swe_argo.steps.reports.labels import STAGES, in_order
+from swe_argo.steps.reports.page.charts import Segment, stacked
+from swe_argo.steps.reports.stored_run import StoredUnit
+from swe_argo.steps.reports.text.formatting import duration
 
 LEAST_S = 0.5
 """Of a stage that has a name in the bar."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import steps
-from steps.reports.page.excerpts import diff_runs
-from steps.reports.text.formatting import count, duration, listing, money, percent, tokens
-from steps.reports.text.visible import make_visible
+from swe_argo.steps import TEMPLATES
+from swe_argo.steps.reports.page.excerpts import diff_runs
+from swe_argo.steps.reports.text.formatting import count, duration, listing, money, percent, tokens
+from swe_argo.steps.reports.text.visible import make_visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-PAGE_FOLDER = Path(steps.__file__).parents[1] / "templates" / "report"
+PAGE_FOLDER = TEMPLATES / "report"
 """Templates, and the scripts that pages bring along."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from steps.reports.labels import STANDINGS, StandingLabel
-from steps.reports.text.formatting import duration
+from swe_argo.steps.reports.labels import STANDINGS, StandingLabel
+from swe_argo.steps.reports.text.formatting import duration
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.solve_record import SolveAttempt
-from steps.reports.labels import STOPS
-from steps.reports.page.charts import columns
-from steps.reports.page.excerpts import diff_runs, linked_files
-from steps.reports.page.stage_bar import stage_bar
-from steps.reports.page.templating import as_page, page_templates
-from steps.reports.stored_run import StoredRun, StoredUnit
-from steps.reports.text.formatting import money, tokens
-from steps.reports.text.issue_blocks import issue_blocks
-from steps.reports.text.patch_files import FILES_NAMED, PatchFile, patch_files
-from steps.reports.text.visible import WHOLE, make_visible, patch_head
-from steps.reports.unit.conversation import Conversation
-from steps.reports.unit.edits import first_edit
-from steps.reports.unit.turns import ShownTurn, text_allowance
-from steps.reports.unit.view import view_unit
+from swe_argo.steps.contracts.solve_record import SolveAttempt
+from swe_argo.steps.reports.labels import STOPS
+from swe_argo.steps.reports.page.charts import columns
+from swe_argo.steps.reports.page.excerpts import diff_runs, linked_files
+from swe_argo.steps.reports.page.stage_bar import stage_bar
+from swe_argo.steps.reports.page.templating import as_page, page_templates
+from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
+from swe_argo.steps.reports.text.formatting import money, tokens
+from swe_argo.steps.reports.text.issue_blocks import issue_blocks
+from swe_argo.steps.reports.text.patch_files import FILES_NAMED, PatchFile, patch_files
+from swe_argo.steps.reports.text.visible import WHOLE, make_visible, patch_head
+from swe_argo.steps.reports.unit.conversation import Conversation
+from swe_argo.steps.reports.unit.edits import first_edit
+from swe_argo.steps.reports.unit.turns import ShownTurn, text_allowance
+from swe_argo.steps.reports.unit.view import view_unit
 
 PATCH_BYTES = 600_000
 PATCH_WIDTH = 2_000

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from steps.contracts.chain import PAGE
-from steps.contracts.data import Answer
-from steps.contracts.progress_lines import counted
-from steps.contracts.record import Place, key
-from steps.contracts.trajectory import Trajectory
-from steps.reports.batches import TRAJECTORIES_AT_ONCE, batches
-from steps.reports.figures.caveats import agent_remarks
-from steps.reports.figures.summary import Summary
-from steps.reports.page.reference import reference_patch
-from steps.reports.page.unit_page import UnitPageInputs, instance_page
-from steps.reports.stored_run import StoredRun, StoredUnit
-from steps.reports.text.visible import make_visible
-from steps.reports.unit.conversation import Conversation, read_conversation
-from steps.reports.unit.view import TRIES_SHOWN
-from steps.store import Store
+from swe_argo.steps.contracts.chain import PAGE
+from swe_argo.steps.contracts.data import Answer
+from swe_argo.steps.contracts.progress_lines import counted
+from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.reports.batches import TRAJECTORIES_AT_ONCE, batches
+from swe_argo.steps.reports.figures.caveats import agent_remarks
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.page.reference import reference_patch
+from swe_argo.steps.reports.page.unit_page import UnitPageInputs, instance_page
+from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
+from swe_argo.steps.reports.text.visible import make_visible
+from swe_argo.steps.reports.unit.conversation import Conversation, read_conversation
+from swe_argo.steps.reports.unit.view import TRIES_SHOWN
+from swe_argo.steps.store import Store
 
 FOLDER = "instances"
 ANSWER_SHOWN = 200

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steps.contracts.data import Patch
-from steps.contracts.trajectory import StopReason
-from steps.contracts.verdict import TestLog
-from steps.reports.figures.confirmations import confirmation_note, generality_note, shared_reason
-from steps.reports.figures.flips import describe_flips
-from steps.reports.labels import STAGES, StandingLabel, standing_label
-from steps.reports.page.excerpts import (
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.verdict import TestLog
+from swe_argo.steps.reports.figures.confirmations import confirmation_note, generality_note, shared_reason
+from swe_argo.steps.reports.figures.flips import describe_flips
+from swe_argo.steps.reports.labels import STAGES, StandingLabel, standing_label
+from swe_argo.steps.reports.page.excerpts import (
     REASON_WIDTH,
     TRIES_SHOWN,
     UnitExcerpts,
@@ -19,10 +19,10 @@ from steps.reports.page.excerpts import (
     share_out,
     stages_shown,
 )
-from steps.reports.stored_run import StoredRun, StoredUnit
-from steps.reports.text.formatting import count, duration, money, size, tokens
-from steps.reports.text.visible import cut_line, make_visible
-from steps.reports.unit.view import standing_note
+from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
+from swe_argo.steps.reports.text.formatting import count, duration, money, size, tokens
+from swe_argo.steps.reports.text.visible import cut_line, make_visible
+from swe_argo.steps.reports.unit.view import standing_note
 
 
 @dataclass(frozen=True, slots=True)

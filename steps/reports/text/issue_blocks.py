@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from steps.reports.text.visible import make_plain
+from swe_argo.steps.reports.text.visible import make_plain
 
 Spans = list[tuple[str, str]]
 """(``code``, ``b`` or nothing, text)."""

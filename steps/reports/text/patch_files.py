@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from steps.reports.text.visible import cut_line, make_visible
+from swe_argo.steps.reports.text.visible import cut_line, make_visible
 
 NAME_WIDTH = 160
 FILES_NAMED = 100

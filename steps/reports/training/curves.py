@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from steps.reports.page.charts import columns
+from swe_argo.steps.reports.page.charts import columns
 
 SMOOTHED_FROM = 20
 """Steps from which a mean is drawn over the single values."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from steps.reports.figures.caveats import MOST_WITHOUT_VERDICT
-from steps.reports.figures.summary import Rate
-from steps.reports.text.formatting import count, percent, utc
-from steps.reports.training.metrics import infra_share
-from steps.reports.training.stored_training import StoredTraining
+from swe_argo.steps.reports.figures.caveats import MOST_WITHOUT_VERDICT
+from swe_argo.steps.reports.figures.summary import Rate
+from swe_argo.steps.reports.text.formatting import count, percent, utc
+from swe_argo.steps.reports.training.metrics import infra_share
+from swe_argo.steps.reports.training.stored_training import StoredTraining
 
 
 def find_doubts(training: StoredTraining) -> list[str]:

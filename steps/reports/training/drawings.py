@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from steps.contracts.training import StepFigures
-from steps.reports.text.formatting import decimal, duration, percent
-from steps.reports.training.curves import Axis, Columns, Curve, draw_columns, draw_curve
-from steps.reports.training.metrics import infra_share
-from steps.reports.training.stored_training import StoredTraining
+from swe_argo.steps.contracts.training import StepFigures
+from swe_argo.steps.reports.text.formatting import decimal, duration, percent
+from swe_argo.steps.reports.training.curves import Axis, Columns, Curve, draw_columns, draw_curve
+from swe_argo.steps.reports.training.metrics import infra_share
+from swe_argo.steps.reports.training.stored_training import StoredTraining
 
 
 @dataclass(frozen=True, slots=True)

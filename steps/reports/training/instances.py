@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from steps.contracts.training import StepFigures
+from swe_argo.steps.contracts.training import StepFigures
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from steps.contracts.training import StepFigures
-from steps.reports.figures.summary import Summary
-from steps.reports.training.stored_training import StoredTraining
+from swe_argo.steps.contracts.training import StepFigures
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.training.stored_training import StoredTraining
 
 METRICS_FILE = "metrics.jsonl"
 _AS_THEY_ARE = (

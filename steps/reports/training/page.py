@@ -7,18 +7,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from steps.contracts.training import StepFigures, held_out_run_of
-from steps.reports.labels import STANDINGS
-from steps.reports.page.charts import stacked
-from steps.reports.page.templating import as_page, page_templates
-from steps.reports.text.formatting import decimal, duration, listing, utc
-from steps.reports.text.visible import make_visible
-from steps.reports.training.curves import mean_of
-from steps.reports.training.describe import describe_measurements, find_doubts, training_facts
-from steps.reports.training.drawings import draw_training
-from steps.reports.training.instances import InstanceClasses, classify_instances
-from steps.reports.training.rollouts import PickedRollout
-from steps.reports.training.stored_training import StoredTraining
+from swe_argo.steps.contracts.training import StepFigures, held_out_run_of
+from swe_argo.steps.reports.labels import STANDINGS
+from swe_argo.steps.reports.page.charts import stacked
+from swe_argo.steps.reports.page.templating import as_page, page_templates
+from swe_argo.steps.reports.text.formatting import decimal, duration, listing, utc
+from swe_argo.steps.reports.text.visible import make_visible
+from swe_argo.steps.reports.training.curves import mean_of
+from swe_argo.steps.reports.training.describe import describe_measurements, find_doubts, training_facts
+from swe_argo.steps.reports.training.drawings import draw_training
+from swe_argo.steps.reports.training.instances import InstanceClasses, classify_instances
+from swe_argo.steps.reports.training.rollouts import PickedRollout
+from swe_argo.steps.reports.training.stored_training import StoredTraining
 
 STEPS_SHOWN = 30
 INSTANCES_SHOWN = 30

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from steps.errors import StepError
-from steps.reports.training.weights_and_biases import log_steps
-from steps.reports.training.write import write_training_page
-from steps.settings import settings
-from steps.store import Store
-from steps.store.trainings import is_training, training_of_run
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.reports.training.weights_and_biases import log_steps
+from swe_argo.steps.reports.training.write import write_training_page
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.trainings import is_training, training_of_run
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from steps.contracts.record import key
-from steps.reports.figures.summary import Summary
-from steps.reports.figures.units_table import UNITS_FILE
-from steps.reports.page.unit_pages import FOLDER
-from steps.reports.parquet_bytes import read_parquet
-from steps.store import Store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.figures.units_table import UNITS_FILE
+from swe_argo.steps.reports.page.unit_pages import FOLDER
+from swe_argo.steps.reports.parquet_bytes import read_parquet
+from swe_argo.steps.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from steps.contracts.record import Record, key
-from steps.contracts.training import Checkpoint, Checkpoints, StepFigures, TrainFile, held_out_run_of, step_name
-from steps.reports.figures.summary import Summary
-from steps.store import Store
-from steps.store.trainings import training_of
+from swe_argo.steps.contracts.record import Record, key
+from swe_argo.steps.contracts.training import (
+    Checkpoint,
+    Checkpoints,
+    StepFigures,
+    TrainFile,
+    held_out_run_of,
+    step_name,
+)
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.trainings import training_of
 
 R = TypeVar("R", bound=Record)
 

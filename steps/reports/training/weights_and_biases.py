@@ -10,12 +10,12 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from steps.contracts.record import Place
-from steps.contracts.training import TrainFile
-from steps.reports.training.metrics import held_out_metrics, step_metrics
-from steps.reports.training.stored_training import StoredTraining
-from steps.settings import Settings
-from steps.store import Store
+from swe_argo.steps.contracts.record import Place
+from swe_argo.steps.contracts.training import TrainFile
+from swe_argo.steps.reports.training.metrics import held_out_metrics, step_metrics
+from swe_argo.steps.reports.training.stored_training import StoredTraining
+from swe_argo.steps.settings import Settings
+from swe_argo.steps.store import Store
 
 log = logging.getLogger(__name__)
 

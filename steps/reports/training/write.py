@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from steps.contracts.record import Place
-from steps.reports.training.metrics import METRICS_FILE, metrics_file
-from steps.reports.training.page import render_training
-from steps.reports.training.rollouts import pick_rollouts
-from steps.reports.training.stored_training import StoredTraining, read_training
-from steps.store import Store
+from swe_argo.steps.contracts.record import Place
+from swe_argo.steps.reports.training.metrics import METRICS_FILE, metrics_file
+from swe_argo.steps.reports.training.page import render_training
+from swe_argo.steps.reports.training.rollouts import pick_rollouts
+from swe_argo.steps.reports.training.stored_training import StoredTraining, read_training
+from swe_argo.steps.store import Store
 
 TRAINING_PAGE = "training.html"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from steps.contracts.trajectory import Usage
+from swe_argo.steps.contracts.trajectory import Usage
 
 DEEPEST = 20
 """Levels of attempts within attempts that are read; iterative mode makes one."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from steps.contracts.redone import Redone
-from steps.reports.labels import STANDINGS, STOPS
-from steps.reports.text.formatting import money, tokens, utc
+from swe_argo.steps.contracts.redone import Redone
+from swe_argo.steps.reports.labels import STANDINGS, STOPS
+from swe_argo.steps.reports.text.formatting import money, tokens, utc
 
 
 def describe_earlier(earlier: Redone) -> str:

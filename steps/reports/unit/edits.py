@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from difflib import unified_diff
 from typing import Any
 
-from steps.reports.text.visible import make_plain
-from steps.reports.unit.conversation import Conversation
+from swe_argo.steps.reports.text.visible import make_plain
+from swe_argo.steps.reports.unit.conversation import Conversation
 
 LINES_COMPARED = 400
 """Of either side: comparing takes time with the square of them."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from steps.contracts.machine import Machine
-from steps.contracts.solve_record import Continued
-from steps.contracts.trajectory import Usage
-from steps.contracts.verdict import GradeRecord
-from steps.reports.figures import confirmations
-from steps.reports.labels import STAGES, STOPS, in_order
-from steps.reports.stored_run import StoredUnit
-from steps.reports.text.formatting import count, duration, money, percent, tokens
-from steps.reports.text.visible import cut_line, make_visible
-from steps.reports.unit.conversation import Conversation
-from steps.reports.unit.earlier import describe_earlier
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.solve_record import Continued
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.reports.figures import confirmations
+from swe_argo.steps.reports.labels import STAGES, STOPS, in_order
+from swe_argo.steps.reports.stored_run import StoredUnit
+from swe_argo.steps.reports.text.formatting import count, duration, money, percent, tokens
+from swe_argo.steps.reports.text.visible import cut_line, make_visible
+from swe_argo.steps.reports.unit.conversation import Conversation
+from swe_argo.steps.reports.unit.earlier import describe_earlier
 
 VALUE_WIDTH = 300
 REASON_WIDTH = 600

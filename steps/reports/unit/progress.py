@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from steps.contracts.unit_progress import Phase, UnitProgress
-from steps.reports.text.formatting import duration, money, tokens
-from steps.reports.text.visible import make_visible
+from swe_argo.steps.contracts.unit_progress import Phase, UnitProgress
+from swe_argo.steps.reports.text.formatting import duration, money, tokens
+from swe_argo.steps.reports.text.visible import make_visible
 
 PHASES: dict[Phase, str] = {
     "create": "making its sandbox",

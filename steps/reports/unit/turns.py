@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from steps.reports.text.formatting import count, duration, money
-from steps.reports.text.visible import cut_line, make_plain, make_visible
-from steps.reports.unit.conversation import Conversation, ResultView, ToolCallView, TurnView, UsageView
-from steps.reports.unit.edits import diff_of_edit
+from swe_argo.steps.reports.text.formatting import count, duration, money
+from swe_argo.steps.reports.text.visible import cut_line, make_plain, make_visible
+from swe_argo.steps.reports.unit.conversation import Conversation, ResultView, ToolCallView, TurnView, UsageView
+from swe_argo.steps.reports.unit.edits import diff_of_edit
 
 PAGE_CHARACTERS = 1_500_000
 MOST, LEAST = 8_000, 200

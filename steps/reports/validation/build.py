@@ -6,17 +6,25 @@ import json
 from collections import Counter, defaultdict
 from typing import Any
 
-from steps.contracts.data import Answer
-from steps.contracts.record import key
-from steps.contracts.validation import GOLD, IDLE, Fitness, ValidatedInstance, Validation, ValidationResources, part_of
-from steps.contracts.verdict import Outcome, Report
-from steps.reports.batches import RECORDS_AT_ONCE, batches
-from steps.reports.figures.conditions import run_conditions
-from steps.reports.reading import read_verdicts
-from steps.reports.stored_run import StoredRun, StoredUnit
-from steps.reports.text.formatting import count
-from steps.reports.text.visible import WHOLE
-from steps.store import Store
+from swe_argo.steps.contracts.data import Answer
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.validation import (
+    GOLD,
+    IDLE,
+    Fitness,
+    ValidatedInstance,
+    Validation,
+    ValidationResources,
+    part_of,
+)
+from swe_argo.steps.contracts.verdict import Outcome, Report
+from swe_argo.steps.reports.batches import RECORDS_AT_ONCE, batches
+from swe_argo.steps.reports.figures.conditions import run_conditions
+from swe_argo.steps.reports.reading import read_verdicts
+from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
+from swe_argo.steps.reports.text.formatting import count
+from swe_argo.steps.reports.text.visible import WHOLE
+from swe_argo.steps.store import Store
 
 _REASON = 300
 SECOND_RUN = "second_run"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from steps.contracts.validation import Fitness, Validation
-from steps.reports.page.templating import as_page, page_templates
-from steps.reports.text.formatting import utc
-from steps.reports.text.visible import cut_line, make_visible
+from swe_argo.steps.contracts.validation import Fitness, Validation
+from swe_argo.steps.reports.page.templating import as_page, page_templates
+from swe_argo.steps.reports.text.formatting import utc
+from swe_argo.steps.reports.text.visible import cut_line, make_visible
 
 TESTS_SHOWN = 20
 LINE_WIDTH = 240

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from steps.contracts.chain import PAGE
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.progress_lines import doing
-from steps.contracts.record import key
-from steps.contracts.validation import GOLD, IDLE, Validation, part_of, validation_key, validation_of
-from steps.reports.validation.build import build_validation
-from steps.reports.validation.page import render_validation
-from steps.store import Store
+from swe_argo.steps.contracts.chain import PAGE
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.validation import GOLD, IDLE, Validation, part_of, validation_key, validation_of
+from swe_argo.steps.reports.validation.build import build_validation
+from swe_argo.steps.reports.validation.page import render_validation
+from swe_argo.steps.store import Store
 
 
 def write_validation_of(store: Store, run_id: str) -> Validation | None:

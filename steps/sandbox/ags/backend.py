@@ -8,14 +8,14 @@ from typing import Any
 
 from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.machine import Machine
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, StepError
-from steps.sandbox.ags import snapshots
-from steps.sandbox.ags.control import AGSControl
-from steps.sandbox.ags.instances import stop_named
-from steps.sandbox.ags.service import (
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.sandbox.ags import snapshots
+from swe_argo.steps.sandbox.ags.control import AGSControl
+from swe_argo.steps.sandbox.ags.instances import stop_named
+from swe_argo.steps.sandbox.ags.service import (
     FULL,
     NO_IMAGE,
     NO_TOOL,
@@ -27,8 +27,8 @@ from steps.sandbox.ags.service import (
     region,
     service_failure,
 )
-from steps.sandbox.ags.start import Pauses, start_instance, wait_until_running
-from steps.sandbox.ags.tools import (
+from swe_argo.steps.sandbox.ags.start import Pauses, start_instance, wait_until_running
+from swe_argo.steps.sandbox.ags.tools import (
     NetworkMode,
     ServiceImage,
     configuration,
@@ -39,10 +39,10 @@ from steps.sandbox.ags.tools import (
     service_image,
     tool_name,
 )
-from steps.sandbox.envd.machine import EnvdMachine, EnvdSandbox
-from steps.sandbox.envd.orphans import metadata_of
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.sandbox.envd.machine import EnvdMachine, EnvdSandbox
+from swe_argo.steps.sandbox.envd.orphans import metadata_of
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 SHORTEST_LIFE_S = 30.0
 """The service gives none less."""

@@ -12,10 +12,10 @@ from e2b.connection_config import ConnectionConfig
 from packaging.version import Version
 from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, StepError, one_line
-from steps.sandbox.ags.service import NO_INSTANCE, ask, call_service, is_code, region, service_failure
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, StepError, one_line
+from swe_argo.steps.sandbox.ags.service import NO_INSTANCE, ask, call_service, is_code, region, service_failure
+from swe_argo.steps.settings import settings
 
 ENVD_PORT = 49983
 ENVD_VERSION = Version("0.2.0")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import StepError
-from steps.sandbox.ags.service import region, service_failure
-from steps.sandbox.ags.start import read_quota
-from steps.sandbox.diagnosis import Diagnosis
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.sandbox.ags.service import region, service_failure
+from swe_argo.steps.sandbox.ags.start import read_quota
+from swe_argo.steps.sandbox.diagnosis import Diagnosis
+from swe_argo.steps.settings import settings
 
 
 def diagnose(_spec: SandboxSpec) -> Diagnosis:

@@ -6,8 +6,8 @@ import hashlib
 import shutil
 import subprocess
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, one_line
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, one_line
 
 PROGRAM = "skopeo"
 _TAG = 100

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from steps.sandbox.ags.control import RUNNING, stop
-from steps.sandbox.ags.service import list_all
-from steps.sandbox.envd.orphans import OURS
+from swe_argo.steps.sandbox.ags.control import RUNNING, stop
+from swe_argo.steps.sandbox.ags.service import list_all
+from swe_argo.steps.sandbox.envd.orphans import OURS
 
 
 def list_instances(wanted: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox.ags.control import stop
-from steps.sandbox.ags.instances import list_instances
-from steps.sandbox.ags.service import place
-from steps.sandbox.envd.orphans import ProviderSandboxes
-from steps.sandbox.orphans import Orphans
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox.ags.control import stop
+from swe_argo.steps.sandbox.ags.instances import list_instances
+from swe_argo.steps.sandbox.ags.service import place
+from swe_argo.steps.sandbox.envd.orphans import ProviderSandboxes
+from swe_argo.steps.sandbox.orphans import Orphans
 
 
 def ags_sandboxes() -> ProviderSandboxes:

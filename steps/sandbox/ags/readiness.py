@@ -6,12 +6,12 @@ from typing import Any
 
 from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.ags.service import list_all, place, region, service_failure
-from steps.sandbox.ags.start import read_quota
-from steps.sandbox.ags.tools import (
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.ags.service import list_all, place, region, service_failure
+from swe_argo.steps.sandbox.ags.start import read_quota
+from swe_argo.steps.sandbox.ags.tools import (
     NetworkMode,
     find_tool,
     missing_tool,
@@ -19,7 +19,7 @@ from steps.sandbox.ags.tools import (
     service_image,
     tool_problem,
 )
-from steps.sandbox.readiness import ReadinessResult, SandboxNeeds, places_notice
+from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds, places_notice
 
 AROUND_S = 600.0
 """What a sandbox must live beside its agent or its tests: the history hidden, the patch taken, the log read."""

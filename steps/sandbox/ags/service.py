@@ -15,9 +15,9 @@ from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentClo
 from tencentcloud.common.profile.client_profile import ClientProfile
 from tencentcloud.common.profile.http_profile import HttpProfile
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, StepError, one_line
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, StepError, one_line
+from swe_argo.steps.settings import settings
 
 REFUSED = ("AuthFailure", "UnauthorizedOperation")
 FULL = ("LimitExceeded", "LimitExceeded.SandboxInstance")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
-from steps.sandbox.ags.service import ask, call_service, is_code, list_all, service_failure
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.ags.service import ask, call_service, is_code, list_all, service_failure
 
 NO_SNAPSHOT = ("ResourceNotFound.SandboxSnapshot",)
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, StepError
-from steps.sandbox.ags.control import describe, status_of, stop
-from steps.sandbox.ags.service import FULL, account_id, ask, is_code
-from steps.sandbox.envd.refusals import Refusals
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, StepError
+from swe_argo.steps.sandbox.ags.control import describe, status_of, stop
+from swe_argo.steps.sandbox.ags.service import FULL, account_id, ask, is_code
+from swe_argo.steps.sandbox.envd.refusals import Refusals
+from swe_argo.steps.settings import settings
 
 PATIENCE_S = 1500.0
 """How long a sandbox waits for its place: less than a step has for its sandbox."""

@@ -13,14 +13,14 @@ from typing import Any
 
 from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.images import through_registry
-from steps.contracts.sandbox_spec import AGSSpec
-from steps.errors import ConfigError, StepError
-from steps.sandbox.ags.image_copies import copy_image, copy_name, require_skopeo
-from steps.sandbox.ags.service import ask, is_code, list_all, service_failure
-from steps.sandbox.ags.start import Pauses
-from steps.sandbox.ags.tools import (
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.images import through_registry
+from swe_argo.steps.contracts.sandbox_spec import AGSSpec
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.sandbox.ags.image_copies import copy_image, copy_name, require_skopeo
+from swe_argo.steps.sandbox.ags.service import ask, is_code, list_all, service_failure
+from swe_argo.steps.sandbox.ags.start import Pauses
+from swe_argo.steps.sandbox.ags.tools import (
     ENVD_PATH,
     NetworkMode,
     ServiceImage,

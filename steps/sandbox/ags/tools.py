@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from steps.contracts.images import through_registry
-from steps.contracts.sandbox_spec import AGSSpec
-from steps.errors import ConfigError
-from steps.sandbox.ags.control import ENVD_PORT
+from swe_argo.steps.contracts.images import through_registry
+from swe_argo.steps.contracts.sandbox_spec import AGSSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.ags.control import ENVD_PORT
 
 FIELD = "sandbox.ags.mapping"
 NetworkMode = Literal["SANDBOX", "PUBLIC"]

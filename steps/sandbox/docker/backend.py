@@ -9,20 +9,20 @@ from docker import APIClient
 from docker.errors import APIError, ImageNotFound, NotFound
 from docker.utils import version_lt
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.images import through_registry
-from steps.contracts.machine import Machine
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, InfraError, StepError
-from steps.host.folders import process_owner
-from steps.sandbox.bundle_mounts import folder_of
-from steps.sandbox.docker.bundles import holder_of
-from steps.sandbox.docker.container import DEADLINE_EXIT, DockerContainer, DockerSandbox
-from steps.sandbox.docker.engine import EngineRetries, call_engine, connect_engine, engine_failure, explanation
-from steps.sandbox.docker.images import PULL_PATIENCE, digest, ensure_image, fits
-from steps.sandbox.docker.orphans import KIND, LABEL, remove
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.images import through_registry
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, InfraError, StepError
+from swe_argo.steps.host.folders import process_owner
+from swe_argo.steps.sandbox.bundle_mounts import folder_of
+from swe_argo.steps.sandbox.docker.bundles import holder_of
+from swe_argo.steps.sandbox.docker.container import DEADLINE_EXIT, DockerContainer, DockerSandbox
+from swe_argo.steps.sandbox.docker.engine import EngineRetries, call_engine, connect_engine, engine_failure, explanation
+from swe_argo.steps.sandbox.docker.images import PULL_PATIENCE, digest, ensure_image, fits
+from swe_argo.steps.sandbox.docker.orphans import KIND, LABEL, remove
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 PIDS = 16384
 """Stops a fork bomb; no test suite comes near."""

@@ -15,10 +15,10 @@ from pathlib import Path
 from docker import APIClient
 from docker.errors import APIError, NotFound
 
-from steps.bundles.tree import write_tar
-from steps.contracts.recipe import BUNDLE_PLACE
-from steps.sandbox.docker.engine import EngineRetries
-from steps.sandbox.docker.orphans import LABEL, remove
+from swe_argo.steps.bundles.tree import write_tar
+from swe_argo.steps.contracts.recipe import BUNDLE_PLACE
+from swe_argo.steps.sandbox.docker.engine import EngineRetries
+from swe_argo.steps.sandbox.docker.orphans import LABEL, remove
 
 KIND = "agent"
 """Value of the label of such containers; sandboxes have another."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from steps.contracts.data import Plan, Unit
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import StepError
-from steps.sandbox.docker.diagnosis import diagnose
-from steps.sandbox.docker.disk import stated_budget
-from steps.sandbox.docker.image_prefetch import ImageKeeper
-from steps.sandbox.docker.orphans import clean, find_orphans
+from swe_argo.steps.contracts.data import Plan, Unit
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.sandbox.docker.diagnosis import diagnose
+from swe_argo.steps.sandbox.docker.disk import stated_budget
+from swe_argo.steps.sandbox.docker.image_prefetch import ImageKeeper
+from swe_argo.steps.sandbox.docker.orphans import clean, find_orphans
 
 
 class DockerCare:
@@ -38,7 +38,7 @@ class DockerCare:
 
 @contextmanager
 def care_for(spec: SandboxSpec, plan: Plan) -> Iterator[DockerCare]:
-    """See ``steps.sandbox.care``."""
+    """See ``swe_argo.steps.sandbox.care``."""
     images = [unit.image for unit in plan.to_do]
     keeper = ImageKeeper(images, stated_budget(spec.docker), spec.docker.keep_images, spec.registry, spec.platform)
     with suppress(StepError):

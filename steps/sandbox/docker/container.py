@@ -10,14 +10,14 @@ from typing import Any
 from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, ResourceError, StepError
-from steps.sandbox.docker.engine import EngineRetries, engine_failure, explanation, is_transient
-from steps.sandbox.docker.exec_line import ExecLine
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.job_watch import PollTimes
-from steps.sandbox.open_shell import OpenShells
-from steps.sandbox.script_output import ScriptOutput
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, ResourceError, StepError
+from swe_argo.steps.sandbox.docker.engine import EngineRetries, engine_failure, explanation, is_transient
+from swe_argo.steps.sandbox.docker.exec_line import ExecLine
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.job_watch import PollTimes
+from swe_argo.steps.sandbox.open_shell import OpenShells
+from swe_argo.steps.sandbox.script_output import ScriptOutput
 
 JOBS_ROOT = "/run/swe-argo"
 DEADLINE_EXIT = 119

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from docker.errors import DockerException
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.diagnosis import Diagnosis
-from steps.sandbox.docker.disk import GIB, free_bytes
-from steps.sandbox.docker.engine import connect_engine, explanation
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.diagnosis import Diagnosis
+from swe_argo.steps.sandbox.docker.disk import GIB, free_bytes
+from swe_argo.steps.sandbox.docker.engine import connect_engine, explanation
 
 
 def diagnose(_spec: SandboxSpec) -> Diagnosis:

@@ -10,11 +10,11 @@ from typing import Any
 
 from docker import APIClient
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.images import through_registry
-from steps.contracts.sandbox_spec import DockerSpec
-from steps.errors import ConfigError
-from steps.sandbox.docker.engine import connect_engine
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.images import through_registry
+from swe_argo.steps.contracts.sandbox_spec import DockerSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.docker.engine import connect_engine
 
 GIB = 2**30
 IMAGE_BYTES = int(1.3 * GIB)

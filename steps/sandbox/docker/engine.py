@@ -16,8 +16,8 @@ from docker.errors import APIError, DockerException
 from docker.utils import kwargs_from_env
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, ResourceError, StepError
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ _STDOUT = 1
 
 
 class ExecLine:
-    """Starts the exec. Its methods raise OSError where the stream breaks; see ``steps.sandbox.open_shell.Line``."""
+    """Starts the exec. Its methods raise OSError where the stream breaks; see ``open_shell.Line``."""
 
     def __init__(self, api: APIClient, exec_id: str) -> None:
         stream: Any = api.exec_start(exec_id, socket=True)

@@ -10,11 +10,11 @@ import requests
 from docker import APIClient
 from docker.errors import DockerException
 
-from steps.contracts.images import through_registry
-from steps.errors import StepError
-from steps.sandbox.docker.disk import IMAGE_BYTES, default_budget
-from steps.sandbox.docker.engine import EngineRetries, connect_engine
-from steps.sandbox.docker.images import ensure_image, local_image
+from swe_argo.steps.contracts.images import through_registry
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.sandbox.docker.disk import IMAGE_BYTES, default_budget
+from swe_argo.steps.sandbox.docker.engine import EngineRetries, connect_engine
+from swe_argo.steps.sandbox.docker.images import ensure_image, local_image
 
 _PATIENCE = EngineRetries(attempts=2, first_s=2.0)
 _FAILURES = (StepError, DockerException, requests.RequestException, OSError)

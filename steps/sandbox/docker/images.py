@@ -10,9 +10,9 @@ import requests
 from docker import APIClient
 from docker.errors import APIError, DockerException, ImageNotFound
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, ResourceError, StepError
-from steps.sandbox.docker.engine import EngineRetries, engine_failure, explanation
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
+from swe_argo.steps.sandbox.docker.engine import EngineRetries, engine_failure, explanation
 
 PULL_PATIENCE = EngineRetries(attempts=5, first_s=2.0, longest_s=30.0)
 

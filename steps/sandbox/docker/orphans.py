@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from docker import APIClient
 from docker.errors import APIError, NotFound
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, InfraError
-from steps.host.folders import is_dead
-from steps.sandbox.docker.engine import EngineRetries, call_engine, connect_engine, engine_failure, explanation
-from steps.sandbox.orphans import Orphans, list_remaining
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.host.folders import is_dead
+from swe_argo.steps.sandbox.docker.engine import EngineRetries, call_engine, connect_engine, engine_failure, explanation
+from swe_argo.steps.sandbox.orphans import Orphans, list_remaining
 
 LABEL = "swe-argo"
 KIND = "sandbox"

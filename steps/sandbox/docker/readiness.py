@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from steps.contracts.images import through_registry
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox.docker.disk import check_disk, listed_as, stated_budget
-from steps.sandbox.docker.engine import connect_engine
-from steps.sandbox.docker.images import digest
-from steps.sandbox.readiness import ReadinessResult, SandboxNeeds
+from swe_argo.steps.contracts.images import through_registry
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox.docker.disk import check_disk, listed_as, stated_budget
+from swe_argo.steps.sandbox.docker.engine import connect_engine
+from swe_argo.steps.sandbox.docker.images import digest
+from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from steps.bundles.tree import write_tar
-from steps.contracts.failure import FailureClass
-from steps.contracts.progress_lines import doing
-from steps.errors import ResourceError
-from steps.host.folders import temporary_folder
-from steps.sandbox.bundle_mounts import folder_of
-from steps.sandbox.protocol import BundleMount
+from swe_argo.steps.bundles.tree import write_tar
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.errors import ResourceError
+from swe_argo.steps.host.folders import temporary_folder
+from swe_argo.steps.sandbox.bundle_mounts import folder_of
+from swe_argo.steps.sandbox.protocol import BundleMount
 
 ARCHIVE = "agent.tar.gz"
 

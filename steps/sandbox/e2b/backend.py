@@ -10,23 +10,23 @@ from contextlib import suppress
 
 from e2b import NotFoundException, Sandbox, SandboxException
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.machine import Machine
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, StepError
-from steps.sandbox.e2b import snapshots
-from steps.sandbox.e2b.creation import creation_rate, has_refused, insist
-from steps.sandbox.e2b.creation_rate import CreationRate
-from steps.sandbox.e2b.prices import hourly_price
-from steps.sandbox.e2b.routes import kill_named, make_sandbox
-from steps.sandbox.e2b.service import E2BControl, service_failure
-from steps.sandbox.e2b.templates import template_of
-from steps.sandbox.envd.failures import FAILURES
-from steps.sandbox.envd.machine import EnvdMachine, EnvdSandbox
-from steps.sandbox.envd.orphans import metadata_of
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.protocol import Sandbox as AnySandbox
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.sandbox.e2b import snapshots
+from swe_argo.steps.sandbox.e2b.creation import creation_rate, has_refused, insist
+from swe_argo.steps.sandbox.e2b.creation_rate import CreationRate
+from swe_argo.steps.sandbox.e2b.prices import hourly_price
+from swe_argo.steps.sandbox.e2b.routes import kill_named, make_sandbox
+from swe_argo.steps.sandbox.e2b.service import E2BControl, service_failure
+from swe_argo.steps.sandbox.e2b.templates import template_of
+from swe_argo.steps.sandbox.envd.failures import FAILURES
+from swe_argo.steps.sandbox.envd.machine import EnvdMachine, EnvdSandbox
+from swe_argo.steps.sandbox.envd.orphans import metadata_of
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.protocol import Sandbox as AnySandbox
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 
 
 def connect(spec: SandboxSpec) -> E2BBackend:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from steps.contracts.data import Plan
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox.e2b.creation import creation_rate
-from steps.sandbox.e2b.diagnosis import diagnose
-from steps.sandbox.e2b.orphans import e2b_sandboxes
-from steps.sandbox.envd.care import ProviderCare, care_at
+from swe_argo.steps.contracts.data import Plan
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox.e2b.creation import creation_rate
+from swe_argo.steps.sandbox.e2b.diagnosis import diagnose
+from swe_argo.steps.sandbox.e2b.orphans import e2b_sandboxes
+from swe_argo.steps.sandbox.envd.care import ProviderCare, care_at
 
 
 def care_for(spec: SandboxSpec, _plan: Plan) -> AbstractContextManager[ProviderCare]:
-    """See ``steps.sandbox.care``."""
+    """See ``swe_argo.steps.sandbox.care``."""
     return care_at(e2b_sandboxes(), creation_rate(spec).refusals, lambda: bool(diagnose(spec).well))

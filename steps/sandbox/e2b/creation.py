@@ -9,12 +9,12 @@ from typing import TypeVar
 from e2b import RateLimitException
 from e2b.exceptions import ServiceBusyException
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import StepError
-from steps.sandbox.e2b.creation_rate import CreationRate
-from steps.sandbox.e2b.service import account_id
-from steps.sandbox.envd.failures import FAILURES, is_transient
-from steps.settings import settings
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.sandbox.e2b.creation_rate import CreationRate
+from swe_argo.steps.sandbox.e2b.service import account_id
+from swe_argo.steps.sandbox.envd.failures import FAILURES, is_transient
+from swe_argo.steps.settings import settings
 
 T = TypeVar("T")
 

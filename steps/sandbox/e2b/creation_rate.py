@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from steps.errors import ConfigError
-from steps.sandbox.envd.refusals import Refusals
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.envd.refusals import Refusals
 
 LONGEST_PAUSE_S = 600.0
 """A pause that a service asks for is no longer than this: somebody has to look whether it is over."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import StepError
-from steps.sandbox.diagnosis import Diagnosis
-from steps.sandbox.e2b.routes import list_sandboxes
-from steps.sandbox.e2b.service import service_address
-from steps.settings import settings
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.sandbox.diagnosis import Diagnosis
+from swe_argo.steps.sandbox.e2b.routes import list_sandboxes
+from swe_argo.steps.sandbox.e2b.service import service_address
+from swe_argo.steps.settings import settings
 
 
 def diagnose(_spec: SandboxSpec) -> Diagnosis:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox.e2b.routes import list_sandboxes
-from steps.sandbox.e2b.service import kill_sandbox
-from steps.sandbox.envd.orphans import ProviderSandboxes
-from steps.sandbox.orphans import Orphans
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox.e2b.routes import list_sandboxes
+from swe_argo.steps.sandbox.e2b.service import kill_sandbox
+from swe_argo.steps.sandbox.envd.orphans import ProviderSandboxes
+from swe_argo.steps.sandbox.orphans import Orphans
 
 
 def e2b_sandboxes() -> ProviderSandboxes:

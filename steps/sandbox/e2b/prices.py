@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steps.contracts.sandbox_spec import E2BSpec
-from steps.sandbox.e2b.templates import whole_cores
+from swe_argo.steps.contracts.sandbox_spec import E2BSpec
+from swe_argo.steps.sandbox.e2b.templates import whole_cores
 
 DEFAULT_CPUS = 2
 DEFAULT_MEMORY_MB = 512

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.progress_lines import doing
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.e2b.prices import hourly_price
-from steps.sandbox.e2b.service import service_options
-from steps.sandbox.e2b.stored_templates import READY, is_there, list_templates
-from steps.sandbox.e2b.template_builds import TemplateBuilds, build_templates
-from steps.sandbox.e2b.templates import WantedTemplate, needed_templates
-from steps.sandbox.readiness import ReadinessResult, SandboxNeeds, places_notice
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.e2b.prices import hourly_price
+from swe_argo.steps.sandbox.e2b.service import service_options
+from swe_argo.steps.sandbox.e2b.stored_templates import READY, is_there, list_templates
+from swe_argo.steps.sandbox.e2b.template_builds import TemplateBuilds, build_templates
+from swe_argo.steps.sandbox.e2b.templates import WantedTemplate, needed_templates
+from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds, places_notice
 
 AROUND_S = 600.0
 """What a sandbox must live beside its agent or its tests: the history hidden, the patch taken, the log read."""

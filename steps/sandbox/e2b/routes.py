@@ -24,11 +24,11 @@ from e2b.retry import parse_retry_after
 from packaging.version import Version
 from tenacity import Retrying
 
-from steps.contracts.failure import FailureClass
-from steps.sandbox.e2b.creation import NotNowError
-from steps.sandbox.e2b.service import account_id, call_service, kill_sandbox, service_options
-from steps.sandbox.envd.failures import retrying
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.sandbox.e2b.creation import NotNowError
+from swe_argo.steps.sandbox.e2b.service import account_id, call_service, kill_sandbox, service_options
+from swe_argo.steps.sandbox.envd.failures import retrying
+from swe_argo.steps.settings import settings
 
 _CREATE, _LIST = "create", "list"
 _MISSING_ROUTE = (404, 405)

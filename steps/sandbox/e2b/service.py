@@ -19,10 +19,10 @@ from e2b.connection_config import ApiParams, ConnectionConfig
 from e2b.exceptions import ServiceBusyException
 from tenacity import Retrying
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, StepError, one_line
-from steps.sandbox.envd.failures import FAILURES, GONE, retrying
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, StepError, one_line
+from swe_argo.steps.sandbox.envd.failures import FAILURES, GONE, retrying
+from swe_argo.steps.settings import settings
 
 T = TypeVar("T")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from e2b import Sandbox
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
-from steps.sandbox.e2b.service import call_service, service_options
-from steps.sandbox.envd.failures import GONE
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.e2b.service import call_service, service_options
+from swe_argo.steps.sandbox.envd.failures import GONE
 
 
 def take_snapshot(sandbox_id: str, name: str) -> str:

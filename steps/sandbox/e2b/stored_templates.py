@@ -16,15 +16,15 @@ from e2b.api.client_sync import get_api_client
 from e2b.connection_config import ConnectionConfig
 from e2b.template.types import BuildInfo
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.recipe import BUNDLE_PLACE
-from steps.errors import ConfigError, InfraError, one_line
-from steps.sandbox.bundle_upload import sealing
-from steps.sandbox.e2b.agent_archives import ARCHIVE
-from steps.sandbox.e2b.service import call_service, service_options
-from steps.sandbox.e2b.templates import PREFIX, WantedTemplate
-from steps.sandbox.envd.failures import retrying
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.recipe import BUNDLE_PLACE
+from swe_argo.steps.errors import ConfigError, InfraError, one_line
+from swe_argo.steps.sandbox.bundle_upload import sealing
+from swe_argo.steps.sandbox.e2b.agent_archives import ARCHIVE
+from swe_argo.steps.sandbox.e2b.service import call_service, service_options
+from swe_argo.steps.sandbox.e2b.templates import PREFIX, WantedTemplate
+from swe_argo.steps.sandbox.envd.failures import retrying
+from swe_argo.steps.settings import settings
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 from e2b.template.types import BuildInfo
 
-from steps.errors import ConfigError, InfraError
-from steps.sandbox.e2b.agent_archives import AgentArchives, agent_archives
-from steps.sandbox.e2b.stored_templates import (
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.sandbox.e2b.agent_archives import AgentArchives, agent_archives
+from swe_argo.steps.sandbox.e2b.stored_templates import (
     BUILDING,
     FAILED,
     READY,
@@ -22,7 +22,7 @@ from steps.sandbox.e2b.stored_templates import (
     list_templates,
     start_build,
 )
-from steps.sandbox.e2b.templates import WantedTemplate
+from swe_argo.steps.sandbox.e2b.templates import WantedTemplate
 
 AT_A_TIME = 10
 """Builds at a time by default: half of what E2B's plans take."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from steps.contracts.images import through_registry
-from steps.contracts.sandbox_spec import E2BSpec, SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.protocol import BundleMount
+from swe_argo.steps.contracts.images import through_registry
+from swe_argo.steps.contracts.sandbox_spec import E2BSpec, SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.protocol import BundleMount
 
 FIELD = "sandbox.e2b.templates"
 PREFIX = "swe-argo-"

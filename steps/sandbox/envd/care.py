@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from steps.contracts.data import Unit
-from steps.errors import StepError
-from steps.sandbox.envd.orphans import ProviderSandboxes
-from steps.sandbox.envd.refusals import Refusals
-from steps.sandbox.envd.room_watch import watch_room
+from swe_argo.steps.contracts.data import Unit
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.sandbox.envd.orphans import ProviderSandboxes
+from swe_argo.steps.sandbox.envd.refusals import Refusals
+from swe_argo.steps.sandbox.envd.room_watch import watch_room
 
 
 class ProviderCare:
@@ -35,7 +35,7 @@ class ProviderCare:
 
 @contextmanager
 def care_at(sandboxes: ProviderSandboxes, refusals: Refusals, answers: Callable[[], bool]) -> Iterator[ProviderCare]:
-    """The care of a run, see ``steps.sandbox.care``. ``refusals``: of the account, for want of room."""
+    """The care of a run, see ``swe_argo.steps.sandbox.care``. ``refusals``: of the account, for want of room."""
     with suppress(StepError):
         sandboxes.remove_orphans()
     try:

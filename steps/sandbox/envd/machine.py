@@ -11,13 +11,13 @@ from typing import Protocol, TypeVar
 from e2b import AuthenticationException, Sandbox
 from e2b.exceptions import NotEnoughSpaceException
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, ResourceError, StepError
-from steps.sandbox.envd.failures import FAILURES, GONE, retrying
-from steps.sandbox.envd.processes import BoxProcesses
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.job_watch import PollTimes
-from steps.sandbox.script_output import ScriptOutput
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, ResourceError, StepError
+from swe_argo.steps.sandbox.envd.failures import FAILURES, GONE, retrying
+from swe_argo.steps.sandbox.envd.processes import BoxProcesses
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.job_watch import PollTimes
+from swe_argo.steps.sandbox.script_output import ScriptOutput
 
 JOBS_ROOT = "/run/swe-argo-jobs"
 _MARGIN_S = 60.0

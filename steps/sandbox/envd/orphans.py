@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, StepError
-from steps.host.folders import is_dead, process_owner
-from steps.sandbox.orphans import Orphans
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.host.folders import is_dead, process_owner
+from swe_argo.steps.sandbox.orphans import Orphans
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 
 OURS = {"swe-argo": "swe-argo"}
 """Metadata that tells our sandboxes from others'."""

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from steps.errors import one_line
-from steps.sandbox.envd.refusals import Refusals
+from swe_argo.steps.errors import one_line
+from swe_argo.steps.sandbox.envd.refusals import Refusals
 
 LOOK_S = 5.0
 PATIENCE_S = 10.0

@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 from typing import Any, Literal
 
-from steps.bundles.image import COPIER
-from steps.contracts.recipe import BUNDLE_PLACE
-from steps.errors import ConfigError
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
-from steps.sandbox.protocol import BundleMount
+from swe_argo.steps.bundles.image import COPIER
+from swe_argo.steps.contracts.recipe import BUNDLE_PLACE
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.protocol import BundleMount
 
 Way = Literal["image-volume", "copy"]
 """How the files come into a pod."""

@@ -10,24 +10,24 @@ from typing import Any
 from kubernetes.client import ApiException
 from kubernetes.utils.quantity import parse_quantity
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.machine import Machine
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, InfraError, StepError
-from steps.kube.client import OUTAGE, Cluster, RetryPolicy
-from steps.kube.kubeconfig import ACCOUNT, find
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.kubernetes.agent_files import Way, add_agent_files, has_agent_files, ways
-from steps.sandbox.kubernetes.confinement import prove_confined, reaches_cluster
-from steps.sandbox.kubernetes.exec import Exec
-from steps.sandbox.kubernetes.namespace import NamespaceSettings, read
-from steps.sandbox.kubernetes.pod import KubernetesPod, KubernetesSandbox
-from steps.sandbox.kubernetes.pod_spec import LABEL, manifest, owner_reference
-from steps.sandbox.kubernetes.pod_status import image_digest
-from steps.sandbox.kubernetes.pod_wait import started
-from steps.sandbox.kubernetes.pods import Pods
-from steps.sandbox.kubernetes.requests import refused
-from steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, InfraError, StepError
+from swe_argo.steps.kube.client import OUTAGE, Cluster, RetryPolicy
+from swe_argo.steps.kube.kubeconfig import ACCOUNT, find
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.kubernetes.agent_files import Way, add_agent_files, has_agent_files, ways
+from swe_argo.steps.sandbox.kubernetes.confinement import prove_confined, reaches_cluster
+from swe_argo.steps.sandbox.kubernetes.exec import Exec
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings, read
+from swe_argo.steps.sandbox.kubernetes.pod import KubernetesPod, KubernetesSandbox
+from swe_argo.steps.sandbox.kubernetes.pod_spec import LABEL, manifest, owner_reference
+from swe_argo.steps.sandbox.kubernetes.pod_status import image_digest
+from swe_argo.steps.sandbox.kubernetes.pod_wait import started
+from swe_argo.steps.sandbox.kubernetes.pods import Pods
+from swe_argo.steps.sandbox.kubernetes.requests import refused
+from swe_argo.steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
 
 REQUEST = f"{LABEL}/request"
 """Annotation: which call of ``create`` made the pod."""

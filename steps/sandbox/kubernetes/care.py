@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from steps.contracts.data import Plan, Unit
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import StepError
-from steps.kube.client import Cluster
-from steps.kube.kubeconfig import find
-from steps.sandbox.kubernetes.diagnosis import examine
-from steps.sandbox.kubernetes.lease import hold_lease
-from steps.sandbox.kubernetes.orphans import clean, find_orphans, sweep_run
+from swe_argo.steps.contracts.data import Plan, Unit
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.kube.client import Cluster
+from swe_argo.steps.kube.kubeconfig import find
+from swe_argo.steps.sandbox.kubernetes.diagnosis import examine
+from swe_argo.steps.sandbox.kubernetes.lease import hold_lease
+from swe_argo.steps.sandbox.kubernetes.orphans import clean, find_orphans, sweep_run
 
 
 class KubernetesCare:
@@ -42,7 +42,7 @@ class KubernetesCare:
 
 @contextmanager
 def care_for(spec: SandboxSpec, plan: Plan) -> Iterator[KubernetesCare]:
-    """See ``steps.sandbox.care``."""
+    """See ``swe_argo.steps.sandbox.care``."""
     cluster = find(spec.kubernetes)
     care = KubernetesCare(cluster, plan.run_id)
     with suppress(StepError):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError
-from steps.sandbox.kubernetes.pod import KubernetesPod
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.kubernetes.pod import KubernetesPod
 
 SETTLE_S = 75.0
 """A policy may come into force a moment after its pod has started (AWS VPC CNI in its standard mode, for one).

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, ResourceError, StepError, one_line
-from steps.sandbox.kubernetes.agent_files import agent_image
-from steps.sandbox.kubernetes.pod_status import describe_pod, failure, format_reason, init_container, pod_label
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError, one_line
+from swe_argo.steps.sandbox.kubernetes.agent_files import agent_image
+from swe_argo.steps.sandbox.kubernetes.pod_status import describe_pod, failure, format_reason, init_container, pod_label
 
 
 def copy_failure(pod: dict[str, Any]) -> StepError | None:

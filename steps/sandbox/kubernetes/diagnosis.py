@@ -5,12 +5,12 @@ from __future__ import annotations
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.kube.client import Cluster, error_message
-from steps.kube.kubeconfig import find
-from steps.kube.requests import path, request_object
-from steps.sandbox.diagnosis import Diagnosis
-from steps.sandbox.kubernetes.namespace import CONFIG_MAP
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.kube.client import Cluster, error_message
+from swe_argo.steps.kube.kubeconfig import find
+from swe_argo.steps.kube.requests import path, request_object
+from swe_argo.steps.sandbox.diagnosis import Diagnosis
+from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_MAP
 
 _ONCE_S = (5.0, 5.0)
 _NO_CHART = "no chart there, so sandboxes are not confined: helm install swe-argo charts/swe-argo"

@@ -17,9 +17,9 @@ from kubernetes.client import Configuration
 from kubernetes.stream.ws_client import websocket_proxycare
 from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketException
 
-from steps.errors import one_line
-from steps.kube.client import Cluster
-from steps.sandbox.script_output import ScriptOutput
+from swe_argo.steps.errors import one_line
+from swe_argo.steps.kube.client import Cluster
+from swe_argo.steps.sandbox.script_output import ScriptOutput
 
 PROTOCOL = "v5.channel.k8s.io"
 """What streams look like since Kubernetes 1.29: a byte that names the channel, then data."""
@@ -127,7 +127,7 @@ class Exec:
 
 
 class PodLine:
-    """The stdin and stdout of a process in a pod; see ``steps.sandbox.open_shell.Line``."""
+    """The stdin and stdout of a process in a pod; see ``swe_argo.steps.sandbox.open_shell.Line``."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket

@@ -17,13 +17,13 @@ from functools import partial
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.workflow_marks import RUN
-from steps.errors import ConfigError, InfraError, StepError
-from steps.host.folders import is_dead, process_owner
-from steps.kube.client import Cluster, RetryPolicy
-from steps.kube.requests import REQUEST_S, Plain, find_object, moment, path, request_object, timestamp
-from steps.sandbox.kubernetes.requests import call, refused
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.workflow_marks import RUN
+from swe_argo.steps.errors import ConfigError, InfraError, StepError
+from swe_argo.steps.host.folders import is_dead, process_owner
+from swe_argo.steps.kube.client import Cluster, RetryPolicy
+from swe_argo.steps.kube.requests import REQUEST_S, Plain, find_object, moment, path, request_object, timestamp
+from swe_argo.steps.sandbox.kubernetes.requests import call, refused
 
 PROCESS = "swe-argo/process"
 HOLD = "swe-argo/hold"

@@ -8,10 +8,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from steps.errors import ConfigError
-from steps.kube.client import Cluster
-from steps.kube.requests import find_object, path
-from steps.sandbox.kubernetes.requests import insist
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.kube.client import Cluster
+from swe_argo.steps.kube.requests import find_object, path
+from swe_argo.steps.sandbox.kubernetes.requests import insist
 
 CONFIG_MAP = "swe-argo-sandbox"
 CONFIG_KEY = "sandbox.yaml"

@@ -9,16 +9,16 @@ from functools import partial
 
 from kubernetes.client import ApiException
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.contracts.workflow_marks import RUN
-from steps.errors import ConfigError, InfraError
-from steps.kube.client import Cluster
-from steps.kube.kubeconfig import find
-from steps.kube.requests import Plain, find_object, items, moment, path, request_object
-from steps.sandbox.kubernetes.lease import deletion, is_over
-from steps.sandbox.kubernetes.pod_spec import label
-from steps.sandbox.kubernetes.requests import call, insist, refused
-from steps.sandbox.orphans import Orphans, list_remaining
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.contracts.workflow_marks import RUN
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.kube.client import Cluster
+from swe_argo.steps.kube.kubeconfig import find
+from swe_argo.steps.kube.requests import Plain, find_object, items, moment, path, request_object
+from swe_argo.steps.sandbox.kubernetes.lease import deletion, is_over
+from swe_argo.steps.sandbox.kubernetes.pod_spec import label
+from swe_argo.steps.sandbox.kubernetes.requests import call, insist, refused
+from swe_argo.steps.sandbox.orphans import Orphans, list_remaining
 
 ROLE = "swe-argo/role"
 GRACE_S = 600.0

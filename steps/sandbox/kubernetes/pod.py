@@ -7,14 +7,14 @@ from typing import Any
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, ResourceError, StepError
-from steps.kube.client import FailureStreak, RetryPolicy
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.job_watch import PollTimes
-from steps.sandbox.kubernetes.exec import PIECE_BYTES, SILENCE_S, Exec, ExecRefused
-from steps.sandbox.kubernetes.pod_spec import JOBS_ROOT
-from steps.sandbox.kubernetes.pod_status import (
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, ResourceError, StepError
+from swe_argo.steps.kube.client import FailureStreak, RetryPolicy
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.job_watch import PollTimes
+from swe_argo.steps.sandbox.kubernetes.exec import PIECE_BYTES, SILENCE_S, Exec, ExecRefused
+from swe_argo.steps.sandbox.kubernetes.pod_spec import JOBS_ROOT
+from swe_argo.steps.sandbox.kubernetes.pod_status import (
     describe_events,
     describe_pod,
     ended_by_itself,
@@ -24,9 +24,9 @@ from steps.sandbox.kubernetes.pod_status import (
     out_of_memory,
     out_of_reach,
 )
-from steps.sandbox.kubernetes.pods import Pods
-from steps.sandbox.kubernetes.requests import refused
-from steps.sandbox.open_shell import OpenShells
+from swe_argo.steps.sandbox.kubernetes.pods import Pods
+from swe_argo.steps.sandbox.kubernetes.requests import refused
+from swe_argo.steps.sandbox.open_shell import OpenShells
 
 _AWAY = (ExecRefused, HTTPError, OSError)
 """How an exec fails for which neither the command nor the pod need be to blame."""

@@ -9,12 +9,12 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
-from steps.contracts.images import through_registry
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
-from steps.sandbox.protocol import SandboxRequest
-from steps.settings import settings
+from swe_argo.steps.contracts.images import through_registry
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.settings import settings
 
 CONTAINER = "sandbox"
 JOBS_ROOT = "/run/swe-argo"

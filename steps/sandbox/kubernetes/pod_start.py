@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, ResourceError, StepError, one_line
-from steps.sandbox.kubernetes.agent_files import agent_image
-from steps.sandbox.kubernetes.copy_failure import copy_failure
-from steps.sandbox.kubernetes.pod_status import (
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError, one_line
+from swe_argo.steps.sandbox.kubernetes.agent_files import agent_image
+from swe_argo.steps.sandbox.kubernetes.copy_failure import copy_failure
+from swe_argo.steps.sandbox.kubernetes.pod_status import (
     condition,
     container,
     describe_pod,

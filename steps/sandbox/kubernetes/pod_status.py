@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, ResourceError, StepError
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, ResourceError, StepError
 
 DISRUPTIONS = {
     "PreemptionByScheduler": FailureClass.PREEMPTED,

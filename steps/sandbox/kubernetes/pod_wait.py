@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from steps.errors import StepError
-from steps.sandbox.kubernetes.pod_start import start_failure
-from steps.sandbox.kubernetes.pod_status import describe_events, gone_failure, ready
-from steps.sandbox.kubernetes.pods import Pods
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.sandbox.kubernetes.pod_start import start_failure
+from swe_argo.steps.sandbox.kubernetes.pod_status import describe_events, gone_failure, ready
+from swe_argo.steps.sandbox.kubernetes.pods import Pods
 
 LOOK_S = 10.0
 """A watch may fall silent without ending: after so long the pod is asked for."""

@@ -11,9 +11,9 @@ from typing import Any
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
-from steps.kube.client import Cluster, RetryPolicy
-from steps.kube.requests import REQUEST_S, Plain, find_object, items, opened, path, request_object
-from steps.sandbox.kubernetes.requests import call, insist, refused
+from swe_argo.steps.kube.client import Cluster, RetryPolicy
+from swe_argo.steps.kube.requests import REQUEST_S, Plain, find_object, items, opened, path, request_object
+from swe_argo.steps.sandbox.kubernetes.requests import call, insist, refused
 
 
 class Pods:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from kubernetes.client import ApiClient
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.kube.client import Cluster
-from steps.kube.kubeconfig import find
-from steps.kube.requests import Plain, path
-from steps.sandbox.kubernetes.checks.admission import pods_of, try_ways
-from steps.sandbox.kubernetes.checks.nodes import check_nodes
-from steps.sandbox.kubernetes.checks.policies import check_network
-from steps.sandbox.kubernetes.checks.quotas import too_small
-from steps.sandbox.kubernetes.checks.reach import check_namespace
-from steps.sandbox.kubernetes.checks.rights import allowed_list, check_rights
-from steps.sandbox.kubernetes.namespace import CONFIG_MAP, read
-from steps.sandbox.kubernetes.pod_spec import owner_reference
-from steps.sandbox.readiness import ReadinessResult, SandboxNeeds
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.kube.client import Cluster
+from swe_argo.steps.kube.kubeconfig import find
+from swe_argo.steps.kube.requests import Plain, path
+from swe_argo.steps.sandbox.kubernetes.checks.admission import pods_of, try_ways
+from swe_argo.steps.sandbox.kubernetes.checks.nodes import check_nodes
+from swe_argo.steps.sandbox.kubernetes.checks.policies import check_network
+from swe_argo.steps.sandbox.kubernetes.checks.quotas import too_small
+from swe_argo.steps.sandbox.kubernetes.checks.reach import check_namespace
+from swe_argo.steps.sandbox.kubernetes.checks.rights import allowed_list, check_rights
+from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_MAP, read
+from swe_argo.steps.sandbox.kubernetes.pod_spec import owner_reference
+from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:

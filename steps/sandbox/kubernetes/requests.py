@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steps.contracts.failure import FailureClass
-from steps.kube.client import ApiRequests
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.kube.client import ApiRequests
 
 _REQUESTS = ApiRequests(FailureClass.SANDBOX_CREATE)
 call, insist, refused = _REQUESTS.call, _REQUESTS.insist, _REQUESTS.refused

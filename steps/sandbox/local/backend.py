@@ -11,20 +11,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.machine import Machine
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, InfraError, ResourceError
-from steps.host.folders import end_processes, private_folder
-from steps.host.removal import remove
-from steps.sandbox.bundle_mounts import folder_of
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.local.images import image_folder, image_root, read_digest
-from steps.sandbox.local.path_translation import PathTranslation
-from steps.sandbox.local.resource_limits import ResourceLimits, bounds
-from steps.sandbox.local.sandbox import LocalSandbox
-from steps.sandbox.local.supervisor_client import SCRIPT, SupervisorClient
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError
+from swe_argo.steps.host.folders import end_processes, private_folder
+from swe_argo.steps.host.removal import remove
+from swe_argo.steps.sandbox.bundle_mounts import folder_of
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local.images import image_folder, image_root, read_digest
+from swe_argo.steps.sandbox.local.path_translation import PathTranslation
+from swe_argo.steps.sandbox.local.resource_limits import ResourceLimits, bounds
+from swe_argo.steps.sandbox.local.sandbox import LocalSandbox
+from swe_argo.steps.sandbox.local.supervisor_client import SCRIPT, SupervisorClient
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 
 def connect(spec: SandboxSpec) -> LocalBackend:

@@ -13,13 +13,14 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from steps.contracts.data import WORKDIR
-from steps.contracts.recipe import BUNDLE_PLACE
-from steps.errors import ConfigError
-from steps.host.folders import temporary_folder
-from steps.sandbox.local.seccomp import MACHINES, filtered
-from steps.sandbox.local.supervisor_client import SCRIPT
-from steps.settings import settings
+from swe_argo.steps import TEMPLATES
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.contracts.recipe import BUNDLE_PLACE
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.host.folders import temporary_folder
+from swe_argo.steps.sandbox.local.seccomp import MACHINES, filtered
+from swe_argo.steps.sandbox.local.supervisor_client import SCRIPT
+from swe_argo.steps.settings import settings
 
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix/store", "gnu/store")
 """What is shown of the host, read-only. /opt, /srv, /var, /home and the like may hold a store with its answers, and
@@ -202,7 +203,7 @@ def _interpreter(hidden: list[Path]) -> list[str]:
     """The Python that runs this, wherever it is installed, without this project's own files: they hold answers."""
     prefixes = sorted({sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parents[1])})
     visible = [Path("/") / name for name in SYSTEM] + [Path(prefix) for prefix in prefixes]
-    project = Path(__file__).parents[2]
+    project = TEMPLATES.parent
     secret = [*(project / name for name in ("steps", "workflows", "templates")), *hidden, *_system_links()]
     # First what a prefix lies in, then the prefixes, then what lies in them.
     outer = [p for p in secret if any(Path(prefix).is_relative_to(p) for prefix in prefixes)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox.diagnosis import Diagnosis
-from steps.sandbox.local import bubblewrap, resource_limits
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox.diagnosis import Diagnosis
+from swe_argo.steps.sandbox.local import bubblewrap, resource_limits
 
 
 def diagnose(_spec: SandboxSpec) -> Diagnosis:

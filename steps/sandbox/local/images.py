@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.contracts.sandbox_spec import LocalSpec
-from steps.settings import settings
+from swe_argo.steps.contracts.sandbox_spec import LocalSpec
+from swe_argo.steps.settings import settings
 
 
 def image_root(spec: LocalSpec) -> Path:

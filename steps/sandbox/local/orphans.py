@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.host import folders
-from steps.sandbox.orphans import Orphans
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.host import folders
+from swe_argo.steps.sandbox.orphans import Orphans
 
 
 def list_orphans(_spec: SandboxSpec) -> Orphans:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from steps.contracts.data import WORKDIR
+from swe_argo.steps.contracts.data import WORKDIR
 
 
 class PathTranslation:

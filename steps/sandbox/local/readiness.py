@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.local.images import image_folder, image_root, read_digest
-from steps.sandbox.readiness import ReadinessResult, SandboxNeeds
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local.images import image_folder, image_root, read_digest
+from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:

@@ -7,9 +7,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.host import cgroup
-from steps.host.cgroup import Cgroup
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.host import cgroup
+from swe_argo.steps.host.cgroup import Cgroup
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 
 PROCESSES = 4096
 """Threads count, too. Test suites have hundreds."""

@@ -11,18 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from steps.contracts.data import WORKDIR
-from steps.contracts.failure import FailureClass
-from steps.contracts.machine import Machine
-from steps.errors import InfraError, ResourceError, StepError
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.local.disk import DiskWatch
-from steps.sandbox.local.path_translation import PathTranslation
-from steps.sandbox.local.resource_limits import ResourceLimits
-from steps.sandbox.local.supervised_job import SupervisedJob
-from steps.sandbox.local.supervisor_client import SupervisorClient
-from steps.sandbox.protocol import ExecResult, JobProgress, StartedJob
-from steps.sandbox.wrapper import PollOptions
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.errors import InfraError, ResourceError, StepError
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local.disk import DiskWatch
+from swe_argo.steps.sandbox.local.path_translation import PathTranslation
+from swe_argo.steps.sandbox.local.resource_limits import ResourceLimits
+from swe_argo.steps.sandbox.local.supervised_job import SupervisedJob
+from swe_argo.steps.sandbox.local.supervisor_client import SupervisorClient
+from swe_argo.steps.sandbox.protocol import ExecResult, JobProgress, StartedJob
+from swe_argo.steps.sandbox.wrapper import PollOptions
 
 _NOTE_BYTES = 64 << 10
 

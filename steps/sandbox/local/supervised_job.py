@@ -11,10 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 
-from steps.errors import InfraError
-from steps.sandbox.both_ends import BothEnds
-from steps.sandbox.local.supervisor_request import GRACE_S, SETTLE_S, SupervisorRequest
-from steps.sandbox.protocol import FLOOD_BYTES, JobProgress
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.both_ends import BothEnds
+from swe_argo.steps.sandbox.local.supervisor_request import GRACE_S, SETTLE_S, SupervisorRequest
+from swe_argo.steps.sandbox.protocol import FLOOD_BYTES, JobProgress
 
 
 class SupervisedJob:

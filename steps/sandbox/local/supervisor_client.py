@@ -15,14 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, ResourceError
-from steps.sandbox.local.seccomp import filtered
-from steps.sandbox.local.supervised_job import SupervisedJob
-from steps.sandbox.local.supervisor_request import GRACE_S, Stream, SupervisorRequest, follow
-from steps.sandbox.protocol import ExecResult
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, ResourceError
+from swe_argo.steps.sandbox.local.seccomp import filtered
+from swe_argo.steps.sandbox.local.supervised_job import SupervisedJob
+from swe_argo.steps.sandbox.local.supervisor_request import GRACE_S, Stream, SupervisorRequest, follow
+from swe_argo.steps.sandbox.protocol import ExecResult
 
-SCRIPT = Path(__file__).with_name("supervisor.py")
+SCRIPT = Path(__file__).resolve().with_name("supervisor.py")
 START_S = 30.0
 _ENDING_S = 2.0
 """How much longer than its supervisor bubblewrap may live."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steps.settings import settings
-from steps.store import open_store
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
 from tests.argo.pipeline import ENDED, S3, Pipeline, installed
 from tests.bench.pipeline import sleeps
 from tests.bench.pipeline.images import TAG, load_images

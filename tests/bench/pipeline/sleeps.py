@@ -7,7 +7,7 @@ import math
 import random
 from pathlib import Path
 
-from steps.datasets.load import load
+from swe_argo.steps.datasets.load import load
 
 INSTANCE = "mini__slugkit-1"
 """Its tests take a tenth of a second."""

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.local.backend import LocalBackend
-from steps.sandbox.local.sandbox import LocalSandbox
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.sandbox.local.sandbox import LocalSandbox
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.steps.agents.machine import Box, image
 
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.agents import loop
-from steps.agents.journal import Journal
-from steps.agents.prompts import templates
-from steps.agents.task import Task
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import Instance
-from steps.contracts.machine import Machine
-from steps.contracts.trajectory import AgentInfo, Metrics, MetricsExtra, StopReason, Usage
-from steps.models.reply import Reply, RequestedCall
-from steps.sandbox.protocol import ExecResult
+from swe_argo.steps.agents import loop
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.prompts import templates
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.trajectory import AgentInfo, Metrics, MetricsExtra, StopReason, Usage
+from swe_argo.steps.models.reply import Reply, RequestedCall
+from swe_argo.steps.sandbox.protocol import ExecResult
 
 TURNS = 100
 

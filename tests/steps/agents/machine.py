@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.sandbox.local.sandbox import LocalSandbox
+from swe_argo.steps.sandbox.local.sandbox import LocalSandbox
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from steps.agents.formats.solved_unit import SolvedUnit
-from steps.contracts.data import DatasetLock, Instance, RunFile
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import (
+from swe_argo.steps.agents.formats.solved_unit import SolvedUnit
+from swe_argo.steps.contracts.data import DatasetLock, Instance, RunFile
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.trajectory import (
     AgentExtra,
     AgentInfo,
     FinalMetrics,
@@ -23,7 +23,7 @@ from steps.contracts.trajectory import (
     Turn,
     Usage,
 )
-from steps.contracts.verdict import GradeRecord, Integrity, Outcome, TestCounts
+from swe_argo.steps.contracts.verdict import GradeRecord, Integrity, Outcome, TestCounts
 
 ID = "django__django-11099"
 PATCH = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"

@@ -8,16 +8,16 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from steps.agents.journal import Journal
-from steps.agents.task import Task
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import Instance
-from steps.contracts.run_spec import LlmSpec, RunSpec
-from steps.contracts.trajectory import AgentInfo, Result
-from steps.models.client import Client
-from steps.models.endpoint import Endpoint
-from steps.models.rate_limits import open_gate
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.contracts.run_spec import LlmSpec, RunSpec
+from swe_argo.steps.contracts.trajectory import AgentInfo, Result
+from swe_argo.steps.models.client import Client
+from swe_argo.steps.models.endpoint import Endpoint
+from swe_argo.steps.models.rate_limits import open_gate
+from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.model_server import ModelServer, Script, model_server
 
 ISSUE = "a is 2 where it should be 3"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.agents import answers
+from swe_argo.steps.agents import answers
 from tests.steps.agents import swebench_inference
 from tests.steps.agents.machine import Box
 

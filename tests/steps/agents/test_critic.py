@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from steps.agents.critic import AttemptResult, accepts, choose_best
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.agents.critic import AttemptResult, accepts, choose_best
+from swe_argo.steps.contracts.trajectory import StopReason
 
 PATCH = b"diff --git a/a b/a\n"
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from steps.agents import runner
-from steps.agents.first_messages import STYLES, first_messages, is_scaffold_style, style_named
-from steps.agents.prompts.templates import template_source
-from steps.contracts.agent_spec import AgentSpec, agent_of
-from steps.contracts.data import FileContext
-from steps.errors import ConfigError
+from swe_argo.steps.agents import runner
+from swe_argo.steps.agents.first_messages import STYLES, first_messages, is_scaffold_style, style_named
+from swe_argo.steps.agents.prompts.templates import template_source
+from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
+from swe_argo.steps.contracts.data import FileContext
+from swe_argo.steps.errors import ConfigError
 from tests.model_server.answers import EMPTY, Answer
 from tests.steps.agents.machine import Box
 from tests.steps.agents.tasks import asked, instance

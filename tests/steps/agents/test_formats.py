@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from steps.agents.formats import Recorded, atif, mini_swe_agent, openhands_writer, r2egym, read_row, sweagent
-from steps.agents.formats.solved_unit import SolvedUnit, agent_actions
-from steps.contracts.agents import AGENTS, is_model_agent
-from steps.contracts.data import RunFile
-from steps.contracts.recording import Action
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import (
+from swe_argo.steps.agents.formats import Recorded, atif, mini_swe_agent, openhands_writer, r2egym, read_row, sweagent
+from swe_argo.steps.agents.formats.solved_unit import SolvedUnit, agent_actions
+from swe_argo.steps.contracts.agents import AGENTS, is_model_agent
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.recording import Action
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.trajectory import (
     Metrics,
     MetricsExtra,
     Observation,

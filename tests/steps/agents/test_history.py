@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from steps.agents.history import hide_history
-from steps.agents.patch import extract, record_start
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, ResourceError, StepError
-from steps.sandbox.protocol import ExecResult, Sandbox
-from steps.sandbox.script_failure import script_failure
+from swe_argo.steps.agents.history import hide_history
+from swe_argo.steps.agents.patch import extract, record_start
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
+from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
+from swe_argo.steps.sandbox.script_failure import script_failure
 from tests.steps.agents.machine import Box, commit, git
 
 SECRET = "the fix itself"

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from steps.agents import iterative
-from steps.agents.critic import AttemptResult
-from steps.agents.iterative import Attempt
-from steps.agents.journal import Journal
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.trajectory import AgentInfo, StopReason, Usage
+from swe_argo.steps.agents import iterative
+from swe_argo.steps.agents.critic import AttemptResult
+from swe_argo.steps.agents.iterative import Attempt
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.trajectory import AgentInfo, StopReason, Usage
 
 REFUSED = AttemptResult(StopReason.ABSOLUTE_STEPS, b"diff")
 ACCEPTED = AttemptResult(StopReason.FINISHED, b"diff")

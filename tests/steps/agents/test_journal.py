@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.agents.journal import Journal
-from steps.contracts.trajectory import (
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.contracts.trajectory import (
     AgentInfo,
     Metrics,
     MetricsExtra,
@@ -142,8 +142,8 @@ def test_further_conversations_stand_in_the_file_with_their_attempt(tmp_path: Pa
 WRITER = """
 import sys
 from pathlib import Path
-from steps.agents.journal import Journal
-from steps.contracts.trajectory import AgentInfo, Result, ToolCall, Usage
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.contracts.trajectory import AgentInfo, Result, ToolCall, Usage
 kept = Journal(AgentInfo(name="a", version="1"), "run", "i", 1, Path(sys.argv[1]))
 kept.add_message("user", "begin")
 print("ready", flush=True)

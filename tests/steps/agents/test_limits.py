@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from steps.agents.limits import EXCUSED_S, Limits
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.trajectory import Metrics, StopReason, Usage
-from steps.errors import InfraError
+from swe_argo.steps.agents.limits import EXCUSED_S, Limits
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.trajectory import Metrics, StopReason, Usage
+from swe_argo.steps.errors import InfraError
 
 SAID = {"role": "user", "content": "x" * 3500}  # a thousand tokens, as it is estimated
 ANSWER = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "n", "arguments": "y" * 3500}}]}

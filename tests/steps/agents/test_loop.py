@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from steps.agents import loop
-from steps.agents.journal import Journal
-from steps.agents.prompts import templates
-from steps.agents.scaffolds import SCAFFOLDS
-from steps.agents.task import Task
-from steps.contracts.data import Instance
-from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import AgentInfo, Result, StopReason, Trajectory
-from steps.errors import ConfigError, InfraError
-from steps.models.client import open_model
+from swe_argo.steps.agents import loop
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.prompts import templates
+from swe_argo.steps.agents.scaffolds import SCAFFOLDS
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.trajectory import AgentInfo, Result, StopReason, Trajectory
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.models.client import open_model
 from tests.model_server import Answer, Call, Fault, ModelServer, Script, call, function_text, model_server, play
 from tests.model_server.answers import (
     CONTEXT_OPENAI,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.trajectory import StopReason
 from tests.model_server import Fault
 from tests.model_server.answers import DRIP, NO_CHOICES, SERVER_ERROR, error, rate_limited
 from tests.steps.agents.machine import Box

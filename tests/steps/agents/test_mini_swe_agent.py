@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("minisweagent", reason="needs the extra mini-swe-agent")
 
-from steps.agents import mini_swe_agent
-from steps.agents.mini_swe_agent import library
-from steps.agents.mini_swe_agent.commands import ENVIRONMENT
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.agents import mini_swe_agent
+from swe_argo.steps.agents.mini_swe_agent import library
+from swe_argo.steps.agents.mini_swe_agent.commands import ENVIRONMENT
+from swe_argo.steps.contracts.trajectory import StopReason
 from tests.model_server import Answer, Call, call
 from tests.model_server.answers import EMPTY
 from tests.steps.agents.machine import Box, commit
@@ -227,7 +227,7 @@ def test_its_import_is_silent_and_leaves_the_users_home_alone(tmp_path: Path) ->
     settings.mkdir(parents=True)
     (settings / ".env").write_text("MSWEA_MODEL_NAME=from_the_users_file\n")
     code = (
-        "import os, sys; from steps.agents import mini_swe_agent; mini_swe_agent.check(); "
+        "import os, sys; from swe_argo.steps.agents import mini_swe_agent; mini_swe_agent.check(); "
         "assert 'MSWEA_MODEL_NAME' not in os.environ; assert not {'litellm', 'textual'} & set(sys.modules)"
     )
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
@@ -239,7 +239,7 @@ def test_its_import_is_silent_and_leaves_the_users_home_alone(tmp_path: Path) ->
 def test_without_the_extra_one_line_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['minisweagent'] = None\n"
-        "from steps.agents import mini_swe_agent; from steps.errors import ConfigError\n"
+        "from swe_argo.steps.agents import mini_swe_agent; from swe_argo.steps.errors import ConfigError\n"
         "try: mini_swe_agent.check()\nexcept ConfigError as error: print(error.reason)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)

@@ -7,12 +7,12 @@ import pytest
 
 pytest.importorskip("minisweagent", reason="needs the extra mini-swe-agent")
 
-from steps.agents import mini_swe_agent
-from steps.agents.mini_swe_agent import library
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.trajectory import StopReason
-from steps.errors import ConfigError, InfraError
-from steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.agents import mini_swe_agent
+from swe_argo.steps.agents.mini_swe_agent import library
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.sandbox.local.backend import LocalBackend
 from tests.model_server import Answer, Fault
 from tests.model_server.answers import BAD_KEY, CONTEXT_OPENAI, SERVER_ERROR
 from tests.steps.agents.machine import Box

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from steps.agents.tools.toolsets import TOOLSETS
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.agents.tools.toolsets import TOOLSETS
+from swe_argo.steps.contracts.trajectory import StopReason
 from tests.model_server import Answer, Call, play
 from tests.steps.agents.test_loop import FINISH, FORMATS, SHELL, Work, bash, finish, said, work
 

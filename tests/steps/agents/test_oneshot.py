@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from steps.agents import oneshot
-from steps.agents.formats import read_row
-from steps.agents.history import hide_history
-from steps.agents.journal import Journal
-from steps.agents.prompts import file_layouts
-from steps.agents.replay import agent
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import FileContext
-from steps.contracts.recording import Recording, Replayed
-from steps.contracts.trajectory import AgentInfo, StopReason
-from steps.errors import InfraError
+from swe_argo.steps.agents import oneshot
+from swe_argo.steps.agents.formats import read_row
+from swe_argo.steps.agents.history import hide_history
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.prompts import file_layouts
+from swe_argo.steps.agents.replay import agent
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import FileContext
+from swe_argo.steps.contracts.recording import Recording, Replayed
+from swe_argo.steps.contracts.trajectory import AgentInfo, StopReason
+from swe_argo.steps.errors import InfraError
 from tests.model_server import Answer, Fault, play
 from tests.model_server.answers import CONTEXT_VLLM, EMPTY, SERVER_ERROR
 from tests.steps.agents.machine import Box, commit, git

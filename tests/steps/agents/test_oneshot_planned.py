@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import Instance
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.datasets import load, mini
-from steps.errors import ConfigError
-from steps.plan import plan
-from steps.sandbox.local import bubblewrap
-from steps.settings import settings
-from steps.store import open_store
+from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.datasets import load, mini
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.plan import plan
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
 from tests.model_server import Answer, model_server, play
 
 ID = "mini__slugkit-1"

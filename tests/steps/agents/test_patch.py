@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from steps.agents.history import hide_history
-from steps.agents.patch import ExtractedPatch, Start, extract, record_start
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, StepError
-from steps.sandbox.protocol import ExecResult, Sandbox
-from steps.sandbox.untrusted import as_untrusted
+from swe_argo.steps.agents.history import hide_history
+from swe_argo.steps.agents.patch import ExtractedPatch, Start, extract, record_start
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, StepError
+from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
+from swe_argo.steps.sandbox.untrusted import as_untrusted
 from tests.steps.agents.machine import Box, commit, git
 
 

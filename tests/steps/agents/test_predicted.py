@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from steps.agents.replay.recordings import read
-from steps.contracts.recording import Action
-from steps.errors import ConfigError
+from swe_argo.steps.agents.replay.recordings import read
+from swe_argo.steps.contracts.recording import Action
+from swe_argo.steps.errors import ConfigError
 from tests.steps.agents.replay.test_recordings import ID, put
 
 

@@ -9,22 +9,22 @@ from typing import get_args
 
 import pytest
 
-from steps.agents import loop, mini_swe_agent, oneshot
-from steps.agents.formats.writers import Format
-from steps.agents.journal import Journal
-from steps.agents.mini_swe_agent import library
-from steps.agents.patch import extract, record_start
-from steps.agents.replay import agent, recordings
-from steps.agents.task import Task
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import Instance, Patch, Plan, RunFile, Stage, Unit
-from steps.contracts.record import key
-from steps.contracts.recording import Action, Recording, Replayed
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import AgentInfo, StopReason, Trajectory
-from steps.errors import ConfigError
-from steps.export import export
-from steps.store import Store
+from swe_argo.steps.agents import loop, mini_swe_agent, oneshot
+from swe_argo.steps.agents.formats.writers import Format
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.mini_swe_agent import library
+from swe_argo.steps.agents.patch import extract, record_start
+from swe_argo.steps.agents.replay import agent, recordings
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import Instance, Patch, Plan, RunFile, Stage, Unit
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.recording import Action, Recording, Replayed
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import AgentInfo, StopReason, Trajectory
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.export import export
+from swe_argo.steps.store import Store
 from tests.model_server import Answer, Script, call, play
 from tests.steps.agents.machine import Box, git
 from tests.steps.agents.mini_answers import EDIT, SUBMIT, in_turn, say

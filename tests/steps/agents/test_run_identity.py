@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.agents.run_identity import decisive_hashes, identity_fields, input_hashes
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_fields import SpecField, file_fields, replace_values
-from steps.errors import ConfigError
+from swe_argo.steps.agents.run_identity import decisive_hashes, identity_fields, input_hashes
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_fields import SpecField, file_fields, replace_values
+from swe_argo.steps.errors import ConfigError
 
 FILES = [field for field in file_fields() if field.file and not field.file.or_name]
 

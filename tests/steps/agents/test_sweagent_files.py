@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from steps.agents.formats import sweagent
-from steps.agents.replay.recordings import read
-from steps.contracts.recording import Action
-from steps.contracts.trajectory import StopReason
-from steps.datasets import predictions
-from steps.errors import ConfigError
+from swe_argo.steps.agents.formats import sweagent
+from swe_argo.steps.agents.replay.recordings import read
+from swe_argo.steps.contracts.recording import Action
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.datasets import predictions
+from swe_argo.steps.errors import ConfigError
 from tests.steps.agents.solved_units import PATCH, Call, done
 
 ID = "django__django-11099"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.agents.formats.writers import open_writers
+from swe_argo.steps.agents.formats.writers import open_writers
 from tests.steps.agents.solved_units import ID, done, run_file
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steps.argo import earlier_workflows
-from steps.errors import ConfigError, InfraError
+from swe_argo.steps.argo import earlier_workflows
+from swe_argo.steps.errors import ConfigError, InfraError
 from tests.steps.argo.api_server import Api, serving
 from tests.steps.argo.test_shards import PARENT, RUN, impatient, pod, shard
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from steps.argo.failure_reasons import Reason, failure_reason, of_workflow
-from steps.contracts.failure import FailureClass
+from swe_argo.steps.argo.failure_reasons import Reason, failure_reason, of_workflow
+from swe_argo.steps.contracts.failure import FailureClass
 from tests.steps.argo.recorded import node, workflow
 
 C = FailureClass

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from steps.argo.node_failures import failed_shard, find_lost, find_unmade_shards, unit_failure
-from steps.argo.nodes import UnitName
-from steps.contracts.data import Stage
-from steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.argo.node_failures import failed_shard, find_lost, find_unmade_shards, unit_failure
+from swe_argo.steps.argo.nodes import UnitName
+from swe_argo.steps.contracts.data import Stage
+from swe_argo.steps.contracts.failure import Failure, FailureClass
 from tests.steps.argo.recorded import node, workflow
 
 

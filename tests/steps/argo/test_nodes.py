@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from steps.argo.nodes import UnitName, has_begun, nodes, pod_name, pods, unit
-from steps.errors import InfraError
+from swe_argo.steps.argo.nodes import UnitName, has_begun, nodes, pod_name, pods, unit
+from swe_argo.steps.errors import InfraError
 from tests.steps.argo.recorded import node, workflow
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.argo.semaphores import LOCK, UNIT, hand_over
+from swe_argo.steps.argo.semaphores import LOCK, UNIT, hand_over
 from tests.steps.argo.api_server import Api, serving
 from tests.steps.argo.test_shards import shard
 from tests.workflows.pipeline.rendered import committed

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from steps.argo import shards, step_pods
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError
-from steps.kube.client import RetryPolicy
+from swe_argo.steps.argo import shards, step_pods
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.kube.client import RetryPolicy
 from tests.steps.argo.api_server import Api, serving
 
 RUN, PARENT = "nightly", "nightly-abc"

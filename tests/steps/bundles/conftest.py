@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.settings import settings
+from swe_argo.steps.settings import settings
 
 
 @pytest.fixture(autouse=True)

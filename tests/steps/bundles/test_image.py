@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.bundles.build import keep_folder
-from steps.bundles.image import COPIER, push_image
-from steps.bundles.tree import digest_tree
-from steps.contracts.recipe import Recipe, Source
-from steps.errors import ConfigError
+from swe_argo.steps.bundles.build import keep_folder
+from swe_argo.steps.bundles.image import COPIER, push_image
+from swe_argo.steps.bundles.tree import digest_tree
+from swe_argo.steps.contracts.recipe import Recipe, Source
+from swe_argo.steps.errors import ConfigError
 from tests.registry import serve
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.bundles.build import build_bundle, lock_package
-from steps.bundles.recipes import read_chosen
-from steps.bundles.stored import StoredBundle, stored_bundles
-from steps.contracts.recipe import Architecture
-from steps.errors import ConfigError, InfraError
+from swe_argo.steps.bundles.build import build_bundle, lock_package
+from swe_argo.steps.bundles.recipes import read_chosen
+from swe_argo.steps.bundles.stored import StoredBundle, stored_bundles
+from swe_argo.steps.contracts.recipe import Architecture
+from swe_argo.steps.errors import ConfigError, InfraError
 from tests import npm_registry
 from tests.npm_registry import NpmRegistry
 

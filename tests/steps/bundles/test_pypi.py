@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.bundles.build import lock_package
-from steps.bundles.recipes import read_chosen
-from steps.errors import ConfigError
+from swe_argo.steps.bundles.build import lock_package
+from swe_argo.steps.bundles.recipes import read_chosen
+from swe_argo.steps.errors import ConfigError
 
 RECIPE = """
 name = "mine"

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from steps.bundles.recipes import SHIPPED, choose_recipe, read_chosen, read_recipe, shipped_names
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.agents import AGENTS, PROGRAMS
-from steps.contracts.recipe import NpmSource, PypiSource, Recipe, Source
-from steps.errors import ConfigError
+from swe_argo.steps.bundles.recipes import SHIPPED, choose_recipe, read_chosen, read_recipe, shipped_names
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.agents import AGENTS, PROGRAMS
+from swe_argo.steps.contracts.recipe import NpmSource, PypiSource, Recipe, Source
+from swe_argo.steps.errors import ConfigError
 from tests.paths import ROOT
 
 MINE = """

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.bundles.build import keep_folder
-from steps.bundles.stored import find_bundle, remove_bundle, stored_bundles
-from steps.bundles.tree import digest_tree, write_tar
-from steps.contracts.recipe import Recipe, Source
-from steps.errors import ConfigError
+from swe_argo.steps.bundles.build import keep_folder
+from swe_argo.steps.bundles.stored import find_bundle, remove_bundle, stored_bundles
+from swe_argo.steps.bundles.tree import digest_tree, write_tar
+from swe_argo.steps.contracts.recipe import Recipe, Source
+from swe_argo.steps.errors import ConfigError
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from steps.agents import limit_notices
-from steps.agents.runner import runner_of
-from steps.agents.solving import AROUND_S
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.agents import AGENTS, Agent
-from steps.contracts.run_spec import RunSpec
-from steps.spec_parsing import checked
-from workflows.resources import CREATE_S
+from swe_argo.steps.agents import limit_notices
+from swe_argo.steps.agents.runner import runner_of
+from swe_argo.steps.agents.solving import AROUND_S
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.agents import AGENTS, Agent
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.spec_parsing import checked
+from swe_argo.workflows.resources import CREATE_S
 
 MODEL_AGENTS = [agent.name for agent in AGENTS.values() if agent.asks_model]
 OF_PROJECTS = [agent.name for agent in AGENTS.values() if agent.defaults.read_from]

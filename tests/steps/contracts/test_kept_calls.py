@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from steps.contracts.kept_calls import KeptCall, KeptToolCall, read_lines
-from steps.contracts.trajectory import Metrics, Usage
-from steps.contracts.unit_progress import last_action
+from swe_argo.steps.contracts.kept_calls import KeptCall, KeptToolCall, read_lines
+from swe_argo.steps.contracts.trajectory import Metrics, Usage
+from swe_argo.steps.contracts.unit_progress import last_action
 
 CALL = KeptCall(
     try_name="a",

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.chain import FINALIZE, GRADE, PLAN, REPORT
-from steps.contracts.programs import Program
-from steps.entry import read_flags
+from swe_argo.steps.contracts.chain import FINALIZE, GRADE, PLAN, REPORT
+from swe_argo.steps.contracts.programs import Program
+from swe_argo.steps.entry import read_flags
 
 LINES: list[tuple[Program, dict[str, Any]]] = [
     (PLAN, {"k": "", "at-most": ["a=1", "b=2"], "spec-text": "retries = 1\nattempts = 2", "shard-size": 5}),

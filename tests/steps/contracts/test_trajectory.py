@@ -7,9 +7,9 @@ from math import inf, nan
 
 import pytest
 
-from steps.contracts.record import to_json
-from steps.contracts.training import StepFigures
-from steps.contracts.trajectory import FinalMetrics, Metrics, Trajectory, Usage, spent_in
+from swe_argo.steps.contracts.record import to_json
+from swe_argo.steps.contracts.training import StepFigures
+from swe_argo.steps.contracts.trajectory import FinalMetrics, Metrics, Trajectory, Usage, spent_in
 from tests.steps.agents.solved_units import agent_turn, trajectory
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.trajectory import ToolCall, Turn, Usage
-from steps.contracts.unit_progress import ACTION_WIDTH, PROGRESS, ProgressWriter, last_action, parse_progress
-from steps.reports.unit.progress import describe_progress
+from swe_argo.steps.contracts.trajectory import ToolCall, Turn, Usage
+from swe_argo.steps.contracts.unit_progress import ACTION_WIDTH, PROGRESS, ProgressWriter, last_action, parse_progress
+from swe_argo.steps.reports.unit.progress import describe_progress
 
 TURN = Turn(
     step_id=3,
@@ -114,7 +114,7 @@ def test_a_unit_goes_on_where_its_turn_cannot_be_told(tmp_path: Path) -> None:
 
 
 WORK = (
-    "from pathlib import Path; from steps.contracts.unit_progress import ProgressWriter;"
+    "from pathlib import Path; from swe_argo.steps.contracts.unit_progress import ProgressWriter;"
     "writer = ProgressWriter(Path('out')); writer.begin('r', 'o__r-1', 1, 'solve'); writer.enter('agent')"
 )
 

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from steps.contracts.verdict import Confirmation, ConfirmationOutcome, GradeRecord, Integrity, RewardRule, decide_reward
+from swe_argo.steps.contracts.verdict import (
+    Confirmation,
+    ConfirmationOutcome,
+    GradeRecord,
+    Integrity,
+    RewardRule,
+    decide_reward,
+)
 from tests.steps.agents.solved_units import grade
 
 UNSTABLE = Confirmation(outcome=ConfirmationOutcome.NOT_CONFIRMED, is_unstable=True)

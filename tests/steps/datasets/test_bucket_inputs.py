@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.run_spec import RunSpec
-from steps.datasets.bucket_inputs import fetch_inputs
-from steps.errors import ConfigError
-from steps.store import open_store
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.datasets.bucket_inputs import fetch_inputs
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store import open_store
 
 
 def test_a_file_and_a_folder_are_brought_and_gone_again(bucket: str) -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.datasets import classic_rows
-from steps.datasets.load import load
-from steps.errors import ConfigError
-from steps.families.rows import normalise
-from steps.families.swebench import parsers
+from swe_argo.steps.datasets import classic_rows
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.rows import normalise
+from swe_argo.steps.families.swebench import parsers
 from tests.paths import DATA, needs_data
 from tests.steps.datasets.sample_rows import classic as classic_row
 from tests.steps.datasets.sample_rows import jsonl, row, without

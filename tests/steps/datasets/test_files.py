@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from steps.datasets.files import read_file, read_folder
-from steps.datasets.load import load
-from steps.errors import ConfigError
-from steps.families.rows import digest_rows
+from swe_argo.steps.datasets.files import read_file, read_folder
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.rows import digest_rows
 from tests.steps.datasets.sample_rows import jsonl, row
 
 ROWS = [row("acme__anvil-1", problem_statement="a\u2028b\r\nc"), row("acme__anvil-2", hints_text="")]

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from steps.datasets.hub import retry_busy
-from steps.datasets.load import load
-from steps.datasets.mini.forms import read_rows
-from steps.datasets.names import hub_id
-from steps.errors import EXIT_CONFIG, EXIT_INFRA
-from steps.families.rows import digest_rows, family_name, normalise
+from swe_argo.steps.datasets.hub import retry_busy
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.datasets.mini.forms import read_rows
+from swe_argo.steps.datasets.names import hub_id
+from swe_argo.steps.errors import EXIT_CONFIG, EXIT_INFRA
+from swe_argo.steps.families.rows import digest_rows, family_name, normalise
 from tests.long_params import long_unless
 from tests.paths import DATA, ROOT, needs_data
 from tests.steps.datasets.hub_server import Hub, Repo, serving
@@ -45,9 +45,9 @@ configs:
 # The libraries read their environment when they are imported, so each load is a process of its own.
 PROGRAM = """
 import json, sys
-from steps.datasets.load import load
-from steps.families.rows import digest_rows
-from steps.errors import StepError
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.families.rows import digest_rows
+from swe_argo.steps.errors import StepError
 for name, split, more in json.loads(sys.argv[1]):
     try:
         got = load(name, split, **more)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.datasets import names
-from steps.datasets.load import load
-from steps.errors import ConfigError
-from steps.families import rows
-from steps.families.swebench import rows as swebench_rows
+from swe_argo.steps.datasets import names
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families import rows
+from swe_argo.steps.families.swebench import rows as swebench_rows
 from tests.paths import DATA, ROOT, needs_data
 from tests.steps.datasets.sample_rows import jsonl, row
 
@@ -60,8 +60,8 @@ def test_every_real_row_can_be_graded() -> None:
 
 def test_importing_the_modules_loads_no_heavy_library() -> None:
     code = (
-        "import sys, steps.datasets.load, steps.datasets.selection, steps.datasets.predictions\n"
-        "import steps.datasets.classic_rows\n"
+        "import sys; from swe_argo.steps.datasets import load, predictions, selection\n"
+        "import swe_argo.steps.datasets.classic_rows\n"
         "print([name for name in ('pyarrow', 'datasets', 'huggingface_hub', 'swebench', 'yaml', 'docker') "
         "if name in sys.modules])"
     )

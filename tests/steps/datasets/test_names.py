@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from steps.datasets import names
+from swe_argo.steps.datasets import names
 
 
 @pytest.mark.parametrize(

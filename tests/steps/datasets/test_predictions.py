@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.contracts.data import Patch
-from steps.datasets import predictions
-from steps.errors import ConfigError
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.datasets import predictions
+from swe_argo.steps.errors import ConfigError
 from tests.steps.datasets.sample_rows import PROPERTY, jsonl
 
 IDS = ["a__a-1", "a__a-2", "a__a-3"]

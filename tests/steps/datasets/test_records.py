@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.datasets.records import read_json, read_jsonl
-from steps.errors import ConfigError
+from swe_argo.steps.datasets.records import read_json, read_jsonl
+from swe_argo.steps.errors import ConfigError
 from tests.steps.datasets.sample_rows import PROPERTY
 
 LINE_BREAKS_OF_STR_SPLITLINES = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e\r"

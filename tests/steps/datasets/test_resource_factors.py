@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.datasets import resource_factors
-from steps.errors import ConfigError
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.datasets import resource_factors
+from swe_argo.steps.errors import ConfigError
 
 KNOWN = ["a__b-1", "a__b-2"]
 

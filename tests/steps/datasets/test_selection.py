@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.run_spec import SelectSpec
-from steps.datasets.selection import select
-from steps.errors import ConfigError
-from steps.families.family import Row
-from steps.families.rows import normalise
+from swe_argo.steps.contracts.run_spec import SelectSpec
+from swe_argo.steps.datasets.selection import select
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.family import Row
+from swe_argo.steps.families.rows import normalise
 from tests.steps.datasets.sample_rows import row
 
 ROWS = [

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.run_spec import SelectSpec
-from steps.datasets.load import load
-from steps.datasets.selection import select
-from steps.errors import ConfigError
-from steps.families.rows import digest_rows, normalise
+from swe_argo.steps.contracts.run_spec import SelectSpec
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.datasets.selection import select
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.rows import digest_rows, normalise
 from tests.steps.datasets.sample_rows import row, task_repo
 
 TWO = [row("acme__anvil-2", hints_text="", version="1.10"), row("acme__anvil-1", created_at="2026-01-02 03:04:05")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.datasets.names import BUNDLED, MINI
+from swe_argo.steps.datasets.names import BUNDLED, MINI
 from tests.workflows.command import summary, swe_argo
 
 DATASETS = {dataset: 2 for dataset in BUNDLED if dataset != MINI} | {"harbor:mini": 3}

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.verdict import Outcome
-from steps.families import rows
-from steps.families.bounded_judging import MOST, judge_bounded
-from steps.grading import bounded
-from steps.grading.instance_log import InstanceLogWriter
-from steps.grading.procedure import ProcedureRun
+from swe_argo.steps.contracts.verdict import Outcome
+from swe_argo.steps.families import rows
+from swe_argo.steps.families.bounded_judging import MOST, judge_bounded
+from swe_argo.steps.grading import bounded
+from swe_argo.steps.grading.instance_log import InstanceLogWriter
+from swe_argo.steps.grading.procedure import ProcedureRun
 from tests.steps.families.rebench.make_rows import v1_row, v2_row, with_config
 from tests.steps.families.swegym.make_rows import make_row as swegym_row
 from tests.steps.families.swesmith.make_rows import make_row as swesmith_row
@@ -28,7 +28,7 @@ SUMMARY = "= short test summary info =\nPASSED t.py::test_answer\nFAILED t.py::t
 def test_a_long_log_has_the_verdict_that_it_would_have_here(monkeypatch: pytest.MonkeyPatch) -> None:
     log = b"noise of the tests\n" * (bounded.SMALL_BYTES // 18) + SUMMARY.encode()
     there = judge_bounded("r2e", SOURCE, log)
-    monkeypatch.setattr("steps.families.bounded_judging.HERE_BYTES", 1 << 40)
+    monkeypatch.setattr("swe_argo.steps.families.bounded_judging.HERE_BYTES", 1 << 40)
     assert judge_bounded("r2e", SOURCE, log) == there
     assert there.reward == 1.0
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
-from steps.families import rows
-from steps.families.family import load_family
-from steps.families.rebench.rows import is_v2
-from steps.grading.verdict import Verdict
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.local.backend import LocalBackend
-from steps.sandbox.protocol import SandboxRequest
-from steps.sandbox.wrapper import at_folder
+from swe_argo.steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
+from swe_argo.steps.families import rows
+from swe_argo.steps.families.family import load_family
+from swe_argo.steps.families.rebench.rows import is_v2
+from swe_argo.steps.grading.verdict import Verdict
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.sandbox.wrapper import at_folder
 from tests.long_params import long_unless
 from tests.steps.families.chain import BROKEN
 from tests.steps.families.rebench.lab import make_lab as make_rebench

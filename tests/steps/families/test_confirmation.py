@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.verdict import ConfirmationOutcome, GradeRecord
-from steps.families import rows
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.contracts.verdict import ConfirmationOutcome, GradeRecord
+from swe_argo.steps.families import rows
+from swe_argo.steps.sandbox.local import bubblewrap
 from tests.steps.families.rebench.lab import make_lab as make_rebench
 from tests.steps.grading.attacks import EMPTY_RUNTEST, PASS_ALL, new_file
 from tests.steps.grading.grade_mini import grade_mini, mini_rows

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 DOCKERFILE = "ARG BASE\nFROM $BASE\nCOPY testbed /calc\nWORKDIR /calc\n"
 AGENT = """
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.trajectory import StopReason
 
 
 class Looker:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.verdict import ConfirmationOutcome
-from steps.families import rows
+from swe_argo.steps.contracts.verdict import ConfirmationOutcome
+from swe_argo.steps.families import rows
 from tests.steps.families.chain import commit_all, make_testbed
 from tests.steps.families.git_trees import run_git
 from tests.steps.families.rebench.make_rows import v2_row, with_config

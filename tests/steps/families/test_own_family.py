@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from steps.errors import EXIT_CONFIG
+from swe_argo.steps.errors import EXIT_CONFIG
 from tests.steps.families.chain import BROKEN, FIXED, commit_all, make_testbed, read_record, run_chain
 from tests.steps.families.git_trees import run_git
 from tests.workflows.command import summary, swe_argo
 
 FAMILY = """
-from steps.families.family_verdict import FamilyVerdict, StatusDifference
-from steps.families.columns import RowColumns
-from steps.families.scripted import ScriptedFamily
+from swe_argo.steps.families.family_verdict import FamilyVerdict, StatusDifference
+from swe_argo.steps.families.columns import RowColumns
+from swe_argo.steps.families.scripted import ScriptedFamily
 
 
 

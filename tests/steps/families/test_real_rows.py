@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from steps.datasets.load import load
-from steps.families import rows
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.families import rows
 from tests.paths import DATA, needs_data
 
 pytestmark = needs_data

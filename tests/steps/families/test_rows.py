@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.contracts.data import Instance
-from steps.contracts.families import FAMILIES
-from steps.errors import EXIT_CONFIG, ConfigError
-from steps.families import rows
-from steps.families.family import load_family
-from steps.families.swebench import rows as swebench_rows
-from steps.families.swebench.answer import SweBenchAnswer
+from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.contracts.families import FAMILIES
+from swe_argo.steps.errors import EXIT_CONFIG, ConfigError
+from swe_argo.steps.families import rows
+from swe_argo.steps.families.family import load_family
+from swe_argo.steps.families.swebench import rows as swebench_rows
+from swe_argo.steps.families.swebench.answer import SweBenchAnswer
 from tests.paths import ROOT
 from tests.steps.datasets.sample_rows import PROPERTY, classic, row, without
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from steps.datasets.load import load
+from swe_argo.steps.datasets.load import load
 from tests.steps.grading import logs
 
 TARGET = "mini__slugkit-1"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.sandbox_spec import LocalSpec, SandboxSpec
-from steps.sandbox import open_backend
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.contracts.sandbox_spec import LocalSpec, SandboxSpec
+from swe_argo.steps.sandbox import open_backend
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.paths import DATA
 
 IMAGE = "acme/calc"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from steps.grading import official
+from swe_argo.steps.grading import official
 from tests.steps.grading.grade_mini import mini_rows
 from tests.workflows.test_confirmation import in_package
 

@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.data import DatasetLock, Patch, RunFile
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.twins import ValidatedTwins
-from steps.contracts.verdict import GradeRecord
-from steps.datasets.load import load
-from steps.families import rows
+from swe_argo.steps.contracts.data import DatasetLock, Patch, RunFile
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.twins import ValidatedTwins
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.datasets.load import load
+from swe_argo.steps.families import rows
 from tests.forked_program import run_program
 from tests.paths import ROOT
 
@@ -71,7 +71,7 @@ def grade_mini(
     if twins.exists():
         (inputs / ValidatedTwins.file).write_bytes(twins.read_bytes())
     words = ["--in", str(inputs), "--out", str(outputs), "--try", f"try-{number}"]
-    done = run_program("steps.grade", words, ROOT, dict(os.environ))
+    done = run_program("swe_argo.steps.grade", words, ROOT, dict(os.environ))
     if done.returncode != 0:
         raise RuntimeError(done.stderr)
     if (outputs / ValidatedTwins.file).exists():

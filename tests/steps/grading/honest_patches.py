@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps.datasets.mini import materialise
+from swe_argo.steps.datasets.mini import materialise
 from tests.solutions import Edit, rows
 
 LOGGING = "import logging\n\n_LOG = logging.getLogger(__name__)\n"

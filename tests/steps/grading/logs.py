@@ -7,12 +7,12 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.verdict import Evidence, Integrity
-from steps.grading import official
-from steps.grading.exit_code_channel import ChannelReport
-from steps.grading.integrity import examine
-from steps.grading.official import Graded
-from steps.grading.saved_logs import as_read, grade_text
+from swe_argo.steps.contracts.verdict import Evidence, Integrity
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.exit_code_channel import ChannelReport
+from swe_argo.steps.grading.integrity import examine
+from swe_argo.steps.grading.official import Graded
+from swe_argo.steps.grading.saved_logs import as_read, grade_text
 
 SCRIPT = """#!/bin/bash
 set -uxo pipefail

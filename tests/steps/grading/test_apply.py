@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.grading import official, swebench_harness
-from steps.grading.apply import REVERSE_CHECK, apply_patch
-from steps.grading.instance_log import InstanceLogWriter
-from steps.sandbox.apply_commands import APPLY_COMMANDS
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.grading import official, swebench_harness
+from swe_argo.steps.grading.apply import REVERSE_CHECK, apply_patch
+from swe_argo.steps.grading.instance_log import InstanceLogWriter
+from swe_argo.steps.sandbox.apply_commands import APPLY_COMMANDS
+from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.steps.grading.conftest import GOLD, Lab, git
 
 LINES = "".join(f"line {n}\n" for n in range(1, 13))

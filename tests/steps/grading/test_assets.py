@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from steps.errors import InfraError
-from steps.grading import official
-from steps.grading.procedure import run_tests
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.procedure import run_tests
 from tests.http_server import Handler, serve
 from tests.steps.grading.conftest import Lab, eval_script
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.verdict import Outcome
-from steps.errors import ConfigError
-from steps.grading import bounded, official
-from steps.grading.instance_log import InstanceLogWriter
-from steps.grading.procedure import ProcedureRun, as_utf8
-from steps.grading.saved_logs import read_log
-from steps.grading.verdict import judge
+from swe_argo.steps.contracts.verdict import Outcome
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.grading import bounded, official
+from swe_argo.steps.grading.instance_log import InstanceLogWriter
+from swe_argo.steps.grading.procedure import ProcedureRun, as_utf8
+from swe_argo.steps.grading.saved_logs import read_log
+from swe_argo.steps.grading.verdict import judge
 from tests.paths import ROOT
 from tests.steps.grading.logs import F2P, P2P, make_log, make_row
 
@@ -66,10 +66,10 @@ def test_what_is_no_text_is_replaced_as_a_whole_log_would_be() -> None:
 
 MEASURED = """
 import resource, sys
-from steps.grading import official
-from steps.grading.instance_log import InstanceLogWriter
-from steps.grading.procedure import MAX_LOG_BYTES, ProcedureRun, as_utf8
-from steps.grading.verdict import judge
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.instance_log import InstanceLogWriter
+from swe_argo.steps.grading.procedure import MAX_LOG_BYTES, ProcedureRun, as_utf8
+from swe_argo.steps.grading.verdict import judge
 from tests.steps.grading.logs import make_row
 line = {line}
 data = (line * (MAX_LOG_BYTES // len(line) + 1))[:MAX_LOG_BYTES]
@@ -99,7 +99,7 @@ def test_the_grader_stays_within_512_mib_whatever_the_log(line: bytes) -> None:
 SAVED = """
 import resource, sys
 from pathlib import Path
-from steps.grading.saved_logs import read_log
+from swe_argo.steps.grading.saved_logs import read_log
 from tests.steps.grading.logs import make_row
 read = read_log(make_row(), Path(sys.argv[1]))
 assert read.marked and read.graded.inner["resolved"] and read.examine().integrity.verdict == "ok"

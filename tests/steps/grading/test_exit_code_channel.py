@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.grading import official
-from steps.grading.exit_code_channel import EXIT_CODE_VARIABLE, ChannelReport, ExitCodeChannel
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.exit_code_channel import EXIT_CODE_VARIABLE, ChannelReport, ExitCodeChannel
+from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.steps.grading.logs import make_row
 
 SCRIPT = """#!/bin/bash

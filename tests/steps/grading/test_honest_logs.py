@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from steps.grading.exit_code_channel import ChannelReport
+from swe_argo.steps.grading.exit_code_channel import ChannelReport
 from tests.paths import DATA, needs_data
 from tests.steps.grading.logs import F2P, P2P, SCRIPT, codes_of, judge, make_log, write
 

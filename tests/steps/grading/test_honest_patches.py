@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.verdict import ConfirmationOutcome
+from swe_argo.steps.contracts.verdict import ConfirmationOutcome
 from tests.steps.grading.grade_mini import grade_mini
 from tests.steps.grading.hard_coded import HARD_CODED
 from tests.steps.grading.honest_patches import HONEST_PATCHES, HonestPatch

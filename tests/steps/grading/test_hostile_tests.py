@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.verdict import Outcome
-from steps.errors import InfraError
-from steps.grading import apply, official
-from steps.grading.procedure import ProcedureRun, official_folder, run_tests
-from steps.grading.verdict import Verdict, judge
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.local.backend import LocalBackend
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.verdict import Outcome
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.grading import apply, official
+from swe_argo.steps.grading.procedure import ProcedureRun, official_folder, run_tests
+from swe_argo.steps.grading.verdict import Verdict, judge
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.steps.grading.conftest import GOLD, IMAGE, Lab, eval_script
 
 pytestmark = pytest.mark.long
@@ -90,9 +90,9 @@ def isolated(lab: Lab) -> Iterator[Make]:
 
 @pytest.fixture(scope="module")
 def container(lab: Lab, docker_client: Any) -> Iterator[Make]:
-    from steps.sandbox.docker.backend import DockerBackend
-    from steps.sandbox.docker.container import DockerContainer, DockerSandbox
-    from steps.sandbox.docker.engine import EngineRetries
+    from swe_argo.steps.sandbox.docker.backend import DockerBackend
+    from swe_argo.steps.sandbox.docker.container import DockerContainer, DockerSandbox
+    from swe_argo.steps.sandbox.docker.engine import EngineRetries
     from tests.base_image import testbed_image
 
     api = docker_client.api

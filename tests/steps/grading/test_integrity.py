@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from steps.grading.exit_code_channel import ChannelReport
-from steps.grading.integrity import examine_patch
-from steps.grading.saved_logs import grade_saved
+from swe_argo.steps.grading.exit_code_channel import ChannelReport
+from swe_argo.steps.grading.integrity import examine_patch
+from swe_argo.steps.grading.saved_logs import grade_saved
 from tests.steps.grading.logs import F2P, P2P, SCRIPT, codes_of, judge, make_log, make_patch
 
 PASSES = (f"PASSED {F2P}", f"PASSED {P2P}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from steps.grading import official, swebench_harness
+from swe_argo.steps.grading import official, swebench_harness
 from tests.steps.grading.logs import F2P, P2P, make_log, make_row, write
 
 PREDICTION = {"instance_id": "acme__calc-1", "model_name_or_path": "m", "model_patch": "diff"}
@@ -33,7 +33,7 @@ def test_the_grader_needs_none_of_the_packages_a_step_image_lacks() -> None:
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name.split('.')[0] in absent: raise ImportError(name)\n"
         "sys.meta_path.insert(0, Absent())\n"
-        "from steps.grading import official\n"
+        "from swe_argo.steps.grading import official\n"
         f"spec = official.make_test_spec({make_row()!r})\n"
         "from pathlib import Path\n"
         "official.harness_constants(), official.classify('x')\n"
@@ -45,8 +45,8 @@ def test_the_grader_needs_none_of_the_packages_a_step_image_lacks() -> None:
 def test_a_step_that_grades_imports_few_modules() -> None:
     """Each takes about a millisecond, at every one of hundreds of starts."""
     said = python(
-        "import steps.grade\n"
-        "from steps.grading import official\n"
+        "import swe_argo.steps.grade\n"
+        "from swe_argo.steps.grading import official\n"
         f"official.make_test_spec({make_row()!r}); official.exit_code_pattern()\n"
         "import sys; print(len(sys.modules))\n"
     )
@@ -57,7 +57,7 @@ def test_modules_that_were_there_before_the_import_are_still_themselves() -> Non
     said = python(
         "import sys, types\n"
         "mine = sys.modules['tqdm'] = types.ModuleType('tqdm')\n"
-        "from steps.grading import official\n"
+        "from swe_argo.steps.grading import official\n"
         f"official.make_test_spec({make_row()!r})\n"
         "print(sys.modules['tqdm'] is mine, 'datasets' in sys.modules)\n"
     )
@@ -147,8 +147,8 @@ def test_a_parser_that_prints_does_not_write_into_the_report(
 
 def test_another_codec_of_the_process_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     code = (
-        "from steps.grading import official\n"
-        "from steps.errors import ConfigError\n"
+        "from swe_argo.steps.grading import official\n"
+        "from swe_argo.steps.errors import ConfigError\n"
         "try: official._require_utf8()\n"
         "except ConfigError as error: print(error)\n"
         "else: print('fine')\n"

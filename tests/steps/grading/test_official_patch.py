@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.grading.official_patch import OfficialPatch, PatchFormError, content_of, lines_of
+from swe_argo.steps.grading.official_patch import OfficialPatch, PatchFormError, content_of, lines_of
 from tests.steps.grading.conftest import git
 
 BASE = "import os\n\n\nclass A:\n    def one(self):\n        pass\n\n" + "".join(

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.verdict import Outcome, TestCounts
-from steps.grading import official
-from steps.grading.official_patch import official_files
-from steps.grading.procedure import ProcedureRun, official_folder, run_tests
-from steps.grading.verdict import Verdict, judge
+from swe_argo.steps.contracts.verdict import Outcome, TestCounts
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.official_patch import official_files
+from swe_argo.steps.grading.procedure import ProcedureRun, official_folder, run_tests
+from swe_argo.steps.grading.verdict import Verdict, judge
 from tests.steps.grading.conftest import GOLD, Lab, eval_script
 from tests.steps.grading.logs import codes_of
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from steps.datasets.classic_rows import grading_row
-from steps.errors import ConfigError
-from steps.families.rows import normalise
-from steps.grading.saved_logs import grade_log, grade_saved, read_corpus
+from swe_argo.steps.datasets.classic_rows import grading_row
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.rows import normalise
+from swe_argo.steps.grading.saved_logs import grade_log, grade_saved, read_corpus
 from tests.steps.grading.logs import F2P, P2P, make_log, make_row, write
 
 GOOD = make_log(f"PASSED {F2P}", f"PASSED {P2P}", code=0)

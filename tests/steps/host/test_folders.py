@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from steps.host.folders import clean, find_orphans, private_folder
-from steps.host.removal import remove
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.host.folders import clean, find_orphans, private_folder
+from swe_argo.steps.host.removal import remove
+from swe_argo.steps.sandbox.local import bubblewrap
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from steps.sandbox.local.backend import LocalBackend
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 backend = LocalBackend(Path(sys.argv[2]), isolated=sys.argv[1] == "True")
 box = backend.create(SandboxRequest("n", "img", 100, network=True))
 sleep = f"sleep {sys.argv[3]}"
@@ -103,7 +103,7 @@ def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
 def test_the_folder_of_a_process_that_has_ended_unwaited_for_is_a_stray() -> None:
     if not Path("/proc/self/stat").exists():
         pytest.skip("needs Linux")
-    code = "from steps.host.folders import private_folder; print(private_folder())"
+    code = "from swe_argo.steps.host.folders import private_folder; print(private_folder())"
     owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3])
     assert owner.stdout is not None
     folder = Path(owner.stdout.read().decode().strip())

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.host.removal import BATCH, remove
+from swe_argo.steps.host.removal import BATCH, remove
 
 LONG = "n" * 255
 ROOT = Path(__file__).parents[3]

@@ -10,17 +10,17 @@ import pytest
 
 pytest.importorskip("kubernetes")
 
-from steps.contracts.sandbox_spec import KubernetesSpec
-from steps.kube import kubeconfig
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
+from swe_argo.steps.kube import kubeconfig
 from tests.kube_api import KubeApi, serving, write_kubeconfig
 
 PROGRAM = """
 import sys
 from kubernetes.client import ApiException
-from steps.contracts.sandbox_spec import KubernetesSpec
-from steps.kube.kubeconfig import find
-from steps.kube.requests import path, request_object
-from steps.sandbox.kubernetes.exec import Exec, ExecRefused
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
+from swe_argo.steps.kube.kubeconfig import find
+from swe_argo.steps.kube.requests import path, request_object
+from swe_argo.steps.sandbox.kubernetes.exec import Exec, ExecRefused
 cluster = find(KubernetesSpec())
 client, shell = cluster.client(), Exec(cluster, "sb-1")
 for _ in sys.stdin:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.local.backend import LocalBackend
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 
 @pytest.fixture

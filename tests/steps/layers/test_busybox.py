@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.layers.archive import read_content
-from steps.layers.lay import lay
-from steps.layers.listing import record
-from steps.layers.take import TakenLayer, take
-from steps.sandbox.protocol import Sandbox, SandboxRequest
-from steps.sandbox.untrusted import as_untrusted
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.layers.archive import read_content
+from swe_argo.steps.layers.lay import lay
+from swe_argo.steps.layers.listing import record
+from swe_argo.steps.layers.take import TakenLayer, take
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.sandbox.untrusted import as_untrusted
 from tests.base_image import busybox_image
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ ls -A /var/tmp
 
 @pytest.fixture
 def new_machine(docker_client: DockerClient, docker_host: None) -> Iterator[Callable[[], Sandbox]]:
-    from steps.sandbox.docker.backend import connect
+    from swe_argo.steps.sandbox.docker.backend import connect
 
     busybox = shutil.which("busybox")
     if busybox is None:

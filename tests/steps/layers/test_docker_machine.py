@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.layers.archive import read_content
-from steps.layers.lay import lay
-from steps.layers.listing import record
-from steps.layers.take import TakenLayer, take
-from steps.sandbox.protocol import Sandbox, SandboxRequest
-from steps.sandbox.untrusted import SandboxBroken, as_untrusted
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.layers.archive import read_content
+from swe_argo.steps.layers.lay import lay
+from swe_argo.steps.layers.listing import record
+from swe_argo.steps.layers.take import TakenLayer, take
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 from tests.base_image import base_image
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ NewContainer = Callable[..., Sandbox]
 
 @pytest.fixture
 def new_container(docker_client: DockerClient, docker_host: None) -> Iterator[NewContainer]:
-    from steps.sandbox.docker.backend import connect
+    from swe_argo.steps.sandbox.docker.backend import connect
 
     backend, base = connect(SandboxSpec(backend="docker")), base_image(docker_client)
     with ExitStack() as stack:

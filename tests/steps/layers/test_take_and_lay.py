@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
-from steps.layers import archive, take
-from steps.layers.archive import read_content
-from steps.layers.lay import lay
-from steps.layers.listing import record
-from steps.layers.take import TakenLayer
-from steps.sandbox.protocol import Sandbox
-from steps.sandbox.untrusted import as_untrusted
+from swe_argo.steps.layers import archive, take
+from swe_argo.steps.layers.archive import read_content
+from swe_argo.steps.layers.lay import lay
+from swe_argo.steps.layers.listing import record
+from swe_argo.steps.layers.take import TakenLayer
+from swe_argo.steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.untrusted import as_untrusted
 
 NewMachine = Callable[[], Sandbox]
 

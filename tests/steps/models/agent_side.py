@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from steps.contracts.wire_protocol import WireProtocol
-from steps.models.forwarding import Forwarder, open_forwarder
-from steps.models.program_answers import Forwarded
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.models.forwarding import Forwarder, open_forwarder
+from swe_argo.steps.models.program_answers import Forwarded
 from tests.http_server import Handler, serve
 from tests.steps.models.model_specs import spec
 

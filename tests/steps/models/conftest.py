@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from steps.settings import settings
+from swe_argo.steps.settings import settings
 
 NAMES = (
     "LLM_API_KEY", "OPENAI_API_KEY", "LLM_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE", "SWE_ARGO_GATE",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.run_spec import LlmSpec, RunSpec
-from steps.models.client import Client, open_model
-from steps.models.reply import Message
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.run_spec import LlmSpec, RunSpec
+from swe_argo.steps.models.client import Client, open_model
+from swe_argo.steps.models.reply import Message
 
 ISSUE: list[Message] = [{"role": "user", "content": "There is a bug."}]
 TOOLS: list[dict[str, Any]] = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.models.backoff import LONGEST_S, requested_wait_s, wait_s
+from swe_argo.steps.models.backoff import LONGEST_S, requested_wait_s, wait_s
 
 NOW = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.run_spec import LlmSpec
-from steps.contracts.trajectory import StopReason
-from steps.errors import ConfigError
-from steps.models.endpoint import wire_name
-from steps.models.reply import NoReplyError
+from swe_argo.steps.contracts.run_spec import LlmSpec
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.models.endpoint import wire_name
+from swe_argo.steps.models.reply import NoReplyError
 from tests.model_server import Answer, Call, call, flaky, model_server, play, rate_limited, refusing
 from tests.model_server.answers import EMPTY, FILTERED, REFUSAL, error
 from tests.model_server.wire import logprob, prompt_ids
@@ -81,7 +81,7 @@ def test_a_key_is_shown_and_without_one_nothing_is(environment: pytest.MonkeyPat
         assert "authorization" not in server.calls[0].headers
     environment.setenv("OPENAI_API_KEY", "sk-of-openai")
     environment.setenv("LLM_API_KEY", "sk-of-the-endpoint")
-    from steps.settings import settings
+    from swe_argo.steps.settings import settings
 
     settings.cache_clear()
     with model_server(play(Answer("x")), key="sk-of-the-endpoint") as server, client(server.url) as model:
@@ -147,7 +147,7 @@ def test_token_ids_and_logprobs_are_recorded_exactly_and_each_id_once(stream: bo
 
 
 def test_ids_that_come_in_the_tokens_place_are_read() -> None:
-    from steps.models.response_body import ModelResponse, metrics_of
+    from swe_argo.steps.models.response_body import ModelResponse, metrics_of
 
     told = [{"token": "token_id:17", "logprob": -0.5}, {"token": "token_id:4", "logprob": -1.0}]
     body = {"choices": [{"message": {"content": "x"}, "logprobs": {"content": told}}]}

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.trajectory import StopReason
-from steps.errors import ConfigError, InfraError, StepError
-from steps.models.reply import NoReplyError
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.errors import ConfigError, InfraError, StepError
+from swe_argo.steps.models.reply import NoReplyError
+from swe_argo.steps.settings import settings
 from tests.model_server import Answer, Fault, flaky, model_server, play, rate_limited
 from tests.model_server.answers import (
     BAD_GATEWAY,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.trajectory import StopReason
-from steps.errors import ConfigError, ForeignAnswerError, InfraError
-from steps.models.client import Client
-from steps.models.reply import Message, NoReplyError
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.errors import ConfigError, ForeignAnswerError, InfraError
+from swe_argo.steps.models.client import Client
+from swe_argo.steps.models.reply import Message, NoReplyError
 from tests.model_server import Answer, Fault, Script, call, flaky, model_server, play, rate_limited
 from tests.model_server.answers import DRIP, NO_CHOICES, SERVER_ERROR, UNKNOWN_MODEL, error
 from tests.model_server.serving import Counts

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.run_spec import RunSpec
-from steps.errors import ConfigError
-from steps.models.config_groups import read_group
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.models.config_groups import read_group
 
 KEY = "sk-of-the-group-1234567890"
 CONFIG = f"""

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.run_spec import LlmSpec, RunSpec
-from steps.errors import ConfigError
-from steps.models.config_groups import read_group
-from steps.models.endpoint import resolve_endpoint
-from steps.models.vendors import OPEN, VENDORS, vendor_of_host, vendor_of_key, vendor_of_model
-from steps.settings import settings
-from steps.spec_parsing import laid_over
-from workflows.cli.spec_sources import read_request
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.run_spec import LlmSpec, RunSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.models.config_groups import read_group
+from swe_argo.steps.models.endpoint import resolve_endpoint
+from swe_argo.steps.models.vendors import OPEN, VENDORS, vendor_of_host, vendor_of_key, vendor_of_model
+from swe_argo.steps.settings import settings
+from swe_argo.steps.spec_parsing import laid_over
+from swe_argo.workflows.cli.spec_sources import read_request
 
 KEYS = {
     "OpenAI": "sk-proj-0123456789abcdefghij",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.models.errors import ErrorMeaning, Refusal, error_meaning, parameter_of
+from swe_argo.steps.models.errors import ErrorMeaning, Refusal, error_meaning, parameter_of
 
 
 def _error(message: str, param: str | None = None) -> dict[str, Any]:

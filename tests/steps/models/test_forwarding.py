@@ -9,11 +9,11 @@ from typing import Any
 import openai
 import pytest
 
-from steps.contracts.trajectory import StopReason
-from steps.contracts.wire_protocol import WireProtocol
-from steps.errors import ConfigError, InfraError
-from steps.models.forwarding import open_forwarder
-from steps.models.protocols.table import WIRES
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.models.forwarding import open_forwarder
+from swe_argo.steps.models.protocols.table import WIRES
 from tests.model_server import Answer, Call, Fault, flaky, model_server, play, rate_limited, refusing
 from tests.model_server.answers import CONTEXT_VLLM, FILTERED, NO_CREDIT, SERVER_ERROR, error
 from tests.steps.models.agent_side import forwarding

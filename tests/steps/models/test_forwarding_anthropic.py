@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.trajectory import StopReason
-from steps.contracts.wire_protocol import WireProtocol
-from steps.errors import InfraError
-from steps.models.forwarding import open_forwarder
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.models.forwarding import open_forwarder
 from tests.model_server import Answer, Call, Fault, flaky, model_server, play, rate_limited
 from tests.model_server.answers import BAD_ARGUMENTS, CONTEXT_VLLM, REFUSAL, STREAM_ERROR, TRUNCATED
 from tests.steps.models.agent_side import forwarding
@@ -123,7 +123,7 @@ def test_what_the_spec_says_is_said_in_anthropics_words() -> None:
 
 
 def test_a_key_is_shown_as_anthropics_servers_and_as_others_want_it(environment: pytest.MonkeyPatch) -> None:
-    from steps.settings import settings
+    from swe_argo.steps.settings import settings
 
     environment.setenv("LLM_API_KEY", "sk-of-the-endpoint")
     settings.cache_clear()

@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 
-from steps.contracts.trajectory import StopReason
-from steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
 from tests.model_server import Answer, Call, Fault, model_server, play
 from tests.model_server.answers import BAD_ARGUMENTS, CONTEXT_OPENAI, STREAM_ERROR
 from tests.model_server.wire import prompt_ids

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import RunFile
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError
-from steps.models.probe import probe, probe_for_run
-from steps.models.probing import CONNECT_S
-from steps.models.small_request import RETRIES
-from steps.plan import plan
-from steps.settings import settings
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.models.probe import probe, probe_for_run
+from swe_argo.steps.models.probing import CONNECT_S
+from swe_argo.steps.models.small_request import RETRIES
+from swe_argo.steps.plan import plan
+from swe_argo.steps.settings import settings
 from tests.model_server import Answer, Fault, call, model_server, play, refusing
 from tests.model_server.answers import (
     BAD_KEY,
@@ -160,7 +160,7 @@ def test_an_endpoint_that_lets_nobody_through_is_told_within_the_minute_with_the
     """As behind a network policy: packets are dropped, nothing is refused."""
     assert (RETRIES + 1) * CONNECT_S < 45
     with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0), backlog=0) as server:
-        patch.setattr("steps.models.probing.CONNECT_S", 0.2)
+        patch.setattr("swe_argo.steps.models.probing.CONNECT_S", 0.2)
         name = server.getsockname()
         waiting = [socket.socket() for _ in range(4)]  # they take all the room that there is
         for each in waiting:

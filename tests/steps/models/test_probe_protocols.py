@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.wire_protocol import WireProtocol
-from steps.errors import ConfigError
-from steps.models.probing import EndpointFacts
-from steps.models.program_probe import probe_for_program
-from steps.models.protocols.table import WIRES
-from steps.models.small_request import FUNCTION, WITH_TOOL
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.models.probing import EndpointFacts
+from swe_argo.steps.models.program_probe import probe_for_program
+from swe_argo.steps.models.protocols.table import WIRES
+from swe_argo.steps.models.small_request import FUNCTION, WITH_TOOL
 from tests.model_server import Answer, Fault, flaky, model_server, play, refusing
 from tests.model_server.answers import TOOLS_REFUSED_VLLM, UNAVAILABLE, error
 from tests.steps.models.model_specs import spec

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.contracts.wire_protocol import WireProtocol
-from steps.models.forwarding import IMAGE, open_forwarder
-from steps.models.protocols.chat_shape import find_form_fault
-from steps.models.protocols.table import WIRES
-from steps.models.protocols.wire import Wire
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.models.forwarding import IMAGE, open_forwarder
+from swe_argo.steps.models.protocols.chat_shape import find_form_fault
+from swe_argo.steps.models.protocols.table import WIRES
+from swe_argo.steps.models.protocols.wire import Wire
 from tests.steps.models.model_specs import spec
 
 RESPONSES, ANTHROPIC = WIRES[WireProtocol.RESPONSES], WIRES[WireProtocol.ANTHROPIC]

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.run_spec import LlmSpec
-from steps.errors import InfraError
-from steps.models.rate_limits import RunnersGate, UnitShare, Unlimited, open_gate
-from steps.settings import settings
+from swe_argo.steps.contracts.run_spec import LlmSpec
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.models.rate_limits import RunnersGate, UnitShare, Unlimited, open_gate
+from swe_argo.steps.settings import settings
 from tests.model_server import Answer, model_server, play
 from tests.model_server.answers import DROP
 from tests.steps.models.model_specs import ISSUE, client
 
 ASK = """
 import sys
-from steps.models.client import open_model
+from swe_argo.steps.models.client import open_model
 from tests.steps.models.model_specs import ISSUE, spec
 with open_model(spec(sys.argv[1], concurrency=1, requests_per_minute=float(sys.argv[3]))) as model:
     for _ in range(int(sys.argv[2])):

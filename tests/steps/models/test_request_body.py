@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from steps.contracts.run_spec import LlmSpec
-from steps.models.errors import Refusal
-from steps.models.request_body import RequestDialect
+from swe_argo.steps.contracts.run_spec import LlmSpec
+from swe_argo.steps.models.errors import Refusal
+from swe_argo.steps.models.request_body import RequestDialect
 
 
 @pytest.mark.parametrize(("top_p", "learns"), [(1.0, True), (0.9, False)])

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from steps.agents.calls import call_format
-from steps.agents.calls.parse_result import Rules
-from steps.contracts.run_spec import LlmSpec
-from steps.contracts.trajectory import Metrics
-from steps.contracts.wire_protocol import WireProtocol
-from steps.models.protocols.table import WIRES
-from steps.models.response_body import ModelResponse, metrics_of, reply_of
+from swe_argo.steps.agents.calls import call_format
+from swe_argo.steps.agents.calls.parse_result import Rules
+from swe_argo.steps.contracts.run_spec import LlmSpec
+from swe_argo.steps.contracts.trajectory import Metrics
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.models.protocols.table import WIRES
+from swe_argo.steps.models.response_body import ModelResponse, metrics_of, reply_of
 
 
 def test_arguments_that_are_nested_too_deeply_are_an_answer_like_any_other() -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.agents.calls import call_format
-from steps.agents.calls.parse_result import Rules
-from steps.models.reply import REFUSED_FIELDS, Message
-from steps.models.stream import Assembly, merge_delta
+from swe_argo.steps.agents.calls import call_format
+from swe_argo.steps.agents.calls.parse_result import Rules
+from swe_argo.steps.models.reply import REFUSED_FIELDS, Message
+from swe_argo.steps.models.stream import Assembly, merge_delta
 from tests.model_server import Answer, Fault, Script, model_server
 from tests.model_server.answers import error
 from tests.steps.models.model_specs import ISSUE, TOOLS, client

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from steps.models.scrub import LONGEST, PIECE, scrub
+from swe_argo.steps.models.scrub import LONGEST, PIECE, scrub
 
 _KEYS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", min_size=12, max_size=80)
 

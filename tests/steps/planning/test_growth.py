@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import Answer, DatasetLock, Plan, RunFile, Stage, Unit
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.errors import ConfigError
-from steps.families.rows import digest_rows
-from steps.planning.growth import check_rows
-from steps.store import Store
+from swe_argo.steps.contracts.data import Answer, DatasetLock, Plan, RunFile, Stage, Unit
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.rows import digest_rows
+from swe_argo.steps.planning.growth import check_rows
+from swe_argo.steps.store import Store
 
 ROWS = [{"instance_id": f"o__r-{number}", "text": "t"} for number in range(4)]
 SPEC = RunSpec(run_id="r")

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from steps.bundles.stored import find_bundle
-from steps.contracts.data import DatasetLock, RunFile
-from steps.contracts.recipe import AgentProgram
-from steps.contracts.run_spec import RunSpec
-from steps.errors import ConfigError
-from steps.planning.program import architecture_of, resolve_program
-from steps.settings import settings
-from steps.spec_parsing import checked
+from swe_argo.steps.bundles.stored import find_bundle
+from swe_argo.steps.contracts.data import DatasetLock, RunFile
+from swe_argo.steps.contracts.recipe import AgentProgram
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.planning.program import architecture_of, resolve_program
+from swe_argo.steps.settings import settings
+from swe_argo.steps.spec_parsing import checked
 
 PACKAGE = """
 name = "mine"

@@ -7,22 +7,22 @@ from typing import TypeVar
 
 import pytest
 
-from steps.contracts.data import Plan, RunFile, Stage
-from steps.contracts.redone import Redone
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import StopReason
-from steps.contracts.verdict import Outcome
-from steps.planning.redo import RedoPlan, plan_redo
-from steps.planning.units import plan_units
-from steps.planning.write import put_away
-from steps.reports.figures.caveats import find_caveats
-from steps.reports.reading import read_run
-from steps.reports.stored_run import NO_VERDICT, Standing, add_usage
-from steps.store import Store, open_store
-from steps.store.endpoint_marks import UnitMarks
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import Plan, RunFile, Stage
+from swe_argo.steps.contracts.redone import Redone
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.verdict import Outcome
+from swe_argo.steps.planning.redo import RedoPlan, plan_redo
+from swe_argo.steps.planning.units import plan_units
+from swe_argo.steps.planning.write import put_away
+from swe_argo.steps.reports.figures.caveats import find_caveats
+from swe_argo.steps.reports.reading import read_run
+from swe_argo.steps.reports.stored_run import NO_VERDICT, Standing, add_usage
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.endpoint_marks import UnitMarks
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.local.run_limits import read_usage_before
 from tests.steps.reports.synthetic import Synthetic
-from workflows.local.run_limits import read_usage_before
 
 MADE = Synthetic(run_id="r", instances=30, attempts=2)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from steps.planning.selection_words import selection_words
-from workflows.cli import spec_sources
+from swe_argo.steps.planning.selection_words import selection_words
+from swe_argo.workflows.cli import spec_sources
 
 
 def test_the_flags_of_an_agent_program_are_said_and_those_of_other_agents_are_not() -> None:

@@ -11,22 +11,22 @@ from typing import Any
 import boto3
 import pytest
 
-from steps import plan, plan_round, plan_training
-from steps.contracts.chain import PLAN, PLAN_ROUND, PLAN_TRAINING, SPEC
-from steps.contracts.programs import Program
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_fields import SpecField, fields
-from steps.contracts.train_spec import TrainSpec
-from steps.contracts.training import TrainFile
-from steps.errors import ConfigError
-from steps.planning.requested_spec import read_spec
-from steps.planning.submitted_spec import is_name, refuse_local
-from steps.store import open_store
-from steps.training.train_spec_parsing import train_fields
+from swe_argo.steps import plan, plan_round, plan_training
+from swe_argo.steps.contracts.chain import PLAN, PLAN_ROUND, PLAN_TRAINING, SPEC
+from swe_argo.steps.contracts.programs import Program
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_fields import SpecField, fields
+from swe_argo.steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.contracts.training import TrainFile
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.planning.requested_spec import read_spec
+from swe_argo.steps.planning.submitted_spec import is_name, refuse_local
+from swe_argo.steps.store import open_store
+from swe_argo.steps.training.train_spec_parsing import train_fields
 
 SENTINEL = "mini__sentinel-7f3a"
-BACKEND = "steps.sandbox.local.backend:connect"
+BACKEND = "swe_argo.steps.sandbox.local.backend:connect"
 """Backend local by another name: planning with it asks no cluster."""
 NO_FILES = "a submitted run reads no files of the cluster's pods: give an s3:// address"
 WORDS = ("/etc/passwd", "~/x", "../x", "./x", "x", "x.json", "x.py:Y", "os:system", "own/er", "file:x", "x.json@1", "")
@@ -241,7 +241,7 @@ def test_backends_that_serve_pods_stay_allowed(backend: str) -> None:
 
 
 def _put(bucket: str, name: str, text: str) -> str:
-    from steps.settings import settings
+    from swe_argo.steps.settings import settings
 
     client = boto3.client("s3", endpoint_url=settings().s3_endpoint)
     client.put_object(Bucket=bucket, Key=name, Body=text.encode())

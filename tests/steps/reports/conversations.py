@@ -6,7 +6,7 @@ import random
 from functools import cache
 from typing import Any
 
-from steps.contracts.trajectory import (
+from swe_argo.steps.contracts.trajectory import (
     AgentExtra,
     AgentInfo,
     FinalMetrics,

@@ -10,13 +10,13 @@ from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from typing import Any
 
-from steps.contracts.data import DatasetLock, Instance, Patch, Plan, RunFile, Stage, Unit
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.record import Raw, Record, key
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import Trajectory, Usage
-from steps.contracts.verdict import (
+from swe_argo.steps.contracts.data import DatasetLock, Instance, Patch, Plan, RunFile, Stage, Unit
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.record import Raw, Record, key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import Trajectory, Usage
+from swe_argo.steps.contracts.verdict import (
     EvalScript,
     Evidence,
     Finding,
@@ -28,7 +28,7 @@ from steps.contracts.verdict import (
     TestCounts,
     TestLog,
 )
-from steps.store import Store
+from swe_argo.steps.store import Store
 from tests.steps.reports.conversations import total, trajectory
 from tests.steps.reports.texts import HISTORY, HOSTILE, REPOS, STOPS, TITLES, USUAL, VERSIONS
 from tests.steps.reports.verdicts import machine, official

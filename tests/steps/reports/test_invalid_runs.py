@@ -7,13 +7,13 @@ import re
 
 import pytest
 
-from steps.reports.comparison.compare import compare
-from steps.reports.comparison.view import view_comparison
-from steps.reports.figures.compute import summarise
-from steps.reports.messages.message import build_message
-from steps.reports.messages.terminal import summary_lines
-from steps.reports.page.report_page import render_page
-from steps.reports.training.metrics import held_out_metrics
+from swe_argo.steps.reports.comparison.compare import compare
+from swe_argo.steps.reports.comparison.view import view_comparison
+from swe_argo.steps.reports.figures.compute import summarise
+from swe_argo.steps.reports.messages.message import build_message
+from swe_argo.steps.reports.messages.terminal import summary_lines
+from swe_argo.steps.reports.page.report_page import render_page
+from swe_argo.steps.reports.training.metrics import held_out_metrics
 from tests.steps.reports.views import run_file, view
 
 

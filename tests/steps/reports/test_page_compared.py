@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.reports.comparison.record import Comparison
-from steps.reports.write import write_report
-from steps.store import open_store
+from swe_argo.steps.reports.comparison.record import Comparison
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import open_store
 from tests.chromium import Tab, needs_browser
 from tests.steps.reports.synthetic import Synthetic
 

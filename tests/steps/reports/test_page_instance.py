@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Instance, Patch
-from steps.contracts.record import key
-from steps.contracts.trajectory import Trajectory
-from steps.reports.write import write_report
-from steps.store import open_store
+from swe_argo.steps.contracts.data import Instance, Patch
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import open_store
 from tests.chromium import Scheme, Tab, needs_browser
 from tests.steps.reports.conversations import trajectory
 from tests.steps.reports.page_checks import check_contrast, check_quiet, check_served_by_argo, check_words

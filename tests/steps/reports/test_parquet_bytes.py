@@ -8,11 +8,11 @@ import sys
 import pyarrow as pa
 import pytest
 
-from steps.reports.parquet_bytes import make_table, read_parquet, write_parquet
+from swe_argo.steps.reports.parquet_bytes import make_table, read_parquet, write_parquet
 
 PROGRAM = """
 import os, sys, pyarrow as pa
-from steps.reports.parquet_bytes import make_table, read_parquet, write_parquet
+from swe_argo.steps.reports.parquet_bytes import make_table, read_parquet, write_parquet
 before = len(os.listdir("/proc/self/task"))
 schema = pa.schema([("a", pa.string()), ("b", pa.int64())])
 table = make_table([{"a": "x", "b": number} for number in range(1000)], schema)

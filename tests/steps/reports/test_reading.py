@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from steps.contracts.data import Patch, Plan, RunFile
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.record import key
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.verdict import GradeRecord, TestLog
-from steps.errors import ConfigError
-from steps.reports.log_tails import TAIL_LINES
-from steps.reports.reading import SHOWN_TESTS, read_run
-from steps.reports.stored_run import Standing
-from steps.store import Store
+from swe_argo.steps.contracts.data import Patch, Plan, RunFile
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.verdict import GradeRecord, TestLog
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.log_tails import TAIL_LINES
+from swe_argo.steps.reports.reading import SHOWN_TESTS, read_run
+from swe_argo.steps.reports.stored_run import Standing
+from swe_argo.steps.store import Store
 from tests.steps.reports.synthetic import Synthetic
 
 RUN = "synthetic"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from steps.contracts.solve_record import History
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.solve_record import History
+from swe_argo.steps.contracts.trajectory import StopReason
 
 HOSTILE = (
     "<script>document.title='owned'</script></details></table><img src=x onerror=document.title=1>"

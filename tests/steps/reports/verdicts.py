@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from steps.contracts.data import Unit
-from steps.contracts.machine import Machine
-from steps.contracts.verdict import GradeRecord, Outcome
+from swe_argo.steps.contracts.data import Unit
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
 
 
 def machine(unit: Unit, *, network: bool, usd_per_hour: float | None = None) -> Machine:

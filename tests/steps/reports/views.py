@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from steps.contracts.data import DatasetLock, Plan, RunFile, Stage, Unit
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.machine import Machine
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import Usage
-from steps.contracts.verdict import GradeRecord, Integrity, Outcome
-from steps.reports.stored_run import FailedTry, StoredRun, StoredUnit
+from swe_argo.steps.contracts.data import DatasetLock, Plan, RunFile, Stage, Unit
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.contracts.verdict import GradeRecord, Integrity, Outcome
+from swe_argo.steps.reports.stored_run import FailedTry, StoredRun, StoredUnit
 from tests.steps.reports.texts import VERSIONS
 
 LOCK = DatasetLock(name="SWE-bench/SWE-bench_Verified", split="test", revision="c104f840", rows=500, sha256="9f" * 32)

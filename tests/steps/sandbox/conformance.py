@@ -12,9 +12,9 @@ from typing import Protocol
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
-from steps.sandbox.protocol import ExecResult, Sandbox
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
 from tests.steps.sandbox.gated_agents import GatedAgents
 from tests.steps.sandbox.started_jobs import StartedJobs
 

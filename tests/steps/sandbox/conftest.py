@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.steps.sandbox.conformance import Lab
 
 

@@ -9,11 +9,11 @@ from typing import Protocol
 
 import pytest
 
-from steps.agents.gate.channel import Gate
-from steps.agents.gate.events import Ended, GateRequest, Withdrawn
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.gate.channel import Gate
+from swe_argo.steps.agents.gate.events import Ended, GateRequest, Withdrawn
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.steps.agents.gate.agents import LIMITS, assert_each_call_once, drive, echo, open_gate, printed, requests
 from tests.steps.agents.gate.toolchain import needs_go
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.bundles.tree import digest_tree
-from steps.sandbox.protocol import BundleMount, Sandbox
+from swe_argo.steps.bundles.tree import digest_tree
+from swe_argo.steps.sandbox.protocol import BundleMount, Sandbox
 
 PLACE = "/opt/swe-argo/agent"
 

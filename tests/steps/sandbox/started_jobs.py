@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steps.sandbox.protocol import FLOOD_BYTES, JobProgress, Sandbox, StartedJob
-from steps.sandbox.wrapper import start_job
+from swe_argo.steps.sandbox.protocol import FLOOD_BYTES, JobProgress, Sandbox, StartedJob
+from swe_argo.steps.sandbox.wrapper import start_job
 
 LONG_S = 120.0
 """Longer than any of these commands should take."""

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.machine import Machine
-from steps.errors import InfraError, ResourceError, StepError
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.job_watch import PollTimes
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.errors import InfraError, ResourceError, StepError
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.job_watch import PollTimes
 from tests.steps.sandbox.test_jobs import shell
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="jobs run in sandboxes, which are Linux")

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, ResourceError
-from steps.sandbox import job_watch
-from steps.sandbox.job_watch import PollTimes
-from steps.sandbox.jobs import Job, JobResult, Jobs
-from steps.sandbox.transfer import read_file, write_file
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, ResourceError
+from swe_argo.steps.sandbox import job_watch
+from swe_argo.steps.sandbox.job_watch import PollTimes
+from swe_argo.steps.sandbox.jobs import Job, JobResult, Jobs
+from swe_argo.steps.sandbox.transfer import read_file, write_file
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="jobs run in sandboxes, which are Linux")
 

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local import bubblewrap
 from tests.steps.sandbox.ags.runs import AGSRuns
 from tests.steps.sandbox.e2b.limits import Limits
 from tests.steps.sandbox.e2b.runs import E2BRuns

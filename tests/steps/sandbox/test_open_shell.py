@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from steps.sandbox.open_shell import STDIN_BYTES, OpenShells
+from swe_argo.steps.sandbox.open_shell import STDIN_BYTES, OpenShells
 
 SHELLS = [each for each in (["sh"], ["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(each[0])]
 

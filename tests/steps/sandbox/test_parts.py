@@ -7,16 +7,16 @@ import sys
 
 import pytest
 
-from steps.contracts.backends import BACKENDS
-from steps.sandbox import load_part
+from swe_argo.steps.contracts.backends import BACKENDS
+from swe_argo.steps.sandbox import load_part
 
 WITHOUT = """
 import sys
 sys.modules[sys.argv[2]] = None
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox import load_backend
-from steps.sandbox.diagnosis import diagnose
-from steps.sandbox.orphans import list_orphans
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox import load_backend
+from swe_argo.steps.sandbox.diagnosis import diagnose
+from swe_argo.steps.sandbox.orphans import list_orphans
 print(diagnose(sys.argv[1], SandboxSpec()).detail)
 print(list_orphans(sys.argv[1], SandboxSpec()).names)
 load_backend(sys.argv[1])
@@ -31,7 +31,7 @@ def test_a_backend_whose_library_is_missing_names_its_extra_and_has_no_orphans(n
     done = subprocess.run([sys.executable, "-c", WITHOUT, name, library], capture_output=True, text=True, check=False)
     reason = f"'{name}' needs the package {library}: pip install 'swe-argo[{name}]'"
     assert done.stdout.splitlines() == [reason, "[]"], done.stderr
-    assert done.stderr.splitlines()[-1] == f"steps.errors.ConfigError: sandbox.backend: {reason}"
+    assert done.stderr.splitlines()[-1] == f"swe_argo.steps.errors.ConfigError: sandbox.backend: {reason}"
 
 
 @pytest.mark.parametrize("name", BACKENDS)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.sandbox.job_watch import PollTimes
-from steps.sandbox.jobs import Jobs
-from steps.sandbox.polled_job import PolledJob
-from steps.sandbox.protocol import JobProgress
+from swe_argo.steps.sandbox.job_watch import PollTimes
+from swe_argo.steps.sandbox.jobs import Jobs
+from swe_argo.steps.sandbox.polled_job import PolledJob
+from swe_argo.steps.sandbox.protocol import JobProgress
 from tests.steps.sandbox.test_jobs import Dropping, shell
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="jobs run in sandboxes, which are Linux")

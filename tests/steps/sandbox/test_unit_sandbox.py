@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
-from steps.sandbox import unit_sandbox
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox import unit_sandbox
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.bench.start import INSTANCE, RUN
 
 

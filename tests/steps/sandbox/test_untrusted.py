@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.machine import Machine
-from steps.errors import ConfigError, InfraError, ResourceError, StepError
-from steps.sandbox.protocol import ExecResult, Sandbox
-from steps.sandbox.untrusted import SandboxBroken, as_untrusted, attribute_failure
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
+from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
+from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted, attribute_failure
 
 LOST = InfraError(FailureClass.SANDBOX_LOST, "it ended")
 EVICTED = InfraError(FailureClass.EVICTED, "pod x was evicted")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError
-from steps.sandbox.command_log import with_command_log
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.untrusted import SandboxBroken, as_untrusted
-from steps.sandbox.wrapper import start_job
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.sandbox.command_log import with_command_log
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
+from swe_argo.steps.sandbox.wrapper import start_job
 from tests.steps.sandbox.test_job_sandbox import MACHINE, ThisMachine
 from tests.steps.sandbox.test_untrusted import Failing
 
@@ -22,7 +22,7 @@ COMMAND = "read -r line; echo $line; cat; trap 'exit 3' INT; echo trapped; while
 
 @pytest.fixture
 def debug() -> Iterator[None]:
-    logger = logging.getLogger("steps.sandbox.command_log")
+    logger = logging.getLogger("swe_argo.steps.sandbox.command_log")
     level = logger.level
     logger.setLevel(logging.DEBUG)
     yield

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from steps.serving.answers import parse_answer, tool_format_of
+from swe_argo.steps.serving.answers import parse_answer, tool_format_of
 
 TOOLS: Any = [
     {

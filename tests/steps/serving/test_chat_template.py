@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import tests.tinker_server  # noqa: F401 - skips where the extra tinker is not installed
-from steps.errors import ConfigError
-from steps.serving.chat_template import ChatTemplate, UnrenderableError
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.serving.chat_template import ChatTemplate, UnrenderableError
 
 
 def with_template(model: Path, folder: Path, source: str, **config: object) -> ChatTemplate:

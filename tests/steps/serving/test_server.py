@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from steps.errors import ConfigError
+from swe_argo.steps.errors import ConfigError
 from tests.paths import ROOT
 from tests.tinker_server.server import KEY, Sampled, tinker_server
 from tests.workflows.command import wait_for
 
 
 def test_answers_do_not_wait_for_receipts() -> None:
-    from steps.host.listening import listen
+    from swe_argo.steps.host.listening import listen
 
     with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()[:2]):
         taken, _ = listening.accept()
@@ -50,7 +50,14 @@ def test_a_wrong_request_is_one_line(
     with tinker_server(lambda *_: Sampled([258])) as server:
         server.missing.add("tinker://gone")
         environment = os.environ | {"TINKER_API_KEY": KEY, "TINKER_BASE_URL": server.url, "LLM_API_KEY": ""} | keys
-        command = ["-m", "steps.proxy", "--base-model=test/model", f"--tokenizer={model_files}", "--port=0", *flags]
+        command = [
+            "-m",
+            "swe_argo.steps.proxy",
+            "--base-model=test/model",
+            f"--tokenizer={model_files}",
+            "--port=0",
+            *flags,
+        ]
         done = subprocess.run(
             [sys.executable, *command],
             capture_output=True,
@@ -70,7 +77,7 @@ def test_a_proxy_that_waits_for_a_service_that_is_away_ends_when_it_is_told_to(
     with tinker_server(lambda *_: Sampled([258])) as server:
         server.before = lambda _: 503
         keys = {"TINKER_API_KEY": KEY, "TINKER_BASE_URL": server.url, "PYTHONPATH": str(ROOT), "TINKER_TELEMETRY": "0"}
-        command = ["-m", "steps.proxy", "--base-model=test/model", f"--tokenizer={model_files}", "--port=0"]
+        command = ["-m", "swe_argo.steps.proxy", "--base-model=test/model", f"--tokenizer={model_files}", "--port=0"]
         with subprocess.Popen(
             [sys.executable, *command], stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=os.environ | keys
         ) as process:

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 
 import tests.tinker_server  # noqa: F401 - skips where the extra tinker is not installed
-from steps.serving.app import Proxy
-from steps.serving.calls import CallMaker
-from steps.serving.chat_template import ChatTemplate
-from steps.serving.sampler import SampledSequence, Sampler, SamplingError, SamplingRequest
-from steps.serving.weights import BASE, ServedWeights
+from swe_argo.steps.serving.app import Proxy
+from swe_argo.steps.serving.calls import CallMaker
+from swe_argo.steps.serving.chat_template import ChatTemplate
+from swe_argo.steps.serving.sampler import SampledSequence, Sampler, SamplingError, SamplingRequest
+from swe_argo.steps.serving.weights import BASE, ServedWeights
 
 HI = {"model": "tinker", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
 

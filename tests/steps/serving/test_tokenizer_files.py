@@ -23,8 +23,8 @@ from tests.tinker_server.server import KEY, Sampled, tinker_server
 NAME, COMMIT = "test/model", "c" * 40
 PROGRAM = """
 import json, sys
-from steps.errors import StepError
-from steps.serving.tokenizer_files import find_tokenizer
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.serving.tokenizer_files import find_tokenizer
 try:
     told = {"files": sorted(each.name for each in find_tokenizer(sys.argv[1]).iterdir())}
 except StepError as error:
@@ -139,7 +139,7 @@ def test_the_proxy_serves_by_a_tokenizer_of_the_hub(
 
 def test_by_default_it_is_the_base_models_own(hub: Hub, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "steps.proxy", "--base-model=acme/unheard", "--port=0"],
+        [sys.executable, "-m", "swe_argo.steps.proxy", "--base-model=acme/unheard", "--port=0"],
         env=environment(hub, tmp_path, TINKER_API_KEY=KEY),
         cwd=tmp_path,
         capture_output=True,

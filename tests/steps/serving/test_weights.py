@@ -11,9 +11,9 @@ import openai
 import pytest
 
 import tests.tinker_server  # noqa: F401 - skips where the extra tinker is not installed
-from steps.errors import ConfigError
-from steps.serving.weights import read_pointer
-from steps.store import open_store
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.serving.weights import read_pointer
+from swe_argo.steps.store import open_store
 from tests.tinker_server.proxy import ADMIN_KEY, CALLER_KEY, RunningProxy, running_proxy
 from tests.tinker_server.server import Sampled, tinker_server
 from tests.workflows.command import wait_for

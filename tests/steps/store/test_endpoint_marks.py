@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.trajectory import MALFORMED_REQUEST, StopReason
-from steps.errors import ConfigError, InfraError
-from steps.store import Store
-from steps.store.endpoint_marks import UnitMarks, read_marks, read_retracted
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.trajectory import MALFORMED_REQUEST, StopReason
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.store import Store
+from swe_argo.steps.store.endpoint_marks import UnitMarks, read_marks, read_retracted
 
 ENDED = {
     "refusal": (StopReason.REQUEST_REFUSED, 1, "no such thing"),

@@ -6,12 +6,12 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.kept_calls import KeptCall
-from steps.contracts.trajectory import Usage
-from steps.errors import InfraError
-from steps.store.folder import FolderStore
-from steps.store.kept_calls import CallKeeper
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.kept_calls import KeptCall
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.store.folder import FolderStore
+from swe_argo.steps.store.kept_calls import CallKeeper
 
 
 class DoubtfulStore(FolderStore):

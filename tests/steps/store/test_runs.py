@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Plan
-from steps.contracts.record import key
-from steps.errors import ConfigError
-from steps.store import open_store
-from steps.store.folder import FolderStore
-from steps.store.runs import no_report, no_run, record_of
+from swe_argo.steps.contracts.data import Plan
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.folder import FolderStore
+from swe_argo.steps.store.runs import no_report, no_run, record_of
 
 
 def test_a_record_of_a_run_is_read_or_the_reason_told(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import boto3
 import pytest
 
-from steps.errors import EXIT_CONFIG, ConfigError, InfraError
-from steps.settings import settings
-from steps.store import Store, open_store
-from steps.store.s3 import READS
+from swe_argo.steps.errors import EXIT_CONFIG, ConfigError, InfraError
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.s3 import READS
 from tests.http_server import Handler, serve
 from tests.s3 import (
     Habit,

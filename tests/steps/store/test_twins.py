@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Answer, DatasetLock, Instance, RunFile
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.twins import ValidatedTwins
-from steps.store import open_store
-from steps.store.protocol import Store
-from steps.store.twins import copy_twins_in, copy_twins_out
+from swe_argo.steps.contracts.data import Answer, DatasetLock, Instance, RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.twins import ValidatedTwins
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.protocol import Store
+from swe_argo.steps.store.twins import copy_twins_in, copy_twins_out
 
 ROW = "1" * 64
 

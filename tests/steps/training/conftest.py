@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from steps.contracts.training import TrainFile
-from steps.store import Store
+from swe_argo.steps.contracts.training import TrainFile
+from swe_argo.steps.store import Store
 
 if TYPE_CHECKING:  # the tests that need the extra tinker say so themselves
-    from steps.training.learner import Learner
+    from swe_argo.steps.training.learner import Learner
     from tests.tinker_server.server import TinkerServer
 
 NewLearner = Callable[..., "Learner"]
@@ -31,7 +31,7 @@ def tinker(monkeypatch: pytest.MonkeyPatch) -> Iterator[TinkerServer]:
 @pytest.fixture
 def new_learner(store: Store, tinker: TinkerServer) -> Iterator[NewLearner]:
     """Makes learners of a training, which are closed when the test is over: else they send heartbeats for ever."""
-    from steps.training.learner import Learner
+    from swe_argo.steps.training.learner import Learner
     from tests.tinker_server.server import KEY
 
     with ExitStack() as open_learners:

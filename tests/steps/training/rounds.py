@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from steps.contracts.data import DatasetLock, Plan, RunFile, Stage, Unit
-from steps.contracts.record import key
-from steps.contracts.train_spec import TrainSpec
-from steps.contracts.training import TrainFile, run_of
-from steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, Trajectory
-from steps.contracts.verdict import Confirmation, ConfirmationOutcome, GradeRecord, Integrity, Outcome
-from steps.store import Store
+from swe_argo.steps.contracts.data import DatasetLock, Plan, RunFile, Stage, Unit
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.contracts.training import TrainFile, run_of
+from swe_argo.steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, Trajectory
+from swe_argo.steps.contracts.verdict import Confirmation, ConfirmationOutcome, GradeRecord, Integrity, Outcome
+from swe_argo.steps.store import Store
 from tests.steps.agents.solved_units import agent_turn, grade, run_file, trajectory
 
 NAME = "toy"

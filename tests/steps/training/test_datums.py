@@ -8,9 +8,9 @@ pytest.importorskip("tinker", reason="the extra tinker is not installed")
 
 import numpy as np
 
-from steps.contracts.train_spec import LossSpec
-from steps.training.datums import learned_sample, loss_config
-from steps.training.sample_files import Sample
+from swe_argo.steps.contracts.train_spec import LossSpec
+from swe_argo.steps.training.datums import learned_sample, loss_config
+from swe_argo.steps.training.sample_files import Sample
 from tests.steps.training.test_advantages import unit
 
 TOKENS = st.lists(

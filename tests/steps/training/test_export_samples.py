@@ -5,15 +5,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from steps.contracts.data import Plan, RunFile, Stage, Unit
-from steps.contracts.record import key
-from steps.contracts.trajectory import Metrics, MetricsExtra, Trajectory
-from steps.contracts.verdict import Confirmation, ConfirmationOutcome, GradeRecord, Integrity, Outcome
-from steps.errors import ConfigError
-from steps.export import export
-from steps.store import Store
-from steps.training.sample_files import SampledUnit, open_samples, read_samples
-from steps.training.samples import Stretch
+from swe_argo.steps.contracts.data import Plan, RunFile, Stage, Unit
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.trajectory import Metrics, MetricsExtra, Trajectory
+from swe_argo.steps.contracts.verdict import Confirmation, ConfirmationOutcome, GradeRecord, Integrity, Outcome
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.export import export
+from swe_argo.steps.store import Store
+from swe_argo.steps.training.sample_files import SampledUnit, open_samples, read_samples
+from swe_argo.steps.training.samples import Stretch
 from tests.steps.agents.solved_units import agent_turn, grade, run_file, trajectory
 
 pytest.importorskip("numpy")

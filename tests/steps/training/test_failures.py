@@ -4,19 +4,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.record import key
-from steps.contracts.training import Checkpoints, StepFigures, TrainFile
-from steps.errors import ConfigError, InfraError, StepError
-from steps.store import Store
-from steps.training.checkpoints import CheckpointLog
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import Checkpoints, StepFigures, TrainFile
+from swe_argo.steps.errors import ConfigError, InfraError, StepError
+from swe_argo.steps.store import Store
+from swe_argo.steps.training.checkpoints import CheckpointLog
 from tests.broken_s3 import breakable
 from tests.steps.training.conftest import NewLearner
 from tests.steps.training.rounds import NAME, Try, make_run, make_training
 from tests.tinker_server.server import TinkerServer
 
 if TYPE_CHECKING:
-    from steps.training.learner import Learner
+    from swe_argo.steps.training.learner import Learner
 
 # The SDK asks for its configuration over a connection that it never closes (0.38, InternalClientHolder).
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.chain import OUTCOME, PAGE
-from steps.contracts.record import key
-from steps.contracts.training import Checkpoints, WeightsFile
-from steps.serving.weights import read_pointer
-from steps.store import Store
+from swe_argo.steps.contracts.chain import OUTCOME, PAGE
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import Checkpoints, WeightsFile
+from swe_argo.steps.serving.weights import read_pointer
+from swe_argo.steps.store import Store
 from tests.paths import ROOT
 from tests.steps.training.conftest import NewLearner
 from tests.steps.training.rounds import NAME, Try, make_run, make_training
@@ -28,7 +28,7 @@ MIXED = {"a": [Try(1.0), Try(0.0)]}
 def start(tinker: TinkerServer, store: Store, step: int, out: Path, key_: str = KEY) -> subprocess.Popen[str]:
     keys = {"TINKER_API_KEY": key_, "TINKER_BASE_URL": tinker.url, "PYTHONPATH": str(ROOT), "TINKER_TELEMETRY": "0"}
     command = [
-        *(sys.executable, "-m", "steps.learn", f"--store={store.url}", f"--training={NAME}"),
+        *(sys.executable, "-m", "swe_argo.steps.learn", f"--store={store.url}", f"--training={NAME}"),
         *(f"--step={step}", f"--out={out}"),
     ]
     return subprocess.Popen(command, env=os.environ | keys, stderr=subprocess.PIPE, text=True)

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from steps.contracts.record import key
-from steps.contracts.training import Checkpoint, Checkpoints, StepFigures, WeightsFile, step_name
-from steps.errors import ConfigError
-from steps.store import Store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import Checkpoint, Checkpoints, StepFigures, WeightsFile, step_name
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store import Store
 from tests.steps.training.conftest import NewLearner
 from tests.steps.training.rounds import NAME, Try, logprobs_of, make_run, make_training
 from tests.tinker_server.server import TinkerServer

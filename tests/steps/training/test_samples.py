@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.training.samples import SampledCall, Stretch, stretches_of
+from swe_argo.steps.training.samples import SampledCall, Stretch, stretches_of
 
 
 def call(prompt: list[int], output: list[int], step: int = 0) -> SampledCall:

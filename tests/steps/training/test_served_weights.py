@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steps.errors import ConfigError, InfraError
-from steps.training.served_weights import await_weights
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.training.served_weights import await_weights
 from tests.http_server import Handler, serve
 
 

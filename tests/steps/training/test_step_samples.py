@@ -6,15 +6,15 @@ import pytest
 
 pytest.importorskip("tinker", reason="the extra tinker is not installed")
 
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.record import key
-from steps.contracts.train_spec import LossSpec
-from steps.contracts.training import Weights, run_of
-from steps.contracts.trajectory import StopReason
-from steps.contracts.verdict import ConfirmationOutcome, Outcome
-from steps.store import Store
-from steps.training.step_figures import figures_of, lag_of
-from steps.training.step_samples import Collected, collect
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.train_spec import LossSpec
+from swe_argo.steps.contracts.training import Weights, run_of
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.verdict import ConfirmationOutcome, Outcome
+from swe_argo.steps.store import Store
+from swe_argo.steps.training.step_figures import figures_of, lag_of
+from swe_argo.steps.training.step_samples import Collected, collect
 from tests.steps.training.rounds import NAME, Try, make_run
 
 LONG = (([1], [2, 3, 4]),)

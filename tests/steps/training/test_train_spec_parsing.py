@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.errors import ConfigError
-from steps.training.train_spec_parsing import of_train_file, of_train_text, read_train_spec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.training.train_spec_parsing import of_train_file, of_train_text, read_train_spec
 
 NAMED = {"name": "one", "base_model": "test/model"}
 GUIDE = """\

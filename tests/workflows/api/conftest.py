@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 import swe_argo
 
 AGENT = Path(__file__).with_name("scripted_agent.py")

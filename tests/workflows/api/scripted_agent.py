@@ -1,7 +1,7 @@
 """An agent whose model is a list: the commands that mend two of the bundled issues, one well and one not."""
 
-from steps.agents.task import Task
-from steps.contracts.trajectory import Result, ResultExtra, StopReason, ToolCall
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.trajectory import Result, ResultExtra, StopReason, ToolCall
 
 COMMANDS = {
     "mini__slugkit-2": [

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-import swe_argo
 
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord
-from steps.store import open_store
+import swe_argo
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.store import open_store
 from tests.workflows import waiting_backend
 from tests.workflows.command import wait_for
 
@@ -163,7 +163,7 @@ def test_ctrl_c_again_while_what_runs_is_put_away_still_waits_for_the_report(tmp
 
 HANGS_IN_PLAN = """
 import sys, time
-if getattr(sys.modules["__main__"].__spec__, "name", "") == "steps.plan":
+if getattr(sys.modules["__main__"].__spec__, "name", "") == "swe_argo.steps.plan":
     print("planning now", flush=True)
     time.sleep(600)
 class Agent:

@@ -10,18 +10,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import swe_argo
 
-from steps.contracts.data import Patch
-from steps.contracts.record import key
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import Trajectory
-from steps.contracts.verdict import GradeRecord
-from steps.reports.figures.summary import Summary
-from steps.store import Store, open_store
+import swe_argo
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.store import Store, open_store
+from swe_argo.workflows.view.run_lines import RunLines
 from tests.workflows.api.conftest import CHOSEN
 from tests.workflows.command import swe_argo as command
-from workflows.view.run_lines import RunLines
 
 pytestmark = pytest.mark.xdist_group("stored-runs")  # the two runs are made once, not by every worker
 

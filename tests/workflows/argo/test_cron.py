@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from steps.errors import ConfigError
-from workflows.argo.cron import schedule, zone
+from swe_argo.steps.errors import ConfigError
+from swe_argo.workflows.argo.cron import schedule, zone
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from steps.contracts.sandbox_spec import KubernetesSpec
-from steps.contracts.workflow_marks import runs_of
-from steps.errors import ConfigError, InfraError
-from steps.kube.client import RetryPolicy
-from steps.settings import settings
+from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
+from swe_argo.steps.contracts.workflow_marks import runs_of
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.kube.client import RetryPolicy
+from swe_argo.steps.settings import settings
+from swe_argo.workflows.argo import kube_engine
+from swe_argo.workflows.argo.engine import UNSEEN, Engine
+from swe_argo.workflows.argo.engines import open_engine as engine_of
 from tests.workflows.argo.world import World
-from workflows.argo import kube_engine
-from workflows.argo.engine import UNSEEN, Engine
-from workflows.argo.engines import open_engine as engine_of
 
 # Hera's own call of pydantic.
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from steps.errors import ConfigError
-from steps.store import open_store
-from workflows.argo.bucket import Bucket
-from workflows.argo.fetch import fetch
-from workflows.argo.stored_runs import find_bucket as bucket_of
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.argo.bucket import Bucket
+from swe_argo.workflows.argo.fetch import fetch
+from swe_argo.workflows.argo.stored_runs import find_bucket as bucket_of
 
 
 @pytest.fixture

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.run_spec import RunSpec
-from steps.errors import ConfigError
-from steps.settings import settings
-from steps.spec_parsing import checked, of_text
-from steps.store import open_store
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.settings import settings
+from swe_argo.steps.spec_parsing import checked, of_text
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.argo.engine import Engine
+from swe_argo.workflows.argo.submission import Submission, submit, workflow
+from swe_argo.workflows.cli import spec_sources as specs
 from tests.workflows.argo.test_submission import chosen_spec, parameters
 from tests.workflows.argo.world import World
-from workflows.argo.engine import Engine
-from workflows.argo.submission import Submission, submit, workflow
-from workflows.cli import spec_sources as specs
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
 ASKS = {"name": "r2egym", "model": "openai/m"}

@@ -7,15 +7,15 @@ import io
 import pytest
 from rich.console import Console
 
-from steps.contracts.record import key
-from steps.errors import ConfigError
-from steps.reports.figures.summary import Summary
-from steps.reports.write import write_report
-from steps.store import open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.argo import nightly
+from swe_argo.workflows.argo.engine import Engine
 from tests.workflows.argo.world import World
 from tests.workflows.command import QUICK, ids, swe_argo
-from workflows.argo import nightly
-from workflows.argo.engine import Engine
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from workflows.argo import run_status
-from workflows.argo.status_display import status_line
+from swe_argo.workflows.argo import run_status
+from swe_argo.workflows.argo.status_display import status_line
 
 SEEN = Path(__file__).parent / "seen"
 

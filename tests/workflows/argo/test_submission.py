@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.run_spec import RunSpec
-from steps.errors import ConfigError, InfraError
-from steps.kube.client import Cluster
-from steps.settings import settings
-from steps.spec_parsing import checked, of_text
-from steps.store import open_store
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.kube.client import Cluster
+from swe_argo.steps.settings import settings
+from swe_argo.steps.spec_parsing import checked, of_text
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.argo.engine import Engine
+from swe_argo.workflows.argo.kube_engine import KubernetesEngine
+from swe_argo.workflows.argo.submission import submit, workflow
+from swe_argo.workflows.cli import validate
 from tests.workflows.argo.world import World
-from workflows.argo.engine import Engine
-from workflows.argo.kube_engine import KubernetesEngine
-from workflows.argo.submission import submit, workflow
-from workflows.cli import validate
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
 

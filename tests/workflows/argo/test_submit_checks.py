@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from steps.contracts.run_spec import RunSpec
-from steps.errors import ConfigError
-from workflows.argo.submit_checks import fit_to_pipeline
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.workflows.argo.submit_checks import fit_to_pipeline
 
 
 @pytest.mark.parametrize(

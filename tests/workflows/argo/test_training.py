@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from steps.contracts.train_spec import TrainSpec
-from steps.errors import ConfigError, InfraError
-from steps.training.train_spec_parsing import of_train_text, read_train_spec
+from swe_argo.steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.training.train_spec_parsing import of_train_text, read_train_spec
+from swe_argo.workflows.argo.engine import Engine
+from swe_argo.workflows.argo.training import stop_training, submit_training, watch_training, workflow
 from tests.workflows.argo.test_submission import parameters
 from tests.workflows.argo.world import World
-from workflows.argo.engine import Engine
-from workflows.argo.training import stop_training, submit_training, watch_training, workflow
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
 

@@ -12,28 +12,28 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from steps.contracts.trajectory import Usage
-from steps.contracts.unit_progress import MARK, UnitProgress
-from steps.errors import ConfigError, InfraError
-from steps.kube.client import RetryPolicy
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.contracts.unit_progress import MARK, UnitProgress
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.kube.client import RetryPolicy
+from swe_argo.workflows.argo.engine import Engine
+from swe_argo.workflows.argo.status_display import progress_lines, render_screen
+from swe_argo.workflows.argo.stop import stop
+from swe_argo.workflows.argo.units_at_work import read_progress
+from swe_argo.workflows.argo.watch import WatchedRun, watch
 from tests.workflows.argo.test_run_status import seen
 from tests.workflows.argo.world import World
 from tests.workflows.command import wait_for
-from workflows.argo.engine import Engine
-from workflows.argo.status_display import progress_lines, render_screen
-from workflows.argo.stop import stop
-from workflows.argo.units_at_work import read_progress
-from workflows.argo.watch import WatchedRun, watch
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.argo.watch.POLL_S", 0.05)
-    monkeypatch.setattr("workflows.argo.watch.SHARE", 0)
-    monkeypatch.setattr("workflows.argo.kube_engine.PATIENCE", RetryPolicy(total_s=0.1, first_s=0.01))
-    monkeypatch.setattr("workflows.argo.stop.POLL_S", 0.05)
+    monkeypatch.setattr("swe_argo.workflows.argo.watch.POLL_S", 0.05)
+    monkeypatch.setattr("swe_argo.workflows.argo.watch.SHARE", 0)
+    monkeypatch.setattr("swe_argo.workflows.argo.kube_engine.PATIENCE", RetryPolicy(total_s=0.1, first_s=0.01))
+    monkeypatch.setattr("swe_argo.workflows.argo.stop.POLL_S", 0.05)
 
 
 def put(world: World, name: str, phase: str | None = None) -> None:
@@ -206,7 +206,7 @@ def test_what_has_ended_cannot_be_stopped(either: Engine, world: World) -> None:
 def test_a_run_whose_last_step_cannot_begin_is_ended_without_it_and_says_why(
     engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.argo.stop.STANDSTILL_S", 3.0)  # in which the controller comes to its turn
+    monkeypatch.setattr("swe_argo.workflows.argo.stop.STANDSTILL_S", 3.0)  # in which the controller comes to its turn
     pull = "ImagePullBackOff: Back-off pulling image"
     pod = {"id": "f", "type": "Pod", "templateName": "finalize", "phase": "Pending", "message": pull}
     world.workflow("r-1", "r", "Running", status={"phase": "Running", "nodes": {"f": pod}})
@@ -240,7 +240,7 @@ def test_a_run_whose_last_step_cannot_begin_is_ended_without_it_and_says_why(
 
 
 def test_a_run_that_nothing_ends_is_given_up(engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.argo.stop.STANDSTILL_S", 0.2)
+    monkeypatch.setattr("swe_argo.workflows.argo.stop.STANDSTILL_S", 0.2)
     put(world, "working")
     with pytest.raises(InfraError, match=r"does not end, though it was terminated: is .*controller running\?"):
         stop(engine, "r", plain(), wait=True)
@@ -288,7 +288,7 @@ def test_a_name_in_a_log_does_nothing_to_a_terminal() -> None:
 def test_a_log_says_what_is_at_work_where_nothing_else_is_new(
     engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.argo.watch.QUIET_S", 0)
+    monkeypatch.setattr("swe_argo.workflows.argo.watch.QUIET_S", 0)
     put(world, "working")
     at_work(world, "bash: ls")
     console = plain()

@@ -10,9 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from steps.errors import ConfigError
-from workflows.cli.aliases import our_names
-from workflows.cli.main import app
+from swe_argo.steps.errors import ConfigError
+from swe_argo.workflows.cli.aliases import our_names
+from swe_argo.workflows.cli.main import app
 
 LINES = {
     # R2E-Gym, and the wrapper of its guide for EKS

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Instance
-from steps.contracts.families import FAMILIES
-from steps.datasets import names
-from steps.datasets.known import list_known
+from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.contracts.families import FAMILIES
+from swe_argo.steps.datasets import names
+from swe_argo.steps.datasets.known import list_known
 from tests.workflows.command import swe_argo
 
 

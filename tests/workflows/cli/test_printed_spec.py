@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from swe_argo.workflows.cli import spec_sources
+from swe_argo.workflows.cli.printed_spec import spec_toml
 from tests.paths import ROOT
 from tests.workflows.command import swe_argo
-from workflows.cli import spec_sources
-from workflows.cli.printed_spec import spec_toml
 
 EXAMPLES = sorted({*(ROOT / "templates" / "runs").glob("*.toml")} - {ROOT / "templates" / "runs" / "grpo.toml"})
 

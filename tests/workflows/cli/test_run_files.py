@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from swe_argo.workflows.cli import spec_sources
 from tests.paths import ROOT
-from workflows.cli import spec_sources
 
 FILES = sorted(set((ROOT / "templates" / "runs").glob("*.toml")) - {ROOT / "templates" / "runs" / "grpo.toml"})
 """That one is a training's: tests/steps/training."""

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from steps.contracts.data import Plan, RunFile
-from steps.contracts.record import Record, key
-from steps.contracts.verdict import GradeRecord
-from steps.reports.figures.summary import Summary
-from steps.reports.write import write_report
-from steps.store import Store, open_store
-from steps.store.run_lock import DEAD_S, Lock
+from swe_argo.steps.contracts.data import Plan, RunFile
+from swe_argo.steps.contracts.record import Record, key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.run_lock import DEAD_S, Lock
+from swe_argo.workflows.cli import run_list
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.command import swe_argo
-from workflows.cli import run_list
 
 LONG = "a-run-with-a-name-of-sixty-three-letters-as-long-as-they-may-be"
 

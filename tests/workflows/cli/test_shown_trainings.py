@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from steps.contracts.record import key
-from steps.contracts.training import TrainFile, held_out_run_of
-from steps.reports.training.write import training_page_key
-from steps.store import Store, open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import TrainFile, held_out_run_of
+from swe_argo.steps.reports.training.write import training_page_key
+from swe_argo.steps.store import Store, open_store
+from swe_argo.workflows.cli import run_list
 from tests.steps.reports.synthetic import Synthetic
 from tests.steps.reports.training.made_up import MadeUpTraining
 from tests.workflows.command import swe_argo
-from workflows.cli import run_list
 
 
 @pytest.fixture

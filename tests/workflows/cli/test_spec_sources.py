@@ -11,20 +11,20 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from steps.contracts.chain import PLAN
-from steps.contracts.field_docstrings import docstring_of
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.spec_table import Flag, How
-from steps.errors import ConfigError
-from steps.planning.requested_spec import read_spec as read_plan_spec
-from steps.planning.requested_spec import refuse_fields
+from swe_argo.steps.contracts.chain import PLAN
+from swe_argo.steps.contracts.field_docstrings import docstring_of
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.spec_table import Flag, How
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.planning.requested_spec import read_spec as read_plan_spec
+from swe_argo.steps.planning.requested_spec import refuse_fields
+from swe_argo.workflows.api.request import make_request
+from swe_argo.workflows.cli import spec_sources
+from swe_argo.workflows.cli.aliases import our_names
+from swe_argo.workflows.cli.printed_spec import spec_toml
+from swe_argo.workflows.cli.train import read_spec
 from tests.paths import ROOT
 from tests.steps.planning.test_submitted_spec import flags_of
-from workflows.api.request import make_request
-from workflows.cli import spec_sources
-from workflows.cli.aliases import our_names
-from workflows.cli.printed_spec import spec_toml
-from workflows.cli.train import read_spec
 
 FILE = """
 run_id = "nightly"

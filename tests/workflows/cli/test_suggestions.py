@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from steps.store import open_store
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.cli.main import app
+from swe_argo.workflows.cli.suggestions import COMMANDS, FLAGS, closest
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.command import swe_argo
-from workflows.cli.main import app
-from workflows.cli.suggestions import COMMANDS, FLAGS, closest
 
 THERE = list(get_command(app).commands)  # type: ignore[attr-defined]
 
@@ -75,7 +75,7 @@ def test_a_shell_is_offered_what_goes_on(line: str, offered: list[str], tmp_path
         Synthetic(run_id=name, instances=1).write(store)
     asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_SWE_ARGO_COMPLETE": "complete_bash"}
     done = subprocess.run(
-        [sys.executable, "-m", "workflows.cli.main"],
+        [sys.executable, "-m", "swe_argo.workflows.cli.main"],
         env=os.environ | asked,
         cwd=tmp_path,
         capture_output=True,

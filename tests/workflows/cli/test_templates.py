@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
-from steps.sandbox.e2b.templates import image_name, template_name
+from swe_argo.steps.sandbox.e2b.templates import image_name, template_name
 from tests.steps.sandbox.e2b.server import E2BServer
 from tests.workflows.command import begin, swe_argo, wait_for
 
@@ -36,7 +36,7 @@ def env(server: E2BServer, tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def dataset(tmp_path: Path) -> str:
     """Rows of the bundled dataset, each with an image of its own name."""
-    from steps.datasets import load
+    from swe_argo.steps.datasets import load
 
     rows = load.load("mini", "test").rows[: len(IMAGES)]
     for row, image in zip(rows, IMAGES, strict=True):

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.spec_fields import fields
-from steps.errors import ConfigError
-from steps.settings import settings
+from swe_argo.steps.contracts.spec_fields import fields
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.settings import settings
+from swe_argo.workflows.api import variables
+from swe_argo.workflows.cli import spec_sources
+from swe_argo.workflows.templates.evaluate import evaluate
 from tests.paths import ROOT
-from workflows.api import variables
-from workflows.cli import spec_sources
-from workflows.templates.evaluate import evaluate
 
 # variable: (text, field, value), and more than one where a variable has two sides.
 SAID: list[tuple[str, str, str, Any]] = [

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from steps.contracts.data import RunFile
-from steps.contracts.trajectory import Trajectory
-from steps.store import open_store
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.local.at_work import UnitAtWork, find_units_at_work
 from tests.workflows.command import QUICK, begin, ids, wait_for
 from tests.workflows.view.server import viewing
 from tests.workflows.waiting_model import waiting_model
-from workflows.local.at_work import UnitAtWork, find_units_at_work
 
 
 def test_a_unit_at_work_tells_its_turn_its_tokens_and_its_last_action_to_anybody(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.run_spec import RunSpec
-from steps.errors import ConfigError
-from steps.models.rate_limits import RunnersGate
-from workflows.local.model_gate import ADDRESS, ModelGate, gate
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.models.rate_limits import RunnersGate
+from swe_argo.workflows.local.model_gate import ADDRESS, ModelGate, gate
 
 # Says when it came in and when it left, or is killed inside: its place must come free all the same.
 CLIENT = """

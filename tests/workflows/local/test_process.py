@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from steps.settings import settings
-from steps.store import open_store
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
 from tests.broken_s3 import breakable
 from tests.workflows.command import QUICK, begin, ids, official, swe_argo, wait_for
 

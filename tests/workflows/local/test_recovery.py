@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from workflows.local.recovery import KEPT_S, is_worth_keeping
+from swe_argo.workflows.local.recovery import KEPT_S, is_worth_keeping
 
 
 def test_what_a_solve_had_done_is_kept_for_a_week(tmp_path: Path) -> None:

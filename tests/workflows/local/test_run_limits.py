@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.images import swebench_image
-from steps.contracts.machine import Machine
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.solve_record import History, SolveRecord
-from steps.contracts.trajectory import StopReason, Usage
-from steps.datasets.mini import prepare
-from steps.store import open_store
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.images import swebench_image
+from swe_argo.steps.contracts.machine import Machine
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.solve_record import History, SolveRecord
+from swe_argo.steps.contracts.trajectory import StopReason, Usage
+from swe_argo.steps.datasets.mini import prepare
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.local.machines import default_graders, default_workers
+from swe_argo.workflows.local.run_limits import RunLimits, read_usage_before
+from swe_argo.workflows.local.runner import grader_count, worker_count
+from swe_argo.workflows.resources import deadline_s
 from tests.workflows.command import QUICK, begin, failures, ids, kill, steps_of, summary, swe_argo, wait_for
-from workflows.local.machines import default_graders, default_workers
-from workflows.local.run_limits import RunLimits, read_usage_before
-from workflows.local.runner import grader_count, worker_count
-from workflows.resources import deadline_s
 
 PAID = Usage(calls=1, requests=1, cost_usd=0.4)
 
@@ -261,7 +261,7 @@ def test_what_a_killed_step_said_is_kept_unless_nobody_wants_it(tmp_path: Path, 
     logs = list(tmp_path.glob("runs/r/units/*/1/tries/*/step.log"))
     assert len(logs) == kept
     if kept:
-        assert "DEBUG steps.sandbox.command_log: command " in logs[0].read_text()
+        assert "DEBUG swe_argo.steps.sandbox.command_log: command " in logs[0].read_text()
 
 
 def _said_something(pids: list[int]) -> bool:

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.record import key
-from steps.errors import ConfigError
-from steps.store import Store, open_store
-from steps.store.run_lock import DEAD_S, Lock
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.run_lock import DEAD_S, Lock
+from swe_argo.workflows.local import run_lock
+from swe_argo.workflows.local.run_lock import hold_run
 from tests.s3 import Habit, ignores_conditions, knows_no_conditions, other_server
 from tests.workflows.command import QUICK, begin, ids, paused, summary, swe_argo, wait_for, whole_steps_of
-from workflows.local import run_lock
-from workflows.local.run_lock import hold_run
 
 RUN = ["--run-id", "r", "--attempts", "2", *ids(*QUICK)]
 NAME = key(Lock, "r")
@@ -102,7 +102,7 @@ def test_of_many_that_come_at_once_one_gets_it(store: Store) -> None:
 @pytest.mark.parametrize("last", [{"alive_at": 0.0}, {}])
 def test_the_hold_of_a_dead_runner_is_taken_over_by_one(store: Store, last: dict[str, object]) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", "from steps.host.folders import process_owner; print(process_owner())"],
+        [sys.executable, "-c", "from swe_argo.steps.host.folders import process_owner; print(process_owner())"],
         capture_output=True,
         text=True,
         check=True,

@@ -12,12 +12,12 @@ from typing import IO, Any
 
 import pytest
 
-from steps.contracts.chain import GRADE, SOLVE, Step
-from steps.contracts.verdict import GradeRecord, Outcome
+from swe_argo.steps.contracts.chain import GRADE, SOLVE, Step
+from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
+from swe_argo.workflows.local.step_servers import Forking
 from tests.steps.grading.conftest import GOLD, Lab, eval_script
 from tests.steps.test_grade import Unit
 from tests.workflows.command import children, programs, wait_for, words_of
-from workflows.local.step_servers import Forking
 
 ENVIRONMENT = {**os.environ, "PYTHONUTF8": "1"}
 IDLE = ["/dev/null", "/dev/null", "/dev/null", "anon_inode", "pipe", "pipe", "socket"]
@@ -50,7 +50,7 @@ def of(unit: Unit) -> list[str]:
 
 def forkers() -> list[int]:
     """The processes that fork steps for this one, each forked itself by the one that forks all programs."""
-    roots = [pid for pid in children(os.getpid()) if b"steps.forking" in words_of(pid)]
+    roots = [pid for pid in children(os.getpid()) if b"swe_argo.steps.forking" in words_of(pid)]
     return [pid for root in roots for pid in programs(root)]
 
 

@@ -8,18 +8,18 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from steps.contracts.record import key
-from steps.contracts.training import Checkpoint, Checkpoints, Weights, run_of
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import Checkpoint, Checkpoints, Weights, run_of
+from swe_argo.workflows.local import training as local_training
+from swe_argo.workflows.local import whole_steps
+from swe_argo.workflows.local.training import Training
 from tests.steps.training.rounds import NAME, make_training
-from workflows.local import training as local_training
-from workflows.local import whole_steps
-from workflows.local.training import Training
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from steps.forking import Request
-    from steps.store import Store
+    from swe_argo.steps.forking import Request
+    from swe_argo.steps.store import Store
 
 
 @pytest.mark.parametrize(("learned", "works"), [(1, True), (2, True), (3, False)])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from steps.contracts.record import key
-from steps.contracts.trajectory import Trajectory
-from steps.store import open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.store import open_store
 from tests.model_server import ModelServer
 from tests.workflows.command import ids, swe_argo
 

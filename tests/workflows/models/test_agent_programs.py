@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steps.contracts.trajectory import StopReason
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.sandbox.local import bubblewrap
 from tests import small_agent, solutions
 from tests.base_image import base_image
 from tests.model_server import Answer, Call, Script, by_text, model_server, play

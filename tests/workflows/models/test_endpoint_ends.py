@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.figures.summary import Summary
 from tests.model_server import Answer, Fault, Script, after, call, model_server, play
 from tests.model_server.answers import CONTENT_FILTER_AZURE, error
 from tests.workflows.command import QUICK, summary

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.store import open_store
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.store import open_store
 from tests import solutions
 from tests.model_server import Answer, Fault, model_server
 from tests.model_server.answers import HANG, Request

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.trajectory import StopReason
 from tests import solutions
 from tests.model_server import Answer, Script, call, every, flaky, function_text, model_server, play, rate_limited
 from tests.model_server.answers import DROP, SERVER_ERROR

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.serving.chat_template import ChatTemplate
-from steps.training.sample_files import read_samples
+from swe_argo.steps.serving.chat_template import ChatTemplate
+from swe_argo.steps.training.sample_files import read_samples
 from tests import solutions
 from tests.byte_model import make_model
 from tests.tinker_server.proxy import CALLER_KEY, running_proxy

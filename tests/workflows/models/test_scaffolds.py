@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.trajectory import StopReason
 from tests import solutions
 from tests.base_image import base_image
 from tests.model_server import model_server

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import yaml
 
-from steps.agents.iterative import WORTH_IT
-from steps.agents.solving import AROUND_S
-from steps.grade import SANDBOX_MARGIN_S
+from swe_argo.steps.agents.iterative import WORTH_IT
+from swe_argo.steps.agents.solving import AROUND_S
+from swe_argo.steps.grade import SANDBOX_MARGIN_S
+from swe_argo.workflows.resources import CONFIRMING_CREATE_S, CONFIRMING_RUNS, NEIGHBOUR_RUNS, NEIGHBOUR_SHARE, RUNS
 from tests.paths import ROOT
 from tests.workflows.pipeline.rendered import EVALUATE, NIGHTLY, ROUND, SHARD, TRAIN, Made, holds, seconds, tables
-from workflows.resources import CONFIRMING_CREATE_S, CONFIRMING_RUNS, NEIGHBOUR_RUNS, NEIGHBOUR_SHARE, RUNS
 
 VALUES = yaml.safe_load((ROOT / "charts" / "swe-argo" / "values.yaml").read_text("utf-8"))
 

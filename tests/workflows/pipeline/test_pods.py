@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from steps.contracts.chain import GRADE, SOLVE
+from swe_argo.steps.contracts.chain import GRADE, SOLVE
 from tests.workflows.pipeline.rendered import EVALUATE, SHARD, Made, holds, tables, texts
 
 SANDBOXES = ("solve", "grade")

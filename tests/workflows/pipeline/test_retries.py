@@ -13,11 +13,11 @@ from types import CodeType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.argo.failure_reasons import failure_reason
-from steps.contracts.exit_codes import line
+from swe_argo.steps.argo.failure_reasons import failure_reason
+from swe_argo.steps.contracts.exit_codes import line
+from swe_argo.workflows.resources import OUTAGES
 from tests.paths import ROOT
 from tests.workflows.pipeline.rendered import Change, Made, committed, holds
-from workflows.resources import OUTAGES
 
 OF_A_RUN = ("plan", "list", "solve", "grade", "canary", "report", "compare", "finalize")
 PROGRAMS = {

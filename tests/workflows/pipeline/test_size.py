@@ -39,7 +39,7 @@ def longest_reason(tmp_path_factory: pytest.TempPathFactory) -> int:
     folder = tmp_path_factory.mktemp("reason")
     place = "/".join([str(folder), *["a" * 200] * 8])
     variables = {**os.environ, "SWE_ARGO_REASON": str(folder / "reason")}
-    command = [sys.executable, "-m", "steps.grade", "--in", place, "--out", str(folder / "out")]
+    command = [sys.executable, "-m", "swe_argo.steps.grade", "--in", place, "--out", str(folder / "out")]
     done = subprocess.run(command, env=variables, cwd=ROOT, capture_output=True, check=False)
     assert done.returncode == 64
     return len((folder / "reason").read_text("utf-8"))

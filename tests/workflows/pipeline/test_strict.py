@@ -14,11 +14,11 @@ from typing import Any
 from hera.workflows import models as m
 from pydantic import BaseModel
 
+from swe_argo.workflows.templates.render import ARGUMENTS, render
 from tests.charts.chart import CHART
 from tests.paths import ROOT
 from tests.workflows.pipeline.rendered import FOLDER, NIGHTLY, Made, committed, holds
 from tests.workflows.pipeline.strict import mistakes, needs_schemas
-from workflows.templates.render import ARGUMENTS, render
 
 KINDS: dict[str, type[BaseModel]] = {
     "Workflow": m.Workflow,
@@ -82,7 +82,7 @@ def _lost(said: Any, kept: Any, where: str = "") -> Iterator[str]:
 def test_the_committed_files_are_what_is_rendered() -> None:
     files = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.yaml")}
     files[ARGUMENTS] = (CHART / "arguments.yaml").read_text("utf-8")
-    assert files == render(), "python -m workflows.templates.render writes them"
+    assert files == render(), "python -m swe_argo.workflows.templates.render writes them"
     assert files.keys() == {ARGUMENTS, *(f"{name}.yaml" for name in committed().objects)}
 
 
@@ -90,7 +90,7 @@ def test_the_check_says_which_file_differs(tmp_path: Path) -> None:
     """In a copy of what it reads, so that nobody's files change."""
     for name in ("workflows", "steps"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "-P", "-m", "workflows.templates.render"]
+    command = [sys.executable, "-P", "-m", "swe_argo.workflows.templates.render"]
 
     def run(*flags: str) -> tuple[int, str]:
         place = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONUTF8": "1"}

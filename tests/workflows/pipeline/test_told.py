@@ -9,10 +9,10 @@ from pathlib import Path
 
 import yaml
 
-from steps.contracts.log_levels import LOG_LEVELS
+from swe_argo.steps.contracts.log_levels import LOG_LEVELS
+from swe_argo.workflows.parameters import literal
 from tests.forked_program import run_program
 from tests.workflows.pipeline.rendered import EVALUATE, Change, Made, holds
-from workflows.parameters import literal
 
 
 def plan(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -23,7 +23,7 @@ def plan(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "--backend=local",
         "--k=1",
     ]
-    return run_program("steps.plan", [*fixed, f"--out={folder / 'out'}", *words])
+    return run_program("swe_argo.steps.plan", [*fixed, f"--out={folder / 'out'}", *words])
 
 
 def told(folder: Path) -> tuple[str, str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from steps.contracts.chain import HALT, LEARN, PLAN_ROUND, PLAN_TRAINING
-from steps.contracts.training import held_out_run_of, run_of
+from swe_argo.steps.contracts.chain import HALT, LEARN, PLAN_ROUND, PLAN_TRAINING
+from swe_argo.steps.contracts.training import held_out_run_of, run_of
+from swe_argo.workflows.object_names import workflow_name
+from swe_argo.workflows.parameters import literal
+from swe_argo.workflows.templates.training_round import OF_STEP, RUNS
 from tests.workflows.pipeline.rendered import EVALUATE, ROUND, TRAIN, Change, Made, committed, holds
 from tests.workflows.pipeline.status import size
-from workflows.object_names import workflow_name
-from workflows.parameters import literal
-from workflows.templates.training_round import OF_STEP, RUNS
 
 KIB = 1 << 10
 NAME = "swe-argo-grpo-verified-0123456789abcdefg"
@@ -195,7 +195,7 @@ def test_commands_are_of_the_programs() -> None:
     }
     for template, program in programs.items():
         container = committed().template(template)["container"]
-        assert container["command"] == ["python3", "-m", f"steps.{program.name}"]
+        assert container["command"] == ["python3", "-m", f"swe_argo.steps.{program.name}"]
         known = {f"--{option.name}" for option in program.options}
         assert {each.partition("=")[0] for each in container["args"] if each.startswith("--")} <= known
 

@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from steps.contracts.chain import PLAN
-from steps.contracts.training import TrainFile
-from steps.planning.requested_spec import fit_to_limits, read_spec, refuse_fields
+from swe_argo.steps.contracts.chain import PLAN
+from swe_argo.steps.contracts.training import TrainFile
+from swe_argo.steps.planning.requested_spec import fit_to_limits, read_spec, refuse_fields
+from swe_argo.workflows.resources import LOCAL, PIPELINE_LIMITS
+from swe_argo.workflows.templates.container import OUT, STORE
 from tests.paths import ROOT
 from tests.workflows.pipeline.rendered import committed
-from workflows.resources import LOCAL, PIPELINE_LIMITS
-from workflows.templates.container import OUT, STORE
 
 SPEC = """
 name = "another"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steps.contracts.ids import is_run_id
-from workflows.rollouts.kept_runs import is_kept_run, name_of_kept_run
+from swe_argo.steps.contracts.ids import is_run_id
+from swe_argo.workflows.rollouts.kept_runs import is_kept_run, name_of_kept_run
 
 LONG = "swe_gym.qwen3-32b." * 4
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import RunFile
-from steps.host import folders
-from steps.settings import settings
-from steps.store import open_store
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.host import folders
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.rollouts import process_care
 from tests.rollouts.stores import plan_rows
-from workflows.rollouts import process_care
 
 BACKEND = """
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
-from steps.sandbox.local.backend import connect  # noqa: F401
+from swe_argo.steps.sandbox.local.backend import connect  # noqa: F401
 
 mini_images = "folders"
 entered = Path(__file__).with_name("entered")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from steps.errors import ConfigError
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.workflows.rollouts import regression
+from swe_argo.workflows.rollouts.kept_runs import name_of_kept_run
+from swe_argo.workflows.rollouts.task import find_exported_run, read_task
 from tests.rollouts.stores import plan_rows
 from tests.solutions import rows
-from workflows.rollouts import regression
-from workflows.rollouts.kept_runs import name_of_kept_run
-from workflows.rollouts.task import find_exported_run, read_task
 
 INSTANCE = "mini__slugkit-2"
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from steps.contracts.verdict import Outcome
+from swe_argo.steps.contracts.verdict import Outcome
+from swe_argo.workflows.rollouts.options import RolloutOptions
+from swe_argo.workflows.rollouts.rollout import LostRolloutError, reward_of
 from tests.steps.agents.solved_units import grade
 from tests.steps.contracts.test_verdict import graded
-from workflows.rollouts.options import RolloutOptions
-from workflows.rollouts.rollout import LostRolloutError, reward_of
 
 
 def test_reward_follows_the_rules_of_the_options() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from steps.training import verl_rows
-from workflows.rollouts.tools import TOOLS, tool_definitions
+from swe_argo.steps.training import verl_rows
+from swe_argo.workflows.rollouts.tools import TOOLS, tool_definitions
 
 
 def test_a_model_is_told_of_the_tools_that_there_are() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from workflows.terminal.columns import columns
+from swe_argo.workflows.terminal.columns import columns
 
 
 def test_columns_are_as_wide_as_their_widest_and_nothing_is_cut() -> None:

@@ -13,17 +13,17 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from steps.contracts.data import Stage, Unit
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.trajectory import Usage
-from steps.contracts.unit_progress import UnitProgress
+from swe_argo.steps.contracts.data import Stage, Unit
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.trajectory import Usage
+from swe_argo.steps.contracts.unit_progress import UnitProgress
+from swe_argo.workflows.local.runner import Event
+from swe_argo.workflows.local.whole_steps import make_plan, make_report
+from swe_argo.workflows.terminal.activity import ActivityLine
+from swe_argo.workflows.terminal.progress import SHOWN, Progress
 from tests.workflows.command import wait_for
 from tests.workflows.screen import Screen, run_at_terminal
-from workflows.local.runner import Event
-from workflows.local.whole_steps import make_plan, make_report
-from workflows.terminal.activity import ActivityLine
-from workflows.terminal.progress import SHOWN, Progress
 
 RUN = "a-run-with-a-name-that-is-longer-than-most-2026-11-22"
 ROWS = 24

@@ -2,10 +2,10 @@
 
 import sys
 
-from steps.agents.limits import Limits
-from steps.agents.model_call import ask
-from steps.agents.task import Task
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.agents.limits import Limits
+from swe_argo.steps.agents.model_call import ask
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.trajectory import StopReason
 
 PATCHES: dict[str, str] = {}
 """Instance -> what mends it: in the copy that the tests make of this file."""

@@ -61,7 +61,7 @@ def test_a_killed_training_ends_as_one_that_was_left_alone(tmp_path: Path, capsy
                 assert runner.poll() is None, runner.communicate()[0]
                 time.sleep(0.01)
             time.sleep(chance.uniform(0, 3))  # some fall into what asks nobody: grading, reports, checkpoints
-            kinds = {"driver": runner.pid, "proxy": helper(runner, b"steps.proxy")}
+            kinds = {"driver": runner.pid, "proxy": helper(runner, b"swe_argo.steps.proxy")}
             kinds["learner"] = helper(runner, b"local.learning")
             kind = chance.choice([name for name, pid in kinds.items() if pid])
             pid = kinds[kind]

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import DatasetLock
-from steps.contracts.record import key
-from steps.contracts.train_spec import TrainSpec
-from steps.contracts.training import StepFigures, TrainFile, Weights, held_out_run_of, run_of, step_name
-from steps.errors import EXIT_CONFIG, ConfigError, InfraError
-from steps.store import open_store
+from swe_argo.steps.contracts.data import DatasetLock
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.contracts.training import StepFigures, TrainFile, Weights, held_out_run_of, run_of, step_name
+from swe_argo.steps.errors import EXIT_CONFIG, ConfigError, InfraError
+from swe_argo.steps.store import open_store
+from swe_argo.workflows.local.learner_process import running_learner
+from swe_argo.workflows.local.proxy_process import ProxyProcess
 from tests.workflows.command import begin, children, kill, plan, summary, swe_argo, wait_for, whole_steps_of, words_of
 from tests.workflows.training.train import Bench, bench
-from workflows.local.learner_process import running_learner
-from workflows.local.proxy_process import ProxyProcess
 
 pytestmark = pytest.mark.slow
 
@@ -109,7 +109,9 @@ def test_ctrl_c_ends_a_training_cleanly_and_says_how_to_go_on(tmp_path: Path) ->
         runner = begin(*words, env=here.env)
         wait_for(lambda: here.checkpoints("s") and begun(here, 2))
         helpers = [
-            pid for pid in children(runner.pid) if b"steps.proxy" in words_of(pid) or b"learning" in words_of(pid)
+            pid
+            for pid in children(runner.pid)
+            if b"swe_argo.steps.proxy" in words_of(pid) or b"learning" in words_of(pid)
         ]
         assert len(helpers) == 2
         runner.send_signal(signal.SIGINT)
@@ -129,7 +131,7 @@ def test_a_proxy_that_is_away_while_a_run_is_planned_is_waited_for(tmp_path: Pat
         runner = begin("train", "--config_path", str(here.spec("s", steps=1)), env=here.env)
 
         def proxies() -> list[int]:
-            return [pid for pid in children(runner.pid) if b"steps.proxy" in words_of(pid)]
+            return [pid for pid in children(runner.pid) if b"swe_argo.steps.proxy" in words_of(pid)]
 
         wait_for(lambda: proxies() and whole_steps_of(runner.pid))
         while whole_steps_of(runner.pid):  # whenever it comes back

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.contracts.training import Checkpoint
-from steps.serving.chat_template import ChatTemplate
-from steps.store import open_store
-from steps.training.checkpoints import CheckpointLog
+from swe_argo.steps.contracts.training import Checkpoint
+from swe_argo.steps.serving.chat_template import ChatTemplate
+from swe_argo.steps.store import open_store
+from swe_argo.steps.training.checkpoints import CheckpointLog
 from tests import solutions
 from tests.byte_model import make_model
 from tests.tinker_server.server import KEY, Sampled, TinkerServer, tinker_server

@@ -11,24 +11,24 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from steps.agents.first_messages import STYLES
-from steps.agents.prompts.templates import template_source
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import Answer, Instance, Plan, RunFile, Stage, Unit
-from steps.contracts.recipe import AgentProgram, Recipe
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.datasets import load
-from steps.errors import ConfigError
-from steps.store import Store, open_store
-from steps.store.runs import record_of
-from steps.training.verl_rows import SCHEMA
+from swe_argo.steps.agents.first_messages import STYLES
+from swe_argo.steps.agents.prompts.templates import template_source
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import Answer, Instance, Plan, RunFile, Stage, Unit
+from swe_argo.steps.contracts.recipe import AgentProgram, Recipe
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.datasets import load
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.training.verl_rows import SCHEMA
+from swe_argo.workflows.rollouts.kept_runs import FILES
+from swe_argo.workflows.verl.dataset import RUN, SAMPLE, STORE, VerlFiles, export_dataset, export_run, sample_spec
+from swe_argo.workflows.verl.prompt_files import VerlOptions, split_ids
 from tests.paths import DATA, ROOT, needs_data
 from tests.steps.agents.solved_units import instance, run_file
 from tests.steps.families.test_real_rows import FAMILIES
-from workflows.rollouts.kept_runs import FILES
-from workflows.verl.dataset import RUN, SAMPLE, STORE, VerlFiles, export_dataset, export_run, sample_spec
-from workflows.verl.prompt_files import VerlOptions, split_ids
 
 Row = dict[str, Any]
 HINT = "Did you look at the rounding in money.py?"

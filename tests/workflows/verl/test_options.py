@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from steps.errors import ConfigError
+from swe_argo.steps.errors import ConfigError
+from swe_argo.workflows.verl.options import LoopOptions, read_options, share_graders
 from tests.paths import ROOT
-from workflows.verl.options import LoopOptions, read_options, share_graders
 
 
 def test_the_docs_have_every_key() -> None:

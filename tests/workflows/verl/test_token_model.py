@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.trajectory import StopReason
-from steps.errors import InfraError
-from steps.models.reply import Message, NoReplyError
-from steps.training.samples import Stretch
-from workflows.verl.token_model import Room, TokenModel
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.models.reply import Message, NoReplyError
+from swe_argo.steps.training.samples import Stretch
+from swe_argo.workflows.verl.token_model import Room, TokenModel
 
 END = ord("$")
 BASH = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}

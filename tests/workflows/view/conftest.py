@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.reports.write import write_report
-from steps.store import Store, open_store
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import Store, open_store
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.view.server import Address, viewing
 

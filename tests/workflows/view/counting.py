@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from steps.store import Store
+from swe_argo.steps.store import Store
 
 
 class CountingStore:

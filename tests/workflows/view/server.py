@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from steps.host.listening import listen
-from steps.store import Store
-from workflows.view.app import Viewer
+from swe_argo.steps.host.listening import listen
+from swe_argo.steps.store import Store
+from swe_argo.workflows.view.app import Viewer
 
 
 @dataclass(frozen=True)

@@ -12,25 +12,25 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Instance, Plan, RunFile, Unit
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.kept_calls import FOLDER, KeptCall, KeptToolCall, calls_place
-from steps.contracts.recipe import AgentProgram, Recipe
-from steps.contracts.record import Place, key
-from steps.contracts.redone import Redone
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.trajectory import Metrics, Usage
-from steps.contracts.verdict import Outcome
-from steps.errors import EXIT_INFRA
-from steps.store import open_store
-from steps.store.kept_calls import CallKeeper
-from steps.store.run_lock import DEAD_S, Lock
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import Instance, Plan, RunFile, Unit
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.kept_calls import FOLDER, KeptCall, KeptToolCall, calls_place
+from swe_argo.steps.contracts.recipe import AgentProgram, Recipe
+from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.contracts.redone import Redone
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import Metrics, Usage
+from swe_argo.steps.contracts.verdict import Outcome
+from swe_argo.steps.errors import EXIT_INFRA
+from swe_argo.steps.store import open_store
+from swe_argo.steps.store.kept_calls import CallKeeper
+from swe_argo.steps.store.run_lock import DEAD_S, Lock
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.view.answered_units import STILL_S
+from swe_argo.workflows.view.freshness import Reread
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.view.counting import CountingStore
 from tests.workflows.view.server import Address, viewing
-from workflows.view.answered_units import STILL_S
-from workflows.view.freshness import Reread
 
 SPEC = {"agent": {"name": "r2egym", "max_steps": 7}}
 LONG_AGO_S = STILL_S + 60

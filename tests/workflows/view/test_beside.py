@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import RunFile
-from steps.contracts.record import key
-from steps.reports.figures.summary import Summary
-from steps.reports.write import write_report
-from steps.store import Store, open_store
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.api.store import RunStore
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.command import swe_argo
 from tests.workflows.view.conftest import NIGHTS
 from tests.workflows.view.server import Address, viewing
-from workflows.api.store import RunStore
 
 
 def cells(html: str) -> list[list[int]]:

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Plan
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord
-from steps.reports.figures.summary import Summary
-from steps.reports.write import write_report
-from steps.store import Store, open_store
-from steps.store.run_lock import DEAD_S, Lock
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import Plan
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.run_lock import DEAD_S, Lock
+from swe_argo.steps.store.runs import record_of
+from swe_argo.workflows.view.freshness import Reread
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.view.server import viewing
-from workflows.view.freshness import Reread
 
 GIVEN_UP = "No runner of this store works on it"
 AGAIN = re.compile(r'data-again="(\d+)"')

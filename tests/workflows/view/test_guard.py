@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from steps.errors import ConfigError
-from steps.store import Store
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store import Store
+from swe_argo.workflows.view.server import ViewOptions, serve
 from tests.workflows.view.server import Address, viewing
-from workflows.view.server import ViewOptions, serve
 
 
 def test_it_only_reads(viewer: Address) -> None:

@@ -9,10 +9,10 @@ from urllib.parse import urlencode, urljoin
 
 import pytest
 
-from steps.contracts.data import Instance, Plan, RunFile
-from steps.contracts.record import key
-from steps.store import Store, open_store
-from steps.store.runs import record_of
+from swe_argo.steps.contracts.data import Instance, Plan, RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store.runs import record_of
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.view.server import Address, viewing
 

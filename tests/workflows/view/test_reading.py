@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
-from steps.store import Store, open_store
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.store import Store, open_store
+from swe_argo.workflows.view.freshness import NotReadYetError, Reread
+from swe_argo.workflows.view.run_states import RunState, _KeptRun
 from tests.chromium import browser, needs_browser
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.command import wait_for
 from tests.workflows.view.server import viewing
-from workflows.view.freshness import NotReadYetError, Reread
-from workflows.view.run_states import RunState, _KeptRun
 
 
 class Slow:

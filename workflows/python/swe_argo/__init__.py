@@ -1,15 +1,19 @@
 """swe-argo for programs: read runs, compare them, start them (docs/python.md).
 
-The code is in ``workflows.api`` and ``steps``; here are the names that a program uses.
+Each name is imported at its first use: the steps of an evaluation are parts of this package and need none of them.
 """
 
-from steps.errors import ConfigError, InfraError, StepError
-from workflows.api.handle import RunEvent, RunHandle, RunResult, start
-from workflows.api.instances import read_instances
-from workflows.api.request import RunRequest, make_request
-from workflows.api.run import Run, RunProgress
-from workflows.api.store import RunStore, open_runs
-from workflows.api.unit import RunUnit
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from swe_argo.steps.errors import ConfigError, InfraError, StepError
+    from swe_argo.workflows.api.handle import RunEvent, RunHandle, RunResult, start
+    from swe_argo.workflows.api.instances import read_instances
+    from swe_argo.workflows.api.request import RunRequest, make_request
+    from swe_argo.workflows.api.run import Run, RunProgress
+    from swe_argo.workflows.api.store import RunStore, open_runs
+    from swe_argo.workflows.api.unit import RunUnit
 
 __all__ = [
     "ConfigError",
@@ -28,3 +32,24 @@ __all__ = [
     "read_instances",
     "start",
 ]
+
+_MODULES = {
+    "swe_argo.steps.errors": ("ConfigError", "InfraError", "StepError"),
+    "swe_argo.workflows.api.handle": ("RunEvent", "RunHandle", "RunResult", "start"),
+    "swe_argo.workflows.api.instances": ("read_instances",),
+    "swe_argo.workflows.api.request": ("RunRequest", "make_request"),
+    "swe_argo.workflows.api.run": ("Run", "RunProgress"),
+    "swe_argo.workflows.api.store": ("RunStore", "open_runs"),
+    "swe_argo.workflows.api.unit": ("RunUnit",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -6,19 +6,18 @@ The classes stand on verl's own, so each is imported when it is asked for, insid
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-import steps
+from swe_argo.steps import TEMPLATES
 
-FOLDER = Path(steps.__path__[0]).parent / "templates" / "verl"
+FOLDER = TEMPLATES / "verl"
 """``grpo.yaml`` and what it names, wherever this project is installed."""
 
 _HOMES = {
-    "SweAgentLoop": "workflows.verl.tool_loop",
-    "ScaffoldAgentLoop": "workflows.verl.scaffold_loop",
-    "BashTool": "workflows.verl.tools",
-    "SubmitSolutionTool": "workflows.verl.tools",
+    "SweAgentLoop": "swe_argo.workflows.verl.tool_loop",
+    "ScaffoldAgentLoop": "swe_argo.workflows.verl.scaffold_loop",
+    "BashTool": "swe_argo.workflows.verl.tools",
+    "SubmitSolutionTool": "swe_argo.workflows.verl.tools",
 }
 __all__ = list(_HOMES)
 

@@ -11,18 +11,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from steps.families.columns import SourceRow, bad_column
-from steps.families.listed_tests import STATUSES
-from steps.families.rebench import rows
-from steps.families.rebench.parsers import junit, maven, runners, symbols
-from steps.families.rebench.parsers.lines import Results
-from steps.families.rebench.parsers.pytest_log import (
+from swe_argo.steps.families.columns import SourceRow, bad_column
+from swe_argo.steps.families.listed_tests import STATUSES
+from swe_argo.steps.families.rebench import rows
+from swe_argo.steps.families.rebench.parsers import junit, maven, runners, symbols
+from swe_argo.steps.families.rebench.parsers.lines import Results
+from swe_argo.steps.families.rebench.parsers.pytest_log import (
     parse_pytest,
     parse_pytest_nebo,
     parse_pytest_options,
     parse_pytest_v2,
 )
-from steps.grading import swebench_harness
+from swe_argo.steps.grading import swebench_harness
 
 Parser = Callable[[str], Results]
 

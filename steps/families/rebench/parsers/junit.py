@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 
-from steps.families.rebench.parsers.lines import ERROR, FAILED, PASSED, SKIPPED, Results
+from swe_argo.steps.families.rebench.parsers.lines import ERROR, FAILED, PASSED, SKIPPED, Results
 
 _CASE = re.compile(r"<testcase\b([^>]*)>", re.DOTALL)
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')

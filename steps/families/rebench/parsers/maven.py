@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from steps.families.rebench.parsers.junit import parse_test_cases
-from steps.families.rebench.parsers.lines import ERROR, FAILED, PASSED, SKIPPED, Results, record
+from swe_argo.steps.families.rebench.parsers.junit import parse_test_cases
+from swe_argo.steps.families.rebench.parsers.lines import ERROR, FAILED, PASSED, SKIPPED, Results, record
 
 _COUNTS = re.compile(r"Tests run:\s*(\d+),\s*Failures:\s*(\d+),\s*Errors:\s*(\d+),\s*Skipped:\s*(\d+)")
 _LEADING_COUNTS = re.compile(r"Tests run:\s+(\d+),\s+Failures:\s+(\d+),\s+Errors:\s+(\d+),\s+Skipped:\s+(\d+)")

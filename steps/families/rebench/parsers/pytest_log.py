@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from steps.families.rebench.parsers.lines import ERROR, FAILED, PASSED, SKIPPED, Results
+from swe_argo.steps.families.rebench.parsers.lines import ERROR, FAILED, PASSED, SKIPPED, Results
 
 _STATUSES: Final = (FAILED, PASSED, SKIPPED, ERROR)
 _ANY = "|".join(_STATUSES)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from steps.families.rebench.parsers.lines import (
+from swe_argo.steps.families.rebench.parsers.lines import (
     ERROR,
     FAILED,
     PASSED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from steps.families.rebench.parsers.lines import FAILED, PASSED, SKIPPED, Results, parse_lines, record, rule
+from swe_argo.steps.families.rebench.parsers.lines import FAILED, PASSED, SKIPPED, Results, parse_lines, record, rule
 
 _TIME = re.compile(r"\s*(?:\(\s*)?\d+(?:\.\d+)?\s*(?:ms|s)\s*(?:\))?\s*$", re.IGNORECASE)
 

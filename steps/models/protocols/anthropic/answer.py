@@ -6,12 +6,12 @@ import json
 import uuid
 from typing import Any
 
-from steps.contracts.trajectory import token_count
-from steps.models.images import text_of
-from steps.models.protocols.anthropic.request import arguments_of
-from steps.models.protocols.carried import pack, reasoning_of
-from steps.models.protocols.wire import COST_FIELDS, Body, event
-from steps.models.response_body import read_arguments
+from swe_argo.steps.contracts.trajectory import token_count
+from swe_argo.steps.models.images import text_of
+from swe_argo.steps.models.protocols.anthropic.request import arguments_of
+from swe_argo.steps.models.protocols.carried import pack, reasoning_of
+from swe_argo.steps.models.protocols.wire import COST_FIELDS, Body, event
+from swe_argo.steps.models.response_body import read_arguments
 
 FINISH = {
     "end_turn": "stop",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from steps.models.protocols.wire import Body
+from swe_argo.steps.models.protocols.wire import Body
 
 _KIND = re.compile(r"(bash|text_editor|memory)_(\d{8})")
 """A tool's type, with the day of its version."""

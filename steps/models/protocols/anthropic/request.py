@@ -6,11 +6,11 @@ import json
 from itertools import groupby
 from typing import Any
 
-from steps.models.protocols.anthropic.client_tools import client_tool
-from steps.models.protocols.carried import unpack
-from steps.models.protocols.files import file_part
-from steps.models.protocols.roles import lead_by_one_system
-from steps.models.protocols.wire import Body
+from swe_argo.steps.models.protocols.anthropic.client_tools import client_tool
+from swe_argo.steps.models.protocols.carried import unpack
+from swe_argo.steps.models.protocols.files import file_part
+from swe_argo.steps.models.protocols.roles import lead_by_one_system
+from swe_argo.steps.models.protocols.wire import Body
 
 Block = dict[str, Any]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from steps.contracts.wire_protocol import WireProtocol
-from steps.models.protocols.anthropic.answer import MessageAssembly, answer_of, completion, events
-from steps.models.protocols.anthropic.request import chat_request
-from steps.models.protocols.wire import Body, Trouble, Wire
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.models.protocols.anthropic.answer import MessageAssembly, answer_of, completion, events
+from swe_argo.steps.models.protocols.anthropic.request import chat_request
+from swe_argo.steps.models.protocols.wire import Body, Trouble, Wire
 
 TOO_LONG = "prompt is too long"
 """By which Claude Code knows that a conversation is to be shortened: there is no code for it."""

@@ -6,11 +6,11 @@ import json
 import time
 import uuid
 
-from steps.models.images import text_of
-from steps.models.protocols.carried import pack, reasoning_of
-from steps.models.protocols.responses.client_tools import call_item, client_tool, is_hosted
-from steps.models.protocols.responses.request import INPUT, call_of
-from steps.models.protocols.wire import COST_FIELDS, Body
+from swe_argo.steps.models.images import text_of
+from swe_argo.steps.models.protocols.carried import pack, reasoning_of
+from swe_argo.steps.models.protocols.responses.client_tools import call_item, client_tool, is_hosted
+from swe_argo.steps.models.protocols.responses.request import INPUT, call_of
+from swe_argo.steps.models.protocols.wire import COST_FIELDS, Body
 
 FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """Why a response is incomplete -> OpenAI's finish reason."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from steps.models.protocols.wire import Body
+from swe_argo.steps.models.protocols.wire import Body
 
 
 @dataclass(frozen=True)

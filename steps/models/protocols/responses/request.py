@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from steps.models.protocols.carried import unpack
-from steps.models.protocols.files import file_part
-from steps.models.protocols.responses.client_tools import arguments_of, client_tool, is_hosted
-from steps.models.protocols.roles import lead_by_one_system
-from steps.models.protocols.wire import Body
-from steps.models.response_body import legal_arguments
+from swe_argo.steps.models.protocols.carried import unpack
+from swe_argo.steps.models.protocols.files import file_part
+from swe_argo.steps.models.protocols.responses.client_tools import arguments_of, client_tool, is_hosted
+from swe_argo.steps.models.protocols.roles import lead_by_one_system
+from swe_argo.steps.models.protocols.wire import Body
+from swe_argo.steps.models.response_body import legal_arguments
 
 Item = dict[str, Any]
 INPUT = "input"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from steps.models.protocols.wire import Body, event
+from swe_argo.steps.models.protocols.wire import Body, event
 
 ENDS = ("response.completed", "response.incomplete", "response.failed")
 """Events that hold the whole response."""

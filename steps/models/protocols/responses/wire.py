@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from steps.contracts.wire_protocol import WireProtocol
-from steps.models.protocols.chat import CODES, openai_error
-from steps.models.protocols.responses.answer import answer_of, completion
-from steps.models.protocols.responses.request import chat_request
-from steps.models.protocols.responses.stream import ResponseAssembly, events, failed
-from steps.models.protocols.wire import Body, Trouble, Wire
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.models.protocols.chat import CODES, openai_error
+from swe_argo.steps.models.protocols.responses.answer import answer_of, completion
+from swe_argo.steps.models.protocols.responses.request import chat_request
+from swe_argo.steps.models.protocols.responses.stream import ResponseAssembly, events, failed
+from swe_argo.steps.models.protocols.wire import Body, Trouble, Wire
 
 
 def _error(trouble: Trouble, told: str) -> Body:

@@ -12,25 +12,25 @@ from dataclasses import dataclass
 
 from kubernetes.client import ApiClient, ApiException
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.images import through_registry
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, StepError
-from steps.kube.client import Cluster, error_message
-from steps.kube.requests import Plain, path, request_object
-from steps.sandbox.kubernetes.agent_files import Way, add_agent_files, has_agent_files, ways
-from steps.sandbox.kubernetes.checks.amounts import amounts
-from steps.sandbox.kubernetes.checks.rights import PATIENCE
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
-from steps.sandbox.kubernetes.pod_spec import manifest, owner_reference
-from steps.sandbox.kubernetes.requests import call, refused
-from steps.sandbox.protocol import SandboxRequest
-from steps.sandbox.readiness import SandboxNeeds
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.images import through_registry
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.kube.client import Cluster, error_message
+from swe_argo.steps.kube.requests import Plain, path, request_object
+from swe_argo.steps.sandbox.kubernetes.agent_files import Way, add_agent_files, has_agent_files, ways
+from swe_argo.steps.sandbox.kubernetes.checks.amounts import amounts
+from swe_argo.steps.sandbox.kubernetes.checks.rights import PATIENCE
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.kubernetes.pod_spec import manifest, owner_reference
+from swe_argo.steps.sandbox.kubernetes.requests import call, refused
+from swe_argo.steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.sandbox.readiness import SandboxNeeds
 
 MOST_IMAGES = 8
 """Sorts of images that are tried: a policy tells them by their beginnings, and plan is to be quick."""
 DEADLINE_S = 3600.0
-"""How much longer than its longest command a sandbox lives, at most (steps.agents.solving, steps.grade)."""
+"""Most seconds that a sandbox outlives its longest command (steps/agents/solving.py, steps/grade.py)."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from kubernetes.utils.quantity import parse_quantity
 
-from steps.kube.requests import Plain
+from swe_argo.steps.kube.requests import Plain
 
 Amount = Mapping[str, Decimal]
 """cpu in cores, memory and ephemeral-storage in bytes, others by count."""

@@ -7,14 +7,14 @@ from decimal import Decimal
 
 from kubernetes.client import ApiClient, ApiException
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.kube.client import Cluster
-from steps.kube.requests import Plain, find_object, path, request_object
-from steps.sandbox.kubernetes.checks.amounts import amounts, format_amount, format_amounts, pod_amounts
-from steps.sandbox.kubernetes.checks.rights import PATIENCE, allowed_list
-from steps.sandbox.kubernetes.namespace import CONFIG_MAP
-from steps.sandbox.kubernetes.requests import call
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.kube.client import Cluster
+from swe_argo.steps.kube.requests import Plain, find_object, path, request_object
+from swe_argo.steps.sandbox.kubernetes.checks.amounts import amounts, format_amount, format_amounts, pod_amounts
+from swe_argo.steps.sandbox.kubernetes.checks.rights import PATIENCE, allowed_list
+from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_MAP
+from swe_argo.steps.sandbox.kubernetes.requests import call
 
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Taints of a state that a node is in for a while, and of one that is cordoned."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from kubernetes.client import ApiClient
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.kube.client import Cluster
-from steps.kube.requests import Plain, path
-from steps.sandbox.kubernetes.checks.rights import allowed_list
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
-from steps.sandbox.readiness import SandboxNeeds
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.kube.client import Cluster
+from swe_argo.steps.kube.requests import Plain, path
+from swe_argo.steps.sandbox.kubernetes.checks.rights import allowed_list
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.readiness import SandboxNeeds
 
 UNKNOWN = "no right to list networkpolicies in {}: whether they confine sandboxes shows when one is made"
 

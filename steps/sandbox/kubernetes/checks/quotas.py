@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from steps.kube.requests import Plain
-from steps.sandbox.kubernetes.checks.amounts import KINDS, amounts, format_amount, pod_amounts
+from swe_argo.steps.kube.requests import Plain
+from swe_argo.steps.sandbox.kubernetes.checks.amounts import KINDS, amounts, format_amount, pod_amounts
 
 
 def too_small(quotas: list[Plain], pod: Plain) -> str:

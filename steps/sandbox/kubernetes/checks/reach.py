@@ -6,11 +6,11 @@ import re
 
 from kubernetes.client import ApiClient, ApiException
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, InfraError
-from steps.kube.client import Cluster, RetryPolicy, error_message
-from steps.kube.requests import path, request_object
-from steps.sandbox.kubernetes.requests import call, refused
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.kube.client import Cluster, RetryPolicy, error_message
+from swe_argo.steps.kube.requests import path, request_object
+from swe_argo.steps.sandbox.kubernetes.requests import call, refused
 
 FIRST = RetryPolicy(total_s=3.0, rights_s=0.0)
 FIRST_S = (3.0, 6.0)

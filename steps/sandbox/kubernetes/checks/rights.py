@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from kubernetes.client import ApiClient, ApiException
 from urllib3.exceptions import HTTPError
 
-from steps.errors import ConfigError
-from steps.kube.client import Cluster, RetryPolicy
-from steps.kube.requests import Plain, items, path, request_object
-from steps.sandbox.kubernetes.namespace import CONFIG_MAP
-from steps.sandbox.kubernetes.requests import call, insist, refused
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.kube.client import Cluster, RetryPolicy
+from swe_argo.steps.kube.requests import Plain, items, path, request_object
+from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_MAP
+from swe_argo.steps.sandbox.kubernetes.requests import call, insist, refused
 
 PATIENCE = RetryPolicy(total_s=20.0, rights_s=0.0)
 """For what an account need not have the right to."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steps.contracts.trajectory import Metrics, MetricsExtra
-from steps.models.reply import Message, Reply, RequestedCall
+from swe_argo.steps.contracts.trajectory import Metrics, MetricsExtra
+from swe_argo.steps.models.reply import Message, Reply, RequestedCall
 
 
 def reply(text: str = "", *calls: tuple[str, str], finish: str = "stop") -> Reply:

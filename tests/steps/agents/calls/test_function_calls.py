@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.agents.calls import call_format
-from steps.agents.calls.parse_result import Malformed, ParsedCall, Problem, Rules
-from steps.agents.tools.toolsets import TOOLSETS, toolset
-from steps.contracts.trajectory import Metrics
-from steps.models.reply import Reply, RequestedCall
+from swe_argo.steps.agents.calls import call_format
+from swe_argo.steps.agents.calls.parse_result import Malformed, ParsedCall, Problem, Rules
+from swe_argo.steps.agents.tools.toolsets import TOOLSETS, toolset
+from swe_argo.steps.contracts.trajectory import Metrics
+from swe_argo.steps.models.reply import Reply, RequestedCall
 from tests.steps.agents.calls.replies import reply
 
 CALLS = call_format(True, Rules("one"))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from steps.agents.calls import call_format
-from steps.agents.calls.parse_result import CallFormat, Malformed, ParsedCall, Problem, Rules
-from steps.agents.tools.toolsets import TOOLSETS, toolset
+from swe_argo.steps.agents.calls import call_format
+from swe_argo.steps.agents.calls.parse_result import CallFormat, Malformed, ParsedCall, Problem, Rules
+from swe_argo.steps.agents.tools.toolsets import TOOLSETS, toolset
 from tests.steps.agents.calls.replies import reply
 
 TEXT = call_format(False, Rules())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from steps.agents.gate.channel import Gate, choose_port
-from steps.agents.gate.events import Ended, GateAnswer, GateEvent, GateRequest, Printed
-from steps.agents.gate.limits import GateLimits
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.gate.channel import Gate, choose_port
+from swe_argo.steps.agents.gate.events import Ended, GateAnswer, GateEvent, GateRequest, Printed
+from swe_argo.steps.agents.gate.limits import GateLimits
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 LIMITS = GateLimits(allowed=(("POST", "/v1/*"), ("HEAD", "/")))
 ASK = r"""

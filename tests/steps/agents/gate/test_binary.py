@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.agents.gate import binary
-from steps.agents.gate.binary import find_gate, is_shipped
-from steps.settings import settings
+from swe_argo.steps.agents.gate import binary
+from swe_argo.steps.agents.gate.binary import find_gate, is_shipped
+from swe_argo.steps.settings import settings
 from tests.steps.agents.gate.toolchain import needs_go
 
 

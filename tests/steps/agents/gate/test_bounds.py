@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from steps.agents.gate.events import Ended, GateAnswer, GateRequest, Printed
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.gate.events import Ended, GateAnswer, GateRequest, Printed
+from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.long_params import long_unless
 from tests.steps.agents.gate.agents import LIMITS, drive, echo, open_gate, printed
 from tests.steps.agents.gate.toolchain import needs_go

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from steps.agents.gate.events import Ended, GateAnswer, GateEvent, GateRequest, Printed, Refused, Withdrawn
-from steps.sandbox.protocol import JobProgress, Sandbox, StartedJob
-from steps.sandbox.wrapper import SandboxWrapper, start_job
+from swe_argo.steps.agents.gate.events import Ended, GateAnswer, GateEvent, GateRequest, Printed, Refused, Withdrawn
+from swe_argo.steps.sandbox.protocol import JobProgress, Sandbox, StartedJob
+from swe_argo.steps.sandbox.wrapper import SandboxWrapper, start_job
 from tests.steps.agents.gate.agents import LIMITS, drive, echo, open_gate, printed, requests
 from tests.steps.agents.gate.toolchain import needs_go
 from tests.steps.agents.machine import Box

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.agents.gate.binary import find_gate
-from steps.bundles.build import architecture_here
-from steps.bundles.image import COPIER
-from steps.bundles.tree import digest_tree
+from swe_argo.steps.agents.gate.binary import find_gate
+from swe_argo.steps.bundles.build import architecture_here
+from swe_argo.steps.bundles.image import COPIER
+from swe_argo.steps.bundles.tree import digest_tree
 from tests.steps.agents.gate.toolchain import needs_go
 
 pytestmark = needs_go

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from steps.agents.gate.events import Ended, GateAnswer, GateEvent, GateRequest, Withdrawn
+from swe_argo.steps.agents.gate.events import Ended, GateAnswer, GateEvent, GateRequest, Withdrawn
 from tests.steps.agents.gate.agents import LIMITS, drive, echo, open_gate, printed, requests
 from tests.steps.agents.gate.toolchain import needs_go
 from tests.steps.agents.machine import Box

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from steps.agents.gate import binary
+from swe_argo.steps.agents.gate import binary
 
 needs_go = pytest.mark.skipif(
     shutil.which("go") is None and not binary.is_shipped(), reason="needs Go, or the step image"

@@ -9,16 +9,16 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from steps.agents.prompts.templates import prompts_folder
-from steps.agents.task import NoModel, Task
-from steps.contracts.recipe import AgentProgram, Recipe
-from steps.contracts.run_spec import LlmSpec, RunSpec
-from steps.contracts.wire_protocol import WireProtocol
-from steps.models.client import Client
-from steps.models.endpoint import Endpoint
-from steps.models.forwarding import Forwarder
-from steps.models.rate_limits import open_gate
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.prompts.templates import prompts_folder
+from swe_argo.steps.agents.task import NoModel, Task
+from swe_argo.steps.contracts.recipe import AgentProgram, Recipe
+from swe_argo.steps.contracts.run_spec import LlmSpec, RunSpec
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.models.client import Client
+from swe_argo.steps.models.endpoint import Endpoint
+from swe_argo.steps.models.forwarding import Forwarder
+from swe_argo.steps.models.rate_limits import open_gate
+from swe_argo.steps.sandbox.protocol import Sandbox
 from tests import small_agent
 from tests.model_server import ModelServer, Script
 from tests.steps.agents.tasks import asked

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from steps.agents import program
-from steps.contracts.recipe import Recipe
-from steps.contracts.trajectory import StopReason, Turn
-from steps.contracts.wire_protocol import WireProtocol
-from steps.errors import ConfigError
+from swe_argo.steps.agents import program
+from swe_argo.steps.contracts.recipe import Recipe
+from swe_argo.steps.contracts.trajectory import StopReason, Turn
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.errors import ConfigError
 from tests import small_agent
 from tests.model_server import Answer, Call, Fault, Script, by_text, play
 from tests.model_server.answers import error

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from steps.agents.going_on import AgentClock, SolveCalls
-from steps.agents.program.continued import ContinuedForwarder, ProgramCalls
-from steps.contracts.kept_calls import KeptCall, read_lines, spent_by
-from steps.contracts.trajectory import Metrics, StopReason
-from steps.contracts.wire_protocol import WireProtocol
-from steps.errors import InfraError
-from steps.models.forwarding import open_forwarder
-from steps.models.program_answers import Forwarded
+from swe_argo.steps.agents.going_on import AgentClock, SolveCalls
+from swe_argo.steps.agents.program.continued import ContinuedForwarder, ProgramCalls
+from swe_argo.steps.contracts.kept_calls import KeptCall, read_lines, spent_by
+from swe_argo.steps.contracts.trajectory import Metrics, StopReason
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.models.forwarding import open_forwarder
+from swe_argo.steps.models.program_answers import Forwarded
 from tests.model_server import Answer, Call, Fault, ModelServer, model_server, play
 from tests.model_server.answers import FILTERED, SERVER_ERROR, Request
 from tests.steps.models.model_specs import spec

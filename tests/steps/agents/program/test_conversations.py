@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.agents.journal import Journal
-from steps.agents.program.conversations import Conversations
-from steps.contracts.trajectory import AgentInfo, Metrics, MetricsExtra, StopReason
-from steps.contracts.wire_protocol import WireProtocol
-from steps.models.program_requests import ModelCall
-from steps.models.reply import Message, Reply, RequestedCall
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.program.conversations import Conversations
+from swe_argo.steps.contracts.trajectory import AgentInfo, Metrics, MetricsExtra, StopReason
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.models.program_requests import ModelCall
+from swe_argo.steps.models.reply import Message, Reply, RequestedCall
 
 TASK = "Fix what is wrong.\nAll of it."
 TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {}}}]

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from steps.agents.prompts.templates import prompts_folder
-from steps.contracts.data import Answer
-from steps.contracts.recipe import AgentProgram
-from steps.contracts.trajectory import StopReason
-from steps.contracts.wire_protocol import WireProtocol
+from swe_argo.steps.agents.prompts.templates import prompts_folder
+from swe_argo.steps.contracts.data import Answer
+from swe_argo.steps.contracts.recipe import AgentProgram
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.wire_protocol import WireProtocol
+from swe_argo.workflows.rollouts.task import RolloutTask
+from swe_argo.workflows.verl.scaffold_work import open_journal, work
+from swe_argo.workflows.verl.token_model import Room, TokenModel
 from tests import small_agent
 from tests.steps.agents.gate.toolchain import needs_go
 from tests.steps.agents.machine import Box
@@ -21,9 +24,6 @@ from tests.steps.agents.program.running import PROGRAM
 from tests.steps.agents.solved_units import run_file
 from tests.steps.agents.tasks import instance
 from tests.workflows.verl.test_token_model import END, Letters
-from workflows.rollouts.task import RolloutTask
-from workflows.verl.scaffold_work import open_journal, work
-from workflows.verl.token_model import Room, TokenModel
 
 pytestmark = needs_go
 

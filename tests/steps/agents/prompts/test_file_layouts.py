@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from steps.agents.prompts import file_layouts
-from steps.contracts.data import FileContext
-from steps.families.swebench import retrieval
+from swe_argo.steps.agents.prompts import file_layouts
+from swe_argo.steps.contracts.data import FileContext
+from swe_argo.steps.families.swebench import retrieval
 from tests.paths import DATA, needs_data
 from tests.steps.agents import swebench_inference
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from steps.agents.prompts import templates
-from steps.agents.prompts.run_prompts import read_instruction
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import DatasetLock, RunFile
-from steps.contracts.record import key
-from steps.contracts.run_spec import RunSpec
-from steps.datasets import load
-from steps.errors import ConfigError
-from steps.store import open_store
+from swe_argo.steps.agents.prompts import templates
+from swe_argo.steps.agents.prompts.run_prompts import read_instruction
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import DatasetLock, RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.datasets import load
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store import open_store
 from tests.forked_program import run_program
 from tests.model_server import Answer, model_server, play
 from tests.paths import ROOT
@@ -118,7 +118,7 @@ def test_plan_refuses_a_template_that_names_what_there_is_not(tmp_path: Path) ->
                 "sandbox.allow_host": "true",
             }
             flags = [f"--set={name}={value}" for name, value in sets.items()]
-            return run_program("steps.plan", [*flags, *more], ROOT)
+            return run_program("swe_argo.steps.plan", [*flags, *more], ROOT)
 
         done = planned("Fix this:\n{{ problem_statment }}")
         assert done.returncode == 64

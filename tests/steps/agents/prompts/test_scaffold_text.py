@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from steps.agents.prompts import scaffold_text
-from steps.agents.tools.toolsets import toolset
-from steps.contracts.data import RunFile
-from steps.contracts.record import key
-from steps.contracts.trajectory import StopReason, Trajectory
-from steps.errors import ConfigError
-from steps.store import open_store
+from swe_argo.steps.agents.prompts import scaffold_text
+from swe_argo.steps.agents.tools.toolsets import toolset
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.trajectory import StopReason, Trajectory
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.store import open_store
 from tests.forked_program import run_program
 from tests.model_server import Answer, call, function_text, model_server, play
 from tests.paths import ROOT
@@ -113,7 +113,7 @@ def test_plan_refuses_and_keeps_the_file(tmp_path: Path) -> None:
                 **more,
             }
             flags = [f"--set={name}={value}" for name, value in sets.items()]
-            return run_program("steps.plan", flags, ROOT)
+            return run_program("swe_argo.steps.plan", flags, ROOT)
 
         done = planned("sytem = 'a'")
         assert done.returncode == 64

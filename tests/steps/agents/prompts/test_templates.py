@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from steps.agents.prompts import templates
-from steps.agents.scaffolds import SCAFFOLDS
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.data import Instance
-from steps.errors import ConfigError
-from steps.families.swebench.answer import SweBenchAnswer
+from swe_argo.steps.agents.prompts import templates
+from swe_argo.steps.agents.scaffolds import SCAFFOLDS
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.swebench.answer import SweBenchAnswer
 
 INSTANCE = Instance(
     instance_id="o__r-1",

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from steps.agents.formats import mini_swe_agent, read_row
-from steps.agents.journal import Journal
-from steps.agents.mini_swe_agent import library
-from steps.agents.patch import extract, record_start
-from steps.agents.replay import agent
-from steps.agents.replay.actions import performer_of
-from steps.agents.tools.session import Session
-from steps.agents.tools.toolsets import TOOLSETS
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.recording import Action, Recording, Replayed
-from steps.contracts.trajectory import AgentInfo, StopReason
-from steps.errors import ConfigError
+from swe_argo.steps.agents.formats import mini_swe_agent, read_row
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.mini_swe_agent import library
+from swe_argo.steps.agents.patch import extract, record_start
+from swe_argo.steps.agents.replay import agent
+from swe_argo.steps.agents.replay.actions import performer_of
+from swe_argo.steps.agents.tools.session import Session
+from swe_argo.steps.agents.tools.toolsets import TOOLSETS
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.recording import Action, Recording, Replayed
+from swe_argo.steps.contracts.trajectory import AgentInfo, StopReason
+from swe_argo.steps.errors import ConfigError
 from tests.steps.agents.machine import Box, git
 
 SHELLS = {"r2egym": "cmd", "openhands": "command", "sweagent": "command"}

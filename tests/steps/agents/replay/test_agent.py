@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from steps.agents.journal import Journal
-from steps.agents.replay import agent
-from steps.contracts.agent_spec import AgentSpec
-from steps.contracts.recording import Action, Recording
-from steps.contracts.trajectory import AgentInfo, ResultExtra, StopReason
-from steps.errors import InfraError
-from steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.replay import agent
+from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.recording import Action, Recording
+from swe_argo.steps.contracts.trajectory import AgentInfo, ResultExtra, StopReason
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.local.backend import LocalBackend
 from tests.steps.agents.machine import Box
 
 

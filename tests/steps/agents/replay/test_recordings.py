@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.agents.formats.r2egym import text_action
-from steps.agents.journal import Journal
-from steps.agents.replay.recordings import read
-from steps.contracts.recording import Action
-from steps.contracts.trajectory import AgentInfo, StopReason, ToolCall
-from steps.errors import ConfigError
+from swe_argo.steps.agents.formats.r2egym import text_action
+from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.replay.recordings import read
+from swe_argo.steps.contracts.recording import Action
+from swe_argo.steps.contracts.trajectory import AgentInfo, StopReason, ToolCall
+from swe_argo.steps.errors import ConfigError
 from tests.steps.datasets.sample_rows import PROPERTY
 
 ID = "django__django-11099"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from steps.sandbox.docker.backend import DockerBackend
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.local.backend import LocalBackend
-from steps.sandbox.protocol import Backend, Sandbox, SandboxRequest
+from swe_argo.steps.sandbox.docker.backend import DockerBackend
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.sandbox.protocol import Backend, Sandbox, SandboxRequest
 from tests.base_image import testbed_image as make_testbed_image
 from tests.steps.agents.machine import image
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from steps.agents.tools.editor import CLIPPED, Dialect, Editor, RefusedError
-from steps.errors import InfraError
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.tools.editor import CLIPPED, Dialect, Editor, RefusedError
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 FILE = "/testbed/x.py"
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from steps.agents.tools.editor import Editor, RefusedError
-from steps.agents.tools.encodings import decode
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.tools.editor import Editor, RefusedError
+from swe_argo.steps.agents.tools.encodings import decode
+from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.steps.agents.tools.test_editor import act, put, there
 
 FILES = {

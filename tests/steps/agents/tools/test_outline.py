@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.agents.tools.outline import outline
+from swe_argo.steps.agents.tools.outline import outline
 
 CODE = '''class A:
     """One.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from steps.agents.tools.result import ToolResult
-from steps.agents.tools.search import search
-from steps.agents.tools.session import Session
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.tools.result import ToolResult
+from swe_argo.steps.agents.tools.search import search
+from swe_argo.steps.agents.tools.session import Session
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 
 def find(machine: Sandbox, term: str, path: str | None = None) -> ToolResult:

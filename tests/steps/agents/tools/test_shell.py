@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from steps.agents.tools.result import ToolResult
-from steps.agents.tools.shell import ENDS_BYTES, Patience, Shell
-from steps.sandbox.protocol import FLOOD_BYTES, Sandbox
+from swe_argo.steps.agents.tools.result import ToolResult
+from swe_argo.steps.agents.tools.shell import ENDS_BYTES, Patience, Shell
+from swe_argo.steps.sandbox.protocol import FLOOD_BYTES, Sandbox
 
 SHORT = Patience(quiet_s=1.0)
 LONG = Patience(quiet_s=20.0)

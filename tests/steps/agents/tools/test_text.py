@@ -3,7 +3,15 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.agents.tools.text import clean_text, cut_apart, cut_end, cut_middle, cut_middle_lines, readable, whole
+from swe_argo.steps.agents.tools.text import (
+    clean_text,
+    cut_apart,
+    cut_end,
+    cut_middle,
+    cut_middle_lines,
+    readable,
+    whole,
+)
 
 
 @settings(deadline=None)

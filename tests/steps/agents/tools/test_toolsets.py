@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from steps.agents.scaffolds import SCAFFOLDS
-from steps.agents.tools.result import ToolObservation
-from steps.agents.tools.session import Session
-from steps.agents.tools.toolsets import TOOLSETS, Toolset, toolset
-from steps.contracts.agents import AGENTS
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.agents.scaffolds import SCAFFOLDS
+from swe_argo.steps.agents.tools.result import ToolObservation
+from swe_argo.steps.agents.tools.session import Session
+from swe_argo.steps.agents.tools.toolsets import TOOLSETS, Toolset, toolset
+from swe_argo.steps.contracts.agents import AGENTS
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 EDITING = ["command", "path", "file_text", "old_str", "new_str", "insert_line", "view_range"]
 SHELLS = {"r2egym": ("execute_bash", "cmd"), "openhands": ("execute_bash", "command"), "sweagent": ("bash", "command")}

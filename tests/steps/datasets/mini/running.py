@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from steps.datasets.mini import materialise
-from steps.grading import official
-from steps.grading.official import Graded
+from swe_argo.steps.datasets.mini import materialise
+from swe_argo.steps.grading import official
+from swe_argo.steps.grading.official import Graded
 
 GIT_QUIET = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
 

@@ -1,4 +1,4 @@
-"""``python -m steps.datasets.mini``: what the script that builds the images is told."""
+"""``python -m swe_argo.steps.datasets.mini``: what the script that builds the images is told."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.images import swebench_image
-from steps.datasets.mini import digest
-from steps.datasets.mini.__main__ import main
-from steps.datasets.mini.content import instance_ids
+from swe_argo.steps.contracts.images import swebench_image
+from swe_argo.steps.datasets.mini import digest
+from swe_argo.steps.datasets.mini.__main__ import main
+from swe_argo.steps.datasets.mini.content import instance_ids
 from tests.steps.datasets.mini.running import git
 
 ONE = "mini__slugkit-1"

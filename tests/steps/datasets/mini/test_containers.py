@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from docker.errors import ImageNotFound
 
-from steps.datasets.mini import build, digest
-from steps.datasets.mini.containers import LABEL
-from steps.errors import StepError
+from swe_argo.steps.datasets.mini import build, digest
+from swe_argo.steps.datasets.mini.containers import LABEL
+from swe_argo.steps.errors import StepError
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.images import swebench_image
-from steps.datasets.mini import digest, prepare
-from steps.datasets.mini.content import instance_ids
-from steps.errors import InfraError
+from swe_argo.steps.contracts.images import swebench_image
+from swe_argo.steps.datasets.mini import digest, prepare
+from swe_argo.steps.datasets.mini.content import instance_ids
+from swe_argo.steps.errors import InfraError
 from tests.steps.datasets.mini.running import git
 
 ONE = "mini__slugkit-1"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.datasets.mini import TASK_REPO, materialise
-from steps.datasets.mini.content import instance_ids
-from steps.errors import ConfigError
+from swe_argo.steps.datasets.mini import TASK_REPO, materialise
+from swe_argo.steps.datasets.mini.content import instance_ids
+from swe_argo.steps.errors import ConfigError
 from tests.steps.datasets.mini.running import git
 
 IDS = instance_ids()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from steps.datasets.mini import TASK_REPO, materialise
-from steps.datasets.mini.content import instance_ids
+from swe_argo.steps.datasets.mini import TASK_REPO, materialise
+from swe_argo.steps.datasets.mini.content import instance_ids
 from tests.steps.datasets.mini import regenerate
 from tests.steps.datasets.mini.running import git, grade
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from steps.datasets.mini import HARBOR_TASKS
-from steps.errors import EXIT_CONFIG
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.datasets.mini import HARBOR_TASKS
+from swe_argo.steps.errors import EXIT_CONFIG
+from swe_argo.steps.sandbox.local import bubblewrap
 from tests.workflows.command import summary, swe_argo
 
 pytestmark = pytest.mark.skipif(
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 AGENT = """
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.trajectory import StopReason
 
 
 class Worker:

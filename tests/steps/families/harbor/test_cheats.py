@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local import bubblewrap
 from tests.base_image import base_image
 from tests.steps.families.harbor.test_chain import act, grade
 from tests.steps.families.harbor.test_rows import make_task

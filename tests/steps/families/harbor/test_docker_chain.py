@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steps.datasets import load
-from steps.datasets.mini import HARBOR_TASKS
+from swe_argo.steps.datasets import load
+from swe_argo.steps.datasets.mini import HARBOR_TASKS
 from tests.base_image import base_image
 from tests.steps.families.harbor.test_chain import AGENT, GREETING, PRIVATE
 from tests.workflows.command import swe_argo

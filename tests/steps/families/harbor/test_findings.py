@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steps.families.harbor.findings import examine_layer
-from steps.layers.archive import LayerContent
+from swe_argo.steps.families.harbor.findings import examine_layer
+from swe_argo.steps.layers.archive import LayerContent
 
 
 def codes(*, deleted: str = "", replaced: str = "", new: str = "", kept_out: str = "") -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steps.families.harbor.reward import WrittenReward, parse_reward
+from swe_argo.steps.families.harbor.reward import WrittenReward, parse_reward
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.datasets import load
-from steps.datasets.task_folders import read_registry
-from steps.errors import ConfigError
-from steps.families.harbor.dockerfile import working_directory
-from steps.families.harbor.rows import without_canary
-from steps.families.harbor.task_toml import expand_variables, parse, size_mb
-from steps.families.rows import to_answer, to_instance, why_not_gradeable
+from swe_argo.steps.datasets import load
+from swe_argo.steps.datasets.task_folders import read_registry
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.harbor.dockerfile import working_directory
+from swe_argo.steps.families.harbor.rows import without_canary
+from swe_argo.steps.families.harbor.task_toml import expand_variables, parse, size_mb
+from swe_argo.steps.families.rows import to_answer, to_instance, why_not_gradeable
 
 
 def make_task(folder: Path, toml: str = "", *, without: str = "", **files: str) -> Path:

@@ -6,8 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from steps.families.r2e.example import parse_commit
-from steps.families.r2e.script import pytest_command
+from swe_argo.steps.families.r2e.example import parse_commit
+from swe_argo.steps.families.r2e.script import pytest_command
 from tests.steps.families.chain import BROKEN, FIXED, commit_all, make_testbed, write_rows
 from tests.steps.families.git_trees import run_git
 

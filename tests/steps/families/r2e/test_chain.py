@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.families.r2e.rows import instance_id
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.families.r2e.rows import instance_id
+from swe_argo.steps.sandbox.local import bubblewrap
 from tests.long_params import long_unless
 from tests.steps.families.chain import read_record, run_chain
 from tests.steps.families.git_trees import run_git
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 AGENT = """
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.trajectory import StopReason
 
 
 class Looker:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.errors import ConfigError
-from steps.families.r2e.example import parse_commit
-from steps.families.r2e.gold import gold_patch
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.r2e.example import parse_commit
+from swe_argo.steps.families.r2e.gold import gold_patch
 from tests.paths import DATA, needs_data
 from tests.steps.families.git_trees import Tree, diff_trees, differing_trees, read_tree, run_git, write_tree
 

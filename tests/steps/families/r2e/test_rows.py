@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.contracts.ids import is_run_id, is_safe_id
-from steps.errors import ConfigError
-from steps.families.r2e import rows
+from swe_argo.steps.contracts.ids import is_run_id, is_safe_id
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.r2e import rows
 from tests.paths import DATA, needs_data
 
 COMMIT = "f0d74880deec8fcd982bce639c93c5e130d41198"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.errors import ConfigError
-from steps.families.r2e import script
-from steps.families.r2e.script import ImagePlaces
-from steps.families.r2e.verdict import judge
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.r2e import script
+from swe_argo.steps.families.r2e.script import ImagePlaces
+from swe_argo.steps.families.r2e.verdict import judge
 
 ROW = {
     "repo_name": "pyramid",

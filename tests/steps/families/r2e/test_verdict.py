@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.families.r2e.verdict import judge
+from swe_argo.steps.families.r2e.verdict import judge
 from tests.paths import DATA, needs_data
 
 REAL = DATA / "r2e"

@@ -11,7 +11,7 @@ from tests.steps.families.chain import read_record, run_chain
 from tests.steps.families.rebench.lab import make_lab
 
 AGENT = """
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.trajectory import StopReason
 
 
 class Looker:

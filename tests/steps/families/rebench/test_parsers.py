@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.families.rebench.parsers import NAMES, OF_SWEBENCH, find_parser
-from steps.families.rebench.verdict import without_time
+from swe_argo.steps.families.rebench.parsers import NAMES, OF_SWEBENCH, find_parser
+from swe_argo.steps.families.rebench.verdict import without_time
 from tests.steps.families.rebench.make_rows import v1_row, v2_row, with_config
 
 P, F, E, S = "PASSED", "FAILED", "ERROR", "SKIPPED"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from steps.families import issue_columns
-from steps.families import rows as any_rows
-from steps.families.rebench import rows
-from steps.families.rebench.family import FAMILY
-from steps.families.rebench.parsers import NAMES, find_parser
+from swe_argo.steps.families import issue_columns
+from swe_argo.steps.families import rows as any_rows
+from swe_argo.steps.families.rebench import rows
+from swe_argo.steps.families.rebench.family import FAMILY
+from swe_argo.steps.families.rebench.parsers import NAMES, find_parser
 from tests.steps.families.rebench.make_rows import COMMIT, TEST_PATCH, v1_row, v2_row, with_config
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.contracts.data import FileContext
-from steps.families.swebench import retrieval
+from swe_argo.steps.contracts.data import FileContext
+from swe_argo.steps.families.swebench import retrieval
 from tests.steps.agents import swebench_inference
 
 ISSUE = {"problem_statement": "It breaks.", "patch": ""}

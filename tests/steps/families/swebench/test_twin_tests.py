@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from steps.families import rows
-from steps.families.swebench.answer import SweBenchAnswer
-from steps.families.swebench.twin_tests import make_twin_tests
-from steps.grading.instance_log import InstanceLogWriter
-from steps.grading.procedure import ProcedureRun
-from steps.grading.twins.runs import Expectation, compare
-from steps.grading.twins.twin_tests import TestReading as Reading
+from swe_argo.steps.families import rows
+from swe_argo.steps.families.swebench.answer import SweBenchAnswer
+from swe_argo.steps.families.swebench.twin_tests import make_twin_tests
+from swe_argo.steps.grading.instance_log import InstanceLogWriter
+from swe_argo.steps.grading.procedure import ProcedureRun
+from swe_argo.steps.grading.twins.runs import Expectation, compare
+from swe_argo.steps.grading.twins.twin_tests import TestReading as Reading
 from tests.steps.grading.grade_mini import mini_rows
 
 BEGIN, END = b": '>>>>> Start Test Output'\n", b"+ : '>>>>> End Test Output'\n>>>>> Test Exit Code: 0\n"

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from steps.errors import ConfigError
-from steps.families import issue_columns
-from steps.families.swegym import rows
-from steps.families.swegym.family import FAMILY
-from steps.families.swegym.script import eval_script
-from steps.families.swegym.specs import spec_of
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families import issue_columns
+from swe_argo.steps.families.swegym import rows
+from swe_argo.steps.families.swegym.family import FAMILY
+from swe_argo.steps.families.swegym.script import eval_script
+from swe_argo.steps.families.swegym.specs import spec_of
 from tests.paths import needs_data
 from tests.steps.families.swegym.make_rows import make_row, read_rows
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from steps.families import issue_columns
-from steps.families.swegym import script
-from steps.families.swegym.verdict import judge
+from swe_argo.steps.families import issue_columns
+from swe_argo.steps.families.swegym import script
+from swe_argo.steps.families.swegym.verdict import judge
 from tests.steps.families.git_trees import run_git
 from tests.steps.families.swegym.make_rows import make_row
 

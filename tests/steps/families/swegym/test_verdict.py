@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.families.swegym.verdict import judge, parse_statuses
+from swe_argo.steps.families.swegym.verdict import judge, parse_statuses
 from tests.paths import needs_data
 from tests.steps.families.swegym.make_rows import REAL, make_row, read_rows
 

@@ -10,7 +10,7 @@ from tests.steps.families.chain import read_record, run_chain
 from tests.steps.families.swesmith.lab import make_lab
 
 AGENT = """
-from steps.contracts.trajectory import StopReason
+from swe_argo.steps.contracts.trajectory import StopReason
 
 
 class Looker:

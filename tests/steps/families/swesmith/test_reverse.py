@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.families.swesmith.reverse import reverse_patch
+from swe_argo.steps.families.swesmith.reverse import reverse_patch
 from tests.paths import needs_data
 from tests.steps.families.git_trees import diff_trees, differing_trees, read_tree, run_git, write_tree
 from tests.steps.families.swesmith.make_rows import REAL

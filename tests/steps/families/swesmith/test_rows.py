@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from steps.errors import ConfigError
-from steps.families import issue_columns
-from steps.families.swesmith import rows
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families import issue_columns
+from swe_argo.steps.families.swesmith import rows
 from tests.paths import needs_data
 from tests.steps.families.swesmith.make_rows import REAL, make_row, read_row
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from steps.families.swesmith import rows, script
-from steps.families.swesmith.verdict import judge
+from swe_argo.steps.families.swesmith import rows, script
+from swe_argo.steps.families.swesmith.verdict import judge
 from tests.steps.families.git_trees import run_git
 from tests.steps.families.swesmith.make_rows import make_row
 

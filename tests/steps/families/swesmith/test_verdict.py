@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.errors import ConfigError
-from steps.families.family_verdict import FamilyVerdict
-from steps.families.swesmith.family import FAMILY
-from steps.families.swesmith.profiles import parse_go, parse_pytest, profile_of
-from steps.families.swesmith.verdict import judge, marked_region
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.family_verdict import FamilyVerdict
+from swe_argo.steps.families.swesmith.family import FAMILY
+from swe_argo.steps.families.swesmith.profiles import parse_go, parse_pytest, profile_of
+from swe_argo.steps.families.swesmith.verdict import judge, marked_region
 from tests.paths import needs_data
 from tests.steps.families.swesmith.make_rows import REAL, make_row, read_log, read_row
 

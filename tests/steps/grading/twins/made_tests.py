@@ -10,13 +10,13 @@ from contextlib import contextmanager, redirect_stdout
 from types import SimpleNamespace
 from typing import Any, cast
 
-from steps.grading.instance_log import InstanceLogWriter
-from steps.grading.procedure import ProcedureRun
-from steps.grading.twins.confirmation import ConfirmationRequest
-from steps.grading.twins.runs import TestRuns
-from steps.grading.twins.sites import SiteChange, find_sites
-from steps.grading.twins.twin_tests import TestFile, TestReading
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.grading.instance_log import InstanceLogWriter
+from swe_argo.steps.grading.procedure import ProcedureRun
+from swe_argo.steps.grading.twins.confirmation import ConfirmationRequest
+from swe_argo.steps.grading.twins.runs import TestRuns
+from swe_argo.steps.grading.twins.sites import SiteChange, find_sites
+from swe_argo.steps.grading.twins.twin_tests import TestFile, TestReading
+from swe_argo.steps.sandbox.protocol import Sandbox
 
 PATH = "tests/test_made.py"
 WORDS = ["alpha", "bravo", "cobra", "delta", "ember", "fossil", "gravel", "hotel", "indigo", "jumble"]

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.verdict import Confirmation, ConfirmationOutcome, Integrity
-from steps.errors import InfraError
-from steps.grading.twins.confirmation import confirm, weigh_confirmation
-from steps.grading.twins.validation import validate_twins
-from steps.sandbox.protocol import Sandbox
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.verdict import Confirmation, ConfirmationOutcome, Integrity
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.grading.twins.confirmation import confirm, weigh_confirmation
+from swe_argo.steps.grading.twins.validation import validate_twins
+from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.steps.grading.twins.made_tests import (
     REFERENCE,
     Behaviour,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.verdict import ConfirmationOutcome, GradeRecord
-from steps.families import rows
-from steps.grading.twins.data_files import find_words, is_data
-from steps.grading.twins.sites import SiteChange, apply_changes
+from swe_argo.steps.contracts.verdict import ConfirmationOutcome, GradeRecord
+from swe_argo.steps.families import rows
+from swe_argo.steps.grading.twins.data_files import find_words, is_data
+from swe_argo.steps.grading.twins.sites import SiteChange, apply_changes
 from tests.steps.families.chain import commit_all, make_testbed, write_rows
 from tests.steps.families.git_trees import run_git
 from tests.steps.families.swegym.lab import IMAGE, make_row

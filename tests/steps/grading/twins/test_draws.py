@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.grading.twins.draws import (
+from swe_argo.steps.grading.twins.draws import (
     Draw,
     bound_chance,
     group_tests,
     list_patterns,
     plan_runs,
 )
-from steps.grading.twins.sites import Site, apply_changes, find_sites
-from steps.grading.twins.vocabulary import Vocabulary
+from swe_argo.steps.grading.twins.sites import Site, apply_changes, find_sites
+from swe_argo.steps.grading.twins.vocabulary import Vocabulary
 
 WORDS = [
     "alpha",

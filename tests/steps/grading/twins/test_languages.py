@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from steps.grading import swebench_harness
-from steps.grading.twins import trees
-from steps.grading.twins.ids import locate_tests, rename_test
-from steps.grading.twins.languages import find_language, from_python, to_python
-from steps.grading.twins.sites import Site, SiteChange, apply_changes, find_sites, is_supported
-from steps.grading.twins.sites import TestPlace as Place
-from steps.grading.twins.values import draw_value
-from steps.grading.twins.vocabulary import Vocabulary
+from swe_argo.steps.grading import swebench_harness
+from swe_argo.steps.grading.twins import trees
+from swe_argo.steps.grading.twins.ids import locate_tests, rename_test
+from swe_argo.steps.grading.twins.languages import find_language, from_python, to_python
+from swe_argo.steps.grading.twins.sites import Site, SiteChange, apply_changes, find_sites, is_supported
+from swe_argo.steps.grading.twins.sites import TestPlace as Place
+from swe_argo.steps.grading.twins.values import draw_value
+from swe_argo.steps.grading.twins.vocabulary import Vocabulary
 
 # Each file is shaped after those of public repositories; the ids are as the log parser of such a repository shows them.
 
@@ -547,7 +547,7 @@ def test_supported_files_are_of_ten_languages() -> None:
 
 
 def test_grammars_load_when_a_file_needs_them() -> None:
-    code = "import sys, steps.grading.twins.ids as i; assert 'tree_sitter' not in sys.modules"
+    code = "import sys, swe_argo.steps.grading.twins.ids as i; assert 'tree_sitter' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -15,21 +15,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.twins import ValidatedTwins
-from steps.contracts.verdict import Confirmation, ConfirmationOutcome
-from steps.errors import InfraError
-from steps.grading.twins.answers import has_one_answer, read_records, write_recorder
-from steps.grading.twins.confirmation import confirm
-from steps.grading.twins.ids import locate_tests, rename_test
-from steps.grading.twins.neighbours import (
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.twins import ValidatedTwins
+from swe_argo.steps.contracts.verdict import Confirmation, ConfirmationOutcome
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.grading.twins.answers import has_one_answer, read_records, write_recorder
+from swe_argo.steps.grading.twins.confirmation import confirm
+from swe_argo.steps.grading.twins.ids import locate_tests, rename_test
+from swe_argo.steps.grading.twins.neighbours import (
     draw_neighbour,
     find_inputs,
     plan_neighbours,
 )
-from steps.grading.twins.sites import Site, SiteChange, apply_changes, find_sites
-from steps.grading.twins.validation import validate_twins
-from steps.grading.twins.vocabulary import Vocabulary
+from swe_argo.steps.grading.twins.sites import Site, SiteChange, apply_changes, find_sites
+from swe_argo.steps.grading.twins.validation import validate_twins
+from swe_argo.steps.grading.twins.vocabulary import Vocabulary
 from tests.steps.grading.twins.made_tests import (
     PATH,
     REFERENCE,

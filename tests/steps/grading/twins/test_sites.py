@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.grading.twins.sites import Site, SiteChange, apply_changes, find_added_lines, find_sites
+from swe_argo.steps.grading.twins.sites import Site, SiteChange, apply_changes, find_added_lines, find_sites
 from tests.steps.grading.twins.sources import REPOSITORIES, list_tests
 
 

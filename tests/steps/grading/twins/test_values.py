@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.grading.twins.sites import Site, SiteChange, apply_changes, find_sites
-from steps.grading.twins.values import CLASSIFIER_RATE, draw_value
-from steps.grading.twins.vocabulary import RUN, Vocabulary
+from swe_argo.steps.grading.twins.sites import Site, SiteChange, apply_changes, find_sites
+from swe_argo.steps.grading.twins.values import CLASSIFIER_RATE, draw_value
+from swe_argo.steps.grading.twins.vocabulary import RUN, Vocabulary
 from tests.steps.grading.twins.sources import REPOSITORIES, list_tests
 
 PER_REPOSITORY = 120

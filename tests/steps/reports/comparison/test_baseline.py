@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import RunFile
-from steps.contracts.record import key
-from steps.reports.comparison.baseline import last_of_same_spec
-from steps.reports.figures.summary import Summary
-from steps.store import Store
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.reports.comparison.baseline import last_of_same_spec
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.store import Store
 from tests.steps.reports.views import LOCK, run_file
 
 NOW = run_file("now")

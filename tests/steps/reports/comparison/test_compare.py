@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from steps.reports.comparison.compare import compare
-from steps.reports.comparison.record import Comparison
+from swe_argo.steps.reports.comparison.compare import compare
+from swe_argo.steps.reports.comparison.record import Comparison
 from tests.steps.reports.views import LOCK, run_file, view
 
 BEFORE = run_file("before", created_at="2026-11-19T22:04:11+00:00")

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from steps.reports.comparison.compare import compare
-from steps.reports.comparison.record import Comparison
-from steps.reports.comparison.view import view_comparison
-from steps.reports.messages.terminal import comparison_lines
+from swe_argo.steps.reports.comparison.compare import compare
+from swe_argo.steps.reports.comparison.record import Comparison
+from swe_argo.steps.reports.comparison.view import view_comparison
+from swe_argo.steps.reports.messages.terminal import comparison_lines
 from tests.steps.reports.texts import HOSTILE
 from tests.steps.reports.views import LOCK, run_file, view
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.trajectory import StopReason
-from steps.reports.figures.compute import summarise
-from steps.reports.figures.summary import Summary
-from steps.reports.messages.terminal import summary_lines
-from steps.reports.page.report_page import render_page
-from steps.reports.reading import read_run
-from steps.reports.text.formatting import money
-from steps.store import open_store
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.reports.figures.compute import summarise
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.messages.terminal import summary_lines
+from swe_argo.steps.reports.page.report_page import render_page
+from swe_argo.steps.reports.reading import read_run
+from swe_argo.steps.reports.text.formatting import money
+from swe_argo.steps.store import open_store
 from tests.steps.reports.synthetic import Synthetic
 
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.trajectory import StopReason, Usage
-from steps.reports.figures.caveats import agent_remarks, find_caveats
-from steps.reports.figures.compute import summarise
-from steps.reports.figures.conditions import describe_conditions, run_conditions
-from steps.reports.labels import ADVICE, STOPS
-from steps.reports.messages.terminal import summary_lines
-from steps.reports.stored_run import FailedTry, StoredRun
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.trajectory import StopReason, Usage
+from swe_argo.steps.reports.figures.caveats import agent_remarks, find_caveats
+from swe_argo.steps.reports.figures.compute import summarise
+from swe_argo.steps.reports.figures.conditions import describe_conditions, run_conditions
+from swe_argo.steps.reports.labels import ADVICE, STOPS
+from swe_argo.steps.reports.messages.terminal import summary_lines
+from swe_argo.steps.reports.stored_run import FailedTry, StoredRun
 from tests.steps.reports.views import run_file, view
 
 PROGRAM = {"recipe": {"name": "mine", "protocol": "anthropic", "command": ["mine"]}}

@@ -7,17 +7,24 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.verdict import Confirmation, ConfirmationOutcome, Finding, GradeRecord, Integrity, TestCounts
-from steps.reports.comparison.compare import compare
-from steps.reports.figures.compute import summarise
-from steps.reports.figures.summary import Summary
-from steps.reports.figures.units_table import units_table
-from steps.reports.messages.terminal import comparison_lines, summary_lines
-from steps.reports.page.report_page import render_page
-from steps.reports.page.unit_page import UnitPageInputs, instance_page
-from steps.reports.stored_run import StoredRun
+from swe_argo.steps.contracts.verdict import (
+    Confirmation,
+    ConfirmationOutcome,
+    Finding,
+    GradeRecord,
+    Integrity,
+    TestCounts,
+)
+from swe_argo.steps.reports.comparison.compare import compare
+from swe_argo.steps.reports.figures.compute import summarise
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.figures.units_table import units_table
+from swe_argo.steps.reports.messages.terminal import comparison_lines, summary_lines
+from swe_argo.steps.reports.page.report_page import render_page
+from swe_argo.steps.reports.page.unit_page import UnitPageInputs, instance_page
+from swe_argo.steps.reports.stored_run import StoredRun
+from swe_argo.workflows.view.unit_lines import lines_of
 from tests.steps.reports.views import run_file, view
-from workflows.view.unit_lines import lines_of
 
 BECAME = dict.fromkeys((f"a__a-{n}" for n in range(1, 6)), "resolved") | {"a__a-6": "unresolved"}
 CONFIRMED = Confirmation(outcome=ConfirmationOutcome.CONFIRMED, tests_with_site=3, fail_to_pass=3, runs=2, seconds=2.0)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from steps.reports.figures.failing import error_line, error_of, first_failing
-from steps.reports.reading import read_run
-from steps.store import Store
+from swe_argo.steps.reports.figures.failing import error_line, error_of, first_failing
+from swe_argo.steps.reports.reading import read_run
+from swe_argo.steps.store import Store
 from tests.steps.reports.synthetic import Synthetic
 
 

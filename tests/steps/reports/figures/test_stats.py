@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.reports.figures.stats import (
+from swe_argo.steps.reports.figures.stats import (
     LEAST_MOVED,
     attempts_shown,
     mcnemar,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from steps.reports.figures.caveats import find_caveats
-from steps.reports.page.unit_pages import count_answers
-from steps.reports.unit.conversation import read_conversation
+from swe_argo.steps.reports.figures.caveats import find_caveats
+from swe_argo.steps.reports.page.unit_pages import count_answers
+from swe_argo.steps.reports.unit.conversation import read_conversation
 from tests.steps.reports.views import run_file, view
 
 CALL = [{"tool_call_id": "c", "function_name": "bash", "arguments": {"command": "ls"}}]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.store import Store, open_store
+from swe_argo.steps.store import Store, open_store
 
 
 @pytest.fixture(params=["folder", "s3"])

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from steps.contracts.record import key
-from steps.contracts.redone import Redone, kept_as
-from steps.contracts.verdict import Confirmation, ConfirmationOutcome, Finding, GradeRecord, Integrity, Outcome
-from steps.reports.flakes.gradings import Grading, find_gradings, gradings_key, read_gradings, write_gradings
-from steps.reports.flakes.ledger import LEDGER, count_flips, read_flips, record_flips
-from steps.reports.reading import read_verdicts
-from steps.reports.stored_run import CanaryResult, StoredRun
-from steps.store import Store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.redone import Redone, kept_as
+from swe_argo.steps.contracts.verdict import Confirmation, ConfirmationOutcome, Finding, GradeRecord, Integrity, Outcome
+from swe_argo.steps.reports.flakes.gradings import Grading, find_gradings, gradings_key, read_gradings, write_gradings
+from swe_argo.steps.reports.flakes.ledger import LEDGER, count_flips, read_flips, record_flips
+from swe_argo.steps.reports.reading import read_verdicts
+from swe_argo.steps.reports.stored_run import CanaryResult, StoredRun
+from swe_argo.steps.store import Store
 from tests.steps.reports.synthetic import Synthetic
 
 DATASET = "SWE-bench/SWE-bench_Verified"

@@ -3,9 +3,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from steps.reports.comparison.compare import compare
-from steps.reports.figures.compute import summarise
-from steps.reports.messages.message import HEADER, SECTION, build_message
+from swe_argo.steps.reports.comparison.compare import compare
+from swe_argo.steps.reports.figures.compute import summarise
+from swe_argo.steps.reports.messages.message import HEADER, SECTION, build_message
 from tests.steps.reports.texts import HOSTILE
 from tests.steps.reports.views import run_file, view
 

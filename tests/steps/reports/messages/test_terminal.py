@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from steps.reports.figures.compute import summarise
-from steps.reports.labels import kind_phrase, standing_labels
-from steps.reports.messages.terminal import summary_lines
-from steps.reports.reading import read_run
-from steps.store import open_store
+from swe_argo.steps.reports.figures.compute import summarise
+from swe_argo.steps.reports.labels import kind_phrase, standing_labels
+from swe_argo.steps.reports.messages.terminal import summary_lines
+from swe_argo.steps.reports.reading import read_run
+from swe_argo.steps.store import open_store
 from tests.steps.reports.synthetic import Synthetic
 
 WORST = {

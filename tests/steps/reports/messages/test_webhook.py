@@ -6,8 +6,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from steps.reports.messages import webhook as sending
-from steps.reports.messages.webhook import TRIES, WebhookError, post
+from swe_argo.steps.reports.messages import webhook as sending
+from swe_argo.steps.reports.messages.webhook import TRIES, WebhookError, post
 from tests.webhook import Answer, webhook
 from tests.workflows.command import wait_for
 

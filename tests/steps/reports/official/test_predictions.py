@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.data import Patch
-from steps.reports.official.predictions import predictions
-from steps.reports.reading import read_run
-from steps.store import open_store
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.reports.official.predictions import predictions
+from swe_argo.steps.reports.reading import read_run
+from swe_argo.steps.store import open_store
 from tests.steps.reports.synthetic import Synthetic
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.data import Patch
-from steps.contracts.record import key
-from steps.contracts.verdict import GradeRecord, InstanceLog, Outcome, Report, TestLog
-from steps.reports.official.run_summary import official_name, official_summary
-from steps.reports.reading import read_run
-from steps.store import Store
+from swe_argo.steps.contracts.data import Patch
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord, InstanceLog, Outcome, Report, TestLog
+from swe_argo.steps.reports.official.run_summary import official_name, official_summary
+from swe_argo.steps.reports.reading import read_run
+from swe_argo.steps.store import Store
 from tests.steps.reports.synthetic import Synthetic
 
 OFFICIAL_FILES = (Report.file, TestLog.file, InstanceLog.file)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps.reports.page.unit_figures import UnitFigures
-from steps.reports.stored_run import Standing
+from swe_argo.steps.reports.page.unit_figures import UnitFigures
+from swe_argo.steps.reports.stored_run import Standing
 
 
 def figures(

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import re
 
-from steps.reports.page.against import BINS, against_resolved
-from steps.reports.stored_run import Standing
+from swe_argo.steps.reports.page.against import BINS, against_resolved
+from swe_argo.steps.reports.stored_run import Standing
 from tests.steps.reports.page.figures_made_up import figures
 
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import re
 
-from steps.reports.figures.compute import summarise
-from steps.reports.figures.summary import PassAtK
-from steps.reports.page.attempts import attempt_grid, explain_two_rates, pass_curve
-from steps.reports.reading import read_run
-from steps.reports.stored_run import Standing
-from steps.store import Store
+from swe_argo.steps.reports.figures.compute import summarise
+from swe_argo.steps.reports.figures.summary import PassAtK
+from swe_argo.steps.reports.page.attempts import attempt_grid, explain_two_rates, pass_curve
+from swe_argo.steps.reports.reading import read_run
+from swe_argo.steps.reports.stored_run import Standing
+from swe_argo.steps.store import Store
 from tests.steps.reports.page.figures_made_up import figures
 from tests.steps.reports.synthetic import Synthetic
 

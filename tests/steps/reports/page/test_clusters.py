@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from steps.contracts.trajectory import StopReason
-from steps.reports.page.clusters import cluster_failures
-from steps.reports.stored_run import Standing
+from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.reports.page.clusters import cluster_failures
+from swe_argo.steps.reports.stored_run import Standing
 from tests.steps.reports.page.figures_made_up import figures
 
 

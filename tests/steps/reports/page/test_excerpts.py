@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from steps.reports.figures.compute import summarise
-from steps.reports.page import excerpts
-from steps.reports.page.report_page import render_page
-from steps.reports.reading import read_run
-from steps.reports.stored_run import Standing, StoredRun
-from steps.store import open_store
+from swe_argo.steps.reports.figures.compute import summarise
+from swe_argo.steps.reports.page import excerpts
+from swe_argo.steps.reports.page.report_page import render_page
+from swe_argo.steps.reports.reading import read_run
+from swe_argo.steps.reports.stored_run import Standing, StoredRun
+from swe_argo.steps.store import open_store
 from tests.steps.reports.synthetic import Synthetic
 from tests.steps.reports.texts import HOSTILE
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
-from steps.reports.write import write_report
-from steps.store import open_store
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import open_store
 from tests.chromium import Scheme, Tab, needs_browser
 from tests.long_params import long_unless
 from tests.steps.reports.page_checks import check_contrast, check_quiet, check_served_by_argo, check_words

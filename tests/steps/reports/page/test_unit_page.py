@@ -8,15 +8,15 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from steps.contracts.data import Answer, Instance, Patch, Unit
-from steps.contracts.failure import Failure, FailureClass
-from steps.contracts.record import key
-from steps.contracts.recording import Replayed
-from steps.contracts.solve_record import SolveAttempt, SolveRecord
-from steps.contracts.trajectory import StopReason, Trajectory, Usage
-from steps.reports.reading import ISSUE_CHARACTERS
-from steps.reports.write import write_report
-from steps.store import Store
+from swe_argo.steps.contracts.data import Answer, Instance, Patch, Unit
+from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.recording import Replayed
+from swe_argo.steps.contracts.solve_record import SolveAttempt, SolveRecord
+from swe_argo.steps.contracts.trajectory import StopReason, Trajectory, Usage
+from swe_argo.steps.reports.reading import ISSUE_CHARACTERS
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import Store
 from tests.steps.reports.conversations import trajectory
 from tests.steps.reports.synthetic import Synthetic
 

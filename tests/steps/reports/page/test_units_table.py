@@ -7,8 +7,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from steps.reports.write import write_report
-from steps.store import open_store
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import open_store
 from tests.chromium import Tab, needs_browser
 from tests.steps.reports.synthetic import Synthetic
 

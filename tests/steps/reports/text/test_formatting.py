@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from steps.reports.text.formatting import (
+from swe_argo.steps.reports.text.formatting import (
     count,
     decimal,
     duration,

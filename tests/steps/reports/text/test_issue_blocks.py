@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from steps.reports.text.issue_blocks import IssueBlock, issue_blocks
+from swe_argo.steps.reports.text.issue_blocks import IssueBlock, issue_blocks
 
 
 def test_fences_hold_their_text_as_it_is_and_one_that_stays_open_reaches_to_the_end() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from steps.reports.text.patch_files import PatchFile, patch_files
+from swe_argo.steps.reports.text.patch_files import PatchFile, patch_files
 
 GIT = b"""diff --git a/a.py b/a.py
 index 1..2 100644

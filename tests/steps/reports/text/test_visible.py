@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.reports.text.visible import cut_line, log_tail, make_visible, patch_head
+from swe_argo.steps.reports.text.visible import cut_line, log_tail, make_visible, patch_head
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from steps.contracts.data import DatasetLock
-from steps.contracts.record import key
-from steps.contracts.train_spec import TrainSpec
-from steps.contracts.training import (
+from swe_argo.steps.contracts.data import DatasetLock
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.train_spec import TrainSpec
+from swe_argo.steps.contracts.training import (
     Checkpoint,
     Checkpoints,
     LearnedGroup,
@@ -21,8 +21,8 @@ from steps.contracts.training import (
     run_of,
     step_name,
 )
-from steps.reports.write import write_report
-from steps.store import Store
+from swe_argo.steps.reports.write import write_report
+from swe_argo.steps.store import Store
 from tests.steps.reports.synthetic import Synthetic
 
 HOSTILE_SPEC: dict[str, Any] = {"base_model": "<script>alert(1)</script>\u202e {{ 7*7 }}", "tokenizer": "\x1b[31m"}

@@ -9,12 +9,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steps.contracts.record import key
-from steps.contracts.training import Checkpoints, LearnedGroup, StepFigures, run_of, step_name
-from steps.reports.text.formatting import decimal
-from steps.reports.training.curves import MOST_COLUMNS, Axis, draw_columns, draw_curve
-from steps.reports.training.write import write_training_page
-from steps.store import open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import Checkpoints, LearnedGroup, StepFigures, run_of, step_name
+from swe_argo.steps.reports.text.formatting import decimal
+from swe_argo.steps.reports.training.curves import MOST_COLUMNS, Axis, draw_columns, draw_curve
+from swe_argo.steps.reports.training.write import write_training_page
+from swe_argo.steps.store import open_store
 from tests.steps.reports.training.made_up import MadeUpTraining
 
 NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf, -math.inf])

@@ -5,9 +5,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from steps.contracts.training import held_out_run_of, run_of
-from steps.reports.training.write import write_training_page
-from steps.store import open_store
+from swe_argo.steps.contracts.training import held_out_run_of, run_of
+from swe_argo.steps.reports.training.write import write_training_page
+from swe_argo.steps.store import open_store
 from tests.chromium import Scheme, Tab, needs_browser
 from tests.steps.reports.page_checks import check_contrast, check_quiet, check_served_by_argo, check_words
 from tests.steps.reports.training.made_up import HOSTILE_SPEC, MadeUpTraining

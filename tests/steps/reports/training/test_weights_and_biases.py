@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from steps.reports.training.stored_training import read_training
-from steps.reports.training.weights_and_biases import pending_rows
-from steps.store import Store, open_store
+from swe_argo.steps.reports.training.stored_training import read_training
+from swe_argo.steps.reports.training.weights_and_biases import pending_rows
+from swe_argo.steps.store import Store, open_store
 from tests.paths import ROOT
 from tests.steps.reports.training.made_up import MadeUpTraining
 from tests.wandb_server import SentRun, WandbServer, wandb_server
@@ -22,10 +22,10 @@ QUIET = {"WANDB_ERROR_REPORTING": "false"}
 """Its client tells its makers nothing."""
 LOG = """
 import sys
-from steps.reports.training.stored_training import read_training
-from steps.reports.training.weights_and_biases import log_steps
-from steps.settings import settings
-from steps.store import open_store
+from swe_argo.steps.reports.training.stored_training import read_training
+from swe_argo.steps.reports.training.weights_and_biases import log_steps
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
 store = open_store(sys.argv[1])
 print(log_steps(store, read_training(store, "grpo"), settings()))
 """

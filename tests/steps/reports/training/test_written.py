@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.record import key
-from steps.contracts.training import Checkpoints, StepFigures, TrainFile, held_out_run_of, run_of
-from steps.errors import ConfigError
-from steps.reports.figures.summary import Summary
-from steps.reports.training.describe import find_doubts
-from steps.reports.training.write import training_page_key, write_training_page
-from steps.store import Store, open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.training import Checkpoints, StepFigures, TrainFile, held_out_run_of, run_of
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.training.describe import find_doubts
+from swe_argo.steps.reports.training.write import training_page_key, write_training_page
+from swe_argo.steps.store import Store, open_store
 from tests.steps.reports.training.made_up import MadeUpTraining
 
 METRICS = "trainings/grpo/report/metrics.jsonl"

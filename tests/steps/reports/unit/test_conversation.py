@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steps.contracts.trajectory import Trajectory
-from steps.reports.unit.conversation import read_conversation
-from steps.reports.unit.turns import show_turns, text_allowance
+from swe_argo.steps.contracts.trajectory import Trajectory
+from swe_argo.steps.reports.unit.conversation import read_conversation
+from swe_argo.steps.reports.unit.turns import show_turns, text_allowance
 from tests.steps.reports.conversations import total, trajectory
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from steps.reports.unit.conversation import read_conversation
-from steps.reports.unit.edits import LINES_COMPARED, diff_of_edit, first_edit
+from swe_argo.steps.reports.unit.conversation import read_conversation
+from swe_argo.steps.reports.unit.edits import LINES_COMPARED, diff_of_edit, first_edit
 
 
 def test_a_replacement_is_a_diff_whose_fragments_are_parted() -> None:

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from steps.reports.page.charts import columns
-from steps.reports.unit.conversation import Conversation, UsageView, read_conversation
-from steps.reports.unit.turns import (
+from swe_argo.steps.reports.page.charts import columns
+from swe_argo.steps.reports.unit.conversation import Conversation, UsageView, read_conversation
+from swe_argo.steps.reports.unit.turns import (
     MOST,
     PAGE_CHARACTERS,
     TURNS_SHOWN,

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from steps.sandbox.ags.backend import AGSBackend, connect
-from steps.sandbox.ags.service import forget_client
-from steps.settings import settings
+from swe_argo.steps.sandbox.ags.backend import AGSBackend, connect
+from swe_argo.steps.sandbox.ags.service import forget_client
+from swe_argo.steps.settings import settings
 from tests.steps.sandbox.ags.server import AGSServer
 from tests.steps.sandbox.envd.lab import IMAGE, EnvdLab, at_server, image_folder
 

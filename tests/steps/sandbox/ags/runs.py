@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steps.datasets import mini
-from steps.datasets.mini.forms import image_by_id
+from swe_argo.steps.datasets import mini
+from swe_argo.steps.datasets.mini.forms import image_by_id
 from tests.steps.sandbox.ags.server import AGSServer
 from tests.workflows.command import QUICK
 
 BACKEND = """
-from steps.sandbox.ags.backend import connect
-from steps.sandbox.ags.care import care_for
-from steps.sandbox.ags.readiness import ready
+from swe_argo.steps.sandbox.ags.backend import connect
+from swe_argo.steps.sandbox.ags.care import care_for
+from swe_argo.steps.sandbox.ags.readiness import ready
 
 mini_images = "folders"  # the test server has them
 """

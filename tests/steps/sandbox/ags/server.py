@@ -6,8 +6,8 @@ from pathlib import Path
 
 from werkzeug.wrappers import Request, Response
 
-from steps.contracts.sandbox_spec import AGSSpec
-from steps.sandbox.ags.tools import ServiceImage, configuration, tool_name
+from swe_argo.steps.contracts.sandbox_spec import AGSSpec
+from swe_argo.steps.sandbox.ags.tools import ServiceImage, configuration, tool_name
 from tests.steps.sandbox.ags.control import SECRET_ID, SECRET_KEY, ControlPlane
 from tests.steps.sandbox.ags.faults import Faults
 from tests.steps.sandbox.envd.machines import Machines

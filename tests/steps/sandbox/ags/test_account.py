@@ -11,16 +11,16 @@ import pytest
 pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.ags.backend import connect
-from steps.sandbox.ags.orphans import ags_sandboxes
-from steps.sandbox.ags.service import ask
-from steps.sandbox.diagnosis import diagnose
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.orphans import list_orphans, list_run
-from steps.sandbox.protocol import SandboxRequest
-from steps.sandbox.readiness import SandboxNeeds, ready
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.ags.backend import connect
+from swe_argo.steps.sandbox.ags.orphans import ags_sandboxes
+from swe_argo.steps.sandbox.ags.service import ask
+from swe_argo.steps.sandbox.diagnosis import diagnose
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.orphans import list_orphans, list_run
+from swe_argo.steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.sandbox.readiness import SandboxNeeds, ready
 from tests.steps.sandbox.ags.lab import AGSLab
 from tests.steps.sandbox.envd.lab import IMAGE, LABELS
 
@@ -117,7 +117,7 @@ class TestAccount:
         def interrupted(_instance_id: str) -> None:
             raise SystemExit(143)
 
-        monkeypatch.setattr("steps.sandbox.ags.start.describe", interrupted)
+        monkeypatch.setattr("swe_argo.steps.sandbox.ags.start.describe", interrupted)
         with pytest.raises(SystemExit):
             lab.make(name="sb-test-told")
         assert {machine.number for machine in lab.server.machines.list_all()} == before
@@ -132,7 +132,7 @@ class TestAccount:
                 raise KeyboardInterrupt
             return answer
 
-        monkeypatch.setattr("steps.sandbox.ags.start.ask", interrupted)
+        monkeypatch.setattr("swe_argo.steps.sandbox.ags.start.ask", interrupted)
         with pytest.raises(KeyboardInterrupt):
             lab.make(name="sb-test-interrupted")
         [answer] = answers

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
-from steps.errors import InfraError
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.untrusted import SandboxBroken, as_untrusted
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 from tests.steps.sandbox.ags.lab import AGSLab, forget_settings
 from tests.steps.sandbox.conformance import Conformance, run, says
 from tests.workflows.command import wait_for

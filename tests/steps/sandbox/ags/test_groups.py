@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local import bubblewrap
 from tests.cluster.disturbances import recordings
 from tests.steps.sandbox.ags.runs import AGSRuns
 from tests.steps.sandbox.e2b.test_groups import INSTANCE, outcomes

@@ -14,15 +14,15 @@ import pytest
 pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.sandbox_spec import AGSSpec, SandboxSpec
-from steps.errors import ConfigError, InfraError
-from steps.sandbox.ags.orphans import ags_sandboxes
-from steps.sandbox.ags.start import start_refusals
-from steps.sandbox.ags.tools import ServiceImage, configuration, tool_name
-from steps.sandbox.diagnosis import diagnose
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.sandbox_spec import AGSSpec, SandboxSpec
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.sandbox.ags.orphans import ags_sandboxes
+from swe_argo.steps.sandbox.ags.start import start_refusals
+from swe_argo.steps.sandbox.ags.tools import ServiceImage, configuration, tool_name
+from swe_argo.steps.sandbox.diagnosis import diagnose
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.steps.sandbox.ags.lab import AGSLab, forget_settings
 from tests.steps.sandbox.conformance import run, says
 from tests.steps.sandbox.envd.lab import IMAGE, LABELS

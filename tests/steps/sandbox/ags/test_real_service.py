@@ -11,14 +11,14 @@ import pytest
 pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox.ags.backend import connect
-from steps.sandbox.ags.control import stop
-from steps.sandbox.ags.instances import list_instances
-from steps.sandbox.envd.machine import EnvdSandbox
-from steps.sandbox.envd.orphans import OURS
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox.ags.backend import connect
+from swe_argo.steps.sandbox.ags.control import stop
+from swe_argo.steps.sandbox.ags.instances import list_instances
+from swe_argo.steps.sandbox.envd.machine import EnvdSandbox
+from swe_argo.steps.sandbox.envd.orphans import OURS
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.steps.sandbox.conformance import Conformance
 
 IMAGE = "SWE_ARGO_TEST_AGS_IMAGE"

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
-from steps.datasets import mini
-from steps.datasets.mini.forms import image_by_id
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.datasets import mini
+from swe_argo.steps.datasets.mini.forms import image_by_id
+from swe_argo.steps.sandbox.local import bubblewrap
 from tests import solutions
 from tests.model_server import model_server
 from tests.steps.sandbox.ags.runs import BACKEND

@@ -14,12 +14,12 @@ import pytest
 pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
-from steps.contracts.sandbox_spec import AGSSpec, SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.ags.service import forget_client
-from steps.sandbox.ags.sync import SyncPlan, missing_tools, sync
-from steps.sandbox.readiness import SandboxNeeds, ready
-from steps.settings import settings
+from swe_argo.steps.contracts.sandbox_spec import AGSSpec, SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.ags.service import forget_client
+from swe_argo.steps.sandbox.ags.sync import SyncPlan, missing_tools, sync
+from swe_argo.steps.sandbox.readiness import SandboxNeeds, ready
+from swe_argo.steps.settings import settings
 from tests.registry import Registry
 from tests.registry import serve as serve_registry
 from tests.steps.sandbox.ags.server import AGSServer

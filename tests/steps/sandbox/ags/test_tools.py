@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
-from steps.contracts.sandbox_spec import AGSSpec
-from steps.errors import ConfigError
-from steps.sandbox.ags.image_copies import copy_name
-from steps.sandbox.ags.tools import service_image, tool_name
+from swe_argo.steps.contracts.sandbox_spec import AGSSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.ags.image_copies import copy_name
+from swe_argo.steps.sandbox.ags.tools import service_image, tool_name
 
 IMAGE = "swebench/sweb.eval.x86_64.django_1776_django-11099:latest"
 EACH = AGSSpec(tool_per_image=True)

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from docker import DockerClient
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, InfraError, ResourceError
-from steps.sandbox import open_backend
-from steps.sandbox.diagnosis import Diagnosis, diagnose
-from steps.sandbox.docker.backend import DockerBackend
-from steps.sandbox.docker.container import DockerSandbox
-from steps.sandbox.docker.engine import EngineRetries, connect_engine
-from steps.sandbox.docker.orphans import clean, find_orphans
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError
+from swe_argo.steps.sandbox import open_backend
+from swe_argo.steps.sandbox.diagnosis import Diagnosis, diagnose
+from swe_argo.steps.sandbox.docker.backend import DockerBackend
+from swe_argo.steps.sandbox.docker.container import DockerSandbox
+from swe_argo.steps.sandbox.docker.engine import EngineRetries, connect_engine
+from swe_argo.steps.sandbox.docker.orphans import clean, find_orphans
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
 from tests.base_image import testbed_image as make_testbed_image
 from tests.paths import ROOT
 from tests.steps.sandbox.conformance import Conformance, run, says
@@ -189,9 +189,9 @@ class TestStrays:
     def test_a_container_whose_owner_is_dead_is_a_stray(self, lab: DockerLab, docker_host: None) -> None:
         name = new_name()
         script = (
-            "from steps.contracts.sandbox_spec import SandboxSpec\n"
-            "from steps.sandbox import open_backend\n"
-            "from steps.sandbox.protocol import SandboxRequest\n"
+            "from swe_argo.steps.contracts.sandbox_spec import SandboxSpec\n"
+            "from swe_argo.steps.sandbox import open_backend\n"
+            "from swe_argo.steps.sandbox.protocol import SandboxRequest\n"
             "backend = open_backend(SandboxSpec(backend='docker'))\n"
             f"backend.create(SandboxRequest({name!r}, {lab.image!r}, 600, False))"
         )

@@ -16,13 +16,13 @@ from pathlib import Path
 import docker
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
-from steps.sandbox.docker.backend import DockerBackend
-from steps.sandbox.docker.container import DockerContainer, DockerSandbox
-from steps.sandbox.docker.engine import EngineRetries
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.docker.backend import DockerBackend
+from swe_argo.steps.sandbox.docker.container import DockerContainer, DockerSandbox
+from swe_argo.steps.sandbox.docker.engine import EngineRetries
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.base_image import smallest_layer
 from tests.docker_engine import Engine, NoEngineError
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from docker import APIClient, DockerClient
 
-from steps.sandbox.docker.backend import DockerBackend
-from steps.sandbox.docker.engine import EngineRetries
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.sandbox.docker.backend import DockerBackend
+from swe_argo.steps.sandbox.docker.engine import EngineRetries
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.base_image import testbed_image as make_testbed_image
 from tests.steps.agents.gate.agents import assert_each_call_once
 from tests.steps.agents.gate.toolchain import needs_go

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from docker import DockerClient
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, ResourceError
-from steps.sandbox.docker import disk
-from steps.sandbox.docker.backend import DockerBackend
-from steps.sandbox.docker.engine import EngineRetries
-from steps.sandbox.docker.image_prefetch import ImageKeeper
-from steps.sandbox.docker.images import local_image, pull_failure
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError
+from swe_argo.steps.sandbox.docker import disk
+from swe_argo.steps.sandbox.docker.backend import DockerBackend
+from swe_argo.steps.sandbox.docker.engine import EngineRetries
+from swe_argo.steps.sandbox.docker.image_prefetch import ImageKeeper
+from swe_argo.steps.sandbox.docker.images import local_image, pull_failure
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.base_image import smallest_layer
 from tests.registry import Registry, serve
 

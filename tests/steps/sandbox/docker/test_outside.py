@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, ResourceError, StepError
-from steps.sandbox.docker.container import DockerSandbox
-from steps.sandbox.untrusted import SandboxBroken, as_untrusted
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, ResourceError, StepError
+from swe_argo.steps.sandbox.docker.container import DockerSandbox
+from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 from tests.base_image import testbed_image as make_testbed_image
 from tests.steps.sandbox.docker.test_backend import DockerLab
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from steps.sandbox.e2b.backend import E2BBackend, connect
-from steps.sandbox.e2b.templates import template_name
-from steps.settings import settings
+from swe_argo.steps.sandbox.e2b.backend import E2BBackend, connect
+from swe_argo.steps.sandbox.e2b.templates import template_name
+from swe_argo.steps.settings import settings
 from tests.steps.sandbox.e2b.server import E2BServer
 from tests.steps.sandbox.envd.lab import IMAGE, EnvdLab, at_server, image_folder
 

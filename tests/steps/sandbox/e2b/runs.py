@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from steps.agents.gate.binary import find_gate
-from steps.datasets import mini
-from steps.datasets.mini.forms import image_by_id
-from steps.sandbox.e2b.templates import template_name
-from steps.settings import settings
+from swe_argo.steps.agents.gate.binary import find_gate
+from swe_argo.steps.datasets import mini
+from swe_argo.steps.datasets.mini.forms import image_by_id
+from swe_argo.steps.sandbox.e2b.templates import template_name
+from swe_argo.steps.settings import settings
 from tests.steps.sandbox.e2b.server import E2BServer
 from tests.workflows.command import QUICK
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
-from steps.errors import StepError
+from swe_argo.steps.errors import StepError
 from tests.steps.sandbox.e2b.faults import Faults
 from tests.steps.sandbox.e2b.template_steps import apply_steps
 from tests.steps.sandbox.envd.answers import answer, failure

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError
-from steps.sandbox.local.sandbox import LocalSandbox
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError
+from swe_argo.steps.sandbox.local.sandbox import LocalSandbox
 from tests.steps.sandbox.envd.machines import Machines
 
 _LIFE_S = 120.0

@@ -12,16 +12,16 @@ import pytest
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
-from steps.bundles.tree import digest_tree
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.bundle_upload import upload_bundle
-from steps.sandbox.e2b.stored_templates import list_templates
-from steps.sandbox.e2b.templates import template_name
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
-from steps.sandbox.readiness import SandboxNeeds, ready
-from steps.settings import settings
+from swe_argo.steps.bundles.tree import digest_tree
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.bundle_upload import upload_bundle
+from swe_argo.steps.sandbox.e2b.stored_templates import list_templates
+from swe_argo.steps.sandbox.e2b.templates import template_name
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
+from swe_argo.steps.sandbox.readiness import SandboxNeeds, ready
+from swe_argo.steps.settings import settings
 from tests.steps.sandbox.conformance import says
 from tests.steps.sandbox.e2b.lab import E2BLab, laboratory
 from tests.steps.sandbox.envd.lab import IMAGE

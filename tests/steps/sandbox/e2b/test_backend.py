@@ -14,21 +14,21 @@ from werkzeug.wrappers import Response
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.run_spec import RunSpec
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, InfraError
-from steps.planning.sandboxes import prepare_sandboxes
-from steps.sandbox import jobs
-from steps.sandbox.diagnosis import diagnose
-from steps.sandbox.e2b.orphans import e2b_sandboxes
-from steps.sandbox.e2b.templates import template_name
-from steps.sandbox.envd.failures import retrying
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.protocol import SandboxRequest
-from steps.sandbox.readiness import SandboxNeeds, ready
-from steps.sandbox.untrusted import SandboxBroken, as_untrusted
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.planning.sandboxes import prepare_sandboxes
+from swe_argo.steps.sandbox import jobs
+from swe_argo.steps.sandbox.diagnosis import diagnose
+from swe_argo.steps.sandbox.e2b.orphans import e2b_sandboxes
+from swe_argo.steps.sandbox.e2b.templates import template_name
+from swe_argo.steps.sandbox.envd.failures import retrying
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.sandbox.readiness import SandboxNeeds, ready
+from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
+from swe_argo.steps.settings import settings
 from tests.steps.sandbox.conformance import Conformance, run, says
 from tests.steps.sandbox.e2b.lab import E2BLab
 from tests.steps.sandbox.envd.lab import IMAGE, LABELS
@@ -98,7 +98,8 @@ class TestMaking:
     def test_a_machine_without_certificates_is_told_what_it_lacks(self, lab: E2BLab) -> None:
         """As in an image without ca-certificates: the SDK's client cannot even be made, for a plain address neither."""
         nowhere = {"SSL_CERT_FILE": "/nonexistent", "SSL_CERT_DIR": "/nonexistent"}
-        ask = "from steps.contracts.sandbox_spec import SandboxSpec; from steps.sandbox.diagnosis import diagnose; "
+        ask = "from swe_argo.steps.contracts.sandbox_spec import SandboxSpec\n"
+        ask += "from swe_argo.steps.sandbox.diagnosis import diagnose\n"
         program = [sys.executable, "-c", f"{ask}print(diagnose('e2b', SandboxSpec()))"]
         said = subprocess.run(program, env={**os.environ, **nowhere}, capture_output=True, text=True, check=True).stdout
         assert "well=False" in said
@@ -169,7 +170,7 @@ class TestCommands:
         self, lab: E2BLab, body: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         box = lab.make()
-        monkeypatch.setattr("steps.sandbox.envd.machine.retrying", lambda: retrying(attempts=2))
+        monkeypatch.setattr("swe_argo.steps.sandbox.envd.machine.retrying", lambda: retrying(attempts=2))
         monkeypatch.setattr(lab.server, "answer_envd", lambda _request, _number, *wsgi: Response(body)(*wsgi))
         with pytest.raises(SandboxBroken):
             as_untrusted(box).write("/tmp/large", b"a" * 200_000)

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from steps.errors import ConfigError
-from steps.sandbox.e2b.creation_rate import LONGEST_PAUSE_S, CreationRate
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.e2b.creation_rate import LONGEST_PAUSE_S, CreationRate
 
 
 class Clock:
@@ -68,7 +68,7 @@ def test_nobody_waits_after_a_pause(tmp_path: Path) -> None:
 def test_who_is_killed_in_his_turn_stops_nobody(tmp_path: Path) -> None:
     script = f"""
 import pathlib, sys
-from steps.sandbox.e2b.creation_rate import CreationRate
+from swe_argo.steps.sandbox.e2b.creation_rate import CreationRate
 rate = CreationRate(pathlib.Path({str(tmp_path / "turns")!r}), 1.0)
 with rate.turn():
     print("one", flush=True)

@@ -10,21 +10,21 @@ import pytest
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
-from steps.contracts.record import key
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.contracts.solve_record import SolveRecord
-from steps.contracts.verdict import GradeRecord
-from steps.datasets import mini
-from steps.datasets.mini.forms import image_by_id
-from steps.host.folders import process_owner
-from steps.sandbox.e2b.backend import connect
-from steps.sandbox.e2b.templates import template_name
-from steps.sandbox.group_folders import group_notices, list_dead_groups
-from steps.sandbox.groups import GroupMember, SnapshotRecord
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.protocol import SandboxRequest
-from steps.settings import settings
-from steps.store import open_store
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.datasets import mini
+from swe_argo.steps.datasets.mini.forms import image_by_id
+from swe_argo.steps.host.folders import process_owner
+from swe_argo.steps.sandbox.e2b.backend import connect
+from swe_argo.steps.sandbox.e2b.templates import template_name
+from swe_argo.steps.sandbox.group_folders import group_notices, list_dead_groups
+from swe_argo.steps.sandbox.groups import GroupMember, SnapshotRecord
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
 from tests.cluster.disturbances import recordings
 from tests.steps.sandbox.e2b.server import E2BServer
 from tests.workflows.command import QUICK, swe_argo

@@ -9,15 +9,15 @@ import pytest
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
-from steps.contracts.ids import store_id
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox.e2b.backend import connect
-from steps.sandbox.e2b.orphans import e2b_sandboxes
-from steps.sandbox.e2b.templates import template_name
-from steps.sandbox.protocol import SandboxRequest
-from steps.sandbox.readiness import SandboxNeeds, ready
-from steps.settings import settings
-from steps.store import open_store
+from swe_argo.steps.contracts.ids import store_id
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox.e2b.backend import connect
+from swe_argo.steps.sandbox.e2b.orphans import e2b_sandboxes
+from swe_argo.steps.sandbox.e2b.templates import template_name
+from swe_argo.steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.sandbox.readiness import SandboxNeeds, ready
+from swe_argo.steps.settings import settings
+from swe_argo.steps.store import open_store
 from tests.steps.argo.api_server import serving
 from tests.steps.reports.synthetic import Synthetic
 from tests.steps.sandbox.e2b.server import E2BServer

@@ -15,12 +15,12 @@ import pytest
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox.e2b.backend import connect
-from steps.sandbox.e2b.orphans import e2b_sandboxes
-from steps.sandbox.e2b.service import kill_sandbox
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox.e2b.backend import connect
+from swe_argo.steps.sandbox.e2b.orphans import e2b_sandboxes
+from swe_argo.steps.sandbox.e2b.service import kill_sandbox
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.steps.sandbox.conformance import Conformance, says
 
 pytestmark = [

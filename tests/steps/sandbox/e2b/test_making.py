@@ -13,17 +13,17 @@ pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
 from e2b import RateLimitException
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError, InfraError
-from steps.sandbox.e2b.backend import E2BBackend
-from steps.sandbox.e2b.care import care_for
-from steps.sandbox.e2b.creation import NotNowError, insist
-from steps.sandbox.e2b.creation_rate import CreationRate
-from steps.sandbox.e2b.orphans import e2b_sandboxes
-from steps.sandbox.envd.refusals import Refusals
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.sandbox.e2b.backend import E2BBackend
+from swe_argo.steps.sandbox.e2b.care import care_for
+from swe_argo.steps.sandbox.e2b.creation import NotNowError, insist
+from swe_argo.steps.sandbox.e2b.creation_rate import CreationRate
+from swe_argo.steps.sandbox.e2b.orphans import e2b_sandboxes
+from swe_argo.steps.sandbox.envd.refusals import Refusals
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.steps.sandbox.conformance import says
 from tests.steps.sandbox.e2b.lab import E2BLab
 from tests.steps.sandbox.e2b.limits import Limits

@@ -11,16 +11,16 @@ import pytest
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
-from steps.contracts.failure import FailureClass
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.diagnosis import diagnose
-from steps.sandbox.e2b.backend import E2BBackend, connect
-from steps.sandbox.e2b.orphans import e2b_sandboxes
-from steps.sandbox.e2b.templates import template_name
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.protocol import SandboxRequest
-from steps.settings import settings
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.diagnosis import diagnose
+from swe_argo.steps.sandbox.e2b.backend import E2BBackend, connect
+from swe_argo.steps.sandbox.e2b.orphans import e2b_sandboxes
+from swe_argo.steps.sandbox.e2b.templates import template_name
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.settings import settings
 from tests.steps.sandbox.conformance import says
 from tests.steps.sandbox.e2b.server import E2BServer
 

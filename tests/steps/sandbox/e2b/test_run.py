@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
-from steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local import bubblewrap
 from tests import small_agent, solutions
 from tests.model_server import Answer, Call, call, model_server, play
 from tests.model_server.scripts import by_text

@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
-from steps.errors import ConfigError
-from steps.sandbox.e2b.service import service_address, service_options
-from steps.settings import settings
-from workflows.api import variables
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.e2b.service import service_address, service_options
+from swe_argo.steps.settings import settings
+from swe_argo.workflows.api import variables
 
 
 @pytest.fixture(autouse=True)

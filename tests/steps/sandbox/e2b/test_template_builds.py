@@ -10,12 +10,12 @@ import pytest
 
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
-from steps.errors import ConfigError, InfraError
-from steps.sandbox.e2b import template_builds
-from steps.sandbox.e2b.stored_templates import list_templates, remove_template, start_build
-from steps.sandbox.e2b.template_builds import TemplateBuilds, build_templates
-from steps.sandbox.e2b.templates import WantedTemplate, wanted_template
-from steps.settings import settings
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.sandbox.e2b import template_builds
+from swe_argo.steps.sandbox.e2b.stored_templates import list_templates, remove_template, start_build
+from swe_argo.steps.sandbox.e2b.template_builds import TemplateBuilds, build_templates
+from swe_argo.steps.sandbox.e2b.templates import WantedTemplate, wanted_template
+from swe_argo.steps.settings import settings
 from tests.steps.sandbox.e2b.server import E2BServer
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.sandbox_spec import E2BSpec, SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.e2b.prices import hourly_price
-from steps.sandbox.e2b.templates import (
+from swe_argo.steps.contracts.sandbox_spec import E2BSpec, SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.e2b.prices import hourly_price
+from swe_argo.steps.sandbox.e2b.templates import (
     image_name,
     name_without_size,
     needed_templates,

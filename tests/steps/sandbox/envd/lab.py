@@ -11,10 +11,10 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import pytest
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox.envd.machine import EnvdSandbox
-from steps.sandbox.job_sandbox import JobSandbox
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox.envd.machine import EnvdSandbox
+from swe_argo.steps.sandbox.job_sandbox import JobSandbox
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.steps.sandbox.envd.server import EnvdServer
 
 IMAGE = "test/image:1"

@@ -9,11 +9,11 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.local.backend import LocalBackend
-from steps.sandbox.local.images import image_folder
-from steps.sandbox.local.sandbox import LocalSandbox
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.sandbox.local.images import image_folder
+from swe_argo.steps.sandbox.local.sandbox import LocalSandbox
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 
 @dataclass

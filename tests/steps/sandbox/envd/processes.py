@@ -15,8 +15,8 @@ from e2b.envd.process.process_pb import ProcessEvent, StartRequest, StartRespons
 from protobuf import Oneof
 from werkzeug.wrappers import Request, Response
 
-from steps.errors import StepError
-from steps.sandbox.protocol import ExecResult
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.sandbox.protocol import ExecResult
 from tests.steps.sandbox.envd.answers import answer, failure
 from tests.steps.sandbox.envd.faults import LineFaults
 from tests.steps.sandbox.envd.machines import Machines, RemoteMachine

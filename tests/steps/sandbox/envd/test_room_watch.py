@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from steps.sandbox.envd.refusals import Refusals
-from steps.sandbox.envd.room_watch import RoomWatch
+from swe_argo.steps.sandbox.envd.refusals import Refusals
+from swe_argo.steps.sandbox.envd.room_watch import RoomWatch
 
 
 def test_a_person_is_told_why_nothing_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

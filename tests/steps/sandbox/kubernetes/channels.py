@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from kubernetes.client import Configuration
 
-from steps.kube.client import Cluster
+from swe_argo.steps.kube.client import Cluster
 
 Play = Callable[["Line"], None]
 """What the server does with a connection."""

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.kube.client import RetryPolicy
-from steps.sandbox.kubernetes.agent_files import add_agent_files, agent_image, has_agent_files, ways
-from steps.sandbox.kubernetes.backend import KubernetesBackend
-from steps.sandbox.kubernetes.checks.admission import try_ways
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
-from steps.sandbox.kubernetes.pod_spec import manifest
-from steps.sandbox.protocol import BundleMount, SandboxRequest
-from steps.sandbox.readiness import SandboxNeeds
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.kube.client import RetryPolicy
+from swe_argo.steps.sandbox.kubernetes.agent_files import add_agent_files, agent_image, has_agent_files, ways
+from swe_argo.steps.sandbox.kubernetes.backend import KubernetesBackend
+from swe_argo.steps.sandbox.kubernetes.checks.admission import try_ways
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.kubernetes.pod_spec import manifest
+from swe_argo.steps.sandbox.protocol import BundleMount, SandboxRequest
+from swe_argo.steps.sandbox.readiness import SandboxNeeds
 from tests.kube_api import KubeApi, Request, Response, refusal, serving
 
 IMAGE = f"registry.example.com/team/codex@sha256:{'a' * 64}"

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from steps.errors import ConfigError
-from steps.sandbox.kubernetes.confinement import prove_confined, reaches_cluster
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.kubernetes.confinement import prove_confined, reaches_cluster
 
 if TYPE_CHECKING:
-    from steps.sandbox.kubernetes.pod import KubernetesPod
+    from swe_argo.steps.sandbox.kubernetes.pod import KubernetesPod
 
 
 class Here:

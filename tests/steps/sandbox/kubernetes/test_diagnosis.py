@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steps.sandbox.kubernetes.namespace import CONFIG_MAP
+from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_MAP
 from tests.http_server import Handler, serve
 from tests.kube_api import NAMESPACE, write_kubeconfig
 from tests.workflows.command import swe_argo

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("kubernetes")
 
-from steps.sandbox.kubernetes import exec as module
-from steps.sandbox.kubernetes.exec import URL_BYTES, Exec, ExecRefused
+from swe_argo.steps.sandbox.kubernetes import exec as module
+from swe_argo.steps.sandbox.kubernetes.exec import URL_BYTES, Exec, ExecRefused
 from tests.steps.sandbox.kubernetes.channels import Line, Play, serving
 
 SUCCESS: dict[str, object] = {"metadata": {}, "status": "Success"}

@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("kubernetes")
 
-from steps.errors import ConfigError
-from steps.kube.client import RetryPolicy
-from steps.sandbox.kubernetes.exec import Exec
-from steps.sandbox.kubernetes.pod import KubernetesPod
-from steps.sandbox.kubernetes.pods import Pods
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.kube.client import RetryPolicy
+from swe_argo.steps.sandbox.kubernetes.exec import Exec
+from swe_argo.steps.sandbox.kubernetes.pod import KubernetesPod
+from swe_argo.steps.sandbox.kubernetes.pods import Pods
 from tests.steps.sandbox.kubernetes.channels import Line, serving
 from tests.steps.sandbox.kubernetes.statuses import READY
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from steps.host.folders import process_owner
-from steps.kube.requests import Plain, moment, timestamp
-from steps.sandbox.kubernetes.lease import PROCESS, is_over, lease_name
+from swe_argo.steps.host.folders import process_owner
+from swe_argo.steps.kube.requests import Plain, moment, timestamp
+from swe_argo.steps.sandbox.kubernetes.lease import PROCESS, is_over, lease_name
 
 LEGAL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from steps.kube.requests import timestamp
-from steps.sandbox.kubernetes.orphans import is_orphaned
+from swe_argo.steps.kube.requests import timestamp
+from swe_argo.steps.sandbox.kubernetes.orphans import is_orphaned
 
 NOW = 1_800_000_000.0
 OWNED = {"ownerReferences": [{"kind": "Lease", "name": "x", "uid": "u"}]}

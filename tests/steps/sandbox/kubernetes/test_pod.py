@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("kubernetes")
 
-from steps.kube.client import RetryPolicy
-from steps.sandbox.kubernetes import pod
-from steps.sandbox.kubernetes.exec import ExecRefused
+from swe_argo.steps.kube.client import RetryPolicy
+from swe_argo.steps.sandbox.kubernetes import pod
+from swe_argo.steps.sandbox.kubernetes.exec import ExecRefused
 
 NO_SHELL = ExecRefused(500, 'OCI runtime exec failed: exec failed: exec: "/bin/sh": no such file or directory')
 NO_RIGHT = ExecRefused(403, 'pods "sb" is forbidden: User "runner" cannot get resource "pods/exec" in API group ""')

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
-from steps.sandbox.kubernetes.pod_spec import label, manifest, owner_reference, resources
-from steps.sandbox.protocol import SandboxRequest
-from steps.settings import settings
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.kubernetes.pod_spec import label, manifest, owner_reference, resources
+from swe_argo.steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.settings import settings
 
 LABELS = {"run": "r1", "instance": "django__django-11099", "attempt": "2", "role": "solve"}
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "step", "uid": "u-1"}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError, InfraError, ResourceError
-from steps.sandbox.kubernetes.pod_start import start_failure
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError
+from swe_argo.steps.sandbox.kubernetes.pod_start import start_failure
 from tests.steps.sandbox.kubernetes.statuses import condition, disrupted, ended, pod, waiting
 
 UNSCHEDULABLE = (

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.errors import InfraError, ResourceError, StepError
-from steps.sandbox.kubernetes.pod_status import (
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, ResourceError, StepError
+from swe_argo.steps.sandbox.kubernetes.pod_status import (
     ended_by_itself,
     failure,
     gone_failure,

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from steps.bundles.tree import digest_tree
-from steps.contracts.failure import FailureClass
-from steps.errors import ConfigError
-from steps.sandbox.bundle_upload import upload_bundle
-from steps.sandbox.local import bubblewrap
-from steps.sandbox.local.backend import LocalBackend
-from steps.sandbox.local.sandbox import LocalSandbox
-from steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
+from swe_argo.steps.bundles.tree import digest_tree
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.bundle_upload import upload_bundle
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.sandbox.local.sandbox import LocalSandbox
+from swe_argo.steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
 from tests.steps.sandbox.conformance import Conformance
 from tests.steps.sandbox.marks import JOIN_SESSION_KEYRING, KEYCTL
 from tests.steps.sandbox.mounted_bundles import PLACE, assert_mounted, make_bundle

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from steps.sandbox.local import bubblewrap, seccomp
-from steps.sandbox.local.backend import LocalBackend
-from steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps import TEMPLATES
+from swe_argo.steps.sandbox.local import bubblewrap, seccomp
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 needs_bubblewrap = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
 
@@ -52,9 +53,9 @@ def test_of_this_host_only_the_system_and_the_interpreter_are_seen(seen: Sandbox
 
 @needs_bubblewrap
 def test_this_project_is_hidden_even_where_it_is_installed_beside_pytest(seen: Sandbox) -> None:
-    folders = " ".join(f"'{Path(bubblewrap.__file__).parents[2] / name}'" for name in ("steps", "workflows"))
+    folders = " ".join(f"'{TEMPLATES.parent / name}'" for name in ("steps", "workflows", "templates"))
     assert prints(seen, f"ls -A {folders} 2>/dev/null | grep -v -e : -e '^$'") == ""
-    assert "No module named 'steps'" in prints(seen, "python -c 'import steps.datasets'")
+    assert "No module named 'swe_argo'" in prints(seen, "python -c 'import swe_argo.steps.datasets'")
 
 
 @needs_bubblewrap
@@ -127,7 +128,7 @@ def test_a_namespace_that_is_denied_is_explained() -> None:
     if not bubblewrap._knows("--disable-userns"):
         pytest.skip("this bubblewrap has no --disable-userns")
     outer = ["bwrap", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-user", "--uid", "1000"]
-    script = "from steps.sandbox.local.bubblewrap import probe; print(probe())"
+    script = "from swe_argo.steps.sandbox.local.bubblewrap import probe; print(probe())"
     command = [*outer, "--disable-userns", sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[4], check=False)
     assert done.stdout.startswith("bubblewrap is installed but cannot make a namespace ("), done
@@ -137,7 +138,7 @@ def test_a_namespace_that_is_denied_is_explained() -> None:
 def test_a_machine_without_bubblewrap_is_told_what_to_install(tmp_path: Path) -> None:
     if sys.platform != "linux":
         pytest.skip("needs Linux")
-    script = "from steps.sandbox.local.bubblewrap import probe; print(probe())"
+    script = "from swe_argo.steps.sandbox.local.bubblewrap import probe; print(probe())"
     environment = {**os.environ, "PATH": str(tmp_path)}
     root = Path(__file__).parents[4]
     done = subprocess.run(
@@ -150,7 +151,7 @@ def test_a_machine_without_bubblewrap_is_told_what_to_install(tmp_path: Path) ->
 
 @needs_bubblewrap
 def test_an_interpreter_may_be_called_by_a_path_that_is_not_in_the_sandbox(tmp_path: Path) -> None:
-    script = "from steps.sandbox.local.bubblewrap import probe; print(probe())"
+    script = "from swe_argo.steps.sandbox.local.bubblewrap import probe; print(probe())"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
     interpreter = os.path.relpath(sys.executable, tmp_path)
     done = subprocess.run(

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.failure import FailureClass
-from steps.errors import ResourceError, StepError
-from steps.host import cgroup
-from steps.host.removal import remove
-from steps.sandbox.local import bubblewrap, resource_limits
-from steps.sandbox.local.backend import LocalBackend
-from steps.sandbox.local.disk import INODE, measure
-from steps.sandbox.local.sandbox import LocalSandbox
-from steps.sandbox.protocol import SandboxRequest
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ResourceError, StepError
+from swe_argo.steps.host import cgroup
+from swe_argo.steps.host.removal import remove
+from swe_argo.steps.sandbox.local import bubblewrap, resource_limits
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.sandbox.local.disk import INODE, measure
+from swe_argo.steps.sandbox.local.sandbox import LocalSandbox
+from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.steps.host.test_removal import nest
 
 needs_groups = pytest.mark.skipif(cgroup.probe_cgroup() is None, reason="no control group can be made here")

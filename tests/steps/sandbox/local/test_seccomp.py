@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from steps.sandbox.local import seccomp
+from swe_argo.steps.sandbox.local import seccomp
 
 ALLOWED, DENIED = 0x7FFF0000, 0x00050000 | errno.EPERM
 

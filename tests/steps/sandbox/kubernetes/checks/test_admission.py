@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.sandbox.kubernetes.checks.admission import MOST_IMAGES, example_images, never_fits, pods_of, without_pod_name
-from steps.sandbox.kubernetes.namespace import NamespaceSettings
-from steps.sandbox.readiness import SandboxNeeds
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.sandbox.kubernetes.checks.admission import (
+    MOST_IMAGES,
+    example_images,
+    never_fits,
+    pods_of,
+    without_pod_name,
+)
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.readiness import SandboxNeeds
 
 
 def test_one_image_of_each_sort_is_tried() -> None:

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from steps.sandbox.kubernetes.checks.amounts import format_amount, format_amounts, pod_amounts
+from swe_argo.steps.sandbox.kubernetes.checks.amounts import format_amount, format_amounts, pod_amounts
 
 POD = {
     "spec": {

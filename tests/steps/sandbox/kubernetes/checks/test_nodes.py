@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.sandbox.kubernetes.checks.nodes import check_fit
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.kubernetes.checks.nodes import check_fit
 
 AMD = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 ARM = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from steps.sandbox.kubernetes.checks.policies import cut_off, is_confined
+from swe_argo.steps.sandbox.kubernetes.checks.policies import cut_off, is_confined
 
 SOLVE = {"swe-argo/role": "solve", "swe-argo/network": "none"}
 SANDBOXES = {"matchExpressions": [{"key": "swe-argo/role", "operator": "Exists"}]}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from steps.sandbox.kubernetes.checks.quotas import too_small
+from swe_argo.steps.sandbox.kubernetes.checks.quotas import too_small
 
 POD: dict[str, Any] = {
     "metadata": {"name": "sb-x"},

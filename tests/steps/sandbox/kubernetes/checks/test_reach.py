@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from steps.contracts.sandbox_spec import SandboxSpec
-from steps.errors import ConfigError
-from steps.kube.client import Cluster
-from steps.sandbox.kubernetes.checks import reach
-from steps.sandbox.kubernetes.checks.reach import check_namespace
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.kube.client import Cluster
+from swe_argo.steps.sandbox.kubernetes.checks import reach
+from swe_argo.steps.sandbox.kubernetes.checks.reach import check_namespace
 from tests.http_server import Handler, serve
 from tests.kube_api import write_kubeconfig
 from tests.workflows.command import swe_argo
