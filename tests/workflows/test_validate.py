@@ -97,6 +97,27 @@ def test_the_same_name_again_does_what_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_validate_adds_gold_runs_until_confident(tmp_path: Path) -> None:
+    """A test that flipped once in the first four gold runs takes six to be bounded by 60 %."""
+    words = (str(tmp_path / "rows.jsonl"), *make_unfit_rows(tmp_path), "--store", str(tmp_path / "store"))
+    done = swe_argo("validate", *words, "--run-id", "v", "--until-confident", "60%", *ids("good", "flaky"))
+    assert done.returncode == EXIT_OK, done.stdout + done.stderr
+    *_, bound, counts = done.stdout.strip().splitlines()
+    assert bound == (
+        "a listed test flips in at most 58.2% of runs (upper 95 % bound: other of flaky flipped in 1 of 6 gold runs)"
+    )
+    assert counts.startswith("v: 1 of 2 valid, 1 flaky; page: ")
+
+
+@pytest.mark.long
+def test_validate_says_what_confidence_takes_beyond_its_runs(tmp_path: Path) -> None:
+    words = (str(tmp_path / "rows.jsonl"), *make_unfit_rows(tmp_path), "--store", str(tmp_path / "store"))
+    limits = ("--until-confident=0.6", "--gold-runs", "5")
+    done = swe_argo("validate", *words, "--run-id", "v", *limits, *ids("flaky"))
+    assert done.stdout.strip().splitlines()[-1] == "not confident: 60.0% takes 6 gold runs after 1 flip"
+
+
+@pytest.mark.long
 def test_a_missing_verdict_is_no_flake(tmp_path: Path) -> None:
     words = ("mini", "--store", str(tmp_path), "--run-id", "v", "--gold-runs", "2", *ids(QUICK[0]))
     assert swe_argo("validate", *words).returncode == EXIT_OK
@@ -121,7 +142,10 @@ def test_a_gold_run_that_resolved_only_in_its_second_run_is_flaky(tmp_path: Path
     assert (one.fitness, one.gold_resolved, one.second_runs) == (Fitness.FLAKY, 1, 1)
 
 
-@pytest.mark.parametrize("words", [("nosuch",), ("mini", "--run-id", "v" * 60), ("mini", "--gold-runs", "0")])
+@pytest.mark.parametrize(
+    "words",
+    [("nosuch",), ("mini", "--run-id", "v" * 60), ("mini", "--gold-runs", "0"), ("mini", "--until-confident", "120%")],
+)
 def test_what_cannot_be_validated_is_one_line(words: tuple[str, ...], tmp_path: Path) -> None:
     done = swe_argo("validate", *words, "--store", str(tmp_path))
     assert done.returncode == EXIT_CONFIG

@@ -141,8 +141,23 @@ def _without_redo(words: list[str]) -> list[str]:
 def validate(  # noqa: PLR0917 - every parameter is a flag
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="What --dataset of run takes.")],
     gold_runs: Annotated[
-        int, typer.Option("--gold-runs", min=1, max=100, help="Times that each reference patch is graded.")
-    ] = 3,
+        int | None,
+        typer.Option(
+            "--gold-runs",
+            min=1,
+            max=4000,
+            help="Times that each reference patch is graded (3; with --until-confident the most, 60).",
+        ),
+    ] = None,
+    until_confident: Annotated[
+        str | None,
+        typer.Option(
+            "--until-confident",
+            metavar="P",
+            help="Grade the reference patches until a listed test flips in at most P of runs (upper 95 % bound; 5%: 59 "
+            "runs without a flip).",
+        ),
+    ] = None,
     argo: Annotated[bool, typer.Option("--argo", help="On the cluster, by Argo: submit both runs.")] = False,
     watch: argo_commands.Watch = False,
     dry_run: argo_commands.Dry = False,
@@ -160,15 +175,19 @@ def validate(  # noqa: PLR0917 - every parameter is a flag
     """
     from swe_argo.workflows.cli import validate
 
+    chance = None if until_confident is None else validate.read_chance(until_confident)
+    most = gold_runs or (3 if chance is None else 60)
     spec = validate.read_spec(dataset, flags or {}, set_ or [])
     if argo:
-        runs = validate.runs_of(spec, gold_runs)
+        if chance is not None:
+            raise ConfigError("not supported on Argo: use --gold-runs 59", field="--until-confident")
+        runs = validate.runs_of(spec, most)
         raise typer.Exit(argo_commands.submit_validation(runs, str(spec.run_id), stay=watch, dry=dry_run))
     if watch or dry_run:
         raise ConfigError("--watch and --dry-run are of --argo", field="validate")
     named = [] if (flags or {}).get("run_id") else ["--run-id", str(spec.run_id)]
     again = shlex.join(["swe-argo", *sys.argv[1:], *named])
-    raise typer.Exit(validate.validate(spec, gold_runs, console, again))
+    raise typer.Exit(validate.validate(spec, most, console, again, chance))
 
 
 app.command()(_with_spec(validate, spec_sources.is_of_dataset))

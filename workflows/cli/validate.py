@@ -13,6 +13,8 @@ from swe_argo.steps.contracts.ids import RUN_ID_RULE, is_run_id
 from swe_argo.steps.contracts.run_spec import LlmSpec, RunSpec
 from swe_argo.steps.contracts.validation import GOLD, IDLE, Validation, part_of, validation_key
 from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError
+from swe_argo.steps.reports.text.formatting import count
+from swe_argo.steps.reports.validation.flips import LEAST_CHANCE, count_needed_runs, find_flip_bound
 from swe_argo.steps.reports.validation.write import page_key
 from swe_argo.steps.store import Store, open_store
 from swe_argo.steps.store.runs import record_of
@@ -50,27 +52,67 @@ def runs_of(spec: RunSpec, gold_runs: int) -> dict[str, RunSpec]:
     }
 
 
-def validate(spec: RunSpec, gold_runs: int, console: Console, again: str) -> int:
-    """Run both, one after the other; the report of the second says what they come to. The same name again does only
-    what is missing.
+def read_chance(text: str) -> float:
+    """Read ``5%`` or ``0.05``. Raises ConfigError unless it is a chance that gold runs can bound."""
+    try:
+        chance = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        chance = 0
+    if not LEAST_CHANCE <= chance < 1:
+        raise ConfigError(f"{text!r} is not a chance from {LEAST_CHANCE:.1%} to 99%", field="--until-confident")
+    return chance
 
-    Returns the exit code: 0: every instance is known; 3: some are not; otherwise as ``session.run``. Raises what that
-    raises.
+
+def validate(spec: RunSpec, gold_runs: int, console: Console, again: str, chance: float | None = None) -> int:
+    """Run both, one after the other, and print the validation. The same name again does only what is missing.
+
+    Args:
+        spec: What both runs share.
+        gold_runs: Times that each reference patch is graded; with ``chance`` the most.
+        console: Where progress and the validation are printed.
+        again: The command line that resumes.
+        chance: Grade the reference patches until the upper 95 % bound on the chance of a flip is at most this.
+
+    Returns:
+        The exit code: 0: every instance is known; 3: some are not; otherwise as ``session.run``.
+
+    Raises:
+        ConfigError, InfraError: As ``session.run`` does.
     """
-    for run in runs_of(spec, gold_runs).values():
-        code = session.run(run, console, again)
-        if code in (session.EXIT_INTERRUPTED, EXIT_FAILED):
-            return code
-    validation = print_validation(open_store(spec.store), spec.run_id or "", console)
+    runs = gold_runs if chance is None else min(gold_runs, count_needed_runs(chance))
+    while True:
+        for run in runs_of(spec, runs).values():
+            code = session.run(run, console, again)
+            if code in (session.EXIT_INTERRUPTED, EXIT_FAILED):
+                return code
+        validation = print_validation(open_store(spec.store), spec.run_id or "", console)
+        bound = find_flip_bound(validation)
+        if chance is None or bound is None or bound.chance <= chance:
+            break
+        needed = count_needed_runs(chance, bound.flips)
+        if needed > gold_runs:
+            print_line(
+                console, f"not confident: {chance:.1%} takes {needed} gold runs after {count(bound.flips, 'flip')}"
+            )
+        if not runs < needed <= gold_runs:
+            break
+        runs = needed
     if not validation.complete:
-        console.print(f"to go on: {again}", highlight=False, soft_wrap=True, markup=False)
+        print_line(console, f"to go on: {again}")
     return EXIT_OK if validation.complete else EXIT_INCOMPLETE
 
 
 def print_validation(store: Store, name: str, console: Console) -> Validation:
-    """The counts in a line, and where the page is. Raises ConfigError, InfraError."""
+    """Print the counts, the chance of a flip that is left, and the page's place. Raises ConfigError, InfraError."""
     dataset = record_of(store, RunFile, part_of(name, GOLD)).dataset.name
     validation = Validation.from_bytes(store.get(validation_key(dataset, name)))
     place = store.locate(page_key(validation))
-    console.print(f"{name}: {validation.word}; page: {place}", highlight=False, soft_wrap=True, markup=False)
+    if bound := find_flip_bound(validation):
+        print_line(console, bound.sentence)
+    print_line(console, f"{name}: {validation.word}; page: {place}")
     return validation
+
+
+def print_line(console: Console, text: str) -> None:
+    """Print text as it stands."""
+    console.print(text, highlight=False, soft_wrap=True, markup=False)

@@ -27,6 +27,18 @@ def wilson(successes: int, total: int, z: float = Z_95) -> tuple[float, float]:
     return low, 1.0 if successes == total else min(1.0, centre + half)
 
 
+def upper_bound(successes: int, total: int, chance: float = 0.05) -> float:
+    """Return the rate above which so few successes have at most this chance (Clopper and Pearson 1934, one-sided)."""
+    if successes >= total:
+        return 1.0
+    low, high = 0.0, 1.0
+    while high - low > 1e-9:
+        rate = (low + high) / 2
+        few = sum(comb(total, n) * rate**n * (1 - rate) ** (total - n) for n in range(successes + 1))
+        low, high = (rate, high) if few > chance else (low, rate)
+    return high
+
+
 def pass_at_k(attempts: int, resolved: int, k: int) -> float:
     """The unbiased estimate that at least one of k attempts resolves (Chen et al. 2021, arXiv 2107.03374).
 

@@ -6,6 +6,7 @@ from swe_argo.steps.contracts.validation import Fitness, Validation
 from swe_argo.steps.reports.page.templating import as_page, page_templates
 from swe_argo.steps.reports.text.formatting import utc
 from swe_argo.steps.reports.text.visible import cut_line, make_visible
+from swe_argo.steps.reports.validation.flips import find_flip_bound
 
 TESTS_SHOWN = 20
 LINE_WIDTH = 240
@@ -41,6 +42,7 @@ def render_validation(validation: Validation) -> bytes:
         ("Revision", dataset.revision or f"rows {dataset.sha256[:12]}"),
         ("Instances", f"{len(validation.instances):,}"),
         ("Runs", f"gold {validation.gold_runs} times, idle once"),
+        *([("Flips", bound.sentence)] if (bound := find_flip_bound(validation)) else []),
         ("Sandboxes", "; ".join(resources.machines) or resources.backend),
         (
             "Limits",

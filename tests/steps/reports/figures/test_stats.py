@@ -14,6 +14,7 @@ from swe_argo.steps.reports.figures.stats import (
     pass_at_k,
     pass_rates,
     quantile,
+    upper_bound,
     wilson,
 )
 
@@ -30,6 +31,14 @@ from swe_argo.steps.reports.figures.stats import (
 )
 def test_the_interval_is_wilsons(resolved: int, total: int, low: float, high: float) -> None:
     assert wilson(resolved, total) == pytest.approx((low, high), abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("successes", "total", "bound"),
+    [(0, 59, 0.0495), (0, 58, 0.0503), (0, 3, 0.6316), (1, 93, 0.04999), (3, 10, 0.6066), (10, 10, 1.0)],
+)
+def test_upper_bound_is_clopper_pearsons(successes: int, total: int, bound: float) -> None:
+    assert upper_bound(successes, total) == pytest.approx(bound, abs=5e-5)
 
 
 def test_the_interval_of_nothing_is_everything_and_ends_are_exact() -> None:

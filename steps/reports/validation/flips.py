@@ -1,0 +1,56 @@
+"""How often a listed test may flip without the gold runs of a validation having shown it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+
+from swe_argo.steps.contracts.validation import Validation
+from swe_argo.steps.contracts.verdict import Outcome
+from swe_argo.steps.reports.figures.stats import upper_bound
+
+LEAST_CHANCE = 0.001
+"""Smallest chance that can be asked for: it takes 2,995 runs."""
+
+
+@dataclass(frozen=True)
+class FlipBound:
+    """The gold runs of the listed test that may flip most often."""
+
+    instance_id: str
+    test: str
+    """Empty where no listed test of the instance flipped."""
+    flips: int
+    """Runs in which it ended otherwise than in most."""
+    runs: int
+    """Runs with a result of it."""
+
+    @property
+    def chance(self) -> float:
+        """The upper 95 % bound on the chance that it flips in a run."""
+        return upper_bound(self.flips, self.runs)
+
+    @property
+    def sentence(self) -> str:
+        """The bound in words."""
+        bound = f"a listed test flips in at most {self.chance:.1%} of runs (upper 95 % bound"
+        if not self.flips:
+            return f"{bound}: no flip in {self.runs} gold runs)"
+        return f"{bound}: {self.test} of {self.instance_id} flipped in {self.flips} of {self.runs} gold runs)"
+
+
+def find_flip_bound(validation: Validation) -> FlipBound | None:
+    """Return the bound of the worst listed test of all instances; None where no gold run has results."""
+    bounds = []
+    for instance in validation.instances:
+        runs = sum(outcome in (Outcome.RESOLVED, Outcome.UNRESOLVED) for outcome in instance.gold)
+        flips = {"": 0} | {test: min(times, runs - times) for test, times in instance.flaky_tests.items()}
+        worst = max(flips, key=lambda test: flips[test])
+        if runs:
+            bounds.append(FlipBound(instance.instance_id, worst, flips[worst], runs))
+    return max(bounds, key=lambda bound: bound.chance, default=None)
+
+
+def count_needed_runs(chance: float, flips: int = 0) -> int:
+    """Return the runs after which this many flips bound the chance of a flip as asked for."""
+    return next(runs for runs in count(flips + 1) if upper_bound(flips, runs) <= chance)
