@@ -14,17 +14,29 @@ export PYDANTIC_DISABLE_PLUGINS := __all__
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# The lock's hashes are checked and nothing is resolved, so every machine gets the same versions.
-$(VENV)/.ready: requirements.lock pyproject.toml
+# The locks' hashes are checked and nothing is resolved, so every machine gets the same versions.
+# uv where it works (`make UV= ...`: never), else pip. Modules are compiled when they are first imported.
+UV ?= $(shell uv --version >/dev/null 2>&1 && echo uv)
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile --no-deps
+install = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python --no-deps $(1) ||) $(PIP) $(1)
+
+# The packages of `swe-argo run` on the bundled dataset, in Docker too, and of `swe-argo view`.
+$(VENV)/.ready: base.lock requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "swe-argo needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
-	@echo "setting up $(VENV) (once, about a minute)"
+	@echo "setting up $(VENV) with the packages of swe-argo run and view (once, about 15 seconds)"
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(call install,--require-hashes -r base.lock)
+	@$(call install,--no-build-isolation --editable .)
+	@touch $@
+
+# All packages of the lock, on top of those.
+$(VENV)/.full: $(VENV)/.ready
+	@echo "adding to $(VENV) what $(or $(firstword $(MAKECMDGOALS)),this target) needs: all extras, test tools and linters (once, about a minute, 1 GB)"
+	@$(call install,--require-hashes -r requirements.lock)
 	@touch $@
 
 .PHONY: setup
-setup: $(VENV)/.ready ## Make the virtual environment in .venv
+setup: $(VENV)/.full ## Make .venv with all packages: every extra, the tests' and the linters'
 
 .PHONY: run
 run: $(VENV)/.ready ## Evaluate (the bundled mini dataset unless ARGS="..." says otherwise)
@@ -35,20 +47,20 @@ view: $(VENV)/.ready ## Look at the runs of results/ (or ARGS="s3://bucket/prefi
 	@$(BIN)/swe-argo view $(ARGS)
 
 .PHONY: test
-test: $(VENV)/.ready ## Run all tests that this machine can; the others say what they lack
+test: $(VENV)/.full ## Run all tests that this machine can; the others say what they lack
 	@$(BIN)/pytest -n 4 --dist loadgroup -m "not cluster and not images and not argo and not long and not live and not training and not agents" $(ARGS)
 
 QUICK = contracts datasets reports/figures reports/text host argo
 .PHONY: test-quick
-test-quick: $(VENV)/.ready ## Run the tests that need no sandbox and no process: under a minute
+test-quick: $(VENV)/.full ## Run the tests that need no sandbox and no process: under a minute
 	@$(BIN)/pytest -q -n 2 -m "not slow and not long and not docker and not browser" $(addprefix tests/steps/,$(QUICK)) tests/test_docs.py $(ARGS)
 
 .PHONY: test-long
-test-long: $(VENV)/.ready ## Run the long tests: whole runs in containers, many units at once
+test-long: $(VENV)/.full ## Run the long tests: whole runs in containers, many units at once
 	@$(BIN)/pytest -n 2 --dist loadgroup -m long $(ARGS)
 
 .PHONY: test-training
-test-training: $(VENV)/.ready ## Train a tiny model on a real trainer of this machine (SWE_ARGO_TRAINER_HOME), into training-results.json
+test-training: $(VENV)/.full ## Train a tiny model on a real trainer of this machine (SWE_ARGO_TRAINER_HOME), into training-results.json
 	@$(BIN)/python -m tests.trainer.home
 	@$(BIN)/pytest -s tests/trainer $(ARGS)
 
@@ -57,37 +69,37 @@ IN_OWN = PYTHONPATH=$(CURDIR):$$($(BIN)/python -c 'from tests.paths import PACKA
 	$$python -m pytest -W ignore -o filterwarnings= --timeout 1800
 
 .PHONY: test-verl
-test-verl: $(VENV)/.ready ## Run verl's own loop, trainer parts and configuration on our sandboxes, without a GPU (installs verl once: 7 GB)
+test-verl: $(VENV)/.full ## Run verl's own loop, trainer parts and configuration on our sandboxes, without a GPU (installs verl once: 7 GB)
 	@python=$$($(BIN)/python -m tests.verl.home) && $(IN_OWN) tests/verl $(ARGS)
 
 .PHONY: test-verifiers
-test-verifiers: $(VENV)/.ready ## Play episodes of verifiers in our sandboxes, without a GPU (installs verifiers once: 600 MB)
+test-verifiers: $(VENV)/.full ## Play episodes of verifiers in our sandboxes, without a GPU (installs verifiers once: 600 MB)
 	@python=$$($(BIN)/python -m tests.verifiers.home) && $(IN_OWN) tests/verifiers $(ARGS)
 
 AGENTS = claude-code codex opencode qwen-code openhands-cli aider
 .PHONY: test-agents
-test-agents: $(VENV)/.ready ## Run the real agent programs on mini (built once, in the user's cache: 2 GB), in pods too (SWE_ARGO_TEST_CLUSTER)
+test-agents: $(VENV)/.full ## Run the real agent programs on mini (built once, in the user's cache: 2 GB), in pods too (SWE_ARGO_TEST_CLUSTER)
 	@for name in $(AGENTS); do $(BIN)/swe-argo agents build $$name || exit; done
 	@$(BIN)/pytest -m agents tests/agents tests/cluster/test_agent_programs.py tests/argo/test_agent_programs.py $(ARGS)
 
 .PHONY: test-e2b
-test-e2b: $(VENV)/.ready ## Run the sandboxes' conformance suite on the E2B account of E2B_API_KEY (some dozen small sandboxes)
+test-e2b: $(VENV)/.full ## Run the sandboxes' conformance suite on the E2B account of E2B_API_KEY (some dozen small sandboxes)
 	@$(BIN)/pytest -m live tests/steps/sandbox/e2b $(ARGS)
 
 .PHONY: test-cluster
-test-cluster: $(VENV)/.ready ## Run the Kubernetes tests on a cluster made of this machine, if it can hold one
+test-cluster: $(VENV)/.full ## Run the Kubernetes tests on a cluster made of this machine, if it can hold one
 	@bash tests/cluster/run $(ARGS)
 
 .PHONY: test-argo
-test-argo: $(VENV)/.ready ## Run the pipeline's tests on a cluster with Argo Workflows, or on one made of this machine and ARGO_HOME
+test-argo: $(VENV)/.full ## Run the pipeline's tests on a cluster with Argo Workflows, or on one made of this machine and ARGO_HOME
 	@bash tests/argo/run $(ARGS)
 
 .PHONY: test-ags
-test-ags: $(VENV)/.ready ## Run the sandboxes' tests at Tencent's own service (TENCENTCLOUD_SECRET_ID, ..._KEY, AGS_REGION, SWE_ARGO_TEST_AGS_IMAGE)
+test-ags: $(VENV)/.full ## Run the sandboxes' tests at Tencent's own service (TENCENTCLOUD_SECRET_ID, ..._KEY, AGS_REGION, SWE_ARGO_TEST_AGS_IMAGE)
 	@$(BIN)/pytest tests/steps/sandbox/ags/test_real_service.py $(ARGS)
 
 .PHONY: templates
-templates: $(VENV)/.ready ## Write templates/argo from workflows/
+templates: $(VENV)/.full ## Write templates/argo from workflows/
 	@$(BIN)/python -m swe_argo.workflows.templates.render
 
 .PHONY: build
@@ -104,47 +116,47 @@ EKS = $(DRY) PYTHON=$(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) SWE_
 ENV_FILE ?= .env
 
 .PHONY: cluster-up
-cluster-up: $(VENV)/.ready ## Make the EKS cluster (CLUSTER, AWS_REGION, S3_BUCKET: see cluster/eks/settings.sh)
+cluster-up: $(VENV)/.full ## Make the EKS cluster (CLUSTER, AWS_REGION, S3_BUCKET: see cluster/eks/settings.sh)
 	+@$(EKS)/up
 
 .PHONY: create-ecr
-create-ecr: $(VENV)/.ready ## Make the repositories in ECR, and with DOCKER_HUB_SECRET its cache of Docker Hub
+create-ecr: $(VENV)/.full ## Make the repositories in ECR, and with DOCKER_HUB_SECRET its cache of Docker Hub
 	+@$(EKS)/create-ecr
 
 .PHONY: secrets
-secrets: $(VENV)/.ready ## Put the keys of .env into the cluster, printing none
+secrets: $(VENV)/.full ## Put the keys of .env into the cluster, printing none
 	+@$(EKS)/secrets $(ENV_FILE)
 
 .PHONY: deploy
-deploy: $(VENV)/.ready ## Install Argo Workflows, the autoscaler and the pipeline (S3_BUCKET, IMAGE_REGISTRY, IMAGE_TAG)
+deploy: $(VENV)/.full ## Install Argo Workflows, the autoscaler and the pipeline (S3_BUCKET, IMAGE_REGISTRY, IMAGE_TAG)
 	+@$(EKS)/deploy
 
 .PHONY: deploy-training
-deploy-training: $(VENV)/.ready ## Install the pipeline with the proxy of Tinker's models (what `deploy` takes; BASE_MODEL, TRAINING)
+deploy-training: $(VENV)/.full ## Install the pipeline with the proxy of Tinker's models (what `deploy` takes; BASE_MODEL, TRAINING)
 	+@$(EKS)/deploy-training
 
 .PHONY: submit-smoke
-submit-smoke: $(VENV)/.ready ## Submit five instances of Verified (AGENT, MODEL, RUN_ID, ARGS)
+submit-smoke: $(VENV)/.full ## Submit five instances of Verified (AGENT, MODEL, RUN_ID, ARGS)
 	+@$(EKS)/submit smoke
 
 .PHONY: submit-verified
-submit-verified: $(VENV)/.ready ## Submit all of Verified
+submit-verified: $(VENV)/.full ## Submit all of Verified
 	+@$(EKS)/submit verified
 
 .PHONY: prescale
-prescale: $(VENV)/.ready ## Order nodes ahead of a run (NODES=5)
+prescale: $(VENV)/.full ## Order nodes ahead of a run (NODES=5)
 	+@$(EKS)/prescale
 
 .PHONY: results
-results: $(VENV)/.ready ## Download the reports of all runs, or with RUN=... one run whole (S3_BUCKET, DIR)
+results: $(VENV)/.full ## Download the reports of all runs, or with RUN=... one run whole (S3_BUCKET, DIR)
 	+@$(EKS)/results
 
 .PHONY: teardown
-teardown: $(VENV)/.ready ## Delete the cluster (CONFIRM=<its name>); runs and images stay
+teardown: $(VENV)/.full ## Delete the cluster (CONFIRM=<its name>); runs and images stay
 	+@$(EKS)/teardown
 
 .PHONY: lint
-lint: $(VENV)/.ready ## Check style, types and import directions
+lint: $(VENV)/.full ## Check style, types and import directions
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -154,18 +166,21 @@ lint: $(VENV)/.ready ## Check style, types and import directions
 	@$(BIN)/python charts/readme.py charts/swe-argo --check
 
 .PHONY: bench
-bench: $(VENV)/.ready ## Measure speed beside the peers, into bench-results.json (on a cluster too: SWE_ARGO_TEST_CLUSTER)
+bench: $(VENV)/.full ## Measure speed beside the peers, into bench-results.json (on a cluster too: SWE_ARGO_TEST_CLUSTER)
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: measure
 measure: $(VENV)/.ready ## Print the size of the code and the cost of a gold unit and of set-up beside bench/baseline.json (some minutes)
 	@$(BIN)/python -m bench.measure $(ARGS)
 
+COMPILE = uv pip compile pyproject.toml --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet
+
 .PHONY: lock
-lock: $(VENV)/.ready ## Resolve requirements.lock again (needs uv)
-	@uv pip compile pyproject.toml --extra dev --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --upgrade --output-file requirements.lock
-	@uv pip compile pyproject.toml --constraint requirements.lock --no-emit-package pytest --no-emit-package pluggy --no-emit-package iniconfig --extra s3 --extra hub --extra kubernetes --extra models --extra mini-swe-agent --extra e2b --extra ags --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --output-file images/steps.lock
-	@uv pip compile pyproject.toml --constraint requirements.lock $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' images/steps.lock) --no-emit-package pytest --no-emit-package pluggy --no-emit-package iniconfig --extra tinker --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet --output-file images/training.lock
+lock: ## Resolve the locks again (needs uv)
+	@$(COMPILE) --group build --extra dev --upgrade --output-file requirements.lock
+	@$(COMPILE) --constraint requirements.lock --group build --extra docker --extra view --output-file base.lock
+	@$(COMPILE) --constraint requirements.lock --no-emit-package pytest --no-emit-package pluggy --no-emit-package iniconfig --extra s3 --extra hub --extra kubernetes --extra models --extra mini-swe-agent --extra e2b --extra ags --output-file images/steps.lock
+	@$(COMPILE) --constraint requirements.lock $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' images/steps.lock) --no-emit-package pytest --no-emit-package pluggy --no-emit-package iniconfig --extra tinker --output-file images/training.lock
 
 .PHONY: ci
 ci: ## What decides whether a change lands
