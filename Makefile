@@ -31,7 +31,7 @@ $(VENV)/.ready: base.lock requirements.lock pyproject.toml
 
 # All packages of the lock, on top of those.
 $(VENV)/.full: $(VENV)/.ready
-	@echo "adding to $(VENV) what $(or $(firstword $(MAKECMDGOALS)),this target) needs: all extras, test tools and linters (once, about a minute, 1 GB)"
+	@echo "adding to $(VENV) what make $(firstword $(MAKECMDGOALS)) needs: all extras, test tools and linters (once, about a minute, 1 GB)"
 	@$(call install,--require-hashes -r requirements.lock)
 	@touch $@
 

@@ -159,14 +159,19 @@ def measure_steps(folder: Path, run: Path) -> dict[str, tuple[float, float]]:
 
 
 def measure_setup(folder: Path) -> dict[str, float]:
-    """Return CPU and disk of `make run` in a fresh clone of HEAD, with empty caches."""
-    clone = folder / "clone"
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
-    caches = {name: str(folder / name.lower()) for name in ("PIP_CACHE_DIR", "UV_CACHE_DIR", "XDG_CACHE_HOME")}
+    """Return CPU and disk of `make run` in fresh clones of HEAD, with empty caches: as it is, and without uv."""
+    figures: dict[str, float] = {}
     environment = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "MAKEFLAGS")}
-    cpu_s, _ = run_timed(["make", "run"], environment | caches, clone)
-    disk = subprocess.run(["du", "--summarize", "--block-size=M", ".venv"], cwd=clone, check=True, capture_output=True)
-    return {"make_run_cpu_s": round(cpu_s, 1), "make_run_venv_mb": int(disk.stdout.split(b"M")[0])}
+    for figure, flags in {"make_run": (), "make_run_pip": ("UV=",)}.items():
+        clone, caches = folder / figure, folder / f"{figure}_caches"
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+        empty = {name: str(caches / name) for name in ("PIP_CACHE_DIR", "UV_CACHE_DIR", "XDG_CACHE_HOME")}
+        cpu_s, _ = run_timed(["make", "run", *flags], environment | empty, clone)
+        disk = subprocess.run(
+            ["du", "--summarize", "--block-size=M", ".venv"], cwd=clone, check=True, capture_output=True
+        )
+        figures |= {f"{figure}_cpu_s": round(cpu_s, 1), f"{figure}_venv_mb": int(disk.stdout.split(b"M")[0])}
+    return figures
 
 
 def print_table(figures: Mapping[str, float], baseline: Mapping[str, float]) -> None:

@@ -29,7 +29,16 @@ from swe_argo.steps.contracts.record import Raw, Record
 from swe_argo.steps.contracts.timed import Timed
 from swe_argo.steps.contracts.trajectory import Trajectory, Usage, spent_in
 from swe_argo.steps.contracts.unit_progress import ProgressWriter
-from swe_argo.steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_INFRA, EXIT_OK, ConfigError, StepError, one_line
+from swe_argo.steps.errors import (
+    EXIT_BUG,
+    EXIT_CONFIG,
+    EXIT_INFRA,
+    EXIT_OK,
+    ConfigError,
+    StepError,
+    missing_package,
+    one_line,
+)
 from swe_argo.steps.sandbox.command_log import set_up_logging
 from swe_argo.steps.sandbox.unit_sandbox import Context
 from swe_argo.steps.settings import settings
@@ -228,11 +237,12 @@ def run_program(program: Program, work: Callable[[Flags], str | None]) -> NoRetu
         word = work(flags)
         if word is not None and flags.get("out"):
             write_word(flags["out"], word)
-    except StepError as error:
-        sys.stderr.write(f"{error.reason}\n")
-        _announce(program.name, error.reason)
-        sys.exit(error.exit_code)
-    except Exception as error:  # noqa: BLE001 - a traceback and exit 70: our bug
+    except Exception as raised:  # noqa: BLE001 - a traceback and exit 70: our bug
+        error = missing_package(raised) or raised
+        if isinstance(error, StepError):
+            sys.stderr.write(f"{error.reason}\n")
+            _announce(program.name, error.reason)
+            sys.exit(error.exit_code)
         reason = f"{type(error).__name__}: {error}"
         sys.stderr.write(f"{line(program.name, reason)}\n{traceback.format_exc()}")
         _announce(program.name, reason)
@@ -257,6 +267,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 def _failure(
     step: Step, context: Context, inputs: Inputs, error: BaseException, seconds: float
 ) -> tuple[Failure, tuple[Record | Raw, ...]]:
+    error = missing_package(error) or error
     if isinstance(error, StepError):
         failure_class, reason, detail = error.failure_class, error.reason, error.detail
         exit_code, leaves = error.exit_code, error.leaves

@@ -11,6 +11,25 @@ EXIT_INCOMPLETE = 3
 EXIT_CONFIG, EXIT_BUG = FINAL
 EXIT_INFRA = 75
 EXIT_RESOURCE = 76
+EXTRAS = {
+    "boto3": "s3",
+    "datasets": "hub",
+    "docker": "docker",
+    "e2b": "e2b",
+    "hera": "argo",
+    "kubernetes": "kubernetes",
+    "minisweagent": "mini-swe-agent",
+    "openai": "models",
+    "orjson": "tinker",
+    "pandas": "notebook",
+    "starlette": "view",
+    "tencentcloud": "ags",
+    "tinker": "tinker",
+    "uvicorn": "view",
+    "wandb": "wandb",
+    "websocket": "kubernetes",
+}
+"""Import name of an optional package -> the extra that installs it."""
 
 
 def one_line(text: str, most: int, whole: str = "") -> str:
@@ -74,3 +93,16 @@ class ConfigError(StepError):
     ) -> None:
         super().__init__(failure_class, f"{field}: {reason}" if field else reason, detail=detail)
         self.field = field
+
+
+def extra_hint(extra: str) -> str:
+    """Return how to install an extra."""
+    return f"pip install 'swe-argo[{extra}]', or in a checkout: make setup"
+
+
+def missing_package(error: BaseException) -> ConfigError | None:
+    """Return the ConfigError for a package of an extra that is not installed; None for any other error."""
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package not in EXTRAS:
+        return None
+    return ConfigError(f"the package {package} is not installed: {extra_hint(EXTRAS[package])}")

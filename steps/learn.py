@@ -16,16 +16,12 @@ from swe_argo.steps.store.trainings import training_of
 
 log = logging.getLogger(__name__)
 
-EXTRA = "learning needs the extra tinker: pip install 'swe-argo[tinker]'"
-
 
 def main(flags: Flags) -> str:
     """Learn the step. Raises ConfigError, InfraError."""
     set_up_logging()
-    try:
-        from swe_argo.steps.training.learner import Learner
-    except ImportError as error:
-        raise ConfigError(f"{EXTRA} ({error})", field="learn") from None
+    from swe_argo.steps.training.learner import Learner
+
     ours, store = settings(), open_store(flags["store"])
     training = training_of(store, flags["training"])
     if ours.tinker_api_key is None:

@@ -16,7 +16,6 @@ from swe_argo.steps.store import open_store
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-EXTRA = "the proxy needs the extra tinker: pip install 'swe-argo[tinker]'"
 PROXY = Program(
     "proxy",
     "Tinker's models -> an OpenAI-compatible endpoint that tells the tokens it sampled",
@@ -57,12 +56,10 @@ def main(flags: Flags) -> None:
     for name, (least, most) in NUMBERS.items():
         if flags[name] is not None and not least <= flags[name] <= most:
             raise ConfigError(f"{flags[name]} is not within {least:,} to {most:,}", field=f"--{name}")
-    try:
-        from swe_argo.steps.serving.server import ProxyOptions, serve
-        from swe_argo.steps.serving.tinker_sampler import TinkerSource
-        from swe_argo.steps.serving.tokenizer_files import find_tokenizer
-    except ImportError as error:
-        raise ConfigError(f"{EXTRA} ({error})", field="proxy") from None
+    from swe_argo.steps.serving.server import ProxyOptions, serve
+    from swe_argo.steps.serving.tinker_sampler import TinkerSource
+    from swe_argo.steps.serving.tokenizer_files import find_tokenizer
+
     if flags["tied"]:
         tie_to_stdin()
     ours = settings()

@@ -81,7 +81,7 @@ def _numbered(name: str, rows: Iterable[Any]) -> Iterator[SourcedValue]:
 def _parquet_rows(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise ConfigError(f"there is no file {path}", field=_FIELD)
-    pa = _pyarrow()
+    import pyarrow as pa
     import pyarrow.parquet
 
     try:
@@ -95,7 +95,8 @@ def _parquet_rows(path: Path) -> Iterator[Any]:
 
 def _read_saved_split(folder: Path) -> pyarrow.Table:
     """The table of a ``Dataset.save_to_disk`` folder: state.json names its Arrow stream files."""
-    pa = _pyarrow()
+    import pyarrow as pa
+
     state = read_json(folder / "state.json", _FIELD)
     try:
         names = [Path(entry["filename"]).name for entry in state["_data_files"]]  # never beside the folder
@@ -106,16 +107,6 @@ def _read_saved_split(folder: Path) -> pyarrow.Table:
         return pa.concat_tables(tables)
     except (KeyError, TypeError, pa.ArrowException, OSError) as error:
         raise ConfigError(f"{folder} is no whole save_to_disk folder: {_line(error)}", field=_FIELD) from error
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        raise ConfigError(
-            "parquet and save_to_disk need pyarrow: pip install 'swe-argo[report]', or give .jsonl", field=_FIELD
-        ) from None
-    return pyarrow
 
 
 def _line(error: Exception) -> str:

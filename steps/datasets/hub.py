@@ -15,7 +15,7 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.datasets import names
 from swe_argo.steps.datasets.files import list_rows, read_folder
 from swe_argo.steps.datasets.records import SourcedValue
-from swe_argo.steps.errors import ConfigError, InfraError, ResourceError
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, extra_hint
 from swe_argo.steps.models.backoff import retry_after_s, wait_s
 from swe_argo.steps.settings import settings
 
@@ -106,7 +106,7 @@ def _libraries(endpoint: str) -> tuple[Any, Any]:
         from huggingface_hub.utils.tqdm import disable_progress_bars
     except ImportError:
         raise ConfigError(
-            "a hub id needs the package datasets: pip install 'swe-argo[hub]', or give a local file", field=_FIELD
+            f"a hub id needs the package datasets: {extra_hint('hub')}; or give a local file", field=_FIELD
         ) from None
     # Both read HF_ENDPOINT when they are first imported, by whomever; every place in ``datasets`` looks it up here.
     datasets.config.HF_ENDPOINT = endpoint

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from swe_argo.steps.contracts.backends import MiniImages, backend_named, is_own_backend
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
-from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.errors import ConfigError, extra_hint
 from swe_argo.steps.plugins import load, load_module
 from swe_argo.steps.sandbox.protocol import Backend
 
@@ -44,7 +44,7 @@ def load_part(backend: str, module: str, part: str) -> Any:
         return getattr(import_module(place), part) if find_spec(place) else None
     except ModuleNotFoundError as error:
         library = str(error.name).partition(".")[0]
-        reason = f"{backend!r} needs the package {library}: pip install 'swe-argo[{backend}]'"
+        reason = f"{backend!r} needs the package {library}: {extra_hint(backend)}"
         raise ConfigError(reason, field=FIELD) from error
 
 

@@ -89,7 +89,7 @@ def place(argo_cluster: Cluster, tmp_path: Path) -> Iterator[Place]:
         environment |= {"BUILDER": "buildah", "BASE": DEBIAN, "BUILD_NETWORK": "host"}
         environment |= {"PIP_INDEX_URL": wheels.url, "AWS_ENDPOINT_URL_S3": ENDPOINT, "COLUMNS": "200"}
         environment["PATH"] = f"{ROOT / '.venv' / 'bin'}:{environment['PATH']}"
-        environment["MAKEFLAGS"] = "--old-file=.venv/.ready"  # these tests run in it
+        environment["MAKEFLAGS"] = "--old-file=.venv/.ready --old-file=.venv/.full"  # these tests run in it
         names = {"registry.example.com/team": f"{registry.address}/team", "BUCKET": bucket, "evals": namespace}
         try:
             yield Place(names, environment)

@@ -37,7 +37,7 @@ def make(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = kept | spec | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     return subprocess.run(
         # Whatever else is to be said: no test sets the environment up anew that others are running in.
-        ["make", "--directory", str(ROOT), "--assume-old=.venv/.ready", *words],
+        ["make", "--directory", str(ROOT), "--assume-old=.venv/.full", *words],
         env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
 
@@ -46,7 +46,7 @@ def make(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def _make_is_there() -> None:
     if not shutil.which("make"):
         pytest.skip("needs make")
-    if not (ROOT / ".venv" / ".ready").exists():
+    if not (ROOT / ".venv" / ".full").exists():
         pytest.skip("needs the environment that make sets up")
 
 

@@ -1,9 +1,10 @@
-"""The images' locks: what the steps need, and training beside them, in the versions that the tests run with."""
+"""The locks of a run and of the images: parts of requirements.lock, in the versions that the tests run with."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -51,7 +52,24 @@ def test_training_has_what_its_extra_asks_for_beside_the_steps_and_none_of_their
     assert {re.split(r"[^\w.-]", each)[0] for each in extras["tinker"]} <= steps.keys() | training.keys()
 
 
+def test_base_lock_is_a_part_of_the_whole_lock() -> None:
+    whole, base = (set(entries(ROOT / name)) for name in ("requirements.lock", "base.lock"))
+    assert base - whole == set()
+
+
+def test_base_lock_has_what_a_run_needs() -> None:
+    file = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project, extras = file["project"], file["project"]["optional-dependencies"]
+    needed = [*project["dependencies"], *extras["docker"], *extras["view"], *file["dependency-groups"]["build"]]
+    assert {re.split(r"[^\w.-]", each)[0] for each in needed} <= pins("base.lock").keys()
+
+
+def entries(lock: Path) -> list[str]:
+    """Return the entries of a lock: a pin with its marker and hashes."""
+    return re.split(r"^(?=\S)", lock.read_text(), flags=re.MULTILINE)
+
+
 @pytest.mark.parametrize("lock", ["steps", "training"])
 def test_every_package_has_a_hash(lock: str) -> None:
-    entries = re.split(r"^(?=\S)", (ROOT / "images" / f"{lock}.lock").read_text(), flags=re.MULTILINE)
-    assert [entry for entry in entries if "==" in entry and "--hash=sha256:" not in entry] == []
+    pinned = entries(ROOT / "images" / f"{lock}.lock")
+    assert [entry for entry in pinned if "==" in entry and "--hash=sha256:" not in entry] == []

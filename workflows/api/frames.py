@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from swe_argo.steps.contracts.data import Plan, Unit
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.trajectory import Trajectory, Turn
-from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.errors import ConfigError, extra_hint
 from swe_argo.steps.reports.batches import TRAJECTORIES_AT_ONCE, batches
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.figures.units_table import UNITS_FILE, units_table
@@ -69,7 +69,7 @@ def _refuse_without_pandas() -> None:
     try:
         import pandas  # noqa: F401
     except ImportError:
-        raise ConfigError("data frames need pandas: pip install 'swe-argo[notebook]'", field="frame") from None
+        raise ConfigError(f"data frames need pandas: {extra_hint('notebook')}", field="frame") from None
 
 
 def _frame(table: pa.Table) -> DataFrame:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from swe_argo.steps import proxy
 from swe_argo.steps.contracts.spec_fields import SpecField
-from swe_argo.steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_OK, ConfigError, StepError
+from swe_argo.steps.errors import EXIT_BUG, EXIT_CONFIG, EXIT_OK, ConfigError, StepError, missing_package
 from swe_argo.steps.settings import settings
 from swe_argo.workflows.cli import (
     agent_commands,
@@ -268,18 +268,19 @@ def main() -> None:
     try:
         settings()
         code = app(our_names(sys.argv[1:], _note) or ["--help"], prog_name="swe-argo", standalone_mode=False)
-    except StepError as error:
-        code = _say(str(error), error.exit_code)
-        _tell_notes(error)
-        sys.exit(code)
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
     except typer.TyperException as error:  # a word that is no flag, command or number
         sys.exit(_say(describe_flag_error(error).replace("Value error, ", ""), EXIT_CONFIG))
     except BrokenPipeError:  # | head
         sys.exit(EXIT_OK)
-    except Exception:  # noqa: BLE001 - our bug
-        sys.exit(_say(traceback.format_exc(), EXIT_BUG))
+    except Exception as raised:  # noqa: BLE001 - our bug, unless it is a StepError or the want of an extra
+        failure = missing_package(raised) or raised
+        if not isinstance(failure, StepError):
+            sys.exit(_say(traceback.format_exc(), EXIT_BUG))
+        code = _say(str(failure), failure.exit_code)
+        _tell_notes(failure)
+        sys.exit(code)
     sys.exit(code if isinstance(code, int) else EXIT_OK)
 
 

@@ -16,8 +16,7 @@ from swe_argo.steps.contracts.data import Plan
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.train_spec import TrainSpec
 from swe_argo.steps.contracts.training import StepFigures, TrainFile
-from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_INFRA, EXIT_OK, ConfigError, StepError
-from swe_argo.steps.proxy import EXTRA
+from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_INFRA, EXIT_OK, ConfigError, StepError, extra_hint
 from swe_argo.steps.reports.canary import describe_canary
 from swe_argo.steps.reports.stored_run import CanaryResult
 from swe_argo.steps.reports.text.formatting import count, duration, percent, tokens
@@ -47,7 +46,7 @@ def check_machine(spec: TrainSpec) -> None:
     """Raises ConfigError for what the training needs on this machine and lacks."""
     needed = ("tinker", "tokenizers", "huggingface_hub", "uvicorn")
     if any(importlib.util.find_spec(module) is None for module in needed):
-        raise ConfigError(EXTRA, field="train")
+        raise ConfigError(f"training needs the packages of an extra: {extra_hint('tinker')}", field="train")
     if settings().tinker_api_key is None:
         raise ConfigError("is not set: the key of the Tinker account to train with", field="TINKER_API_KEY")
     if spec.proxy_url is None:

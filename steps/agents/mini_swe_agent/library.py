@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.errors import ConfigError, extra_hint
 
 ACTION_REGEX = r"```mswea_bash_command\s*\n(.*?)\n```"
 """Of its LitellmTextbasedModelConfig, which cannot be imported without litellm."""
@@ -45,7 +45,7 @@ def load() -> Library:
         from minisweagent.models.utils import actions_text, actions_toolcall
     except ImportError as error:
         raise ConfigError(
-            f"agent 'mini-swe-agent' needs that library ({error}): pip install 'swe-argo[mini-swe-agent]'",
+            f"agent 'mini-swe-agent' needs that library ({error}): {extra_hint('mini-swe-agent')}",
             field="agent.name",
         ) from None
     return Library(DefaultAgent, exceptions, actions_toolcall, actions_text, builtin_config_dir / "benchmarks")

@@ -12,6 +12,7 @@ from typing import Any
 
 from swe_argo.steps.contracts.record import Place
 from swe_argo.steps.contracts.training import TrainFile
+from swe_argo.steps.errors import extra_hint
 from swe_argo.steps.reports.training.metrics import held_out_metrics, step_metrics
 from swe_argo.steps.reports.training.stored_training import StoredTraining
 from swe_argo.steps.settings import Settings
@@ -50,7 +51,7 @@ def log_steps(store: Store, training: StoredTraining, settings: Settings) -> str
     try:
         import wandb  # noqa: F401 - the extra
     except ImportError:
-        return "nothing is sent to Weights & Biases: the extra wandb is not installed (pip install 'swe-argo[wandb]')"
+        return f"nothing is sent to Weights & Biases: the extra wandb is not installed ({extra_hint('wandb')})"
     try:
         # Online its own files are of no use afterwards; offline it keeps them in ./wandb, or in WANDB_DIR.
         with nullcontext() if settings.wandb_mode == "offline" else tempfile.TemporaryDirectory() as folder:

@@ -245,4 +245,4 @@ def test_without_the_extra_one_line_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     (line,) = done.stdout.splitlines()
     assert line.startswith("agent.name: ")
-    assert line.endswith("pip install 'swe-argo[mini-swe-agent]'")
+    assert line.endswith("pip install 'swe-argo[mini-swe-agent]', or in a checkout: make setup")

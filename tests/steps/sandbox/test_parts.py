@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from swe_argo.steps.contracts.backends import BACKENDS
+from swe_argo.steps.errors import extra_hint
 from swe_argo.steps.sandbox import load_part
 
 WITHOUT = """
@@ -29,7 +30,7 @@ load_backend(sys.argv[1])
 )
 def test_a_backend_whose_library_is_missing_names_its_extra_and_has_no_orphans(name: str, library: str) -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT, name, library], capture_output=True, text=True, check=False)
-    reason = f"'{name}' needs the package {library}: pip install 'swe-argo[{name}]'"
+    reason = f"'{name}' needs the package {library}: {extra_hint(name)}"
     assert done.stdout.splitlines() == [reason, "[]"], done.stderr
     assert done.stderr.splitlines()[-1] == f"swe_argo.steps.errors.ConfigError: sandbox.backend: {reason}"
 

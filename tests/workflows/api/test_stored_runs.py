@@ -243,5 +243,5 @@ except swe_argo.ConfigError as error:
     )
     assert done.stdout.splitlines() == [
         "resolved 2 of 2",
-        "frame: data frames need pandas: pip install 'swe-argo[notebook]'",
+        "frame: data frames need pandas: pip install 'swe-argo[notebook]', or in a checkout: make setup",
     ]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from swe_argo.steps.errors import extra_hint
 from swe_argo.steps.reports.training.stored_training import read_training
 from swe_argo.steps.reports.training.weights_and_biases import pending_rows
 from swe_argo.steps.store import Store, open_store
@@ -88,7 +89,7 @@ def test_without_the_extra_one_line_says_so(store: Store, tmp_path: Path) -> Non
     MadeUpTraining(steps=1).write(store)
     said = log(store, tmp_path, WANDB_API_KEY="a" * 40)
     assert said.splitlines() == [
-        "nothing is sent to Weights & Biases: the extra wandb is not installed (pip install 'swe-argo[wandb]')"
+        f"nothing is sent to Weights & Biases: the extra wandb is not installed ({extra_hint('wandb')})"
     ]
 
 
