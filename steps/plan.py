@@ -39,8 +39,7 @@ def plan(spec: RunSpec, *, submitted: bool = False) -> Plan:
             refuse_recipe_folder(here.agent)
         resolution = resolve(spec, here, store)
     if resolution.run.program is not None:
-        doing("making the gate for agent programs ready")  # here, or the first agents would lose their time to it
-        find_gate(architecture_of(spec.sandbox))
+        find_gate(architecture_of(spec.sandbox), doing)  # here, or the first agents would lose their time to it
     write(store, resolution)
     return resolution.plan
 

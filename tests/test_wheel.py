@@ -15,15 +15,13 @@ import pytest
 from tests.paths import ROOT
 from tests.steps.agents.gate.toolchain import needs_go
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, needs_go]
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("go"):
-        subprocess.run([sys.executable, "-m", "swe_argo.steps.agents.gate.binary"], cwd=ROOT, check=True)
-    folder = tmp_path_factory.mktemp("wheel")
-    return build(ROOT, folder)
+    """The wheel of the checkout."""
+    return build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +32,18 @@ def installed(wheel: Path) -> Path:
     return wheel.parent / "site"
 
 
-def build(source: Path, folder: Path) -> Path:
-    """Build the wheel of a source tree or sdist into ``folder``."""
+def build_wheel(source: Path, folder: Path, **environment: str) -> Path:
     command = ["pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
-    subprocess.run([sys.executable, "-m", *command, "--wheel-dir", folder, source], check=True)
+    subprocess.run(
+        [sys.executable, "-m", *command, "--wheel-dir", folder, source], env=os.environ | environment, check=True
+    )
     (wheel,) = folder.glob("*.whl")
     return wheel
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/RECORD")}
 
 
 def run(installed: Path, cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -62,31 +66,56 @@ def test_it_has_the_chart_and_says_where(installed: Path, tmp_path: Path) -> Non
     assert (chart / "argo/swe-argo-evaluate.yaml").is_file()
 
 
-@needs_go
-def test_it_has_the_gate_for_agent_programs(installed: Path, tmp_path: Path) -> None:
-    code = "from swe_argo.steps.agents.gate import binary as b; assert b.is_shipped(); print(b.find_gate('arm64')[:4])"
-    environment = os.environ | {"PYTHONPATH": str(installed), "SWE_ARGO_HOME": "/none", "PATH": "/none"}
-    command = [sys.executable, "-P", "-c", code]
+@pytest.mark.parametrize(("architecture", "machine"), [("amd64", 62), ("arm64", 183)])
+def test_wheel_carries_the_model_gateway(installed: Path, tmp_path: Path, architecture: str, machine: int) -> None:
+    """It is found without Go and a folder to keep it in; ELF files name their machine in bytes 18 and 19."""
+    code = (
+        "import sys; from swe_argo.steps.agents.gate.binary import find_gate; print(find_gate(sys.argv[1])[:20].hex())"
+    )
+    environment = {"PYTHONPATH": str(installed), "SWE_ARGO_HOME": "/none", "PATH": "/none"}
+    command = [sys.executable, "-P", "-c", code, architecture]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "b'\\x7fELF'\n", done.stderr
+    header = bytes.fromhex(done.stdout)
+    assert header[:4] == b"\x7fELF", done.stderr
+    assert int.from_bytes(header[18:20], "little") == machine
+
+
+def build_with(kind: str, folder: Path) -> list[str]:
+    """Return the command that asks the build backend for a wheel or sdist of its folder."""
+    return [sys.executable, "-c", f"from setuptools.build_meta import build_{kind} as build; build({str(folder)!r})"]
+
+
+@pytest.fixture(scope="module")
+def sdist(wheel: Path) -> Path:
+    folder = wheel.parent / "sdist"
+    subprocess.run(build_with("sdist", folder), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    (file,) = folder.glob("*.tar.gz")
+    return file
+
+
+def test_sdist_builds_the_same_wheel_without_go(wheel: Path, sdist: Path, tmp_path: Path) -> None:
+    assert contents(build_wheel(sdist, tmp_path, PATH="/none")) == contents(wheel)
+
+
+def test_build_names_the_way_out_without_go(sdist: Path, tmp_path: Path) -> None:
+    shutil.unpack_archive(sdist, tmp_path)
+    (source,) = tmp_path.iterdir()
+    shutil.rmtree(source / "steps/agents/gate/built")
+    done = subprocess.run(
+        build_with("wheel", tmp_path),
+        cwd=source,
+        env=os.environ | {"PATH": "/none"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "install Go 1.24 or newer" in done.stderr
 
 
 def test_wheel_owns_two_packages(installed: Path) -> None:
     names = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
     assert names == {"swe_argo", "swe_argo_verifiers"}
-
-
-def test_wheel_of_the_sdist_is_the_same(wheel: Path, tmp_path: Path) -> None:
-    code = f"from setuptools.build_meta import build_sdist; build_sdist({str(tmp_path)!r})"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    (sdist,) = tmp_path.glob("*.tar.gz")
-    assert contents(build(sdist, tmp_path)) == contents(wheel)
-
-
-def contents(wheel: Path) -> dict[str, int]:
-    """Return the checksum of every file in the wheel."""
-    with zipfile.ZipFile(wheel) as archive:
-        return {each.filename: each.CRC for each in archive.infolist() if not each.filename.endswith("/RECORD")}
 
 
 def test_wheel_lives_beside_llama_index_workflows(wheel: Path, tmp_path: Path) -> None:

