@@ -102,6 +102,10 @@ test-ags: $(VENV)/.full ## Run the sandboxes' tests at Tencent's own service (TE
 templates: $(VENV)/.full ## Write templates/argo from workflows/
 	@$(BIN)/python -m swe_argo.workflows.templates.render
 
+.PHONY: wheel
+wheel: $(VENV)/.ready ## Build the wheel and the sdist into dist (needs Go 1.24 or newer)
+	@$(BIN)/python -m hatchling build --directory dist
+
 .PHONY: build
 build: $(VENV)/.ready ## Build the images: of the steps, of training, and of mini (IMAGE_REGISTRY, IMAGE_TAG, BASE, BUILDER: see images/build)
 	@PYTHON=$(BIN)/python bash images/build build $(IMAGES)

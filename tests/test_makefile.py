@@ -39,7 +39,7 @@ def set_up(checkout: Path, *stamps: str) -> None:
         os.utime(checkout / ".venv" / name, (time, time))
 
 
-@pytest.mark.parametrize("target", ["run", "view"])
+@pytest.mark.parametrize("target", ["run", "view", "wheel"])
 def test_make_installs_the_base_lock_alone(checkout: Path, target: str) -> None:
     commands = planned(checkout, target)
     assert BASE in commands
