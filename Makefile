@@ -26,11 +26,18 @@ $(VENV)/.ready: base.lock requirements.lock pyproject.toml
 	@echo "setting up $(VENV) with the packages of swe-argo run and view (once, about 15 seconds)"
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(call install,--require-hashes -r base.lock)
+	@touch $@
+
+# The editable install is a tree of links, one for each file (setup.py): it is made again where files were added or removed.
+FILES := $(shell find steps workflows templates charts/swe-argo -type f ! -name '*.pyc' ! -name '.*' ! -path '*/built/*' 2>/dev/null | LC_ALL=C sort | cksum)
+LINKED := $(VENV)/.linked-$(firstword $(FILES))
+$(LINKED): $(VENV)/.ready
+	@rm -f $(VENV)/.linked-*
 	@$(call install,--no-build-isolation --editable .)
 	@touch $@
 
 # All packages of the lock, on top of those.
-$(VENV)/.full: $(VENV)/.ready
+$(VENV)/.full: $(VENV)/.ready | $(LINKED)
 	@echo "adding to $(VENV) what make $(firstword $(MAKECMDGOALS)) needs: all extras, test tools and linters (once, about a minute, 1 GB)"
 	@$(call install,--require-hashes -r requirements.lock)
 	@touch $@
@@ -39,11 +46,11 @@ $(VENV)/.full: $(VENV)/.ready
 setup: $(VENV)/.full ## Make .venv with all packages: every extra, the tests' and the linters'
 
 .PHONY: run
-run: $(VENV)/.ready ## Evaluate (the bundled mini dataset unless ARGS="..." says otherwise)
+run: $(LINKED) ## Evaluate (the bundled mini dataset unless ARGS="..." says otherwise)
 	@$(BIN)/swe-argo run $(ARGS)
 
 .PHONY: view
-view: $(VENV)/.ready ## Look at the runs of results/ (or ARGS="s3://bucket/prefix") in a browser
+view: $(LINKED) ## Look at the runs of results/ (or ARGS="s3://bucket/prefix") in a browser
 	@$(BIN)/swe-argo view $(ARGS)
 
 .PHONY: test
@@ -103,15 +110,15 @@ templates: $(VENV)/.full ## Write templates/argo from workflows/
 	@$(BIN)/python -m swe_argo.workflows.templates.render
 
 .PHONY: wheel
-wheel: $(VENV)/.ready ## Build the wheel and the sdist into dist (needs Go 1.24 or newer)
-	@$(BIN)/python -m hatchling build --directory dist
+wheel: $(LINKED) ## Build the wheel and the sdist into dist (needs Go 1.24 or newer)
+	@$(BIN)/python -c 'from setuptools.build_meta import build_sdist, build_wheel; build_sdist("dist"); build_wheel("dist")' >/dev/null
 
 .PHONY: build
-build: $(VENV)/.ready ## Build the images: of the steps, of training, and of mini (IMAGE_REGISTRY, IMAGE_TAG, BASE, BUILDER: see images/build)
+build: $(LINKED) ## Build the images: of the steps, of training, and of mini (IMAGE_REGISTRY, IMAGE_TAG, BASE, BUILDER: see images/build)
 	@PYTHON=$(BIN)/python bash images/build build $(IMAGES)
 
 .PHONY: push
-push: $(VENV)/.ready ## Push them to IMAGE_REGISTRY
+push: $(LINKED) ## Push them to IMAGE_REGISTRY
 	@PYTHON=$(BIN)/python bash images/build push $(IMAGES)
 
 # On EKS (cluster/eks/README.md). `make -n TARGET` runs the script as a dry run, which prints the commands themselves.
@@ -174,7 +181,7 @@ bench: $(VENV)/.full ## Measure speed beside the peers, into bench-results.json 
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: measure
-measure: $(VENV)/.ready ## Print the size of the code and the cost of a gold unit and of set-up beside bench/baseline.json (some minutes)
+measure: $(LINKED) ## Print the size of the code and the cost of a gold unit and of set-up beside bench/baseline.json (some minutes)
 	@$(BIN)/python -m bench.measure $(ARGS)
 
 COMPILE = uv pip compile pyproject.toml --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet

@@ -12,7 +12,9 @@ import pytest
 from tests.paths import ROOT
 
 FILES = ("Makefile", "pyproject.toml", "base.lock", "requirements.lock")
-BASE, FULL = "-r base.lock", "-r requirements.lock"
+BASE, FULL, LINK = "-r base.lock", "-r requirements.lock", "--editable ."
+LINKED = ".linked-4294967295"
+"""Stamp of a checkout whose packages have no files."""
 
 pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="needs make")
 
@@ -61,10 +63,21 @@ def test_make_test_adds_to_the_environment_of_a_run(checkout: Path) -> None:
 
 @pytest.mark.parametrize("target", ["run", "test"])
 def test_make_leaves_a_whole_environment_alone(checkout: Path, target: str) -> None:
-    set_up(checkout, ".ready", ".full")
+    set_up(checkout, ".ready", LINKED, ".full")
     commands = planned(checkout, target)
     assert "-m venv" not in commands
     assert "install" not in commands
+
+
+@pytest.mark.parametrize("target", ["run", "test"])
+def test_make_links_a_new_file_and_installs_nothing_else(checkout: Path, target: str) -> None:
+    set_up(checkout, ".ready", LINKED, ".full")
+    (checkout / "steps").mkdir()
+    (checkout / "steps" / "new.py").touch()
+    commands = planned(checkout, target)
+    assert LINK in commands
+    assert BASE not in commands
+    assert FULL not in commands
 
 
 @pytest.mark.parametrize(("tool", "command"), [("uv", "uv pip install"), ("", "-m pip")])
