@@ -122,7 +122,7 @@ def test_wheel_lives_beside_llama_index_workflows(wheel: Path, tmp_path: Path) -
     """Its package is called ``workflows``."""
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    install: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     peer = subprocess.run([*install, "llama-index-workflows"], capture_output=True, text=True, check=False)
     if peer.returncode:
         pytest.skip(f"no package index: {peer.stderr[-200:]}")
