@@ -13,8 +13,10 @@ from swe_argo.steps.contracts.data import DatasetLock, Patch, RunFile
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.twins import ValidatedTwins
 from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.datasets import mini
 from swe_argo.steps.datasets.load import load
 from swe_argo.steps.families import rows
+from swe_argo.steps.settings import settings
 from tests.forked_program import run_program
 from tests.paths import ROOT
 
@@ -66,6 +68,8 @@ def grade_mini(
         draw_key=number.to_bytes(32).hex(),
     )
     instance = rows.to_instance(row, hints=False)
+    if backend == "local" and not spec.sandbox.local.images:
+        mini.prepare(settings().local_images, {instance_id: instance.image}, dataset)
     for datum in (run, instance, rows.to_answer(row), Patch(patch.encode())):
         (inputs / datum.file).write_bytes(datum.to_bytes())
     if twins.exists():
