@@ -68,7 +68,7 @@ def test_a_run_refuses_what_cannot_be_graded_in_a_line_and_leaves_it_out_where_i
 
 
 def test_a_validation_offers_no_flag_that_has_no_effect_there() -> None:
-    flags = swe_argo("validate", "--help").stdout
+    flags = swe_argo("validate", "--help-all").stdout
     for name in ("--canary", "--stop-on-canary", "--counter-proof", "--skip-not-gradeable", "--attempts"):
         assert name not in flags
     assert "--gold-runs" in flags

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from swe_argo.steps.contracts.recipe import Architecture
 from swe_argo.steps.errors import ConfigError
+from swe_argo.workflows.cli.help_pages import Application
 
 if TYPE_CHECKING:
     from swe_argo.steps.bundles.recipes import ChosenRecipe
@@ -24,7 +25,7 @@ For = Annotated[
 
 def add(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(
+    group = Application(
         help="Agent programs: list, build, push, lock.", invoke_without_command=True, callback=_print_help
     )
     for command in (list_, build, push, lock):

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from swe_argo.steps.contracts.spec_fields import SpecField
 from swe_argo.steps.planning.selection_words import is_of_images
+from swe_argo.workflows.cli.help_pages import Application
 
 console = Console()
 _FIELDS = ("sandbox.platform", "sandbox.solve_network", "grading.network")
@@ -19,7 +20,7 @@ _FIELDS = ("sandbox.platform", "sandbox.solve_network", "grading.network")
 
 def add(app: typer.Typer, with_spec: Callable[..., Callable[..., None]]) -> None:
     """Add the commands. ``with_spec`` gives one the fields of RunSpec that a function chooses as options."""
-    group = typer.Typer(help="Tencent Cloud Agent Sandbox: sync.", invoke_without_command=True, callback=_print_help)
+    group = Application(help="Tencent Cloud Agent Sandbox: sync.", invoke_without_command=True, callback=_print_help)
     group.command("sync")(with_spec(sync, is_of_sync))
     app.add_typer(group, name="ags")
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
 from swe_argo.workflows.cli import spec_sources
+from swe_argo.workflows.cli.help_pages import Application
 from swe_argo.workflows.terminal.activity import ActivityLine
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def add(app: typer.Typer, with_spec: Callable[[Callable[..., None]], Callable[..
     app.command(rich_help_panel=PANEL)(stop)
     app.command(rich_help_panel=PANEL)(resume)
     app.command(rich_help_panel=PANEL)(fetch)
-    nights = typer.Typer(help="The nightly run: on, off, list.", invoke_without_command=True, callback=_nights)
+    nights = Application(help="The nightly run: on, off, list.", invoke_without_command=True, callback=_nights)
     nights.command("on")(nightly_on)
     nights.command("off")(nightly_off)
     nights.command("list")(nightly_list)
@@ -52,9 +53,7 @@ def add(app: typer.Typer, with_spec: Callable[[Callable[..., None]], Callable[..
 
 
 def submit(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[RUN.toml]", help="A spec in TOML; flags win over it.")
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="A spec in TOML; flags win over it.")] = None,
     *,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set any field: --set agent.max_steps=60.")

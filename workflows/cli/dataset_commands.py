@@ -47,7 +47,7 @@ def datasets() -> None:
 
 
 def instances(
-    file: Annotated[Path | None, typer.Argument(metavar="[RUN.toml]", help="A spec; flags win over it.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="A spec; flags win over it.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line: all that an agent may know of it.")
     ] = False,

@@ -30,15 +30,17 @@ from swe_argo.workflows.cli import (
     template_commands,
 )
 from swe_argo.workflows.cli.aliases import our_names
+from swe_argo.workflows.cli.help_pages import HELP, Application
 from swe_argo.workflows.cli.printed_spec import spec_toml
 from swe_argo.workflows.cli.suggestions import CommandGroup, describe_flag_error
 from swe_argo.workflows.local.forked_programs import fork_root
 
-app = typer.Typer(
+app = Application(
     name="swe-argo",
     cls=CommandGroup,
     help="Evaluate coding agents on SWE-bench and its relatives, with the official verdict.",
     rich_markup_mode="rich",
+    context_settings={"help_option_names": [*HELP]},
     pretty_exceptions_enable=False,
 )
 console = Console()
@@ -83,9 +85,7 @@ def _program(
 @app.command()
 @_with_spec
 def run(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[RUN.toml]", help="A spec in TOML; flags win over it.")
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="A spec in TOML; flags win over it.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set any field: --set agent.max_steps=60.")
     ] = None,

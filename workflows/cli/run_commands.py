@@ -138,7 +138,7 @@ def grade_log(  # noqa: PLR0917 - every parameter is a flag
 
 def runs(  # noqa: PLR0917 - every parameter is a flag
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD]...", help="Only those in whose line each of them stands.")
+        list[str] | None, typer.Argument(metavar="WORD", help="Only those in whose line each of them stands.")
     ] = None,
     store: StoreFlag = DEFAULT_STORE,
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="Only of a dataset with this in its name.")] = "",
@@ -171,7 +171,7 @@ def runs(  # noqa: PLR0917 - every parameter is a flag
 
 def show(  # noqa: PLR0917 - every parameter is a flag
     run_id: Run,
-    instance: Annotated[str | None, typer.Argument(metavar="[ID]", help="One of its instances.")] = None,
+    instance: Annotated[str | None, typer.Argument(metavar="ID", help="One of its instances.")] = None,
     attempt: Annotated[int, typer.Option("--attempt", min=1, help="Which of the instance's attempts.")] = 1,
     store: StoreFlag = DEFAULT_STORE,
     full: Annotated[bool, typer.Option("--full", help="Fold nothing.")] = False,
@@ -198,7 +198,7 @@ def view(
     store: Annotated[
         str,
         typer.Argument(
-            metavar="[STORE]",
+            metavar="STORE",
             help="Folder or s3://bucket/prefix that holds all runs.",
             envvar=["SWE_ARGO_STORE", "EVAL_OUTPUT_PATH"],
         ),
@@ -220,7 +220,7 @@ def view(
 def export(  # noqa: PLR0917 - every parameter is a flag
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN|DATASET]", help="A run of the store; for verl a dataset, too."),
+        typer.Argument(metavar="RUN|DATASET", help="A run of the store; for verl a dataset, too."),
     ] = None,
     form: Annotated[
         Literal["r2egym", "openhands", "sweagent", "mini", "atif", "preds", "samples", "verl"] | None,

@@ -19,20 +19,15 @@ from swe_argo.steps.spec_parsing import of_file, put, put_item
 from swe_argo.workflows.api.request import RunRequest, complete
 from swe_argo.workflows.cli.completions import OF_FIELDS
 
-FIRST = "Begin with"
-PANELS = {
-    "": "The run",
-    "select": "Which instances",
-    "agent": "Agent",
-    "llm": "Model",
-    "sandbox": "Sandboxes",
-    "grading": "Grading",
+_GROUP_OF_TABLE = {
+    "": "run",
+    "select": "instances",
+    "agent": "agent",
+    "llm": "model",
+    "sandbox": "sandbox",
+    "grading": "grading",
 }
-_FIRST = (
-    "agent.name", "agent.model", "llm.base_url", "llm.config", "dataset", "agent.predictions", "select.k",
-    "sandbox.backend", "run_id", "workers",
-)  # fmt: skip
-"""What somebody who is new needs, in this order."""
+"""Table of a RUN.toml -> the group of its flags in the help."""
 
 
 def parameters(has: Callable[[SpecField], bool] = lambda _: True) -> list[inspect.Parameter]:
@@ -40,9 +35,6 @@ def parameters(has: Callable[[SpecField], bool] = lambda _: True) -> list[inspec
 
     ``has``: which fields the command has.
     """
-    by_name = {each.name: each for each in fields() if has(each)}
-    first = [by_name.pop(name) for name in _FIRST if name in by_name]
-    grouped = sorted(by_name.values(), key=lambda each: list(PANELS).index(_table(each)))
     return [
         inspect.Parameter(
             _parameter(each),
@@ -50,7 +42,8 @@ def parameters(has: Callable[[SpecField], bool] = lambda _: True) -> list[inspec
             default=None,
             annotation=Annotated[_type(each.info), _option(each)],
         )
-        for each in (*first, *grouped)
+        for each in fields()
+        if has(each)
     ]
 
 
@@ -98,16 +91,15 @@ def _option(each: SpecField) -> Any:
     text = " ".join(each.docstring.split())
     own = {"agent": Defaults().agent, "llm": Defaults().llm}.get(_table(each), {})  # they differ from agent to agent
     if default is not False and default not in (None, []) and each.path[-1] not in own:
-        text += f" [dim]\\[{default}][/dim]"
+        text += f" [{default}]"
     if aliases := [name for name in each.flag.names[1:] if len(name) > 2]:
-        text += f" [dim]Also {', '.join(aliases)}.[/dim]"
+        text += f" Also {', '.join(aliases)}."
     names = [each.flag.names[0], *(name for name in each.flag.names if len(name) == 2)]
-    panel = FIRST if each.name in _FIRST else PANELS[_table(each)]
     return typer.Option(
         *names,
-        help=f"[cyan]{each.name}[/cyan]  {text}",
+        help=f"{each.name}  {text}",
         show_default=False,
-        rich_help_panel=panel,
+        rich_help_panel=_GROUP_OF_TABLE[_table(each)],
         autocompletion=OF_FIELDS.get(each.name),
     )
 

@@ -12,13 +12,14 @@ from rich.console import Console
 
 from swe_argo.steps.planning.selection_words import is_of_templates
 from swe_argo.workflows.cli.flags import DEFAULT_STORE, StoreFlag
+from swe_argo.workflows.cli.help_pages import Application
 
 console = Console()
 
 
 def add(app: typer.Typer, with_spec: Callable[..., Callable[..., None]]) -> None:
     """Add the commands. ``with_spec`` gives one the fields of RunSpec that a function chooses as options."""
-    group = typer.Typer(help="The templates at E2B: build, list, prune.", invoke_without_command=True, callback=_help)
+    group = Application(help="The templates at E2B: build, list, prune.", invoke_without_command=True, callback=_help)
     group.command("build")(with_spec(build, is_of_templates))
     group.command("list")(list_)
     group.command("prune")(prune)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from swe_argo.steps.errors import ConfigError
 from swe_argo.workflows.cli.aliases import our_names
@@ -93,11 +92,3 @@ def test_a_flag_that_changes_nothing_is_told() -> None:
 def test_what_cannot_be_had_is_refused(words: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         our_names(["run", *words])
-
-
-def test_a_newcomer_finds_agent_model_and_endpoint_first() -> None:
-    shown = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}).output
-    places = [shown.index(f"{flag} ") for flag in ("--agent", "--model", "--base-url", "--llm-config", "--dataset")]
-    assert places == sorted(places)
-    assert places[-1] < shown.index("--split")
-    assert shown.index("─ Agent ") < shown.index("─ Model ") < shown.index("─ Sandboxes ")

@@ -64,6 +64,7 @@ def test_a_wrong_word_is_one_line(words: list[str], told: str) -> None:
     ("line", "offered"),
     [
         ("swe-argo sho", ["show"]),
+        ("swe-argo run --help-", ["--help-all"]),
         ("swe-argo run --agent openh", ["openhands", "openhands-cli"]),
         ("swe-argo run --dataset mini-r", ["mini-r2e", "mini-rebench"]),
         ("swe-argo show --store here ni", ["nightly-1", "nightly-2"]),

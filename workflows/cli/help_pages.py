@@ -1,0 +1,155 @@
+"""Help of the commands: the everyday flags and the groups first, the rest by ``--help GROUP`` and ``--help-all``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+from typer.core import TyperArgument, TyperCommand
+
+from swe_argo.steps.errors import ConfigError
+
+EVERYDAY = (
+    "agent_name", "agent_model", "llm_base_url", "llm_config", "dataset", "agent_predictions", "select_k",
+    "sandbox_backend", "run_id", "workers",
+)  # fmt: skip
+"""Parameters that every user needs, in the order in which a newcomer does."""
+GROUPS = {
+    "run": "name, tags, split, attempts, retries, canary, cost, store",
+    "instances": "choose, leave out, shuffle; use a validation",
+    "agent": "agent programs, prompts, limits per instance, iterative mode",
+    "model": "sampling, prices, rate limits, retries, streaming",
+    "sandbox": "CPUs, memory, network, images; Docker, Kubernetes, E2B, AGS",
+    "grading": "time limit, network, confirmation",
+    "verl": "prompts and split of --format verl",
+}
+"""Group of flags -> its contents. An option names its group as ``rich_help_panel``."""
+HELP_ALL = "--help-all"
+HELP = ("--help", "-h")
+_WIDE = 110
+"""Columns from which the text stands beside the flag."""
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class HelpCommand(TyperCommand):
+    """A command whose help fits a screen, however many flags it has."""
+
+    def get_help_option_names(self, ctx: Any) -> list[str]:
+        """Return the spellings of ``--help``."""
+        return [*ctx.help_option_names, *([HELP_ALL] if self._groups() else [])]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Print the help that the arguments ask for, or parse them.
+
+        Raises:
+            ConfigError: The word behind ``--help`` is not a group of flags.
+        """
+        if not ctx.resilient_parsing and (word := _help_topic(args)) is not None:
+            self._print_help(ctx, word)
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, _formatter: Any) -> None:
+        """Print the help without a topic."""
+        self._print_help(ctx, "")
+
+    def _groups(self) -> dict[str, list[Any]]:
+        """Return the options of each group, in the order of ``GROUPS``."""
+        grouped: dict[str, list[Any]] = {name: [] for name in GROUPS}
+        for param in self.params:
+            if name := getattr(param, "rich_help_panel", None):
+                grouped[name].append(param)
+        return {name: params for name, params in grouped.items() if params}
+
+    def _print_help(self, ctx: Any, topic: str) -> None:
+        groups, console = self._groups(), Console(highlight=False)
+        if groups and topic and topic not in (*groups, HELP_ALL):
+            raise ConfigError(
+                f"there is no group of flags {topic!r}: give {', '.join(groups)} or {HELP_ALL}", field="--help"
+            )
+        if topic in groups:
+            console.print(_panel(topic, groups[topic], ctx, console.width))
+            return
+        console.print(
+            Padding(Text(self.get_usage(ctx), "bold"), 1), Padding(Text(_paragraphs(self.help)), (0, 1, 1, 1))
+        )
+        own = [param for param in self.get_params(ctx) if not getattr(param, "rich_help_panel", None)]
+        arguments = [param for param in own if isinstance(param, TyperArgument)]
+        everyday = {param.name: param for params in groups.values() for param in params}
+        shown = {
+            "Arguments": arguments,
+            "Everyday flags": [everyday[name] for name in EVERYDAY if name in everyday],
+            "Options": [param for param in own if param not in arguments],
+        }
+        if topic == HELP_ALL:
+            shown = {"Arguments": arguments, "Options": shown["Options"], **groups}
+        for title, params in shown.items():
+            if params:
+                console.print(_panel(title, params, ctx, console.width))
+        if groups and not topic:
+            rows = [(f"--help {name}", _summary(name, params)) for name, params in groups.items()]
+            rows.append((HELP_ALL, "every flag"))
+            console.print(_titled("Further flags", _table(rows)))
+
+
+class Application(typer.Typer):
+    """A command line, or a group of its commands, with these help pages."""
+
+    def command(
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = HelpCommand, **settings: Any
+    ) -> Callable[[_Function], _Function]:
+        """Return the decorator that adds a command."""
+        return super().command(name, cls=cls, **settings)
+
+
+def _help_topic(args: list[str]) -> str | None:
+    """Return the word behind ``--help``, empty if there is none; None if no help is wanted."""
+    words = args[: args.index("--")] if "--" in args else args
+    for place, word in enumerate(words):
+        name, _, topic = word.partition("=")
+        if name == HELP_ALL:
+            return HELP_ALL
+        if name in HELP:
+            following = words[place + 1 : place + 2]
+            return topic or next((each for each in following if not each.startswith("-") or each == HELP_ALL), "")
+    return None
+
+
+def _summary(group: str, params: list[Any]) -> str:
+    """Return the flags of a small group, or a description of a large one."""
+    return GROUPS[group] if len(params) > 5 else ", ".join(param.opts[0] for param in params)
+
+
+def _paragraphs(text: str | None) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in (text or "").split("\n\n"))
+
+
+def _panel(title: str, params: Iterable[Any], ctx: typer.Context, width: int) -> Panel:
+    rows = [record for param in params if (record := param.get_help_record(ctx))]
+    return _titled(title, _table(rows) if width >= _WIDE else Group(*_stacked(rows)))
+
+
+def _titled(title: str, content: RenderableType) -> Panel:
+    return Panel(content, title=title, title_align="left", border_style="dim")
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold cyan", no_wrap=True)
+    table.add_column()
+    for names, text in rows:
+        table.add_row(Text(names), Text(text))
+    return table
+
+
+def _stacked(rows: Iterable[tuple[str, str]]) -> Iterator[RenderableType]:
+    """Yield each text below its flag."""
+    for names, text in rows:
+        yield Text(names, "bold cyan")
+        yield Padding(Text(text), (0, 0, 0, 4))
