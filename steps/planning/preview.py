@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from swe_argo.steps.agents import prepared, run_identity
 from swe_argo.steps.agents.prompts import run_prompts
 from swe_argo.steps.agents.scaffolds import SCAFFOLDS
+from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.data import RunFile, Stage, Unit
+from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.images import through_registry
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.run_spec import RunSpec
+from swe_argo.steps.datasets import resource_factors
 from swe_argo.steps.datasets.bucket_inputs import fetch_inputs
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families import rows
 from swe_argo.steps.families.family import Row
+from swe_argo.steps.models.endpoint import resolve_endpoint
 from swe_argo.steps.models.reply import Message
 from swe_argo.steps.planning.dataset import read_dataset
 from swe_argo.steps.planning.program import resolve_program
@@ -63,17 +67,32 @@ def preview_run(spec: RunSpec) -> RunPreview:
         refuse_model(spec, given.model)
         instruction, instruction_notices = run_prompts.read_instruction(here.agent, dataset.rows, before)
         words, words_notices = run_prompts.read_scaffold_words(here.agent)
+        resource_factors.read(here.sandbox.resource_factors, dataset.known_ids)
         prompt = _first_prompt(here, dataset.rows[0], instruction, words) if dataset.rows else []
     units, redo_notices = _plan_units(spec, dataset.rows, store, set(given.files), begun=before is not None)
+    notices = [*redo_notices, *dataset.notices, *given.notices, *instruction_notices, *words_notices]
+    if agent_of(spec.agent).asks_model and any(unit.begins is Stage.SOLVE for unit in units):
+        notices += _check_endpoint(spec)
     return RunPreview(
         dataset=dataset.name,
         units=units,
         model=given.model,
         images=list(dict.fromkeys(through_registry(row["image"], spec.sandbox.registry) for row in dataset.rows)),
         prompt=prompt,
-        notices=[*redo_notices, *dataset.notices, *given.notices, *instruction_notices, *words_notices],
+        notices=notices,
         earlier=find_earlier(spec, dataset.name, store, given.model),
     )
+
+
+def _check_endpoint(spec: RunSpec) -> list[str]:
+    """Refuse a model without an address; a key may be elsewhere, as on a cluster, so its absence is a notice."""
+    try:
+        resolve_endpoint(spec)
+    except ConfigError as error:
+        if error.failure_class is not FailureClass.MODEL_ACCESS:
+            raise
+        return [error.reason]
+    return []
 
 
 def _plan_units(

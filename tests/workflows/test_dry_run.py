@@ -41,6 +41,10 @@ def test_all_is_told_nothing_is_made_and_no_model_is_asked(tmp_path: Path) -> No
     [
         (["--dataset", "verifed"], "verified"),
         (["--redo", "unresolved"], "there is no run 'r'"),
+        (["--model", "anthropic/claude-sonnet-4"], "anthropic/claude-sonnet-4 is no name of a model of api.openai.com"),
+        (["--model", "openai/m", "--base-url", "localhost:8000"], "llm.base_url: an address begins with http://"),
+        (["--agent", "openhands"], "agent 'openhands' needs a model"),
+        (["--resource-factors", "/nowhere/factors.json"], "/nowhere/factors.json"),
         (["--agent-file", "/nowhere/my-agent.toml", "--model", "openai/m"], "/nowhere/my-agent.toml"),
         (["--agent", "codex", "--agent-version", "0.0.1", "--model", "openai/m"], "swe-argo agents build codex@0.0.1"),
     ],
@@ -50,6 +54,13 @@ def test_what_plan_would_refuse_is_refused(words: list[str], told: str, tmp_path
     assert done.returncode == 64
     assert told in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_dry_run_notes_missing_key(tmp_path: Path) -> None:
+    words = ["run", "--dry-run", "--model", "openai/m", "--store", str(tmp_path / "store"), *ids(QUICK[0])]
+    result = swe_argo(*words, env={"OPENAI_API_KEY": "", "LLM_API_KEY": ""})
+    assert result.returncode == 0
+    assert "note: llm.base_url: there is no key for api.openai.com: set OPENAI_API_KEY" in result.stdout
 
 
 def test_the_estimate_is_by_the_newest_run_of_the_same_kind(tmp_path: Path) -> None:
