@@ -24,7 +24,7 @@ class OwnAgent(Table):
 class AgentSpec(Table):
     """Who works on the issue."""
 
-    name: Annotated[str, Flag("--agent", "--scaffold", "--agent-cls")] = "gold"
+    name: Annotated[str, Flag("--agent", "-a", "--scaffold", "--agent-cls")] = "gold"
     """gold: the reference patch. given: a predictions file. idle: no change, graded. replay: recorded actions. r2egym,
     openhands, sweagent: a model in the scaffold of that project. mini-swe-agent: that library. oneshot: one call.
     package.module:Class or path/to/file.py:Class: one of your own, docs/add-an-agent.md."""
@@ -48,7 +48,7 @@ class AgentSpec(Table):
     """What agent.command speaks to its model: OpenAI chat completions, OpenAI Responses or Anthropic messages."""
     version: Annotated[Annotated[str, AfterValidator(legal_version)] | None, Flag("--agent-version")] = None
     """Version of an agent program, where it is to be another than its recipe's; --agent NAME@VERSION says it, too."""
-    model: Annotated[str | None, Flag("--model", "--llm-name", "--llm_name")] = None
+    model: Annotated[str | None, Flag("--model", "-m", "--llm-name", "--llm_name")] = None
     """The model to ask, as openai/NAME; its name in reports, too. For gold, given and replay only a name in reports."""
     helper_model: Annotated[str | None, Flag("--helper-model")] = None
     """The model for the helpers of an agent program (titles, summaries, sub-agents), at the same endpoint; by default

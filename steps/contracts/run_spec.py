@@ -150,7 +150,7 @@ class RunSpec(Table):
     """The run's name; the same name again resumes it. By default made from agent, dataset and time."""
     tags: Annotated[list[Annotated[str, AfterValidator(_legal_tag)]], Flag("--tag"), How()] = []
     """Words to find the run by: swe-argo runs --tag WORD (repeatable). Resumed with others it has those instead."""
-    dataset: Annotated[str, Flag("--dataset", "-d"), File(or_name=True)] = "mini"
+    dataset: Annotated[str, Flag("--dataset", "-d", "--subset"), File(or_name=True)] = "mini"
     """mini (mini-r2e, ...: docs/add-a-family.md), an alias (verified, lite, full, multilingual, multimodal), a hub id,
     a file of rows, or a task repo."""
     split: Annotated[str, Flag("--split", "-s")] = "test"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families.family import Row
 from swe_argo.steps.families.rows import normalise
 from swe_argo.steps.settings import settings
+
+_HARBOR_NAME = re.compile(r"[\w.-]+@[\w.-]+", re.ASCII)
+"""A dataset of Harbor as its command line has it: ``terminal-bench@2.0``."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ def _load(name: str, split: str, revision: str | None, family: str | None = None
         values = _harbor(name)
     elif name.strip() and path.is_dir() and not _is_alias(name):
         values, by_id = _folder(path, split)
+    elif _HARBOR_NAME.fullmatch(name.strip()):
+        values = _harbor(task_folders.PREFIX + name.strip())
     elif (hub_id := names.hub_id(name)) is not None and not name.startswith("."):
         source = hub_id
         values, commit = read_hub(hub_id, split, revision)

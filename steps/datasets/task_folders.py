@@ -35,7 +35,7 @@ def read_registry(name: str, registry: Path | None) -> list[SourcedValue]:
     """
     if registry is None:
         raise ConfigError(
-            f"{name}: where is the registry? SWE_ARGO_HARBOR_REGISTRY names a registry.json, or the folder it lies in",
+            f"{name} is an entry of Harbor's registry: set SWE_ARGO_HARBOR_REGISTRY to a registry.json or its folder",
             field=_FIELD,
         )
     file = registry / REGISTRY if registry.is_dir() else registry

@@ -142,8 +142,8 @@ def runs(  # noqa: PLR0917 - every parameter is a flag
     ] = None,
     store: StoreFlag = DEFAULT_STORE,
     dataset: Annotated[str, typer.Option("--dataset", "-d", help="Only of a dataset with this in its name.")] = "",
-    agent: Annotated[str, typer.Option("--agent", help="Only of this agent.")] = "",
-    model: Annotated[str, typer.Option("--model", help="Only of a model with this in its name.")] = "",
+    agent: Annotated[str, typer.Option("--agent", "-a", help="Only of this agent.")] = "",
+    model: Annotated[str, typer.Option("--model", "-m", help="Only of a model with this in its name.")] = "",
     since: Annotated[
         str, typer.Option("--since", metavar="DATE", help="Only begun on this day or later: 2026-11 or 2026-11-24.")
     ] = "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -30,22 +31,33 @@ COMMANDS = {
 }
 """Words of Harbor, Inspect, SWE-agent, swebench, Argo, kubectl and git -> ours."""
 FLAGS = {
+    **dict.fromkeys(("--harness", "--solver", "--scaffolding", "--agent-import-path", "--agent-name"), "--agent"),
+    **dict.fromkeys(("--model-name", "--model-id", "--llm"), "--model"),
+    **dict.fromkeys(("--api-base", "--api-url", "--endpoint", "--url", "--model-base-url"), "--base-url"),
+    **dict.fromkeys(("--benchmark", "--dataset-name", "--tasks", "--path"), "--dataset"),
     **dict.fromkeys(("--limit", "--n-tasks", "--num-tasks", "--max-instances", "--slice"), "--k"),
     **dict.fromkeys(("--epochs", "--n-attempts", "--num-samples", "--repeats", "--trials"), "--attempts"),
-    **dict.fromkeys(("--n-concurrent", "--concurrency", "--max-samples", "--parallel", "--jobs"), "--workers"),
+    **dict.fromkeys(("--n-concurrent", "--concurrency", "--max-samples", "--parallel"), "--workers"),
+    **dict.fromkeys(("--jobs", "--num-threads"), "--workers"),
+    **dict.fromkeys(("--max-connections",), "--llm-concurrency"),
     **dict.fromkeys(("--sandbox", "--env", "--environment", "--environment-class"), "--backend"),
     **dict.fromkeys(("--task", "--task-name", "--task-id", "--sample-id", "--id"), "--instance"),
     **dict.fromkeys(("--log-dir", "--jobs-dir", "--output", "--results", "--output-dir"), "--store"),
-    **dict.fromkeys(("--job-name", "--name"), "--run-id"),
+    **dict.fromkeys(("--job-name", "--name", "--job-id", "--experiment-name", "--resume"), "--run-id"),
     **dict.fromkeys(("--message-limit", "--step-limit", "--max-turns"), "--max-steps"),
+    **dict.fromkeys(("--time-limit", "--max-time"), "--agent-timeout"),
     **dict.fromkeys(("--cost-limit",), "--max-cost-per-instance"),
-    **dict.fromkeys(("--max-connections",), "--llm-concurrency"),
+    **dict.fromkeys(("--budget", "--max-budget"), "--max-cost"),
+    **dict.fromkeys(("--retry", "--max-retries", "--n-retries"), "--retries"),
     **dict.fromkeys(("--preds", "--patches"), "--predictions"),
-    **dict.fromkeys(("--again", "--rerun", "--force", "--overwrite"), "--redo"),
+    **dict.fromkeys(("--again", "--rerun", "--force", "--overwrite", "--redo-existing"), "--redo"),
 }
 _CLOSE = 0.6
+"""Least similarity of a suggestion: 1 for the same letters, up to 1 more for the same words."""
 _BEHIND = 0.15
-"""What is so much less close than the closest was not meant."""
+"""Distance from the best suggestion at which others are left out."""
+_EMPTY_WORDS = frozenset({"", "max", "n", "no", "num", "per"})
+"""Parts of flags that say little of what a flag is about."""
 
 
 class CommandGroup(TyperGroup):
@@ -72,22 +84,37 @@ def describe_flag_error(error: Any) -> str:
 
 
 def closest(word: str, there: Iterable[str], others: Mapping[str, str]) -> list[str]:
-    """Of what there is, the closest first; before them what another tool calls so. Empty where nothing is close."""
+    """Return the names that a word may mean, the likeliest first; empty if nothing is similar.
+
+    Args:
+        word: The word that is no name.
+        there: The names.
+        others: Word of another tool -> name.
+    """
     known = list(there)
-    same = [others[word]] if others.get(word) in known else []
-    scores = {each: _closeness(word, each) for each in known}
+    if others.get(word) in known:
+        return [others[word]]
+    scores = {each: _similarity(word, each) for each in known}
     for other, ours in others.items():
         if ours in scores:
-            scores[ours] = max(scores[ours], _closeness(word, other) - 0.1)
+            scores[ours] = max(scores[ours], _similarity(word, other) - 0.1)
     best = max(scores.values(), default=0.0)
-    near = [each for each, score in scores.items() if score >= max(_CLOSE, best - _BEHIND)] if not same else []
-    return same + sorted(near, key=lambda each: -scores[each])[:3]
+    near = [each for each, score in scores.items() if score >= max(_CLOSE, best - _BEHIND)]
+    return sorted(near, key=lambda each: -scores[each])[:3]
 
 
-def _closeness(word: str, other: str) -> float:
-    """Two letters in each other's place are one slip."""
+def _similarity(word: str, other: str) -> float:
+    """Return how many letters two names share, plus how many of their words; swapped letters count as one slip."""
     swapped = 0.15 if sorted(word) == sorted(other) else 0.0
-    return difflib.SequenceMatcher(None, word.lower(), other).ratio() + swapped
+    letters = difflib.SequenceMatcher(None, word.lower(), other).ratio() + swapped
+    ours, theirs = (set(re.split(r"[-_.]+", name.lower())) - _EMPTY_WORDS for name in (word, other))
+    shared = [one for one in ours if any(_is_same_word(one, another) for another in theirs)]
+    return letters + len(shared) / max(len(ours), len(theirs), 1)
+
+
+def _is_same_word(one: str, other: str) -> bool:
+    """Whether two words are equal or one abbreviates the other: temp and temperature."""
+    return one == other or (min(len(one), len(other)) > 2 and (one.startswith(other) or other.startswith(one)))
 
 
 def _ask(meant: list[str]) -> str:

@@ -35,6 +35,10 @@ LINES = {
         "run --agent CodeActAgent --k 10 --workers 4 --instance a,b --store o"
     ),
     "run --instance-ids a,b --output-dir o": "run --instance a,b --store o",
+    # mini-swe-agent and Harbor
+    "run --subset verified --split test --workers 4 -m openai/m -a mini-swe-agent": (
+        "run --dataset verified --split test --workers 4 -m openai/m -a mini-swe-agent"
+    ),
     # switches with a word, and underscores everywhere
     "run --hints True --run_id r": "run --hints --run-id r",
     "run --hints --max_workers 3": "run --hints --workers 3",

@@ -17,6 +17,8 @@ from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.command import swe_argo
 
 THERE = list(get_command(app).commands)  # type: ignore[attr-defined]
+RUN = get_command(app).commands["run"]  # type: ignore[attr-defined]
+RUN_FLAGS = [name for each in RUN.params for name in (*each.opts, *each.secondary_opts) if name.startswith("--")]
 
 
 @pytest.mark.parametrize(
@@ -37,13 +39,29 @@ def test_the_closest_comes_first(word: str, meant: list[str]) -> None:
     assert closest(word, THERE, COMMANDS) == meant
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("--harness", ["--agent"]),
+        ("--model-name", ["--model"]),
+        ("--api-base", ["--base-url"]),
+        ("--cost", ["--max-cost"]),
+        ("--temp", ["--temperature"]),
+        ("--time-limit", ["--agent-timeout"]),
+        ("--image-registry", ["--registry"]),
+        ("--dataset-split", ["--dataset", "--split"]),
+        ("--modle", ["--model"]),
+    ],
+)
+def test_flag_suggestions_follow_meaning(word: str, meant: list[str]) -> None:
+    assert closest(word, RUN_FLAGS, FLAGS) == meant
+
+
 def test_every_word_of_another_tool_leads_to_what_there_is() -> None:
     assert set(COMMANDS.values()) <= set(THERE)
     assert not set(COMMANDS) & set(THERE)
-    run = next(command for name, command in get_command(app).commands.items() if name == "run")  # type: ignore[attr-defined]
-    flags = {name for each in run.params for name in (*each.opts, *each.secondary_opts)}
-    assert set(FLAGS.values()) <= flags
-    assert not set(FLAGS) & flags
+    assert set(FLAGS.values()) <= set(RUN_FLAGS)
+    assert not set(FLAGS) & set(RUN_FLAGS)
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,13 @@ def test_a_registry_names_tasks_by_entry_and_version(tmp_path: Path) -> None:
         read_registry("harbor:set", None)
 
 
+def test_dataset_name_at_version_is_harbors() -> None:
+    with pytest.raises(
+        ConfigError, match=r"harbor:terminal-bench@2\.0 is an entry of Harbor's registry: set SWE_ARGO_H"
+    ):
+        load.load("terminal-bench@2.0", "test")
+
+
 @given(st.floats(0, 1e6), st.sampled_from("GMKgmk"), st.sampled_from(["", " "]))
 def test_sizes_are_read_as_they_are_written(number: float, unit: str, blank: str) -> None:
     factor = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}[unit.upper()]
