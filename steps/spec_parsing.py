@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from swe_argo import steps
 from swe_argo.steps.contracts.agent_spec import OwnAgent
 from swe_argo.steps.contracts.agents import AGENT_ALIASES, AGENTS, PROGRAM, is_own
 from swe_argo.steps.contracts.run_spec import RunSpec
@@ -29,11 +30,15 @@ Tables = dict[str, Any]
 
 
 def of_file(file: Path) -> Tables:
-    """The spec in a TOML file. Raises ConfigError."""
+    """Return the spec in a TOML file; a bare name that is no file here may be a bundled one. Raises ConfigError."""
+    bundled = {path.name: path for path in (Path(steps.__path__[0]).parent / "templates" / "runs").glob("*.toml")}
+    if str(file) in bundled and not file.exists():
+        file = bundled[str(file)]
     try:
         return of_text(file.read_text("utf-8"), str(file))
     except FileNotFoundError:
-        raise ConfigError(f"there is no file {file}") from None
+        names = ", ".join(sorted(bundled))
+        raise ConfigError(f"there is no file {file}; bundled files, by name alone: {names}") from None
     except IsADirectoryError:
         raise ConfigError(f"{file} is a folder, not a TOML file") from None
     except UnicodeDecodeError:

@@ -59,6 +59,11 @@ def test_it_evaluates_the_bundled_dataset(installed: Path, tmp_path: Path) -> No
     assert (tmp_path / "results/runs/first/report/report.html").is_file()
 
 
+def test_wheel_runs_bundled_run_file(installed: Path, tmp_path: Path) -> None:
+    result = run(installed, tmp_path, "run", "verified.toml", "--print-spec")
+    assert 'dataset = "verified"' in result.stdout, result.stderr
+
+
 def test_it_has_the_chart_and_says_where(installed: Path, tmp_path: Path) -> None:
     chart = Path(run(installed, tmp_path, "chart").stdout.strip())
     assert chart.is_relative_to(installed)
