@@ -14,6 +14,13 @@ from swe_argo.steps.families.family import FAMILY_COLUMN, MACHINE_COLUMN, Family
 from swe_argo.steps.families.swebench import retrieval
 
 _IMAGES = ("http://", "https://", "data:image/")
+_UNSUPPORTED = {
+    "SWE-bench Pro": {"before_repo_set_cmd", "selected_test_files_to_run"},
+    "SWE-bench-Live": {"test_cmds", "log_parser"},
+    "Multi-SWE-bench": {"org", "number", "fix_patch"},
+    "SWE-PolyBench": {"F2P", "P2P", "test_command"},
+}
+"""Benchmark that cannot be graded yet -> columns that its rows are known by."""
 _MOST = 40
 """Columns of a row that a message names."""
 
@@ -33,13 +40,18 @@ def normalise(source_value: object, where: str, family: str | None = None) -> Ro
 
 def _recognize(row: Mapping[str, object], where: str) -> str:
     """The family of a row. Raises ConfigError where it is of none."""
+    for benchmark, columns in _UNSUPPORTED.items():
+        if columns <= row.keys():
+            raise bad_row(
+                where, f"is a row of {benchmark}, which is not supported yet; docs/add-a-family.md says how to add it"
+            )
     for name in FAMILIES:
         if load_family(name).recognizes(row):
             return name
     known = "; ".join(f"{name} needs {load_family(name).columns.describe()}" for name in FAMILIES)
-    columns = ", ".join(ascii(column)[1:-1][:80] for column in islice(row, _MOST))
-    columns += " and more" if len(row) > _MOST else ""
-    raise bad_row(where, f"is of no known family: it has {columns or 'no columns'}; {known}")
+    shown = ", ".join(ascii(column)[1:-1][:80] for column in islice(row, _MOST))
+    shown += " and more" if len(row) > _MOST else ""
+    raise bad_row(where, f"is of no known family: it has {shown or 'no columns'}; {known}")
 
 
 def family_name(row: Row) -> str:

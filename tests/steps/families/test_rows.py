@@ -125,6 +125,30 @@ def test_a_row_of_no_family_says_what_it_has_and_what_each_family_needs() -> Non
     assert _refusal(dict.fromkeys(map(str, range(99)))).startswith("is of no known family: it has 0, 1, 2, ")
 
 
+COMMON = ("repo", "instance_id", "base_commit", "patch", "test_patch", "problem_statement", "hints_text", "created_at")
+UNSUPPORTED_ROWS = {
+    "SWE-bench Pro": (
+        *COMMON[:6],
+        *("requirements", "interface", "fail_to_pass", "pass_to_pass", "selected_test_files_to_run"),
+        *("before_repo_set_cmd", "dockerhub_tag", "repo_language", "issue_specificity", "issue_categories"),
+    ),
+    "SWE-bench-Live": (*COMMON, "FAIL_TO_PASS", "PASS_TO_PASS", "test_cmds", "log_parser"),
+    "Multi-SWE-bench": (
+        *("org", "repo", "number", "state", "title", "body", "base", "resolved_issues", "fix_patch", "test_patch"),
+        *("run_result", "test_patch_result", "fix_patch_result", "fixed_tests", "p2p_tests", "f2p_tests"),
+    ),
+    "SWE-PolyBench": (*COMMON, "language", "Dockerfile", "P2P", "F2P", "task_category", "test_command"),
+}
+"""Columns of the rows of benchmarks that cannot be graded yet."""
+
+
+@pytest.mark.parametrize("benchmark", UNSUPPORTED_ROWS)
+@pytest.mark.parametrize("extra", [(), ("version", "environment_setup_commit")])
+def test_row_of_unsupported_benchmark_is_named(benchmark: str, extra: tuple[str, ...]) -> None:
+    columns = dict.fromkeys((*UNSUPPORTED_ROWS[benchmark], *extra), "x")
+    assert _refusal(columns).startswith(f"is a row of {benchmark}, which is not supported yet; ")
+
+
 def test_the_page_of_families_names_the_columns_that_each_is_known_by() -> None:
     page = (ROOT / "docs" / "add-a-family.md").read_text().replace("`", "")
     for name in FAMILIES:
