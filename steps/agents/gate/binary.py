@@ -23,11 +23,12 @@ from swe_argo.steps.agents.gate.compiler import (
     is_shipped,
     source_digest,
 )
-from swe_argo.steps.errors import ConfigError, one_line
+from swe_argo.steps.errors import ConfigError, StepError, one_line
 from swe_argo.steps.settings import settings
 
 _KEPT = 8
 """Versions of the source whose programs stay: several checkouts may be at work at a time."""
+_WAY_OUT = "the model gateway was not built: install Go 1.24 or newer, or the wheel, which carries it"
 
 
 def _write_to_stderr(line: str) -> None:
@@ -74,7 +75,10 @@ def ship() -> None:
 def _find_go() -> str:
     from swe_argo.steps.bundles.tools import go
 
-    return go()[0]
+    try:
+        return go()[0]
+    except StepError as error:
+        raise ConfigError(f"{_WAY_OUT} ({error.reason})", field="agent") from error
 
 
 def _notice(architectures: str) -> str:
@@ -93,8 +97,7 @@ def _explain_failure() -> Iterator[None]:
         yield
     except subprocess.CalledProcessError as error:
         message = one_line(error.stderr.decode(errors="replace"), 300)
-        reason = f"the model gateway was not built: {message}; install Go 1.24 or newer, or use a released wheel"
-        raise ConfigError(reason, field="agent") from error
+        raise ConfigError(f"{_WAY_OUT} ({message})", field="agent") from error
 
 
 @contextmanager

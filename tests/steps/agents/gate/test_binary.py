@@ -8,6 +8,7 @@ import pytest
 
 from swe_argo.steps.agents.gate import binary, compiler
 from swe_argo.steps.agents.gate.binary import find_gate
+from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.settings import settings
 from tests.steps.agents.gate.toolchain import needs_go
 
@@ -33,6 +34,15 @@ def test_gateway_build_is_announced_once(home: Path) -> None:
     assert find_gate("amd64", lines.append) == program
     (line,) = lines
     assert line.startswith("building the model gateway of agent programs for amd64 with Go (once")
+
+
+@pytest.mark.slow
+def test_missing_go_is_one_line_with_the_way_out(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/none")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with pytest.raises(ConfigError, match=r"^agent: the model gateway was not built: install Go 1\.24 or newer"):
+        find_gate("amd64")
 
 
 def test_oldest_gateways_are_removed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
