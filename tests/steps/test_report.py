@@ -141,6 +141,7 @@ def test_the_table_of_units_has_a_row_for_each_with_typed_columns(store: Store, 
     assert types["seconds"].startswith("map<string, double")
     assert types["findings"].startswith("list<")
     rows = table.to_pylist()
+    assert {(row["agent"], row["dataset"]) for row in rows} == {("replay", summary.dataset.name)}
     assert len(rows) == 120
     assert sum(row["resolved"] is True for row in rows) == summary.outcomes["resolved"]
     assert sum(row["standing"] == "failed" for row in rows) == summary.outcomes["failed"]

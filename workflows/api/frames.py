@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from swe_argo.steps.contracts.data import Plan, Unit
@@ -28,7 +29,8 @@ CALLS: tuple[tuple[str, str], ...] = (
     ("attempt", "int64"),
     ("inner_attempt", "int64"),  # from 1; others than 1 in iterative mode alone
     ("conversation", "int64"),  # from 1; others than 1 of agent programs alone
-    ("turn", "int64"),  # step_id of the trajectory, from 1
+    ("turn", "int64"),  # of the agent, from 1 in each conversation, as on pages; null for other steps
+    ("step_id", "int64"),  # of the trajectory, from 1; counts system and user steps too
     ("kind", "string"),  # model or tool
     ("name", "string"),  # of the model, or of the tool
     ("timestamp", "timestamp"),  # of the turn
@@ -112,10 +114,12 @@ def _rows(run_id: str, unit: Unit, trajectory: Trajectory) -> Iterator[dict[str,
         place = {"run_id": run_id, "instance_id": unit.instance_id, "attempt": unit.attempt, "inner_attempt": number}
         beside = [other for other in attempt.subagent_trajectories or [] if other.extra.beside]
         for conversation, steps in enumerate([attempt.steps, *(other.steps for other in beside)], 1):
-            for turn in steps:
-                when = datetime.fromisoformat(turn.timestamp) if turn.timestamp else None
-                for call in _calls(turn):
-                    yield {**place, "conversation": conversation, "turn": turn.step_id, "timestamp": when, **call}
+            answers = count(1)
+            for step in steps:
+                turn = next(answers) if step.source == "agent" else None
+                when = datetime.fromisoformat(step.timestamp) if step.timestamp else None
+                numbers = {"conversation": conversation, "turn": turn, "step_id": step.step_id, "timestamp": when}
+                yield from ({**place, **numbers, **call} for call in _calls(step))
 
 
 def _calls(turn: Turn) -> Iterator[dict[str, Any]]:

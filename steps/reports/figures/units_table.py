@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.trajectory import Usage
 from swe_argo.steps.contracts.verdict import Confirmation
 from swe_argo.steps.reports.figures.failing import error_of, first_failing
@@ -33,7 +34,7 @@ def units_table(run: StoredRun) -> pa.Table:
     text, whole, real, truth = pa.string(), pa.int64(), pa.float64(), pa.bool_()
     schema = pa.schema(
         [
-            *((name, text) for name in ("run_id", "model", "instance_id")),
+            *((name, text) for name in ("run_id", "agent", "model", "dataset", "instance_id")),
             ("attempt", whole),
             *((name, text) for name in ("title", "repo", "difficulty", "standing")),
             ("resolved", truth),
@@ -91,7 +92,9 @@ def _row(run: StoredRun, unit: StoredUnit) -> dict[str, Any]:
     usage, failure = unit.usage, unit.failure
     return {
         "run_id": run.run.run_id,
+        "agent": agent_of(run.run.spec.agent).name,
         "model": run.run.model,
+        "dataset": run.run.dataset.name,
         "instance_id": unit.instance_id,
         "attempt": unit.attempt,
         "title": unit.title or None,

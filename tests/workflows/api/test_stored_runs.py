@@ -62,6 +62,8 @@ def test_units_are_read_as_the_records_that_lie_in_the_store(url: str) -> None:
 def test_the_frame_of_units_has_a_row_a_unit_with_whole_numbers_whole(url: str) -> None:
     frame = swe_argo.open_runs(url).run("scripted").units_frame().set_index("instance_id")
     assert list(frame.index) == CHOSEN
+    assert frame.dataset.tolist() == ["mini", "mini"]
+    assert frame.agent.tolist() == ["Scripted", "Scripted"]
     assert frame.resolved.tolist() == [False, True]
     assert str(frame.patch_bytes.dtype) == "int64[pyarrow]"
     assert frame.total_seconds.min() > 0
@@ -69,8 +71,8 @@ def test_the_frame_of_units_has_a_row_a_unit_with_whole_numbers_whole(url: str) 
 
 def test_the_frame_of_calls_has_a_row_a_call_in_order(url: str) -> None:
     frame = swe_argo.open_runs(url).run("scripted").calls_frame()
-    assert frame[["instance_id", "turn", "kind", "name"]].to_numpy().tolist() == [
-        [instance, turn, "tool", "bash"] for instance in CHOSEN for turn in (2, 3)
+    assert frame[["instance_id", "turn", "step_id", "kind", "name"]].to_numpy().tolist() == [
+        [instance, turn, turn + 1, "tool", "bash"] for instance in CHOSEN for turn in (1, 2)
     ]
     assert frame.exit_code.tolist() == [1, 0, 0, 0]
     assert frame.timestamp.notna().all()
