@@ -39,7 +39,7 @@ def test_without_a_webhook_the_comparison_is_printed(store: Store, tmp_path: Pat
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["outcome"]
     words = (tmp_path / "out" / "outcome").read_text().split()
     assert [words[1], words[3]] == ["gained,", "lost"]
-    assert f": {' '.join(words)}." in done.stdout
+    assert f"; {' '.join(words)}." in done.stdout
 
 
 def test_a_webhook_that_stumbles_is_told_once_it_stands(store: Store, tmp_path: Path) -> None:

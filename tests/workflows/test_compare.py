@@ -31,7 +31,13 @@ def test_two_runs_are_compared_in_words_with_what_changed_first(store: str) -> N
     assert lines[0] == "new compared with old (planned 2026-11-20 22:04 UTC)"
     order = [
         next(number for number, line in enumerate(lines) if words in line)
-        for words in ("before the scores", " before, ", "McNemar's exact test", "Lost, ", "Without a verdict, ")
+        for words in (
+            "difference in set-up",
+            "new minus old: ",
+            "McNemar's exact test",
+            "Lost, ",
+            "Without a verdict, ",
+        )
     ]
     assert order == sorted(order)
     assert "runs/new/report/compare.json" not in open_store(store).keys("runs/new/report/")

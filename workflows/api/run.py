@@ -162,14 +162,18 @@ class Run:
 
         return calls_frame(self._store, self.run_id)
 
-    def compare(self, earlier: Run) -> Comparison:
-        """How this run differs from an earlier one, of this store or another: changes, gains, losses, McNemar's test.
+    def compare(self, first: Run) -> Comparison:
+        """Return this run minus another one: differences in set-up, gains, losses, McNemar's test.
 
-        Raises ConfigError where either has no report, or both are the same.
+        Args:
+            first: The run to compare with, of this store or another.
+
+        Raises:
+            ConfigError: Either run has no report, or both are the same.
         """
-        if (earlier._store.url, earlier.run_id) == (self._store.url, self.run_id):
+        if (first._store.url, first.run_id) == (self._store.url, self.run_id):
             raise ConfigError(f"{self.run_id!r} is named twice: a run is compared with another one", field="run")
-        before, after = earlier._reported(), self._reported()
+        before, after = first._reported(), self._reported()
         return compare(before, after, known_doubts(self._store, after.run.dataset.name).describe)
 
     def write_report(self, show: Show | None = None) -> Summary:

@@ -1,4 +1,4 @@
-"""Two runs side by side at a terminal: what changed first, then what was gained and lost."""
+"""Comparison of two runs at a terminal: differences in set-up, then gains and losses."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ from swe_argo.steps.store import open_store
 from swe_argo.workflows.api.run import Run
 
 
-def compare(earlier: tuple[str, str], later: tuple[str, str], console: Console, *, as_json: bool) -> None:
-    """Print how ``later`` differs from ``earlier``, each (store, run id).
+def compare(first: tuple[str, str], second: tuple[str, str], console: Console, *, as_json: bool) -> None:
+    """Print the second run minus the first.
 
-    ``as_json``: compare.json instead of words. Raises ConfigError for a run that is unknown, has no report, or is
-    named twice.
+    Args:
+        first: Store and run id.
+        second: Store and run id.
+        console: The terminal.
+        as_json: Whether to print ``compare.json`` instead of text.
+
+    Raises:
+        ConfigError: A run is unknown or has no report, or both are the same run.
     """
-    before, after = (Run(open_store(store), run) for store, run in (earlier, later))
+    before, after = (Run(open_store(store), run) for store, run in (first, second))
     compared = after.compare(before)
     if as_json:
         sys.stdout.write(compared.to_bytes().decode())

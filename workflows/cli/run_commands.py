@@ -89,18 +89,18 @@ def regrade(
 
 
 def compare(
-    earlier: Annotated[str, typer.Argument(metavar="RUN", help="The earlier run.")],
-    later: Annotated[str, typer.Argument(metavar="RUN", help="The later run.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="The run to compare with.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The run to compare.")],
     store: StoreFlag = DEFAULT_STORE,
     store_b: Annotated[
-        str | None, typer.Option("--store-b", help="Store of the later run, where it is another one.")
+        str | None, typer.Option("--store-b", help="Store of the second run, if it is another one.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what compare.json holds.")] = False,
 ) -> None:
-    """Compare two runs: what changed before any score, then what was gained, lost and left without a verdict."""
+    """Compare two runs, B minus A: differences in set-up, then instances gained, lost and without a verdict."""
     from swe_argo.workflows.cli.compare import compare as compare_runs
 
-    compare_runs((store, earlier), (store_b or store, later), console, as_json=as_json)
+    compare_runs((store, first), (store_b or store, second), console, as_json=as_json)
 
 
 def grade_log(  # noqa: PLR0917 - every parameter is a flag

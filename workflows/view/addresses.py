@@ -27,7 +27,7 @@ def report_url(run: str, name: str) -> str:
 
 
 def compare_url(runs: Iterable[str]) -> str:
-    """These runs beside each other, the earliest first."""
+    """Return the address that compares the last of these runs with the first."""
     return f"/compare?{urlencode([('run', run) for run in runs])}"
 
 

@@ -1,4 +1,4 @@
-"""Runs beside each other: the comparison of two as the report has it, who agrees with whom, and what it took."""
+"""The page that compares runs: two as the report does, the overlap of all, cost and turns by outcome."""
 
 from __future__ import annotations
 
@@ -74,18 +74,26 @@ class Comparisons:
         self._lock = threading.Lock()
 
     def context(self, names: Sequence[str]) -> dict[str, Any]:
-        """What the template is given. Raises ConfigError where they are not at least two runs, InfraError."""
+        """Return the template's variables.
+
+        The last run is compared with the first, in the order of ``names``.
+
+        Raises:
+            ConfigError: A name is invalid or unknown, or the runs are fewer than 2 or more than MOST_RUNS.
+            InfraError: The store failed.
+        """
         wrong = next((name for name in names if not is_run_id(name)), None)
         if wrong is not None:
-            raise ConfigError(f"{wrong[:80]!r} is no name of a run", field="run")
+            raise ConfigError(f"{wrong[:80]!r} is not a run id", field="run")
         names = list(dict.fromkeys(names))
         if not 2 <= len(names) <= MOST_RUNS:
             raise ConfigError(f"2 to {MOST_RUNS} runs are compared: mark them in the list of runs", field="run")
-        states = sorted(map(self._states.read, names), key=lambda state: (state.file.created_at, state.run_id))
+        states = [self._states.read(name) for name in names]
         first = [_first_attempts(state) for state in states]
         pair = (states[0], states[-1])
         return {
             "runs": states,
+            "swapped": compare_url(reversed(names)),
             "beside": view_comparison(self._compare(*pair)),
             "hrefs": {line.instance_id: unit_url(pair[1].run_id, line.instance_id, 1) for line in first[-1].values()},
             "figures": [_figures(state) for state in states],

@@ -85,6 +85,6 @@ def _words(changes: list[Change]) -> list[str]:
         told[change.kind] += 1
         if told[change.kind] <= NAMED:
             before, after = (cut_line(make_visible(value), VALUE_WIDTH) for value in (change.before, change.after))
-            words.append(f"{make_visible(change.what)}: {before} before, {after} now")
+            words.append(f"{make_visible(change.what)}: {before} → {after}")
     more = sum(number - NAMED for number in told.values() if number > NAMED)
     return [*words, f"and {count(more, 'more change')}"] if more else words

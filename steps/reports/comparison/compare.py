@@ -22,9 +22,12 @@ def _nothing_known(_: StoredUnit) -> str:
 
 
 def compare(before: StoredRun, after: StoredRun, doubts: Callable[[StoredUnit], str] = _nothing_known) -> Comparison:
-    """``before`` is the earlier run. Instances are in the order of the later run's plan.
+    """Return ``after`` minus ``before``.
 
-    ``doubts``: what is known against a verdict, in words.
+    Args:
+        before: First run.
+        after: Second run; instances are in the order of its plan.
+        doubts: Function that says what is known against a verdict.
     """
     old, new = _first(before), _first(after)
     common = [one for one in new if one in old]

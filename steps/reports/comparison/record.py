@@ -1,4 +1,4 @@
-"""``compare.json``: a run beside an earlier one, for programs; what a person reads is made from it."""
+"""``compare.json``: the second of two runs minus the first, for programs; pages and texts are made from it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Unjudged(Part):
     """Outcome, else ``failed`` or ``not_run``."""
     after: str
     reason: str
-    """Class and reason of the newest failure, of the later run where both have one; empty where nothing failed."""
+    """Class and reason of the newest failure, of the second run if both have one; empty if nothing failed."""
 
 
 class PairedTest(Part):
@@ -81,15 +81,16 @@ class MeanRates(Part):
 
 
 class Comparison(Record):
-    """Two runs, the earlier one first. Instances are compared by their first attempt."""
+    """The second of two runs minus the first. Instances are compared by their first attempt."""
 
     file: ClassVar[str] = "compare.json"
     place: ClassVar[Place] = Place.REPORT
     format: Literal["swe-argo-compare-1"] = "swe-argo-compare-1"
     against: str
-    """Run id of the earlier one."""
+    """Id of the first run."""
     against_created_at: str
     run_id: str
+    """Id of the second run."""
     created_at: str
     changes: list[Change]
     images: list[ImageChange]

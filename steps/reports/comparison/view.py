@@ -25,7 +25,7 @@ class InstanceLine:
 
     instance_id: str
     note: str = ""
-    """How it stands in either run, and why."""
+    """Its outcome in the first run and in the second, and why."""
     tests: tuple[str, ...] = ()
     """The first that do not pass in the run that does not resolve it."""
     failing: int = 0
@@ -56,23 +56,25 @@ class ComparisonView:
     """What people read of two runs. Every text is visible, and each value, test and reason is cut."""
 
     run_id: str
+    """Second run: gains, losses and differences are its figures minus those of ``against``."""
     against: str
+    """First run."""
     planned: str
-    """When the earlier run was."""
+    """When the first run was planned."""
     changes: list[str]
-    """What was not the same before anything was scored, a sentence each."""
+    """Differences in set-up, ``first → second``, one line each."""
     unchanged: str
-    """Says that nothing changed before the scores; empty where something did."""
+    """Statement that the set-up is the same; empty if it differs."""
     unknown: str
     """Of what it cannot be said whether it changed; empty where there is nothing of that kind."""
     headline: str
     """The score of both over the instances they have in common, and what moved."""
     significance: str
-    """McNemar's test in plain words; empty where the runs have nothing in common."""
+    """McNemar's test in plain words; empty if the runs have no instance in common."""
     means: str
     """pass@1 over all attempts; empty where both runs made one."""
     rates: list[tuple[str, Rate]]
-    """The two scores of the headline; none where the runs have nothing in common, or one of them is not valid."""
+    """Run id and score of both runs; none if they have no instance in common, or one of them is not valid."""
     moved: list[InstanceList]
     """Lost, gained and without a verdict: those that hold something."""
     apart: list[InstanceList]
@@ -102,12 +104,12 @@ def view_comparison(compared: Comparison) -> ComparisonView:
         against=against,
         planned=make_visible(utc(compared.against_created_at)),
         changes=changes,
-        unchanged="" if changes else f"Nothing that is known changed before the scores: {same}.",
+        unchanged="" if changes else f"No difference in set-up is known: {same}.",
         unknown=_unknown(compared),
         headline=_headline(compared),
         significance=_significance(compared),
         means=_means(compared),
-        rates=[] if compared.invalid or not compared.common else [("Before", compared.before), ("Now", compared.after)],
+        rates=[] if compared.invalid or not compared.common else [(against, compared.before), (run_id, compared.after)],
         moved=[one for one in moved if one.lines],
         apart=[one for one in apart if one.lines],
     )
@@ -116,10 +118,12 @@ def view_comparison(compared: Comparison) -> ComparisonView:
 def _headline(compared: Comparison) -> str:
     if not compared.common:
         return "The two runs have no instance in common."
+    first, second = make_visible(compared.against), make_visible(compared.run_id)
     before, after = (_score(rate, with_rate=not compared.invalid) for rate in (compared.before, compared.after))
     names = listing([make_visible(name) for name in compared.invalid])
-    invalid = f" (no score: {names} is not valid)" if names else ""
-    return f"{before} before, {after} now{invalid}: {compared.word}."
+    points = 100 * ((compared.after.rate or 0.0) - (compared.before.rate or 0.0))
+    difference = f"no score, {names} is not valid" if names else f"{points:+.1f} points"
+    return f"{first}: {before}. {second}: {after}. {second} minus {first}: {difference}; {compared.word}."
 
 
 def _score(rate: Rate, *, with_rate: bool) -> str:
@@ -128,7 +132,7 @@ def _score(rate: Rate, *, with_rate: bool) -> str:
     return f"{rate.resolved:,} of {rate.total:,} resolved" + (f" ({'; '.join(about)})" if about else "")
 
 
-# -- what changed before the scores ----------------------------------------------------------------------------------
+# -- differences in set-up -------------------------------------------------------------------------------------------
 
 
 def _changes(compared: Comparison) -> list[str]:
@@ -145,7 +149,7 @@ def _unknown(compared: Comparison) -> str:
 
 
 def _change(change: Change) -> str:
-    return f"{change.what}: {_short(change.before)} before, {_short(change.after)} now."
+    return f"{change.what}: {_short(change.before)} → {_short(change.after)}"
 
 
 def _short(value: str) -> str:
@@ -154,20 +158,20 @@ def _short(value: str) -> str:
 
 def _instances(compared: Comparison) -> list[str]:
     removed, added = len(compared.only_before), len(compared.only_after)
-    parts = [f"{n:,} only {when}" for n, when in ((removed, "before"), (added, "now")) if n]
-    return [f"Instances: {compared.common:,} in both, {listing(parts)}."] if parts else []
+    names = (make_visible(compared.against), make_visible(compared.run_id))
+    parts = [f"{n:,} only in {name}" for n, name in zip((removed, added), names, strict=True) if n]
+    return [f"Instances: {compared.common:,} in both, {listing(parts)}"] if parts else []
 
 
 def _images(compared: Comparison) -> list[str]:
     if not compared.images:
         return []
     images = [
-        f"{one.instance_id} ({_image(one.before)} before, {_image(one.after)} now)"
-        for one in compared.images[:IMAGES_NAMED]
+        f"{one.instance_id} ({_image(one.before)} → {_image(one.after)})" for one in compared.images[:IMAGES_NAMED]
     ]
     more = len(compared.images) - len(images)
     images += [f"{more:,} more"] if more else []
-    return [f"Images of {count(len(compared.images), 'instance')}: {listing(images)}."]
+    return [f"Images of {count(len(compared.images), 'instance')}: {listing(images)}"]
 
 
 def _image(identity: str) -> str:
@@ -211,10 +215,11 @@ def _means(compared: Comparison) -> str:
     mean = compared.mean
     if mean is None or compared.invalid:
         return ""
+    first, second = make_visible(compared.against), make_visible(compared.run_id)
     return (
-        f"Over all attempts at {count(mean.instances, 'instance')}: {percent(mean.before)} % before, "
-        f"{percent(mean.after)} % now; the difference is {100 * mean.difference:+.1f} points, 95 % interval "
-        f"{100 * mean.low:+.1f} to {100 * mean.high:+.1f}. What was gained and lost is of first attempts."
+        f"pass@1 over all attempts at {count(mean.instances, 'instance')}: {first} {percent(mean.before)} %, "
+        f"{second} {percent(mean.after)} %; {second} minus {first}: {100 * mean.difference:+.1f} points, 95 % interval "
+        f"{100 * mean.low:+.1f} to {100 * mean.high:+.1f}. Gains and losses count first attempts."
     )
 
 
@@ -229,7 +234,7 @@ def _changed(one: ChangedOutcome, *, tests: bool) -> InstanceLine:
 
 
 def _stand(before: str, after: str, why: str) -> str:
-    return f"{_outcome(before)} before, {_outcome(after)} now" + (f"; {why}" if why else "")
+    return f"{_outcome(before)} → {_outcome(after)}" + (f"; {why}" if why else "")
 
 
 def _outcome(standing: str) -> str:

@@ -21,7 +21,7 @@ NAMED = 15
 
 
 def build_message(summary: Summary, compared: Comparison | None, link: str = "") -> dict[str, Any]:
-    """``text`` says everything in a line, ``blocks`` the rest: what changed before the scores comes first.
+    """``text`` says everything in a line, ``blocks`` the rest: differences in set-up come first.
 
     ``link``: where a person opens the report; empty: nowhere.
     """
@@ -47,7 +47,7 @@ def build_message(summary: Summary, compared: Comparison | None, link: str = "")
 def _compared(view: ComparisonView) -> Iterable[str]:
     changes = [escape(line) for line in (*view.changes, view.unknown) if line]
     if view.changes:
-        yield _listed(f"Changed since {view.against}, before any score", changes)
+        yield _listed(f"Differences in set-up, {view.against} → {view.run_id}", changes)
     else:
         yield " ".join([escape(view.unchanged), *changes])
     yield escape(" ".join(filter(None, [view.headline, view.significance, view.means])))

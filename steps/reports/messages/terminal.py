@@ -117,10 +117,18 @@ def _wrapped(text: str, most: int, indent: str = "") -> list[str]:
 
 
 def comparison_lines(compared: Comparison, most: int | None = None) -> list[str]:
-    """Everything, changes first. ``most``: instances named in a list."""
+    """Return the comparison as lines, differences in set-up first.
+
+    Args:
+        compared: The comparison.
+        most: Number of instances named in a list; all of them by default.
+    """
     view = view_comparison(compared)
     lines = [f"{view.run_id} compared with {view.against} (planned {view.planned})", ""]
-    lines += [view.unchanged or "Changed before any score:", *(f"  {line}" for line in view.changes)]
+    lines += [
+        view.unchanged or f"Differences in set-up, {view.against} → {view.run_id}:",
+        *(f"  {line}" for line in view.changes),
+    ]
     lines += filter(None, [view.unknown])
     lines += ["", *filter(None, [view.headline, view.significance, view.means])]
     for part in (*view.moved, *view.apart):

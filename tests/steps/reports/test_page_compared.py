@@ -48,8 +48,8 @@ def test_what_changed_is_read_before_the_scores_and_the_scores_before_the_lists(
     assert places == sorted(places)
     assert len(set(places)) == 4
     changes = tab.value("[...document.querySelectorAll('.changes li')].map(e => e.textContent)")
-    assert "agent.max_steps: 60 before, not given now." in changes
-    assert "attempts: 1 before, 2 now." in changes
+    assert "agent.max_steps: 60 → not given" in changes
+    assert "attempts: 1 → 2" in changes
 
 
 def test_every_lost_instance_is_there_with_both_outcomes_and_its_tests(tab: Tab, compared: Comparison) -> None:
@@ -58,7 +58,7 @@ def test_every_lost_instance_is_there_with_both_outcomes_and_its_tests(tab: Tab,
         f"[...document.querySelectorAll('.compared .lost li')].slice(0, {len(compared.lost)}).map(e => e.textContent)"
     )
     for one, shown in zip(compared.lost, lost, strict=True):
-        assert shown.startswith(f"{one.instance_id} resolved before, ")
+        assert shown.startswith(f"{one.instance_id} resolved → ")
         assert all(test in shown for test in one.failing_tests[:3])
 
 

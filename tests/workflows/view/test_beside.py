@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 from swe_argo.steps.contracts.data import RunFile
 from swe_argo.steps.contracts.record import key
+from swe_argo.steps.reports.comparison.view import view_comparison
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.write import write_report
 from swe_argo.steps.store import Store, open_store
@@ -26,11 +28,15 @@ def cells(html: str) -> list[list[int]]:
     return [[int(one) for one in re.findall(r"<b[^>]*>([\d,]+)</b>", row)] for row in table.split("<tr>")[2:]]
 
 
-def test_two_runs_are_compared_as_the_command_compares_them(viewer: Address, store: Store) -> None:
-    page = viewer.get("/compare?run=nightly-2&run=nightly-1").text
-    runs = RunStore(store)
-    compared = runs.run("nightly-2").compare(runs.run("nightly-1"))
-    assert "Compared with nightly-1" in page
+@pytest.mark.parametrize(("a", "b"), [("nightly-1", "nightly-2"), ("nightly-2", "nightly-1")])
+def test_compare_page_agrees_with_command(a: str, b: str, viewer: Address, store: Store) -> None:
+    page = unescape(viewer.get(f"/compare?run={a}&run={b}").text)
+    compared = RunStore(store).run(b).compare(RunStore(store).run(a))
+    view = view_comparison(compared)
+    assert f"Compared with {a}" in page
+    assert f"{b} minus {a}: " in view.headline
+    assert view.headline in page
+    assert view.headline in swe_argo("compare", a, b, "--store", store.url).stdout
     for name, moved in (("Gained", compared.gained), ("Lost", compared.lost)):
         assert (f"<h3>{name}, {len(moved)}</h3>" in page) == bool(moved)
     first, second = cells(page)
@@ -74,7 +80,7 @@ def test_a_trend_marks_where_rows_images_and_code_changed(tmp_path: Path) -> Non
     assert page.count('class="change"') == 2
     assert "changed: images" in page
     assert "changed: code" in page
-    assert "Image a: sha256:1 before, sha256:2 now" in page
+    assert "Image a: sha256:1 → sha256:2" in page
 
 
 @pytest.mark.parametrize("others", ["not_run", "failed"])

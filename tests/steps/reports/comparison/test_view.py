@@ -72,14 +72,14 @@ def test_where_nothing_has_a_verdict_in_both_nothing_is_said_of_the_difference()
     apart = view_comparison(compared({"a": "resolved"}, {"b": "resolved"}))
     assert apart.headline == "The two runs have no instance in common."
     assert apart.significance == ""
-    assert apart.changes == ["Instances: 0 in both, 1 only before and 1 only now."]
+    assert apart.changes == ["Instances: 0 in both, 1 only in monday and 1 only in tuesday"]
 
 
 def test_several_attempts_say_the_mean_and_of_what_the_lists_are() -> None:
     result = compared({"a": ["resolved", "unresolved"]}, {"a": ["resolved", "resolved"]})
     assert view_comparison(result).means == (
-        "Over all attempts at 1 instance: 50.0 % before, 100 % now; the difference is +50.0 points, 95 % interval "
-        "+50.0 to +50.0. What was gained and lost is of first attempts."
+        "pass@1 over all attempts at 1 instance: monday 50.0 %, tuesday 100 %; tuesday minus monday: +50.0 points, "
+        "95 % interval +50.0 to +50.0. Gains and losses count first attempts."
     )
 
 
@@ -92,33 +92,34 @@ def test_the_whole_text_begins_with_what_changed() -> None:
     assert comparison_lines(result) == [
         "tuesday compared with monday (planned 2026-11-19 22:04 UTC)",
         "",
-        "Changed before any score:",
-        "  Revision: c104f840 before, d00d now.",
-        "  Rows: 500 (9f9f9f9f9f9f) before, 4 (9f9f9f9f9f9f) now.",
-        "  Instances: 4 in both, 1 only before.",
-        "  Images of 1 instance: a (cccccccccccc before, dddddddddddd now).",
-        "  swe-argo: 0.1.0 before, unknown now.",
-        "  swebench: 5.0.2 before, 5.0.2 and 5.0.3 now.",
-        "  Python: 3.11.9 before, unknown now.",
-        "  Code: 90710df0c2a1 before, unknown now.",
-        "  Platform: linux-x86_64 before, unknown now.",
+        "Differences in set-up, monday → tuesday:",
+        "  Revision: c104f840 → d00d",
+        "  Rows: 500 (9f9f9f9f9f9f) → 4 (9f9f9f9f9f9f)",
+        "  Instances: 4 in both, 1 only in monday",
+        "  Images of 1 instance: a (cccccccccccc → dddddddddddd)",
+        "  swe-argo: 0.1.0 → unknown",
+        "  swebench: 5.0.2 → 5.0.2 and 5.0.3",
+        "  Python: 3.11.9 → unknown",
+        "  Code: 90710df0c2a1 → unknown",
+        "  Platform: linux-x86_64 → unknown",
         "",
-        "3 of 4 resolved (3 ok) before, 2 of 4 resolved (2 ok) now (no score: tuesday is not valid): 1 gained, 1 lost.",
+        "monday: 3 of 4 resolved (3 ok). tuesday: 2 of 4 resolved (2 ok). "
+        "tuesday minus monday: no score, tuesday is not valid; 1 gained, 1 lost.",
         "1 gained and 1 lost of 3 instances with a verdict in both: too few to tell from chance "
         "(McNemar's exact test, p = 1; fewer than 6 never can).",
         "",
         "Lost, 1:",
-        "  b: resolved before, timed out now",
+        "  b: resolved → timed out",
         "      t_1",
         "      t_2",
         "      t_3",
         "      and 2 more tests",
         "",
         "Gained, 1:",
-        "  c: unresolved before, resolved now",
+        "  c: unresolved → resolved",
         "",
         "Without a verdict, 1:",
-        "  d: resolved before, not run now",
+        "  d: resolved → not run",
         "",
         "Only in monday, 1:",
         "  gone",
@@ -128,10 +129,10 @@ def test_the_whole_text_begins_with_what_changed() -> None:
 def test_two_equal_runs_say_so_in_a_few_lines() -> None:
     same = compared({"a": "resolved"}, {"a": "resolved"})
     assert comparison_lines(same)[2:] == [
-        "Nothing that is known changed before the scores: rows, images, versions, spec and machines are those of "
-        "monday.",
+        "No difference in set-up is known: rows, images, versions, spec and machines are those of monday.",
         "",
-        "1 of 1 resolved (100 %; 1 ok) before, 1 of 1 resolved (100 %; 1 ok) now: 0 gained, 0 lost.",
+        "monday: 1 of 1 resolved (100 %; 1 ok). tuesday: 1 of 1 resolved (100 %; 1 ok). "
+        "tuesday minus monday: +0.0 points; 0 gained, 0 lost.",
         "None of the 1 instance with a verdict in both runs changed sides.",
     ]
 

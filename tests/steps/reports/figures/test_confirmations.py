@@ -125,8 +125,8 @@ def test_run_without_confirmations_has_no_figures() -> None:
 def test_comparison_shows_integrity() -> None:
     lost = compare(graded(VERDICTS), graded(VERDICTS, **{"a__a-1": "unresolved", "a__a-2": "unresolved"}))
     text = "\n".join(comparison_lines(lost))
-    assert "5 of 6 resolved (83.3 %; 2 ok, 2 unconfirmed, 1 suspect) before" in text
-    assert f"a__a-2: resolved before, unresolved now; same patch; {PARTLY_NOTE}" in text
+    assert "5 of 6 resolved (83.3 %; 2 ok, 2 unconfirmed, 1 suspect)." in text
+    assert f"a__a-2: resolved → unresolved; same patch; {PARTLY_NOTE}" in text
 
 
 @pytest.mark.parametrize("name", list(BECAME))
@@ -180,7 +180,7 @@ def test_reports_show_how_many_are_general() -> None:
     assert [line.general for line in lines_of(table)][:3] == ["yes", "no", ""]
     assert [line.general for line in lines_of(table.drop_columns(["general"]))][:3] == ["", "", ""]
     lost = "\n".join(comparison_lines(compare(run, graded({**verdicts}, **{"a__a-2": "unresolved"}))))
-    assert "(83.3 %; 5 ok; 1 of 2 on neighbour inputs too) before" in lost
+    assert "(83.3 %; 5 ok; 1 of 2 on neighbour inputs too)." in lost
     assert "not general: 2 of 3 tests fail" in lost
 
 

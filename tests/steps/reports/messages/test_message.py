@@ -34,14 +34,15 @@ def test_the_message_says_what_changed_then_the_score_then_what_was_lost() -> No
     }
     assert sections(sent) == [
         "lab/model-1 on SWE-bench/SWE-bench_Verified (test); 1 without a verdict",
-        "*Changed since before, before any score*\n• Tests' network: open before, none now.",
-        "2 of 3 resolved (2 ok) before, 1 of 3 resolved (1 ok) now (no score: now is not valid): 1 gained, 1 lost. "
+        "*Differences in set-up, before → now*\n• Tests' network: open → none",
+        "before: 2 of 3 resolved (2 ok). now: 1 of 3 resolved (1 ok). "
+        "now minus before: no score, now is not valid; 1 gained, 1 lost. "
         "1 gained and 1 lost of 2 instances with a "
         "verdict in both, each on the same patch in both runs: it was not the agent that moved them, but images, "
         "machines or tests (McNemar's exact test, p = 1).",
-        "*Lost, 1*\n• `a` resolved before, unresolved now; same patch: `t_1` and 1 more",
-        "*Gained, 1*\n• `b` unresolved before, resolved now; same patch",
-        "*Without a verdict, 1*\n• `c` resolved before, infrastructure now; image_pull: the registry does not answer",
+        "*Lost, 1*\n• `a` resolved → unresolved; same patch: `t_1` and 1 more",
+        "*Gained, 1*\n• `b` unresolved → resolved; same patch",
+        "*Without a verdict, 1*\n• `c` resolved → infrastructure; image_pull: the registry does not answer",
         "*To be known*\n• This run is invalid: 1 of 3 units (33.3 %) without a verdict, more than 10.0 %. The same run "
         "again does what is missing.\n• 1 unit failed without a verdict: image_pull 1.",
         f"<{LINK}|Open the report>",
