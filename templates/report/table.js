@@ -26,7 +26,7 @@
 
   const inOrder = (some) => {
     const down = order.startsWith("-"), place = names.indexOf(down ? order.slice(1) : order);
-    columns.forEach((head, n) => n === place ? head.setAttribute("aria-sort", down ? "descending" : "ascending") : head.removeAttribute("aria-sort"));
+    columns.forEach((head, n) => head.setAttribute("aria-sort", n !== place ? "none" : down ? "descending" : "ascending"));
     if (place < 0) return some;
     const keys = new Map(some.map((row) => [row, valueOf(row, place)]));
     const missing = (value) => value === "" || Number.isNaN(value);

@@ -31,6 +31,11 @@ def compare_url(runs: Iterable[str]) -> str:
     return f"/compare?{urlencode([('run', run) for run in runs])}"
 
 
+def mark_url(run: str) -> str:
+    """Return the address of the list of runs, with this run marked for a comparison."""
+    return f"/?{urlencode({'run': run})}"
+
+
 def trend_url(run: str) -> str:
     """All runs of the same spec as this one."""
     return f"/trend?{urlencode({'run': run})}"

@@ -19,7 +19,7 @@ from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.page.templating import PAGE_FOLDER, as_page, page_templates
 from swe_argo.steps.store import Store
 from swe_argo.steps.store.runs import record_of
-from swe_argo.workflows.view.addresses import compare_url, report_url, run_url, trend_url, unit_url
+from swe_argo.workflows.view.addresses import compare_url, mark_url, report_url, run_url, trend_url, unit_url
 from swe_argo.workflows.view.compare_page import Comparisons
 from swe_argo.workflows.view.freshness import PATIENCE_S, NotReadYetError
 from swe_argo.workflows.view.guard import Guard
@@ -78,7 +78,8 @@ class Viewer:
         template = "view/run_table.html.j2" if request.headers.get(PART) == "table" else "view/runs.html.j2"
         states = {line.state for line in table.lines}
         live, again = not states.isdisjoint({"working", "no report"}), again_s(working="working" in states)
-        return _html(template, store=self.store.url, table=table, live=live, again=again)
+        marked = request.query_params.getlist("run")
+        return _html(template, store=self.store.url, table=table, marked=marked, live=live, again=again)
 
     def show_run(self, request: Request) -> Response:
         """One run."""
@@ -165,7 +166,8 @@ def _attempt(request: Request) -> int:
 
 def _html(template: str, status: int = 200, **context: Any) -> Response:
     words = {"run_url": run_url, "unit_url": unit_url, "report_url": report_url, "compare_url": compare_url}
-    text = page_templates().get_template(template).render(**words, trend_url=trend_url, **context)
+    words |= {"mark_url": mark_url, "trend_url": trend_url}
+    text = page_templates().get_template(template).render(**words, **context)
     return Response(as_page(text), status, media_type="text/html")
 
 

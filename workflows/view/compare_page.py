@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil
 from statistics import median
 from typing import Any
 
@@ -26,6 +27,8 @@ from swe_argo.workflows.view.unit_lines import UnitLine
 MOST_RUNS = 12
 SHOWN = 300
 """Instances on which the runs differ."""
+COLUMNS = {"cost": "Cost", "each": "A unit", "turns": "Turns, median"}
+"""Key of a run's figures -> title of its column, which is hidden if no run has the figure."""
 KEPT = 8
 """Comparisons that are remembered."""
 
@@ -91,12 +94,14 @@ class Comparisons:
         states = [self._states.read(name) for name in names]
         first = [_first_attempts(state) for state in states]
         pair = (states[0], states[-1])
+        figures = [_figures(state) for state in states]
         return {
             "runs": states,
             "swapped": compare_url(reversed(names)),
             "beside": view_comparison(self._compare(*pair)),
             "hrefs": {line.instance_id: unit_url(pair[1].run_id, line.instance_id, 1) for line in first[-1].values()},
-            "figures": [_figures(state) for state in states],
+            "figures": figures,
+            "figure_columns": [(name, title) for name, title in COLUMNS.items() if any(one[name] for one in figures)],
             "matrix": [[_agreement(states, first, row, n) for n in range(len(states))] for row in range(len(states))],
             "differing": _differing(first),
             "shown": SHOWN,
@@ -173,13 +178,22 @@ def _cost_each(state: RunState) -> float | None:
 def _drawings(states: list[RunState]) -> list[Drawing | None]:
     return [
         _drawing("Cost against resolved", "a unit", states, [_cost_each(state) for state in states], money),
-        _drawing("Turns against resolved", "turns, median", states, [_turns(state) for state in states], decimal),
+        _drawing(
+            "Turns against resolved", "turns, median", states, [_turns(state) for state in states], decimal, whole=True
+        ),
     ]
 
 
 def _drawing(
-    title: str, unit: str, states: list[RunState], values: list[float | None], words: Callable[[float], str]
+    title: str,
+    unit: str,
+    states: list[RunState],
+    values: list[float | None],
+    words: Callable[[float], str],
+    *,
+    whole: bool = False,
 ) -> Drawing | None:
+    """Return the drawing, or None for fewer than two runs. ``whole``: the axis ends at a whole number."""
     known = [
         (state, value, rate)
         for state, value in zip(states, values, strict=True)
@@ -188,14 +202,15 @@ def _drawing(
     if len(known) < 2:
         return None
     most = max(value for _, value, _ in known) or 1.0
+    end = ceil(most / 0.9) if whole else most / 0.9
     dots = [
         Dot(
             name=make_visible(state.run_id),
             href=run_url(state.run_id),
-            x=round(90 * value / most, 2),
+            x=round(100 * value / end, 2),
             y=round(100 - 100 * rate, 2),
             words=f"{words(value)}, {100 * rate:.1f} %",
         )
         for state, value, rate in known
     ]
-    return Drawing(title, unit, "0", words(most / 0.9), dots)
+    return Drawing(title, unit, "0", words(end), dots)

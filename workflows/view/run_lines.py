@@ -42,6 +42,8 @@ class RunLine:
     """working, done, incomplete (some units have no verdict), no report, unreadable."""
     resolved: int | None = None
     total: int | None = None
+    attempts: int = 1
+    """At each instance."""
     rate: float | None = None
     """None, too, where the run is not valid."""
     low: float = 0.0
@@ -63,8 +65,8 @@ RUN_COLUMNS: tuple[Column[RunLine], ...] = (
     Column("rate", "Resolved", lambda line: line.rate, "wide"),
     Column("agent", "Agent and model", lambda line: (line.agent.lower(), line.model.lower())),
     Column("dataset", "Dataset", lambda line: line.dataset.lower(), "roomy"),
-    Column("cost", "Cost", lambda line: line.cost_usd, "n more-wide"),
-    Column("tokens", "Tokens", lambda line: line.tokens, "n roomy"),
+    Column("cost", "Cost", lambda line: line.cost_usd, "n more-wide", optional=True),
+    Column("tokens", "Tokens", lambda line: line.tokens, "n roomy", optional=True),
 )
 RUN_FILTERS: tuple[Filter[RunLine], ...] = (
     Filter("dataset", "Dataset", lambda line: line.dataset),
@@ -168,6 +170,7 @@ def _score(data: bytes) -> dict[str, Any]:
         "state": "done" if read["complete"] is True else "incomplete",
         "resolved": int(rate["resolved"]),
         "total": int(rate["total"]),
+        "attempts": len(read["attempts"]),
         "rate": None if rate["rate"] is None or read.get("valid") is False else float(rate["rate"]),
         "low": float(rate["low"]),
         "high": float(rate["high"]),

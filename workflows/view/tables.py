@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from starlette.datastructures import QueryParams
 
 L = TypeVar("L")
-PAGE_LINES = 200
+PAGE_LINES = 100
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Column(Generic[L]):
     """What is compared; None comes last either way."""
     classes: str = ""
     meaning: str = ""
+    optional: bool = False
+    """Whether the column is hidden if it is empty for all lines."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,10 @@ class ShownTable(Generic[L]):
     total: int
     pages: int
 
+    def has(self, name: str) -> bool:
+        """Return whether a column is shown."""
+        return any(column.name == name for column in self.columns)
+
 
 def read_state(query: QueryParams, columns: Sequence[Column[L]], filters: Sequence[Filter[L]]) -> TableState:
     """What is unknown in the address is passed over: it may be of another version."""
@@ -123,7 +129,7 @@ def show_table(
     choices = [(each, _choices(each, lines, state)) for each in filters]
     return ShownTable(
         state=replace(state, page=page),
-        columns=columns,
+        columns=[one for one in columns if not one.optional or any(map(one.value, lines))],
         filters=[(each, names) for each, names in choices if len(names) > 1 or each.name in state.picks],
         lines=found[(page - 1) * PAGE_LINES : page * PAGE_LINES],
         found=len(found),

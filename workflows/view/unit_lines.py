@@ -80,11 +80,11 @@ UNIT_COLUMNS: tuple[Column[UnitLine], ...] = (
     Column("instance", "Instance", lambda line: (line.instance_id.lower(), line.attempt)),
     Column("attempt", "Attempt", lambda line: line.attempt, "n"),
     Column("verdict", "Verdict", lambda line: _ORDER[line.standing], "v"),
-    Column("turns", "Turns", lambda line: line.turns, "n more-wide", "Answers of the agent"),
-    Column("tries", "Tries", lambda line: line.tries, "n more-wide roomy", "Tries that failed"),
-    Column("tokens", "Tokens", lambda line: line.tokens, "n more-wide roomy"),
-    Column("time", "Time", lambda line: line.total_s, "n more-wide"),
-    Column("cost", "Cost", lambda line: line.cost_usd, "n more-wide roomy"),
+    Column("turns", "Turns", lambda line: line.turns, "n more-wide", "Answers of the agent", optional=True),
+    Column("tries", "Tries", lambda line: line.tries, "n more-wide roomy", "Tries that failed", optional=True),
+    Column("tokens", "Tokens", lambda line: line.tokens, "n more-wide roomy", optional=True),
+    Column("time", "Time", lambda line: line.total_s, "n more-wide", optional=True),
+    Column("cost", "Cost", lambda line: line.cost_usd, "n more-wide roomy", optional=True),
 )
 UNIT_FILTERS: tuple[Filter[UnitLine], ...] = (
     Filter("outcome", "Outcome", lambda line: line.standing),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from swe_argo.steps.reports.figures.stats import quantile
 from swe_argo.steps.reports.page.charts import columns
@@ -22,13 +23,14 @@ class AgainstResolved:
     name: str
     resolved: str
     others: str
-    """Paths in a box of BINS by 100."""
+    """Paths in a box of ``bins`` by 100."""
     most: int
     """Units of the highest column."""
     end: str
     """Where the axis ends: the 99th percentile; the last column holds what is beyond."""
     medians: str
     bins: int = BINS
+    """Columns; each holds a whole number of turns."""
 
 
 def against_resolved(units: Sequence[UnitFigures]) -> list[AgainstResolved]:
@@ -36,7 +38,7 @@ def against_resolved(units: Sequence[UnitFigures]) -> list[AgainstResolved]:
     judged = [unit for unit in units if unit.standing not in NO_VERDICT]
     priced = any(unit.cost_usd for unit in judged)
     charts = [
-        _chart("Turns", judged, lambda unit: unit.turns, lambda turns: f"{turns:,.0f}"),
+        _chart("Turns", judged, lambda unit: unit.turns, lambda turns: f"{turns:,.0f}", whole=True),
         _chart("Cost", judged, lambda unit: unit.cost_usd, money)
         if priced
         else _chart("Tokens", judged, lambda unit: unit.tokens or None, lambda used: tokens(int(used))),
@@ -49,16 +51,29 @@ def _chart(
     units: Sequence[UnitFigures],
     measure: Callable[[UnitFigures], float | None],
     word: Callable[[float], str],
+    *,
+    whole: bool = False,
 ) -> AgainstResolved | None:
+    """Return the chart, or None if too few units have the measure or all are alike.
+
+    Args:
+        name: Name of the measure.
+        units: Units with a verdict.
+        measure: Function that returns a unit's value.
+        word: Function that formats a value.
+        whole: Whether each column is a whole number wide, and so the axis ends at one.
+    """
     known = [(value, unit.standing == Standing.RESOLVED) for unit in units if (value := measure(unit)) is not None]
     values = [value for value, _ in known]
     if len(values) < LEAST_UNITS or min(values) == max(values):
         return None
     end = quantile(values, 0.99) or max(values)
-    bins = [[0.0, 0.0] for _ in range(BINS)]
+    width = ceil(end / BINS) if whole else end / BINS
+    number = ceil(end / width) if whole else BINS
+    bins = [[0.0, 0.0] for _ in range(number)]
     for value, resolved in known:
-        bins[min(BINS - 1, int(BINS * value / end))][0 if resolved else 1] += 1
+        bins[min(number, max(1, ceil(value / width))) - 1][0 if resolved else 1] += 1
     paths, most = columns(bins)
     sides = {"resolved": [v for v, good in known if good], "others": [v for v, good in known if not good]}
     medians = ", ".join(f"{side} {word(quantile(some, 0.5))}" for side, some in sides.items() if some)
-    return AgainstResolved(name, paths[0], paths[1], int(most), word(end), f"median of {medians}")
+    return AgainstResolved(name, paths[0], paths[1], int(most), word(number * width), f"median of {medians}", number)

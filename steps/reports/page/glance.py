@@ -35,7 +35,7 @@ def _model_use(summary: Summary) -> list[GlanceFigure]:
     each_tokens = f"{tokens(int(cost.tokens_per_resolved))} a resolved issue" if cost.tokens_per_resolved else ""
     price = cost.usage.cost_usd
     return [
-        GlanceFigure("Cost", "no price" if price is None else money(price), each_usd),
+        *([] if price is None else [GlanceFigure("Cost", money(price), each_usd)]),
         GlanceFigure("Tokens", tokens(used), each_tokens),
     ]
 

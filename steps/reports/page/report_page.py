@@ -12,7 +12,7 @@ from swe_argo.steps.reports.labels import STOPS
 from swe_argo.steps.reports.page.sections import report_sections
 from swe_argo.steps.reports.page.templating import as_page, page_templates
 from swe_argo.steps.reports.page.unit_figures import UnitFigures
-from swe_argo.steps.reports.page.unit_rows import make_rows, repository_names, stop_reasons
+from swe_argo.steps.reports.page.unit_rows import make_rows, repository_names, row_columns, stop_reasons
 from swe_argo.steps.reports.stored_run import Standing, StoredRun
 
 
@@ -37,8 +37,8 @@ def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = 
             total_s=unit.total_s,
             stop=unit.solve.stop_reason.value if unit.solve else "",
             turns=unit.turns,
-            tokens=row.tokens,
-            cost_usd=row.cost_usd,
+            tokens=unit.usage.prompt_tokens + unit.usage.completion_tokens,
+            cost_usd=unit.usage.cost_usd,
             failing_tests=first_failing(unit),
             error=error_of(unit),
         )
@@ -51,6 +51,7 @@ def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = 
         .render(
             **sections,
             rows=rows,
+            columns=row_columns(rows),
             repos=repository_names(run),
             reasons=[(reason, STOPS[reason].name) for reason in stop_reasons(run)],
             pages=any(unit.page for unit in run.units),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from swe_argo.steps import TEMPLATES
 from swe_argo.steps.reports.page.excerpts import diff_runs
@@ -13,6 +15,8 @@ from swe_argo.steps.reports.text.visible import make_visible
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+NO_BREAK_SPACE = "\u00a0"
+_UNIT = r"%|(?:m?s|m|h|[GMk]|[GMk]?B|points|tokens|units|issues|attempts|instances|without)\b"
 PAGE_FOLDER = TEMPLATES / "report"
 """Templates, and the scripts that pages bring along."""
 
@@ -30,17 +34,24 @@ def page_templates() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters |= {
-        "duration": duration,
+    filters: dict[str, Callable[..., Any]] = {
+        "duration": lambda seconds: keep_units(duration(seconds)),
         "money": money,
-        "tokens": tokens,
+        "tokens": lambda number: keep_units(tokens(number)),
         "percent": percent,
-        "count": count,
+        "count": lambda *words: count(*words).replace(" ", NO_BREAK_SPACE),
+        "keep_units": keep_units,
         "listing": listing,
         "visible": make_visible,
         "diff_runs": diff_runs,
     }
+    environment.filters |= filters
     return environment
+
+
+def keep_units(text: str) -> str:
+    """Return the text with no-break spaces between figures and their units."""
+    return re.sub(rf"(?<=\d) (?={_UNIT})|(?<=\d [mh]) (?=\d\d [sm]\b)", NO_BREAK_SPACE, text)
 
 
 def as_page(text: str) -> bytes:

@@ -39,11 +39,11 @@ class Row:
     """Beside the verdict: the failure's class, the stop reason, the count of failing tests."""
     f2p: str
     p2p: str
-    total_s: float
     time: str
-    tokens: int
-    cost_usd: float | None
+    tokens: str
     cost: str
+    amounts: dict[str, float]
+    """Column -> the number that its cell is sorted by, where the cell does not begin with it."""
     integrity: str
     """``unconfirmed`` or ``suspect``; empty if ok, or without a verdict."""
     findings: list[str]
@@ -62,7 +62,34 @@ class Row:
     page: str
     """Its own page; empty where it has none."""
     turns: str
-    """What the link to it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumn:
+    """A column of the table of units that shows an attribute of a Row."""
+
+    name: str
+    title: str
+    meaning: str = ""
+    roomy: bool = False
+    """Whether only wide windows show it."""
+
+
+_COLUMNS = (
+    RowColumn("turns", "Turns", "Answers of the agent"),
+    RowColumn("f2p", "F2P", "Failing tests that should pass: passed of listed", roomy=True),
+    RowColumn("p2p", "P2P", "Passing tests that should stay so: passed of listed", roomy=True),
+    RowColumn("time", "Time"),
+    RowColumn("tokens", "Tokens", roomy=True),
+    RowColumn("cost", "Cost", roomy=True),
+)
+
+
+def row_columns(rows: list[Row]) -> list[RowColumn]:
+    """Return the columns that are not empty for all rows; tokens only if no row has a cost."""
+    columns = [column for column in _COLUMNS if any(getattr(row, column.name) for row in rows)]
+    has_cost = any(column.name == "cost" for column in columns)
+    return [column for column in columns if column.name != "tokens" or not has_cost]
 
 
 def make_rows(run: StoredRun) -> list[Row]:
@@ -110,11 +137,10 @@ def _row(unit: StoredUnit, excerpts: UnitExcerpts, anchor: str, groups: list[str
         note=standing_note(unit),
         f2p=f"{f2p.passed}/{f2p.total}" if f2p else "",
         p2p=f"{p2p.passed:,}/{p2p.total:,}" if p2p else "",
-        total_s=total_s,
         time=duration(total_s) if total_s else "",
-        tokens=used,
-        cost_usd=usage.cost_usd,
-        cost=_cost(usage.cost_usd, used),
+        tokens=tokens(used) if used else "",
+        cost="" if usage.cost_usd is None else money(usage.cost_usd),
+        amounts=_amounts(time=round(total_s, 1), tokens=used, cost=usage.cost_usd),
         integrity=integrity,
         findings=[_short(f"{finding.code}: {finding.detail}") for finding in grade.integrity.findings] if grade else [],
         reason=_short(
@@ -142,14 +168,12 @@ def _row(unit: StoredUnit, excerpts: UnitExcerpts, anchor: str, groups: list[str
         folder=f"../units/{unit.instance_id}/{unit.attempt}/",
         files=linked_files(unit),
         page=unit.page,
-        turns="page" if unit.turns is None else f"{unit.turns:,}",
+        turns="" if unit.turns is None else f"{unit.turns:,}",
     )
 
 
-def _cost(dollars: float | None, used: int) -> str:
-    if dollars is not None:
-        return money(dollars)
-    return f"{tokens(used)} tokens" if used else ""
+def _amounts(**amounts: float | None) -> dict[str, float]:
+    return {name: round(amount, 6) for name, amount in amounts.items() if amount}
 
 
 def _short(text: str) -> str:

@@ -17,6 +17,7 @@ async function showTable(query) {
   shown.set(table, table.innerHTML);
   history.replaceState(null, "", (query === "?" ? location.pathname : query) + location.hash);
   markPicked();
+  $("form[data-table] [role=status]").textContent = $(".pager span", table).textContent;
 }
 
 function queryOf(form) {
@@ -38,12 +39,13 @@ document.addEventListener("click", (event) => {
   let kept = $("[name=sort]", form);
   if (sort && !kept) form.append(kept = Object.assign(document.createElement("input"), { type: "hidden", name: "sort" }));
   if (kept) kept.value = sort || "";
-  showTable(query);
+  const isPage = link.closest(".pager");
+  showTable(query).then(() => { if (isPage) $("#table").scrollIntoView(); });
 });
 
 // -- runs that are marked for a comparison ---------------------------------------------------------------------------
 
-const picked = new Set();
+const picked = new Set($$("input[form=compare]:checked").map((box) => box.value));
 document.addEventListener("change", (event) => {
   if (event.target.getAttribute("form") !== "compare") return;
   picked[event.target.checked ? "add" : "delete"](event.target.value);
@@ -56,8 +58,12 @@ $("#compare")?.addEventListener("submit", (event) => { // a filter may have take
 });
 function markPicked() {
   for (const box of $$("input[form=compare]")) box.checked = picked.has(box.value);
-  $("#compare")?.classList.toggle("some", picked.size > 1);
+  const form = $("#compare");
+  if (!form) return;
+  form.classList.toggle("some", picked.size > 1);
+  $("button", form).disabled = picked.size < 2;
 }
+markPicked();
 
 // -- pages that grow -------------------------------------------------------------------------------------------------
 
@@ -81,7 +87,8 @@ async function refresh() {
     }
   } catch { /* the server is gone for a moment, or for good: what there is stays */ }
   const live = $(".live");
-  if (live) live.classList.toggle("lost", !isAnswered), live.textContent = isAnswered ? "live" : "no answer";
+  const state = isAnswered ? "live" : "no answer";
+  if (live && live.textContent !== state) live.classList.toggle("lost", !isAnswered), live.textContent = state; // read aloud once
   setTimeout(refresh, Math.max(1000 * (bar.dataset.again || 2), 5 * (Date.now() - began)));
 }
 

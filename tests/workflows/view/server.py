@@ -26,8 +26,8 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """As UTF-8."""
-        return self.body.decode()
+        """The body as text, with plain spaces for no-break spaces."""
+        return self.body.decode().replace("\u00a0", " ")
 
 
 @dataclass(frozen=True)

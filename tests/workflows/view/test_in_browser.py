@@ -152,6 +152,34 @@ def test_marked_runs_are_compared(tab: Tab, viewer: Address) -> None:
     assert tab.value("document.querySelector('h1').innerText") == "2 runs compared"
 
 
+def test_list_says_how_to_compare_runs(tab: Tab, viewer: Address) -> None:
+    tab.open(f"{viewer.url}/runs/nightly-2")
+    with tab.page.expect_navigation():
+        tab.page.click("footer >> text=Compare")
+    assert tab.page.is_checked("[type=checkbox][value=nightly-2]")
+    assert tab.page.is_visible("text=Mark two or more runs in the list.")
+    assert tab.page.is_disabled("#compare button")
+    tab.page.check("[type=checkbox][value=nightly-1]")
+    with tab.page.expect_navigation():
+        tab.page.click("#compare button")
+    assert tab.page.url == f"{viewer.url}/compare?run=nightly-2&run=nightly-1"
+    with tab.page.expect_navigation():
+        tab.page.click("text=Swap")
+    assert tab.page.url == f"{viewer.url}/compare?run=nightly-1&run=nightly-2"
+
+
+def test_screen_reader_is_told_of_count_and_order(tab: Tab, viewer: Address) -> None:
+    tab.open(viewer.url)
+    order = "[...document.querySelectorAll('#table th[scope=col][aria-sort]')].map(e => e.getAttribute('aria-sort'))"
+    assert set(tab.value(order)) == {"none"}
+    tab.page.fill("[type=search]", "nightly-")
+    rows(tab, number=3)
+    assert tab.page.inner_text("form [role=status][aria-live=polite]") == "3 of 5 runs"
+    tab.click("th >> text=Run")
+    tab.page.wait_for_url("**/?q=nightly-&sort=run")
+    assert tab.value(order).count("ascending") == 1
+
+
 def test_runs_are_compared_that_were_marked_before_a_filter_hid_them(tab: Tab, viewer: Address) -> None:
     tab.open(f"{viewer.url}/?q=nightly-1")
     tab.page.check("[type=checkbox][value=nightly-1]")

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from swe_argo.steps.reports.page.against import BINS, against_resolved
 from swe_argo.steps.reports.stored_run import Standing
 from tests.steps.reports.page.figures_made_up import figures
@@ -19,6 +21,13 @@ def test_turns_and_cost_are_drawn_of_units_with_a_verdict() -> None:
     places = [float(x) for path in (turns.resolved, turns.others) for x in re.findall(r"M([\d.]+)", path)]
     assert len(places) == 10
     assert max(places) < BINS
+
+
+@pytest.mark.parametrize(("most", "end", "bins"), [(7, "7", 7), (20, "20", 20), (37, "38", 19), (250, "260", 20)])
+def test_axis_ends_at_whole_turns(most: int, end: str, bins: int) -> None:
+    units = [figures(f"i{n}", turns=most if n else 1) for n in range(9)]
+    turns = against_resolved(units)[0]
+    assert (turns.name, turns.end, turns.bins) == ("Turns", end, bins)
 
 
 def test_without_a_price_it_is_tokens_and_what_does_not_differ_is_not_drawn() -> None:

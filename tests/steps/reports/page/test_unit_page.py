@@ -128,7 +128,7 @@ def test_the_reference_patch_is_folded_beside_the_patch_and_so_is_one_in_a_kept_
     for more in ({"patch": patch}, {"source": {"patch": patch}}):
         store.put(place, Answer(instance_id=unit.instance_id, **more).to_bytes())
         reference = page(store, unit).html.partition('id="h-reference"')[2].partition("</section>")[0]
-        assert "<summary>What the dataset knows to be right: 1 file, 7 lines</summary>" in reference
+        assert "<summary>What the dataset knows to be right: 1\u00a0file, 7\u00a0lines</summary>" in reference
         assert "<code>x.py</code> <ins>+2</ins> <del>&minus;1</del>" in reference
     store.put(key(Patch, "synthetic", unit.instance_id, 1), patch.encode())
     assert "The patch above is the reference." in page(store, unit).text

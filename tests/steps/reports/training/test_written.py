@@ -75,7 +75,7 @@ def test_the_page_says_where_to_go_on_and_from_what(store: Store) -> None:
     assert "goes on with step 13" in text
     assert "tinker://6f1d/weights/000012" in text
     assert "it expires 7 days after it was saved" in text
-    assert "1 checkpoint kept for good" in text
+    assert "1\u00a0checkpoint kept for good" in text
 
 
 def test_a_training_that_only_began_has_a_page(store: Store) -> None:
