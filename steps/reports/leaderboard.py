@@ -55,7 +55,8 @@ def _metadata(summary: Summary) -> bytes:
 
 
 def _readme(summary: Summary) -> bytes:
-    rate, dataset, how = summary.headline, summary.dataset, summary.conditions
+    rate = summary.attempts[0].rate if summary.attempts else summary.headline
+    dataset, how = summary.dataset, summary.conditions
     revision = f" at revision {dataset.revision}" if dataset.revision else ""
     sentences = [
         f"Resolved {rate.resolved} of {rate.total}; {rate.graded} have a verdict.",

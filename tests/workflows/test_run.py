@@ -122,12 +122,12 @@ def test_regrading_keeps_the_old_verdicts_and_compares(gold: str) -> None:
     assert first.draw_key == again.draw_key != ""  # nobody can draw again
 
 
-def test_attempts_have_a_summary_each_and_the_first_is_the_headline(tmp_path: Path) -> None:
+def test_attempts_have_a_summary_each_and_count_in_the_headline(tmp_path: Path) -> None:
     flags = ["--store", str(tmp_path), "--run-id", "two", "--attempts", "2", "-j", "2", *ids(*QUICK[:2])]
     assert swe_argo("run", *flags).returncode == 0
     names = {path.name for path in (tmp_path / "runs" / "two" / "report").glob("gold.two*.json")}
     assert names == {"gold.two.json", "gold.two.attempt-2.json"}
-    assert summary(str(tmp_path), "two").headline.total == 2
+    assert summary(str(tmp_path), "two").headline.total == 4
 
 
 def test_given_predictions_are_graded_and_the_empty_ones_listed(tmp_path: Path, gold: str) -> None:

@@ -42,7 +42,7 @@ def summarise(run: StoredRun) -> Summary:
         created_at=run_file.created_at,
         tags=run_file.spec.tags,
         complete=bool(units) and all(unit.grade is not None for unit in units),
-        headline=resolved_rate(first),
+        headline=_headline(run),
         attempts=[
             AttemptFigures(
                 attempt=n,
@@ -52,7 +52,7 @@ def summarise(run: StoredRun) -> Summary:
             for n in run.attempts
         ],
         families=sorted({unit.family for unit in units}) or [SWEBENCH],
-        mean_reward=_mean_reward(first),
+        mean_reward=_mean_reward(units),
         pass_at=_pass_at(run),
         units=len(units),
         outcomes={standing.value: sum(unit.standing is standing for unit in units) for standing in Standing},
@@ -108,6 +108,25 @@ def resolved_rate(units: list[StoredUnit]) -> Rate:
     )
 
 
+def _headline(run: StoredRun) -> Rate:
+    """Return the rate over all attempts: with several, pass@1 and its interval over instances."""
+    rate = resolved_rate(run.units)
+    if len(run.attempts) < 2:
+        return rate
+    (over_instances,) = pass_rates(_attempt_counts(run.units), [1])
+    low, high = over_instances.low, over_instances.high
+    return rate.model_copy(update={"rate": over_instances.estimate, "low": low, "high": high})
+
+
+def _attempt_counts(units: Iterable[StoredUnit]) -> list[tuple[int, int]]:
+    """Return (attempts, resolved attempts) of each instance."""
+    counts: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for unit in units:
+        attempts, resolved = counts[unit.instance_id]
+        counts[unit.instance_id] = (attempts + 1, resolved + (unit.standing is Standing.RESOLVED))
+    return list(counts.values())
+
+
 def _mean_reward(units: list[StoredUnit]) -> float | None:
     rewards = [unit.grade.reward for unit in units if unit.grade is not None]
     return sum(rewards) / len(rewards) if set(rewards) - {0.0, 1.0} else None
@@ -116,12 +135,8 @@ def _mean_reward(units: list[StoredUnit]) -> float | None:
 def _pass_at(run: StoredRun) -> list[PassAtK]:
     if len(run.attempts) < 2:
         return []
-    counts: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    for unit in run.units:
-        if unit.grade is not None:
-            graded, resolved = counts[unit.instance_id]
-            counts[unit.instance_id] = (graded + 1, resolved + (unit.standing is Standing.RESOLVED))
-    rates = pass_rates(list(counts.values()), attempts_shown(len(run.attempts)))
+    counts = _attempt_counts(unit for unit in run.units if unit.grade is not None)
+    rates = pass_rates(counts, attempts_shown(len(run.attempts)))
     return [PassAtK(k=r.k, instances=r.instances, estimate=r.estimate, low=r.low, high=r.high) for r in rates]
 
 

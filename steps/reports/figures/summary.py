@@ -29,7 +29,7 @@ class Rate(Part):
     """resolved / total, also where some have no verdict; None when there is nothing."""
     low: float
     high: float
-    """95 % Wilson score interval of rate."""
+    """95 % interval of rate: Wilson score; of a headline over several attempts a bootstrap over instances."""
     ok: int | None = None
     """Resolved units with integrity ``ok``; None in figures of an older release."""
     unconfirmed: int = 0
@@ -286,12 +286,12 @@ class Summary(Record):
     """Units whose conversation the model's endpoint ended at turn 1 or 2, in a run where that is so for half of them or
     more: they have no verdict, and the first of ``doubts`` says so."""
     headline: Rate
-    """Of the first attempt."""
+    """Of all attempts: its rate is pass@1, where an attempt without a verdict counts as not resolved."""
     attempts: list[AttemptFigures]
     families: list[str] = [SWEBENCH]
     """Whose rules graded."""
     mean_reward: float | None = None
-    """Over the graded units of the first attempt, where any of their rewards is neither 0 nor 1."""
+    """Over the graded units, where any of their rewards is neither 0 nor 1."""
     pass_at: list[PassAtK]
     """Empty with one attempt."""
     units: int
@@ -361,7 +361,8 @@ class Summary(Record):
         """The headline, with integrity if any resolved unit is not ok."""
         rate = self.headline
         trust = f" ({rate.by_integrity})" if rate.ok not in (None, rate.resolved) else ""
-        return self.why_no_score or f"resolved {rate.resolved} of {rate.total}{trust}"
+        attempts = " attempts" if len(self.attempts) > 1 else ""
+        return self.why_no_score or f"resolved {rate.resolved} of {rate.total}{attempts}{trust}"
 
 
 def page_key(run: str) -> str:

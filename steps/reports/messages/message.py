@@ -26,7 +26,8 @@ def build_message(summary: Summary, compared: Comparison | None, link: str = "")
     ``link``: where a person opens the report; empty: nowhere.
     """
     rate = summary.headline
-    head = f"{summary.run_id}: {summary.why_no_score or rate.word}"
+    attempts = f" in {len(summary.attempts)} attempts" if len(summary.attempts) > 1 else ""
+    head = f"{summary.run_id}: {summary.why_no_score or rate.word + attempts}"
     head += f", {compared.word}" if compared and summary.valid else ""
     about = f"{summary.model} on {summary.dataset.name} ({summary.dataset.split})"
     missing = rate.total - rate.graded

@@ -62,8 +62,13 @@ def _rate(summary: Summary) -> str:
     rate = summary.score
     if rate is None or rate.rate is None:
         return summary.why_no_score
-    which = "of first attempts " if len(summary.attempts) > 1 else ""
-    sentence = f"{percent(rate.rate)} % {which}resolved, 95 % interval {percent(rate.low)} to {percent(rate.high)} %"
+    attempts = len(summary.attempts)
+    sentence = (
+        f"pass@1 {percent(rate.rate)} % over {attempts} attempts"
+        if attempts > 1
+        else f"{percent(rate.rate)} % resolved"
+    )
+    sentence += f", 95 % interval {percent(rate.low)} to {percent(rate.high)} %"
     sentence += f"; {rate.on_neighbours}" if rate.neighbours else ""
     if rate.graded < rate.total:
         sentence += f"; {rate.graded:,} graded, {rate.total - rate.graded:,} without a verdict"
@@ -71,14 +76,15 @@ def _rate(summary: Summary) -> str:
 
 
 def _pass_at(summary: Summary) -> str:
-    """With its own denominator where some instances have fewer than k verdicts."""
+    """Return pass@k for k > 1, each with its own denominator if some instances have fewer than k verdicts."""
     if summary.score is None:
         return ""
-    everything = summary.headline.total
+    everything = summary.attempts[0].rate.total if summary.attempts else 0
     return ", ".join(
         f"pass@{p.k} {percent(p.estimate)} %"
         + (f" ({p.instances} of {everything})" if p.instances < everything else "")
         for p in summary.pass_at
+        if p.k > 1
     )
 
 

@@ -60,13 +60,13 @@ def pass_curve(passes: Sequence[PassAtK]) -> PassCurve | None:
 
 
 def explain_two_rates(summary: Summary) -> str:
-    """Why the headline and pass@1 are not the same number; empty where they are."""
+    """Return why the headline and the curve's pass@1 differ; empty if they are equal."""
     rate, first = summary.headline.rate, next((one for one in summary.pass_at if one.k == 1), None)
     if rate is None or first is None or percent(rate) == percent(first.estimate):
         return ""
     return (
-        f"{percent(rate)} % is of first attempts, where one without a verdict counts as not resolved; "
-        f"pass@1, {percent(first.estimate)} %, is the mean over all attempts that have a verdict, "
+        f"The headline, {percent(rate)} %, counts attempts without a verdict as not resolved; "
+        f"this pass@1, {percent(first.estimate)} %, is the mean over attempts that have a verdict, "
         f"at {count(first.instances, 'instance')}."
     )
 

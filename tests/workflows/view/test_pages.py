@@ -11,6 +11,7 @@ import pytest
 
 from swe_argo.steps.contracts.data import Instance, Plan, RunFile
 from swe_argo.steps.contracts.record import key
+from swe_argo.steps.reports.write import write_report
 from swe_argo.steps.store import Store, open_store
 from swe_argo.steps.store.runs import record_of
 from tests.steps.reports.synthetic import Synthetic
@@ -48,6 +49,17 @@ def test_all_runs_are_listed_newest_first(viewer: Address) -> None:
 )
 def test_an_address_says_which_runs_are_listed(viewer: Address, query: str, expected: list[str]) -> None:
     assert rows(viewer.get(f"/?{query}").text) == expected
+
+
+def test_headline_is_pass_at_1_over_all_attempts(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path), create=True)
+    Synthetic("thrice", 8, 3, mix={"resolved": 1, "unresolved": 1}, log_lines=1).write(store)
+    headline = write_report(store, "thrice").headline
+    with viewing(store) as address:
+        runs, run = (address.get(path).text.replace("&nbsp;", " ") for path in ("/", "/runs/thrice"))
+    share = f"{100 * headline.resolved / 24:.1f} %"
+    assert f'<span class="figure">{share}</span> <span class="of">pass@1 over 3 attempts at 8 issues</span>' in run
+    assert f"<b>{share}</b> <small>{headline.resolved} / 24 attempts</small>" in runs
 
 
 def test_a_filter_that_is_chosen_is_shown_however_many_choices_it_has(viewer: Address) -> None:

@@ -49,10 +49,19 @@ def test_parts_add_up_to_the_whole(summarised: Any) -> None:
     assert [group.name for group in summary.difficulties][:2] == ["<15 min fix", "15 min - 1 hour"]
 
 
-def test_the_first_attempt_is_the_headline_and_pass_at_k_uses_all(summarised: Any) -> None:
+def test_headline_is_pass_at_1_over_all_attempts(summarised: Any) -> None:
+    summary = summarised(instances=50, attempts=4, mix={"resolved": 1, "unresolved": 1})
+    headline, pass_at_1 = summary.headline, summary.pass_at[0]
+    assert (headline.total, headline.resolved) == (200, sum(one.rate.resolved for one in summary.attempts))
+    assert headline.rate == pytest.approx(headline.resolved / 200)
+    assert (headline.rate, headline.low, headline.high) == (pass_at_1.estimate, pass_at_1.low, pass_at_1.high)
+    assert headline.rate != summary.attempts[0].rate.rate
+    assert summary.word.startswith(f"resolved {headline.resolved} of 200 attempts")
+
+
+def test_pass_at_k_uses_all_attempts(summarised: Any) -> None:
     summary = summarised(instances=50, attempts=4)
     assert summary.units == 200
-    assert summary.headline == summary.attempts[0].rate
     assert [one.attempt for one in summary.attempts] == [1, 2, 3, 4]
     assert [one.k for one in summary.pass_at] == [1, 2, 4]
     estimates = [one.estimate for one in summary.pass_at]

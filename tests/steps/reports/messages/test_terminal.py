@@ -73,6 +73,6 @@ def test_doubts_that_do_not_fit_are_counted(tmp_path: Path) -> None:
     assert shown[-2] == "! ... 6 doubts in the report"
 
 
-def test_with_several_attempts_the_rate_says_of_which_it_is(tmp_path: Path) -> None:
-    assert "100 % of first attempts resolved, 95 %" in "\n".join(said(tmp_path, attempts=2, mix={"resolved": 1}))
+def test_rate_of_several_attempts_is_pass_at_1(tmp_path: Path) -> None:
+    assert "pass@1 100 % over 2 attempts, 95 %" in "\n".join(said(tmp_path, attempts=2, mix={"resolved": 1}))
     assert "100 % resolved, 95 %" in "\n".join(said(tmp_path / "one", mix={"resolved": 1}))
