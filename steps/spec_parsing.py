@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from swe_argo import steps
+from swe_argo.steps import TEMPLATES
 from swe_argo.steps.contracts.agent_spec import OwnAgent
 from swe_argo.steps.contracts.agents import AGENT_ALIASES, AGENTS, PROGRAM, is_own
 from swe_argo.steps.contracts.run_spec import RunSpec
@@ -31,7 +31,7 @@ Tables = dict[str, Any]
 
 def of_file(file: Path) -> Tables:
     """Return the spec in a TOML file; a bare name that is no file here may be a bundled one. Raises ConfigError."""
-    bundled = {path.name: path for path in (Path(steps.__path__[0]).parent / "templates" / "runs").glob("*.toml")}
+    bundled = {path.name: path for path in (TEMPLATES / "runs").glob("*.toml")}
     if str(file) in bundled and not file.exists():
         file = bundled[str(file)]
     try:
