@@ -56,7 +56,7 @@ def our_names(arguments: list[str], note: Callable[[str], None] = lambda _: None
         elif name in switches:
             words += _switch(switches[name], name, value, equals, rest)
         elif flag == "--until-confident" and not equals and (not rest or not rest[0][:1].isdigit()):
-            words += [flag, "5%"]
+            words.append(f"{flag}=5%")
         elif flag in WITHOUT_EFFECT:
             if not equals and rest:
                 rest.popleft()

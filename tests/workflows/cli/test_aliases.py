@@ -79,7 +79,7 @@ def test_no_flag_of_a_command_becomes_one_that_it_has_not(path: tuple[str, ...],
     flags = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts) if flag.startswith("--")}
     for flag in flags:
         *words, ours = our_names([*path, flag])
-        assert (tuple(words), ours in flags) == (path, True), f"{flag} -> {ours}"
+        assert (tuple(words), ours.partition("=")[0] in flags) == (path, True), f"{flag} -> {ours}"
 
 
 def test_a_flag_that_changes_nothing_is_told() -> None:

@@ -88,8 +88,10 @@ def test_the_committed_files_are_what_is_rendered() -> None:
 
 def test_the_check_says_which_file_differs(tmp_path: Path) -> None:
     """In a copy of what it reads, so that nobody's files change."""
+    package = tmp_path / "swe_argo"
     for name in ("workflows", "steps"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile(ROOT / "workflows/python/swe_argo/__init__.py", package / "__init__.py")
     command = [sys.executable, "-P", "-m", "swe_argo.workflows.templates.render"]
 
     def run(*flags: str) -> tuple[int, str]:
@@ -98,11 +100,11 @@ def test_the_check_says_which_file_differs(tmp_path: Path) -> None:
         return done.returncode, done.stdout + done.stderr
 
     assert run()[0] == 0
-    files = {path.name: path.read_text("utf-8") for path in (tmp_path / "templates" / "argo").iterdir()}
-    files[ARGUMENTS] = (tmp_path / "templates" / "arguments.yaml").read_text("utf-8")
+    files = {path.name: path.read_text("utf-8") for path in (package / "templates" / "argo").iterdir()}
+    files[ARGUMENTS] = (package / "templates" / "arguments.yaml").read_text("utf-8")
     assert files == render()
     assert run("--check") == (0, "")
-    changed = tmp_path / "templates" / "argo" / "swe-argo-shard.yaml"
+    changed = package / "templates" / "argo" / "swe-argo-shard.yaml"
     changed.write_text(changed.read_text("utf-8").replace("parallelism: 10", "parallelism: 11"), "utf-8")
     code, said = run("--check")
     assert code == 1
