@@ -63,16 +63,23 @@ def run_by_runner(root: str, *words: str, cwd: Path, env: dict[str, str]) -> tup
     return int(code), said
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder that a program of the tests can be started in."""
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    return tmp_path
+
+
 def started(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """What is to be compared with."""
     command = [sys.executable, "-m", PROGRAM, *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=120)
 
 
-def test_it_finds_what_a_started_one_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_finds_what_a_started_one_finds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROM_THE_TEST", "1")
     env = {name: value for name, value in os.environ.items() if name != "SHELL"} | {"OF_ITS_OWN": "ü"}
-    for cwd in (tmp_path, ROOT):
+    for cwd in (folder, ROOT):
         forked = run_program(PROGRAM, ["tell", "a b"], cwd, env)
         real = started("tell", "a b", cwd=cwd, env=env)
         assert (forked.returncode, forked.stderr) == (real.returncode, real.stderr) == (0, "")
@@ -101,16 +108,16 @@ def test_a_step_ends_as_a_started_one_ends(tmp_path: Path, root: str, end: str) 
     assert run_by_runner(root, end, cwd=tmp_path, env=env) == (real.returncode, real.stdout)
 
 
-def test_nothing_stays_of_one_for_the_next(tmp_path: Path) -> None:
-    run_program(PROGRAM, ["change"], tmp_path)
-    real = started("tell", cwd=tmp_path, env=dict(os.environ))
-    assert json.loads(run_program(PROGRAM, ["tell"], tmp_path).stdout) == json.loads(real.stdout)
+def test_nothing_stays_of_one_for_the_next(folder: Path) -> None:
+    run_program(PROGRAM, ["change"], folder)
+    real = started("tell", cwd=folder, env=dict(os.environ))
+    assert json.loads(run_program(PROGRAM, ["tell"], folder).stdout) == json.loads(real.stdout)
 
 
 @pytest.mark.parametrize("end", ["return", "word", "code", "raise", "SIGINT", "SIGTERM", "SIGKILL", "thread"])
-def test_it_ends_as_a_started_one_ends(end: str, tmp_path: Path) -> None:
-    forked = run_program(PROGRAM, [end], tmp_path)
-    real = started(end, cwd=tmp_path, env=dict(os.environ))
+def test_it_ends_as_a_started_one_ends(end: str, folder: Path) -> None:
+    forked = run_program(PROGRAM, [end], folder)
+    real = started(end, cwd=folder, env=dict(os.environ))
     assert (forked.returncode, forked.stdout) == (real.returncode, real.stdout)
     assert forked.stderr.splitlines()[-1:] == real.stderr.splitlines()[-1:]
 
@@ -128,6 +135,6 @@ def test_what_is_read_while_importing_is_known(tmp_path: Path) -> None:
     assert [name for name in done.stdout.split() if not name.startswith(EARLY)] == []
 
 
-def test_what_is_read_early_is_read(tmp_path: Path) -> None:
+def test_what_is_read_early_is_read(folder: Path) -> None:
     env = os.environ | {"PYTHONUTF8": "1", "PYTHONWARNINGS": "error"}
-    assert json.loads(run_program(PROGRAM, ["tell"], tmp_path, env).stdout)["flags"].count("utf8_mode=1") == 1
+    assert json.loads(run_program(PROGRAM, ["tell"], folder, env).stdout)["flags"].count("utf8_mode=1") == 1

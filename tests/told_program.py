@@ -19,11 +19,11 @@ def facts() -> dict[str, object]:
     umask = os.umask(0)
     os.umask(umask)
     return {
-        "words": sys.argv,
+        "words": [str(Path(sys.argv[0]).resolve()), *sys.argv[1:]],
         "folder": str(Path.cwd()),
         "path": sys.path,
         "environment": dict(os.environ),
-        "main": [main.__name__, main.__package__, main.__file__, main.facts is facts],
+        "main": [main.__name__, main.__package__, str(Path(main.__file__ or "").resolve()), main.facts is facts],
         "descriptors": [each for each in range(64) if Path(f"/proc/self/fd/{each}").exists()],
         "standard input": sys.stdin.read(),
         "encodings": [f"{each.encoding} {each.errors} {each.line_buffering}" for each in (sys.stdout, sys.stderr)],

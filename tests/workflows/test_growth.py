@@ -35,7 +35,7 @@ def test_what_is_new_is_done_and_what_was_there_stays(small: str) -> None:
     assert "r: 3 units to do, 1 done before" in done.stdout
     after = stored(small)
     assert {name: after[name] for name in before} == before
-    assert summary(small, "r").headline.total == 2
+    assert summary(small, "r").headline.total == 4
     assert [figures.attempt for figures in summary(small, "r").attempts] == [1, 2]
 
 

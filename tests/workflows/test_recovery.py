@@ -102,7 +102,7 @@ def test_ctrl_c_puts_away_what_runs_reports_and_says_how_to_go_on(tmp_path: Path
     assert "Stopped after 1 of 6 units. No score yet." in said
     assert "INVALID" not in said
     assert f"to go on: swe-argo {shlex.join(words)}" in said
-    assert summary(store, "r").headline.total == 3
+    assert summary(store, "r").headline.total == 6
     assert graded(store) == 1
     assert not failures(open_store(store), "r")
     go.touch()
