@@ -1,1 +1,1 @@
-"""Official grading of one patch: the harness' procedure in a sandbox, its verdict, and whether to believe the log."""
+"""Official grading of one patch: the harness' procedure in a sandbox, its verdict, and the checks on the test log."""

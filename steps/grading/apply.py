@@ -1,4 +1,4 @@
-"""Putting the patch into the repository: the harness' chain of commands, journalled in its words."""
+"""Application of a patch to the repository: the harness' chain of commands, logged in the harness' words."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ REVERSE_CHECK = "git apply --check --reverse"
 # The harness sets no limit on these; a git that takes this long hangs.
 APPLY_TIMEOUT_S = 300.0
 DIFF_TIMEOUT_S = 120.0
-# What the patch and the tests wrote into the repository's configuration has no say in what is only for the journal.
+# The diff is only for the log. Configuration that the patch or the tests wrote into the repository must not affect it.
 DIFF = "git -c core.fileMode=false -c core.fsmonitor=false -c core.hooksPath=/dev/null diff --no-ext-diff --no-textconv"
-# What the journal keeps of what a git command says.
+# Bytes of a git command's output that the log keeps.
 OUTPUT_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
 class ApplyResult:
-    """How the chain ended."""
+    """The result of the chain of apply commands."""
 
     command: str | None
-    """The command that took the patch, ``REVERSE_CHECK`` where it was in already, None where it does not apply."""
+    """The command that applied the patch, ``REVERSE_CHECK`` if it was already applied, None if it does not apply."""
     output: str
-    """What the last command said."""
+    """The output of the last command."""
 
 
 def apply_patch(box: Sandbox, journal: InstanceLogWriter, commands: tuple[str, ...] = APPLY_COMMANDS) -> ApplyResult:
-    """Apply what lies at CONTAINER_PATCH_FILE, byte for byte, by the first of ``commands`` that takes it.
+    """Apply the file at CONTAINER_PATCH_FILE, byte for byte, with the first of ``commands`` that accepts it.
 
-    Raises SandboxBroken when a command hangs, and what Sandbox raises.
+    Raises SandboxBroken if a command hangs, and the errors of Sandbox.
     """
     words = official.harness_constants()
     patch_file = words.CONTAINER_PATCH_FILE
@@ -54,12 +54,12 @@ def apply_patch(box: Sandbox, journal: InstanceLogWriter, commands: tuple[str, .
 
 
 def git_diff(box: Sandbox) -> str:
-    """What differs from HEAD, permissions aside, as the harness logs it; as much as came in the time it has."""
+    """Return the diff against HEAD without permissions, as the harness logs it; possibly cut off at the timeout."""
     return text_of(box.exec(DIFF, timeout_s=DIFF_TIMEOUT_S, merge=True, max_output_bytes=OUTPUT_BYTES)).strip()
 
 
 def run_git(box: Sandbox, command: str) -> ExecResult:
-    """A command of fixed words in the repository, both streams in one. Raises SandboxBroken when it hangs."""
+    """Run a fixed command in the repository, with both streams in one. Raises SandboxBroken if it hangs."""
     result = box.exec(command, timeout_s=APPLY_TIMEOUT_S, merge=True, max_output_bytes=OUTPUT_BYTES)
     if result.timed_out:
         raise SandboxBroken(
@@ -71,5 +71,5 @@ def run_git(box: Sandbox, command: str) -> ExecResult:
 
 
 def text_of(result: ExecResult) -> str:
-    """The output as text. The harness fails on bytes that are not UTF-8 here; a verdict is worth more."""
+    """Return the output as text. The harness fails here on bytes that are not UTF-8; a verdict is worth more."""
     return result.stdout.decode(errors="replace")

@@ -14,10 +14,10 @@ FETCH_TIMEOUT_S = 60.0
 
 
 def stage_assets(box: Sandbox, spec: Any, journal: InstanceLogWriter) -> list[str]:
-    """Copy the row's assets to ``/image_assets``; the commands that put them into the working tree.
+    """Copy the row's assets to ``/image_assets`` and return the commands that put them into the working tree.
 
-    Raises InfraError when one cannot be fetched. The harness goes on without it, and its missing baseline then fails
-    the tests: a failure of the world scored as the agent's.
+    Raises InfraError if one cannot be fetched. The harness continues without it; the missing baseline then fails the
+    tests, so an infrastructure failure is scored as the agent's.
     """
     declared = spec.image_assets or {}
     assets = [asset for key in ("test_patch", "patch") for asset in declared.get(key) or [] if asset.get("path")]
@@ -36,7 +36,7 @@ def stage_assets(box: Sandbox, spec: Any, journal: InstanceLogWriter) -> list[st
 
 
 def add_restore_commands(script: str, commands: list[str]) -> str:
-    """The script with ``commands`` before its START line: they must come after its ``rm -f`` and ``git apply``."""
+    """Return the script with ``commands`` before its START line: they must follow its ``rm -f`` and ``git apply``."""
     if not commands:
         return script
     lines = script.split("\n")

@@ -1,7 +1,7 @@
-"""Grading a log of any size in bounded memory: a large one in a process of its own that may not take more.
+"""Grading of a log of any size in bounded memory: a large log is graded in a process with a memory limit.
 
-The official parsers hold a log several times over, most of all as a list of its lines, so what they need depends on
-what is in it: 3 to 30 times its size. What fits is graded whole; nothing is left out to make it fit.
+The official parsers hold a log several times over, mostly as a list of its lines. They need 3 to 30 times its size,
+depending on its content; up to SMALL_BYTES that is harmless. Nothing is left out to make a log fit.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from swe_argo.steps.grading.official import Graded, ParserReading
 from swe_argo.steps.host.folders import temporary_folder
 
 SMALL_BYTES = 4 << 20
-"""Thirty times that is nothing to worry about. The largest of 598 logs of SWE-bench Verified and Lite has 0.3 MB."""
+"""The largest log graded in this process. The largest of 598 logs of SWE-bench Verified and Lite has 0.3 MB."""
 MEMORY_BYTES = 384 << 20
-"""For a larger one."""
+"""The memory limit of the process that grades a larger log."""
 TIMEOUT_S = 300.0
 _JOB, _DONE = "job", "done"
 
 
 @dataclass(frozen=True)
 class BoundedReport:
-    """The official report of a log, and whether to believe it."""
+    """The official report of a log, and its integrity."""
 
     graded: Graded
     evidence: Evidence
@@ -42,10 +42,10 @@ class BoundedReport:
 def grade(
     spec: Any, log: Path, prediction: dict[str, Any], patch: bytes, channel_report: ChannelReport | None = None
 ) -> BoundedReport:
-    """The verdict on a log file (UTF-8) of any size.
+    """Return the verdict on a log file (UTF-8) of any size.
 
-    Raises MemoryError where it cannot be had in MEMORY_BYTES and TIMEOUT_S, KeyError and ValueError as
-    ``official.grade``. The report of a large log does not say what text its statuses were read from.
+    Raises MemoryError if grading exceeds MEMORY_BYTES or TIMEOUT_S, KeyError and ValueError as ``official.grade``. The
+    report of a large log does not contain the text that its statuses were read from.
     """
     if log.stat().st_size <= SMALL_BYTES:
         return _here(spec, log, prediction, patch, channel_report)
@@ -58,7 +58,7 @@ def grade(
 def grade_bytes(
     spec: Any, log: bytes, prediction: dict[str, Any], patch: bytes, channel_report: ChannelReport | None
 ) -> BoundedReport:
-    """The same of a log in memory. Raises as ``grade``."""
+    """Return the verdict on a log in memory. Raises as ``grade``."""
     with temporary_folder() as folder:
         path = folder / TestLog.file
         path.write_bytes(log)
@@ -80,9 +80,9 @@ def _report_parts(job: Any) -> tuple[Any, ...]:
 
 
 def run_in_bounds(module: str, job: object) -> Any:
-    """What ``module``, run as a program that calls ``serve_in_bounds``, makes of a job (both are pickled).
+    """Run ``module``, a program that calls ``serve_in_bounds``, on a job and return the result (both are pickled).
 
-    Raises MemoryError where it takes more than MEMORY_BYTES or TIMEOUT_S, KeyError and ValueError as it does.
+    Raises MemoryError if it exceeds MEMORY_BYTES or TIMEOUT_S, KeyError and ValueError as it does.
     """
     with temporary_folder() as folder:
         (folder / _JOB).write_bytes(pickle.dumps(job))
@@ -103,7 +103,7 @@ def run_in_bounds(module: str, job: object) -> Any:
 
 
 def serve_in_bounds(folder: Path, work: Callable[[Any], object]) -> None:
-    """In the process of its own: do the job in the folder."""
+    """Do the job in the folder, within the memory limit; runs in the process of its own."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))

@@ -1,11 +1,10 @@
 """The second channel: facts about a test run that the shell itself writes to a file outside the log.
 
-The official script stays as it is. Bash reads the file named by ``BASH_ENV`` before a script; ours forgets that name
-(children must not read it too), removes itself, and sets two traps. The DEBUG trap takes the sums of the test files at
-the START and at the END marker, before the script restores them. The EXIT trap writes them and
+The official script stays unchanged. Bash reads the file named by ``BASH_ENV`` before a script. Our file unsets that
+name (children must not read it too), removes itself, and sets two traps. The DEBUG trap takes the checksums of the test
+files at the START and at the END marker, before the script restores them. The EXIT trap writes them and
 ``$SWEBENCH_TEST_EXIT_CODE``, the variable in which the official script keeps the code. The traps' traces go to
-/dev/null, so the log stays byte for byte what it would have been. Tests run as the same user: the file is evidence, not
-proof.
+/dev/null, so the log stays the same byte for byte. Tests run as the same user: the file is evidence, not proof.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 EVAL_FILE = "/eval.sh"
 EXIT_CODE_VARIABLE = "SWEBENCH_TEST_EXIT_CODE"
-"""swebench's name (``constants.TEST_EXIT_CODE_VAR``), which scripts of other families use too."""
+"""The name that swebench uses (``constants.TEST_EXIT_CODE_VAR``); scripts of other families use it too."""
 _SUMS = "_swe_argo_sums"
-"""Variable of the script's shell. A file would tell the tests that it is there."""
+"""A variable of the script's shell. A file would reveal the check to the tests."""
 _MAX_FILE_KB = 64 << 10
 
 
 @dataclass(frozen=True)
 class ChannelReport:
-    """What the second channel said after a run."""
+    """The report of the second channel after a run."""
 
     exit_code: int | None
-    """Of the test command; None when the shell never got so far or was killed."""
+    """The exit code of the test command; None if the shell did not reach it or was killed."""
     script_intact: bool
-    """``/eval.sh`` is still the official script: bash reads it while it runs, and tests could rewrite it."""
+    """Whether ``/eval.sh`` is still the official script: bash reads it while it runs, and tests could rewrite it."""
     changed_files: tuple[str, ...] = ()
-    """Test files that the END marker found changed or deleted since the START marker."""
+    """Test files that changed or were deleted between the START marker and the END marker."""
 
 
 class ExitCodeChannel:
-    """One run's channel, under names nobody can guess."""
+    """The second channel of one run, under names that nobody can guess."""
 
     def __init__(self, test_files: Sequence[str] = ()) -> None:
         self._test_files = test_files
@@ -46,7 +45,7 @@ class ExitCodeChannel:
         self._file = f"/tmp/.{secrets.token_hex(12)}"  # noqa: S108 - unguessable, made at the script's end
 
     def open(self, box: Sandbox) -> str:
-        """Put the hook in place; the command that runs the official script under it."""
+        """Write the hook and return the command that runs the official script under it."""
         # Written first so that the sandbox knows the name as its own; the hook removes it before the script begins.
         box.write(self._file, b"")
         box.write(self._hook, self._script().encode())
@@ -63,7 +62,7 @@ class ExitCodeChannel:
     def _debug_trap(self) -> str:
         """Return the command that bash runs before each command of the script itself, but not of its functions."""
         paths = " ".join(quote(path if path.startswith("/") else f"./{path}") for path in self._test_files)
-        # Tests may leave a pipe, a link to a device or a file without end in a test file's place.
+        # Tests may put a pipe, a link to a device or an endless file in place of a test file.
         sums = f"find {paths} -maxdepth 0 -type f -size -{_MAX_FILE_KB}k -exec sha256sum {{}} +"
         return f"""{{ case $BASH_COMMAND in
 *">>>>> Start Test Output"*) {_SUMS}_folder=$PWD; {_SUMS}=$({sums}) || :;;
@@ -87,7 +86,7 @@ def _changed_files(sums: str) -> tuple[str, ...]:
 
 
 def _content(box: Sandbox, path: str, most: int) -> bytes:
-    """A file that tests may have put anything in place of; empty where they did."""
+    """Read a file that tests may have replaced; return nothing if it cannot be read."""
     try:
         return box.read(path, max_bytes=most)
     except OSError:

@@ -1,4 +1,4 @@
-"""``run_instance.log``: lines as the harness' logger writes them (swebench/logger.py), kept in memory."""
+"""``run_instance.log``: lines in the format of the harness' logger (swebench/logger.py), kept in memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class InstanceLogWriter:
-    """Lines ``2026-01-31 09:15:02,123 - INFO - message``; a message may span lines."""
+    """A log of lines ``2026-01-31 09:15:02,123 - INFO - message``; a message may span lines."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -22,7 +22,7 @@ class InstanceLogWriter:
         self._add("ERROR", message)
 
     def to_bytes(self) -> bytes:
-        """The file's content, UTF-8."""
+        """Return the content of the file, in UTF-8."""
         return "".join(self._lines).encode(errors="replace")
 
     def _add(self, level: str, message: str) -> None:

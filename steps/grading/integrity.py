@@ -1,9 +1,9 @@
-"""Whether a log can be believed: pure rules over the log, the official reading, the second channel, and paths and
-marker texts in the patch. Nothing reads the patch's code.
+"""Integrity of a test log: pure rules over the log, the official result, the second channel, and the patch.
 
-The official verdict is never changed. A finding names one contradiction. ``suspect`` means: do not believe this verdict
-before somebody has looked. A finding makes any verdict suspect, a graded one or not, but for those that matter only if
-the verdict is resolved. Tests run as root in the sandbox that is judged: ``ok`` is the absence of evidence.
+The rules look at paths and marker texts in the patch. Nothing reads the patch's code. The official verdict is never
+changed. A finding names one contradiction. ``suspect`` means: do not believe this verdict before a person has looked. A
+finding makes any verdict suspect, graded or not, except findings that matter only if the verdict is resolved. Tests run
+as root in the sandbox that is judged: ``ok`` is the absence of evidence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from swe_argo.steps.grading.runner_summary import closing_of
 
 _ONLY_IF_RESOLVED = {"test_files_changed"}
 _TIMED_OUT = re.compile(r"\nTimeout error: \d+ seconds exceeded\.\s*\Z")
-# Where sympy's runner begins with another file: names of tests say nothing of theirs.
+# The line with which sympy's runner begins another file: a test name is unique only within its file.
 _NEXT_FILE = re.compile(r"\S+\.py\[\d+\]")
 _FAILURE_FIRST = ("FAIL", "ERROR")
 _FAILURE_LAST = ("FAIL", "FAILED", "ERROR", " F", " E")
@@ -30,7 +30,7 @@ _PASSING = {"PASSED", "XFAIL"}
 _FAILING = {"FAILED", "ERROR"}
 _WORD = re.compile(r"[^\s'\"()|;&<>]+")
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
-# Lines in which git or patch(1) may read a file's name.
+# Lines in which git or patch(1) may read the name of a file.
 _NAMES = re.compile(rb"(?:[ \tX]+|- )?(?:diff --git |Index:|(?:---|\+\+\+|\*\*\*) |(?:rename|copy) (?:from|to) )(.*)")
 _ESCAPED_BYTE = re.compile(rb"\\([0-3][0-7]{2})")
 _GIT_FOLDER = re.compile(rb"(?:^|[/\s\"])(?:\.git|git~1)[. ]*(?:[/\s\"]|$)", re.IGNORECASE)
@@ -39,7 +39,7 @@ _GIT_FOLDER = re.compile(rb"(?:^|[/\s\"])(?:\.git|git~1)[. ]*(?:[/\s\"]|$)", re.
 def examine(
     log: str, patch: bytes, spec: Any, graded: Graded, *, channel_report: ChannelReport | None = None
 ) -> tuple[Evidence, Integrity]:
-    """Evidence and verdict of one graded log.
+    """Return evidence and integrity of one graded log.
 
     ``log`` is the text as the grader reads it (a lone carriage return is a newline), ``spec`` swebench's TestSpec,
     ``channel_report`` the second channel of a run, None for a saved log.
@@ -72,7 +72,7 @@ def examine_unread(patch: bytes) -> Integrity:
 
 
 def examine_patch(patch: bytes) -> list[Finding]:
-    """Return findings of the texts that a log is cut by, and of the repository's own ``.git``, in a patch."""
+    """Return findings of log markers and of paths into the repository's own ``.git`` in a patch."""
     words = official.harness_constants()
     findings = [
         Finding(code="marker_in_patch", detail=f"the patch contains {word!r}, which the log is cut by")
@@ -116,13 +116,13 @@ def _weighed(findings: list[Finding], *, resolved: bool) -> Integrity:
 
 
 def has_markers(log: str) -> bool:
-    """Whether a log is of a harness that marks where the tests' output is; without them nothing can be resolved."""
+    """Return whether a log has markers around the tests' output; without them nothing can be resolved."""
     words = official.harness_constants()
     return words.START_TEST_OUTPUT in log or words.END_TEST_OUTPUT in log
 
 
 def _printed(log: str, marker: str, spec: Any) -> int:
-    """How often a marker stands in the log, the trace of a script that echoes it aside."""
+    """Count a marker in the log, without the trace of a script that echoes it."""
     count = log.count(marker)
     if count < 2 or not _echoes(spec, marker):
         return count
@@ -130,15 +130,15 @@ def _printed(log: str, marker: str, spec: Any) -> int:
 
 
 def _echoes(spec: Any, marker: str) -> bool:
-    # Most scripts print a marker as the trace of `: '<marker>'`. One that echoes it under xtrace prints it twice.
+    # Most scripts print a marker as the trace of `: '<marker>'`. A script that echoes it under xtrace prints it twice.
     return any(marker in line and line.lstrip().startswith("echo ") for line in spec.eval_script_list)
 
 
 def _markers(evidence: Evidence, log: str, channel_report: ChannelReport | None) -> list[Finding]:
     if evidence.end_markers == 0 and _TIMED_OUT.search(log, max(0, len(log) - 200)):
-        return []  # The harness cut it, and gives no verdict on it.
+        return []  # The harness cut the log off, and gives no verdict on it.
     if channel_report is None and not has_markers(log):
-        return []  # Of another harness: nothing is resolved by it.
+        return []  # A log of another harness resolves nothing.
     counts = {"start_markers": evidence.start_markers, "end_markers": evidence.end_markers}
     return [
         Finding(code=code, detail=f"{count} in the log where the official script prints one")
@@ -178,7 +178,7 @@ def _exit_codes(
 
 
 def _statuses(evidence: Evidence, spec: Any, graded: Graded) -> list[Finding]:
-    """The status map as a whole: against the exit code, and where it was read."""
+    """Check the status map as a whole: against the exit code, and where in the log it was read."""
     statuses, findings = graded.reading.statuses, []
     # Under xtrace the region of an echoed START ends at its own trace, so the grader always takes the whole log.
     if graded.reading.whole_log_used and statuses and not _echoes(spec, official.harness_constants().START_TEST_OUTPUT):
@@ -208,7 +208,7 @@ def _after_end(log: str, end: int, spec: Any, graded: Graded) -> list[Finding]:
 
 
 def _region(spec: Any, graded: Graded) -> list[Finding]:
-    """Results within the marked region that contradict each other or the runner's own count."""
+    """Check results within the marked region against each other and against the runner's own count."""
     if not graded.reading.calls:
         return []
     statuses = graded.reading.statuses
@@ -239,9 +239,9 @@ def _region(spec: Any, graded: Graded) -> list[Finding]:
 
 
 def _outermost(tests: Collection[str], spec: Any) -> list[str]:
-    """The ids that are of the run that the script starts, not of one that a test started and printed.
+    """Return the ids that belong to the run of the script, not to a run that a test started and printed.
 
-    Lists were made from logs, so they hold both; and "[100%]", which runners print behind a status, for a test.
+    The lists were made from logs, so they hold both; also "[100%]", which runners print after a status, as a test.
     """
     places = _test_paths(spec)
     files = {test.partition("::")[0] for test in tests if "::" in test}
@@ -250,7 +250,7 @@ def _outermost(tests: Collection[str], spec: Any) -> list[str]:
 
 
 def _test_paths(spec: Any) -> set[str]:
-    """Python files that the script restores, and Python files and folders that its test command names."""
+    """Return the Python files that the script restores, and the Python files and folders in its test command."""
     words = official.harness_constants()
     paths: set[str] = set()
     in_tests = False
@@ -274,7 +274,7 @@ def _both_ways(lines: list[str], passed: list[str], spec: Any, graded: Graded) -
         if not failures or not passed:
             continue
         failed = {test for test, status in _parse(failures, spec, graded).items() if status in _FAILING}
-        # Cut ids stand for several tests, which may well differ.
+        # A cut-off id stands for several tests, and these may differ.
         contradictory = [test for test in failed.intersection(passed) if test.count("[") <= test.count("]")]
         if contradictory and len(section) < len(lines):
             others = _parse([line for line in section if not _is_failure(line)], spec, graded)
@@ -286,7 +286,7 @@ def _both_ways(lines: list[str], passed: list[str], spec: Any, graded: Graded) -
 
 
 def _sections(lines: list[str], graded: Graded) -> list[list[str]]:
-    """The parts of a log within which a name is one test."""
+    """Split a log into parts within which a name stands for one test."""
     if graded.reading.parser.__name__ != "parse_log_sympy":
         return [lines]
     sections: list[list[str]] = [[]]
@@ -298,7 +298,7 @@ def _sections(lines: list[str], graded: Graded) -> list[list[str]]:
 
 
 def _is_failure(line: str) -> bool:
-    # Statuses stand at either end of a line, after a colour code perhaps.
+    # Statuses stand at either end of a line, perhaps after a colour code.
     return (
         line.startswith(_FAILURE_FIRST)
         or line.endswith(_FAILURE_LAST)
@@ -307,7 +307,7 @@ def _is_failure(line: str) -> bool:
 
 
 def _parse(lines: list[str], spec: Any, graded: Graded) -> dict[str, str]:
-    """The official parser over a few lines; nothing where it cannot read them."""
+    """Run the official parser over a few lines; return nothing if it cannot read them."""
     if not lines:
         return {}
     try:

@@ -1,8 +1,8 @@
-"""The official grader: swebench's own functions, none of the packages its other parts need.
+"""The official grader: swebench's own functions, without the packages that its other parts need.
 
-``swebench_harness`` opens the package. Its ``utils.py`` imports datasets, dotenv and tqdm besides (calling
-``load_dotenv()``), none of which grading a log uses: it is executed, under a name of ours, while empty modules stand in
-for them. What runs is swebench's own code.
+``swebench_harness`` opens the package. Its ``utils.py`` also imports datasets, dotenv and tqdm (and calls
+``load_dotenv()``). Grading a log uses none of them, so ``utils.py`` is executed under a private name with empty modules
+in their place. The executed code is swebench's own.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _UNUSED = {"datasets": ("Dataset", "load_dataset", "load_from_disk"), "dotenv": 
 
 @dataclasses.dataclass(frozen=True)
 class ParserReading:
-    """What the official parser was given and what it found, in the order in which the grader asked.
+    """The inputs and results of the official parser, in the order of the grader's calls.
 
-    First comes the marked region, then, if that held nothing, the whole log.
+    The first call is on the marked region. If that held nothing, the second is on the whole log.
     """
 
     parser: Parser
@@ -42,21 +42,21 @@ class ParserReading:
 
     @property
     def statuses(self) -> StatusMap:
-        """The status map that was graded; empty where the log was refused before it was parsed."""
+        """The status map that was graded; empty if the log was rejected before it was parsed."""
         return self.calls[-1][1] if self.calls else {}
 
     @property
     def whole_log_used(self) -> bool:
-        """Whether results were looked for outside the markers."""
+        """Whether the grader searched for results outside the markers."""
         return len(self.calls) > 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Graded:
-    """The official report of one log, as an object and as the file's bytes, and how the log was read."""
+    """The official report of one log, as an object and as the file's bytes, and the parser's calls."""
 
     report: dict[str, Any]
-    """The whole object, with the instance-id level."""
+    """The whole object, with the level of the instance id."""
     data: bytes
     """``report.json`` as the harness writes it: indent 4, no final newline."""
     reading: ParserReading
@@ -68,15 +68,15 @@ class Graded:
 
 
 def make_test_spec(row: dict[str, Any]) -> Any:
-    """swebench's TestSpec of a row. Raises KeyError for a missing column (notes: there is no fallback)."""
+    """Return swebench's TestSpec of a row. Raises KeyError for a missing column (notes: there is no fallback)."""
     return _make_test_spec()(row)
 
 
 def grade(spec: Any, log: Path, prediction: dict[str, Any]) -> Graded:
-    """The official verdict on a log file (UTF-8). Raises KeyError for an unknown parser, ValueError for an eval type.
+    """Return the official verdict on a log file (UTF-8).
 
-    The verdict is ``get_eval_report``'s. It is handed the spec under a parser name of ours that calls the official
-    parser and remembers what it returned, so that nothing is parsed twice.
+    The verdict is that of ``get_eval_report``. To parse nothing twice, the spec names a parser of ours that calls the
+    official parser and records the result. Raises KeyError for an unknown parser, ValueError for an unknown eval type.
     """
     _require_utf8()
     grading = swebench_harness.import_harness("grading")
@@ -91,7 +91,7 @@ def grade(spec: Any, log: Path, prediction: dict[str, Any]) -> Graded:
     name = f"{spec.log_parser}, remembered {id(reading)}"
     registry[name] = remembering
     try:
-        # Two parsers print warnings; standard output belongs to whoever asked for the report.
+        # Two parsers print warnings; standard output belongs to the caller.
         with contextlib.redirect_stdout(sys.stderr):
             report = grading.get_eval_report(
                 test_spec=dataclasses.replace(spec, log_parser=name),
@@ -105,47 +105,47 @@ def grade(spec: Any, log: Path, prediction: dict[str, Any]) -> Graded:
 
 
 def official_parser(spec: Any) -> Parser:
-    """The official parser of a spec. Raises KeyError for an unknown one."""
+    """Return the official parser of a spec. Raises KeyError if it is unknown."""
     return cast(Parser, swebench_harness.import_harness("grading").PARSER_REGISTRY[spec.log_parser])
 
 
 def classify(text: str) -> tuple[str, str] | None:
-    """swebench's (reason, tier) of the first infrastructure signature in ``text``, or None."""
+    """Return swebench's (reason, tier) of the first infrastructure signature in ``text``, or None."""
     return cast("tuple[str, str] | None", swebench_harness.import_harness("infra_failure").classify_text(text))
 
 
 def call_quietly(of: Parser, text: str, spec: Any) -> StatusMap:
-    """A parser's answer without what two of them print: standard output belongs to whoever asked for the report."""
+    """Run a parser without output to standard output: two parsers print, and it belongs to the caller."""
     with contextlib.redirect_stdout(sys.stderr):
         return of(text, spec)
 
 
 def exit_code_pattern() -> re.Pattern[str]:
-    """The grader's pattern of the logged exit code; group 1 is the number."""
+    """Return the grader's pattern of the logged exit code; group 1 is the number."""
     return cast("re.Pattern[str]", swebench_harness.import_harness("grading").TEST_EXIT_CODE_RE)
 
 
 def harness_constants() -> Any:
-    """``swebench.harness.constants``."""
+    """Return ``swebench.harness.constants``."""
     return swebench_harness.import_harness("constants")
 
 
 def load_harness() -> None:
-    """Import all that grading takes."""
+    """Import all modules that grading needs."""
     for name in ("grading", "infra_failure"):
         swebench_harness.import_harness(name)
     _make_test_spec()
 
 
 def swebench_version() -> str:
-    """The version of swebench that grades."""
+    """Return the version of swebench that grades."""
     import swebench
 
     return cast(str, swebench.__version__)
 
 
 def _require_utf8() -> None:
-    # The grader opens the log in the process' default codec.
+    # The grader opens the log with the process' default codec.
     if not sys.flags.utf8_mode and codecs.lookup(locale.getencoding()).name != "utf-8":
         raise ConfigError(f"the locale's encoding is {locale.getencoding()}: set PYTHONUTF8=1", field="PYTHONUTF8")
 
@@ -167,7 +167,7 @@ def _make_test_spec() -> Callable[[dict[str, Any]], Any]:
 
 @contextlib.contextmanager
 def _empty_modules() -> Iterator[None]:
-    """Empty modules in place of what the library imports for work that is not done here; gone afterwards."""
+    """Replace packages that swebench imports but grading does not use with empty modules, for the block."""
     before = {name: sys.modules.get(name) for name in _UNUSED}
     for name, attributes in _UNUSED.items():
         module = ModuleType(name)

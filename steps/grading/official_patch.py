@@ -1,7 +1,7 @@
-"""The official test patch as it stands in the script: its files, and the same script with other values in them.
+"""The official test patch in a test script: its files, and the script with other values in them.
 
-Nothing is run for it: the hunks are laid over the file as it is at the base commit, and written again with what was
-added. What comes out has the form of ``git diff``: three lines of context, functions named, blobs hashed.
+Nothing is executed. The hunks are applied to the file at the base commit, and written again with the changed lines. The
+result has the form of ``git diff``: three lines of context, function headings, blob hashes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _HEADINGS = (
         r"[ \t]*((?:(?:pub(?:\([^)]+\))?|async|unsafe|const|extern)[ \t]+)*(?:struct|enum|union|mod|trait|fn|impl)\b.*)"
     ),
 )
-"""Lines that git names a hunk after: by default, and as ``diff=python`` and ``diff=rust`` of gitattributes have it."""
+"""Lines that git uses as hunk headings: by default, and with ``diff=python`` and ``diff=rust`` in gitattributes."""
 _NO_END = "\\ No newline at end of file"
 _CONTEXT = 3
 Edit = tuple[str, str]
-"""A line of a diff: its sign (blank, ``-`` or ``+``) and its text, with the newline where it has one."""
+"""A line of a diff: its sign (blank, ``-`` or ``+``) and its text, with the newline if it has one."""
 
 
 class PatchFormError(ValueError):
-    """A patch or a script that is not of the official form, or does not fit its file."""
+    """A patch or a script that does not have the official form, or does not fit its file."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class PatchedFile:
     hunks: list[str]
 
     def edits(self, base: str) -> list[Edit]:
-        """The whole file as lines that stay, go and come. Raises PatchFormError where a hunk does not fit ``base``."""
+        """Return all lines of the file with their signs. Raises PatchFormError if a hunk does not fit ``base``."""
         old = lines_of(base)
         edits: list[Edit] = []
         at = 0
@@ -83,29 +83,29 @@ class PatchedFile:
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines with their newlines; only ``\\n`` ends one, as for git."""
+    """Split a text into lines with their newlines; only LF ends a line, as in git."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def content_of(edits: list[Edit]) -> str:
-    """The file after the patch."""
+    """Return the content of the file after the patch."""
     return "".join(line for sign, line in edits if sign != "-")
 
 
 @dataclass(frozen=True)
 class OfficialPatch:
-    """The test patch of a script: where its lines stand, and its files in order."""
+    """The test patch of a script: its position, and its files in order."""
 
     lines: list[str]
     begin: int
     end: int
     before: list[str]
-    """Lines ahead of the first file."""
+    """Lines before the first file."""
     sections: list[list[str]]
 
     @classmethod
     def of(cls, script: list[str]) -> OfficialPatch:
-        """Find it in the lines of a script. Raises PatchFormError where there is none, or more than one."""
+        """Find the patch in the lines of a script. Raises PatchFormError if there is not exactly one."""
         line_numbers = [number for number, line in enumerate(script) if _APPLY.fullmatch(line)]
         if len(line_numbers) != 1:
             raise PatchFormError(f"the script applies {len(line_numbers)} test patches")
@@ -125,7 +125,7 @@ class OfficialPatch:
         return cls(script, begin, end, before, sections)
 
     def files(self) -> list[PatchedFile]:
-        """Its files of text that stay or come."""
+        """Return the text files that the patch creates or changes."""
         return [file for section in self.sections if (file := _file(section)) is not None]
 
     def script(self, changed: list[PatchedFile], delimiter: str = "") -> list[str]:
@@ -159,7 +159,7 @@ def official_files(script: list[str]) -> list[str]:
 
 
 def _file(section: list[str]) -> PatchedFile | None:
-    """A section of a patch; None for what is deleted, binary, or only renamed."""
+    """Parse a section of a patch; return None for a deleted, binary or merely renamed file."""
     starts = [number for number, line in enumerate(section) if line.startswith("@@")]
     heads = [number for number, line in enumerate(section) if line.startswith("+++ ")]
     if not starts or not heads or heads[0] > starts[0]:
@@ -175,7 +175,7 @@ def _file(section: list[str]) -> PatchedFile | None:
 
 
 def _bodies(hunks: list[str]) -> Iterator[tuple[int, list[Edit]]]:
-    """First line in the old file, and lines, of each hunk."""
+    """Yield the first line in the old file, and the lines, of each hunk."""
     rest = iter(hunks)
     line = next(rest, None)
     while line is not None:
@@ -199,7 +199,7 @@ def _bodies(hunks: list[str]) -> Iterator[tuple[int, list[Edit]]]:
 
 
 def _place(old: list[str], hunk_lines: list[str], least: int, begin: int) -> int | None:
-    """Where the lines of a hunk stand: where it says, else nearest to that, as ``git apply`` searches."""
+    """Return the position of a hunk's lines: the stated one, else the nearest, as ``git apply`` searches."""
     places = range(least, len(old) - len(hunk_lines) + 1)
     fits = (at for at in sorted(places, key=lambda at: abs(at - begin)) if old[at : at + len(hunk_lines)] == hunk_lines)
     return begin if old[begin : begin + len(hunk_lines)] == hunk_lines and begin >= least else next(fits, None)
@@ -215,7 +215,7 @@ def _reindexed(line: str, text: str) -> str:
 
 
 def _hunks(edits: list[Edit], headings: re.Pattern[str]) -> list[str]:
-    """The lines of all hunks, as git writes them."""
+    """Return the lines of all hunks, as git writes them."""
     changed = [number for number, edit in enumerate(edits) if edit[0] != " "]
     spans: list[list[int]] = []
     for number in changed:
@@ -245,7 +245,7 @@ def _hunks(edits: list[Edit], headings: re.Pattern[str]) -> list[str]:
 
 
 def _heading(sign: str, line: str, headings: re.Pattern[str]) -> str:
-    """What git names the hunks behind a line of the old file after; empty where not after this one."""
+    """Return the hunk heading that git takes from a line of the old file; empty if it takes none."""
     match = headings.match(line) if sign in " -" else None
     return match[1][:80].rstrip() if match else ""
 

@@ -1,4 +1,4 @@
-"""The harness' procedure on one instance (swebench run_evaluation.run_instance) in a sandbox that is already there."""
+"""The harness' procedure for one instance (swebench run_evaluation.run_instance) in an existing sandbox."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from swe_argo.steps.sandbox.apply_commands import APPLY_COMMANDS
 from swe_argo.steps.sandbox.protocol import Sandbox
 from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 
-# What is kept of a log; the harness keeps all. Past this the END marker is lost and the log is not gradeable. The
+# Bytes that are kept of a log; the harness keeps all. A longer log loses its END marker and cannot be graded. The
 # largest of 598 real logs of SWE-bench Verified and Lite has 0.3 MB.
 MAX_LOG_BYTES = 64 << 20
 
 
 @dataclass
 class ProcedureRun:
-    """What one run of the procedure left. ``log`` is None where the script never ran."""
+    """The results of one run of the procedure. ``log`` is None if the script never ran."""
 
     journal: InstanceLogWriter
     script: bytes = b""
@@ -35,20 +35,20 @@ class ProcedureRun:
     log: bytes | None = None
     timed_out: bool = False
     broken: SandboxBroken | None = None
-    """What ended it, where that was neither the script's end nor its time limit."""
+    """The error that ended the run, if neither the script's end nor its timeout did."""
     channel_report: ChannelReport | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     log_path: str = ""
-    """Where the harness would have written its log; it stands in the journal's lines."""
+    """The path at which the harness would have written its log; log lines contain it."""
 
     @classmethod
     def nothing(cls) -> ProcedureRun:
-        """Of a patch that was not run."""
+        """Return the empty result for a patch that was not run."""
         return cls(InstanceLogWriter())
 
 
 def official_folder(run_id: str, model: str, instance_id: str) -> str:
-    """The harness' folder of one instance, relative to its working directory: it stands in the log's lines."""
+    """Return the harness' folder of one instance, relative to its working directory; log lines contain it."""
     return f"{official.harness_constants().RUN_EVALUATION_LOG_DIR}/{run_id}/{model_token(model)}/{instance_id}"
 
 
@@ -64,12 +64,12 @@ def run_tests(
     apply_commands: tuple[str, ...] = APPLY_COMMANDS,
     test_files: Sequence[str] = (),
 ) -> ProcedureRun:
-    """Apply ``patch`` (None: grade the untouched repository), run the official script, keep what it printed.
+    """Apply ``patch`` (None: grade the untouched repository), run the official script, and keep its output.
 
-    ``folder`` is what the log's lines name as the place of the files; ``enlarged`` is as in ``as_untrusted``;
-    ``test_files`` are those that ``ChannelReport.changed_files`` watches, relative to the script's folder. Raises
-    InfraError or ResourceError when the sandbox is lost by the word of what is outside of it; a patch that does not
-    apply, tests that take too long and a sandbox that was broken from inside are results.
+    ``folder`` is the place of the files in log lines; ``enlarged`` is as in ``as_untrusted``; ``test_files`` are
+    watched for ``ChannelReport.changed_files``, relative to the script's folder. Raises InfraError or ResourceError if
+    the sandbox is lost according to a source outside it. A patch that does not apply, tests that exceed the timeout and
+    a sandbox that was broken from inside are results.
     """
     journal = InstanceLogWriter()
     run = ProcedureRun(journal, log_path=f"{folder}/{official.harness_constants().LOG_INSTANCE}")
@@ -85,7 +85,7 @@ def run_tests(
         _run(inner, spec, patch, run, channel, timeout_s=timeout_s, folder=folder, apply_commands=apply_commands)
     except SandboxBroken as error:
         run.broken = error
-    except OSError as error:  # a folder where a file of ours was to be, and the like
+    except OSError as error:  # for example, a folder at the path of one of our files
         run.broken = SandboxBroken(FailureClass.EXEC, f"the sandbox's files are in the way: {error}")
     if run.broken is not None:
         _log_error(journal, name, f"{run.broken.reason}\n{run.broken.detail}".strip(), run.log_path)
@@ -117,7 +117,7 @@ def _run(
                     journal, name, f"{official.harness_constants().APPLY_PATCH_FAIL}:\n{applied.output}", run.log_path
                 )
                 return
-        run.script, run.log = spec.eval_script.encode(), b""  # from here on whatever happens is the tests' end
+        run.script, run.log = spec.eval_script.encode(), b""  # from here on every outcome belongs to the tests
         before = git_diff(box)
         journal.info(f"Git diff before:\n{before}")
     finally:
@@ -128,7 +128,7 @@ def _run(
     try:
         run.channel_report = channel.hear(box, run.script)
         after = git_diff(box)
-    except ResourceError as error:  # the log is whole: no larger machine could change what is in it
+    except ResourceError as error:  # the log is complete: a larger machine could not change it
         raise SandboxBroken(error.failure_class, error.reason, detail=error.detail) from error
     journal.info(f"Git diff after:\n{after}")
     if after != before:
@@ -164,9 +164,9 @@ def _run_script(
 
 
 def as_utf8(data: bytes) -> bytes:
-    """As the harness writes a log: what is no text is replaced, by more bytes, so at most MAX_LOG_BYTES of it.
+    """Decode and encode a log as the harness does, and return at most MAX_LOG_BYTES of it.
 
-    In pieces, for a text takes up to four bytes a letter.
+    Invalid UTF-8 is replaced by more bytes. Works in pieces, because a text takes up to four bytes per letter.
     """
     decoder, found = codecs.getincrementaldecoder("utf-8")("replace"), bytearray()
     for at in range(0, len(data), 1 << 20):
@@ -178,6 +178,6 @@ def as_utf8(data: bytes) -> bytes:
 
 
 def _log_error(journal: InstanceLogWriter, name: str, message: str, log_path: str) -> None:
-    # The harness writes the traceback of its EvaluationError here; this is that error's text, without frames of code
-    # that did not run.
+    # The harness writes the traceback of its EvaluationError here; this is the text of that error, without the frames
+    # of code that did not run.
     journal.info(f"Error in evaluation for {name}: {message}\nCheck ({log_path}) for more information.")

@@ -1,4 +1,4 @@
-"""What a runner itself says at the end of a run, against what the parser read: pytest, unittest and sympy."""
+"""The summary that a test runner prints at the end of a run: pytest, unittest and sympy."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class RunnerSummary:
 
 
 def closing_of(parser: Parser) -> Callable[[list[str]], RunnerSummary | None] | None:
-    """The reader of closing lines that belongs to an official parser; None where its runner's is not known."""
+    """Return the reader of closing lines for an official parser; None if its runner is unknown."""
     return _READERS.get(getattr(parser, "__name__", ""))
 
 
 def _pytest(lines: list[str]) -> RunnerSummary | None:
-    # From the end: the last count is the outermost run's (pytest's own tests print inner ones).
+    # From the end: the last count is that of the outermost run (pytest's own tests print inner ones).
     for line in reversed(lines):
         if " in " in line and (" passed" in line or " failed" in line or " error" in line or " skipped" in line):
             plain = _COLOUR.sub("", line)

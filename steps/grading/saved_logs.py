@@ -1,4 +1,4 @@
-"""Grading logs that are already there: no sandbox, the official report of each."""
+"""Grading of saved logs: no sandbox, the official report of each."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from swe_argo.steps.host.folders import temporary_folder
 class SavedLog:
     """A saved log and its official report.
 
-    ``marked`` is whether the log says where the tests' output is: one of 2024's harness does not, is never resolved.
-    ``examine`` gives whether to believe it; without a patch only the log is examined.
+    ``marked`` is whether the log marks the tests' output: a log of the 2024 harness does not, and is never resolved.
+    ``examine`` returns the integrity; without a patch only the log is examined.
     """
 
     graded: Graded
@@ -32,20 +32,20 @@ class SavedLog:
 
 
 def grade_log(row: dict[str, Any], log: Path, patch: Path | None = None) -> bytes:
-    """The official ``report.json`` of a saved log. Raises ConfigError when a file or a column is missing."""
+    """Return the official ``report.json`` of a saved log. Raises ConfigError if a file or a column is missing."""
     return read_log(row, log, patch).graded.data
 
 
 def grade_saved(row: dict[str, Any], log: Path, patch: Path | None = None) -> BoundedReport:
-    """Report and integrity of a saved log. Raises ConfigError when a file or a column is missing."""
+    """Return report and integrity of a saved log. Raises ConfigError if a file or a column is missing."""
     return read_log(row, log, patch).examine()
 
 
 def read_log(row: dict[str, Any], log: Path, patch: Path | None = None) -> SavedLog:
-    """A saved log, graded. Raises ConfigError when a file or a column is missing, or the log is too large to grade."""
+    """Read and grade a saved log. Raises ConfigError if a file or column is missing, or the log is too large."""
     spec = _spec(row)
     diff = _bytes(patch, "--patch") if patch else None
-    # Of a prediction only the id and whether there is a patch at all matter.
+    # Only the id of a prediction matters, and whether it has a patch.
     prediction = {
         "instance_id": spec.instance_id,
         "model_name_or_path": "",
@@ -65,10 +65,10 @@ def read_log(row: dict[str, Any], log: Path, patch: Path | None = None) -> Saved
 
 
 def read_corpus(rows: Mapping[str, dict[str, Any]], folder: Path) -> Iterator[tuple[Path, SavedLog]]:
-    """Path and reading of every ``<id>/test_output.txt`` under ``folder``, in path order.
+    """Yield path and graded log of every ``<id>/test_output.txt`` under ``folder``, in path order.
 
     Folders may be nested (``<dataset>/<id>/``). ``rows`` maps ids to rows. Raises ConfigError for a folder without logs
-    and for logs whose rows are not there, all of them in one message.
+    and for logs without rows, all of them in one message.
     """
     logs = sorted(folder.rglob(TestLog.file))
     if not logs:
@@ -82,7 +82,7 @@ def read_corpus(rows: Mapping[str, dict[str, Any]], folder: Path) -> Iterator[tu
 
 
 def grade_text(spec: Any, text: str, prediction: dict[str, Any]) -> Graded:
-    """The official report of a log in memory: the grader reads files only."""
+    """Return the official report of a log in memory: the grader reads files only."""
     with temporary_folder() as folder:
         path = folder / TestLog.file
         path.write_text(text, encoding="utf-8", newline="")
@@ -90,7 +90,7 @@ def grade_text(spec: Any, text: str, prediction: dict[str, Any]) -> Graded:
 
 
 def as_read(text: str) -> str:
-    """Return ``text`` as a file in text mode gives it: each kind of line end is a newline. Most harnesses read so."""
+    """Return ``text`` as read from a file in text mode, as most harnesses read: each kind of line end is a newline."""
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
@@ -104,7 +104,7 @@ def _graded(spec: Any, log: Path, prediction: dict[str, Any], patch: bytes) -> S
                     target.write(piece.encode())
             examined = bounded.grade(spec, path, prediction, patch)
         return SavedLog(examined.graded, marked, lambda: examined)
-    # As the harness does when it writes a log: bytes that are no text must not stop the grader.
+    # As the harness does when it writes a log: bytes that are not text must not stop the grader.
     text = log.read_bytes().decode(errors="replace")
     graded = grade_text(spec, text, prediction)
     read = as_read(text)

@@ -1,8 +1,8 @@
-"""The only door to ``swebench.harness``: its modules, without the packages that grading a log does not use.
+"""Imports of ``swebench.harness`` modules without the packages that grading a log does not use.
 
-``swebench/harness/__init__.py`` imports docker, datasets and modal. An empty package of the same name and path stands
-in for it, so that what lies below loads in about 20 ms and needs no more than unidiff. Where the real one is loaded
-already it is left alone.
+``swebench/harness/__init__.py`` imports docker, datasets and modal. An empty package of the same name and path takes
+its place, so that its modules load in about 20 ms and need no more than unidiff. A real package that is already loaded
+is left alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from swe_argo.steps.errors import ConfigError
 
 @cache
 def harness_folder() -> Path:
-    """The folder of the harness. Raises ConfigError where swebench is not installed."""
+    """Return the folder of the harness. Raises ConfigError if swebench is not installed."""
     spec = find_spec("swebench")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("swebench is not installed: pip install swebench==5.0.2", field="swebench")
@@ -29,7 +29,7 @@ def harness_folder() -> Path:
 
 @cache
 def import_harness(name: str) -> Any:
-    """``swebench.harness.<name>``."""
+    """Import and return ``swebench.harness.<name>``."""
     package = ModuleType("swebench.harness")
     package.__path__ = [str(harness_folder())]
     sys.modules.setdefault(package.__name__, package)

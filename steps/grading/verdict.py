@@ -1,7 +1,7 @@
-"""From what a run left to the unit's outcome. Code that is not ours had its part in it, so it is data, whatever it is.
+"""Conversion of a run's results to the unit's outcome. Untrusted code took part in the run, so any result is data.
 
-An end that may be the world's is a doubt: the run is made once more in a fresh sandbox, and that one decides. Whoever
-makes doubtful ends on purpose gains nothing: a verdict that came only of a second run is not believed unseen.
+An end that the infrastructure may have caused is a doubt: the run is repeated in a fresh sandbox, and that run decides.
+Doubtful ends on purpose gain nothing: a verdict from a second run alone is not believed without a look.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OK = Integrity(verdict="ok")
 
 @dataclass(frozen=True)
 class RunDoubt:
-    """Why a run may have ended as it did through no fault of the patch."""
+    """A reason why a run may have ended through no fault of the patch."""
 
     reason: str
     """One line for a person."""
@@ -31,11 +31,11 @@ class RunDoubt:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a patch, and why.
+    """The outcome of a patch, and its reasons.
 
-    ``report`` is the family's own file on it, ``failing_tests`` those of its lists that did not come out as they must,
-    ``failure_reason`` swebench's guess at what broke a log that is not gradeable. ``graded`` is what swebench made of
-    it; None where it writes no report, and in other families.
+    ``report`` is the family's own file on it, ``failing_tests`` the listed tests without the required result,
+    ``failure_reason`` swebench's guess at the cause of a log that is not gradeable. ``graded`` is swebench's result;
+    None if it writes no report, and in other families.
     """
 
     outcome: Outcome
@@ -53,12 +53,12 @@ class Verdict:
 
     @property
     def resolved(self) -> bool:
-        """Whether the outcome is."""
+        """Whether the outcome is RESOLVED."""
         return self.outcome is Outcome.RESOLVED
 
 
 def judge(run: ProcedureRun, spec: Any, patch: bytes) -> Verdict:
-    """The verdict on a run of the procedure, and its lines in the run's journal."""
+    """Return the verdict on a run of the procedure, and write its lines to the run's log."""
     if run.log is None:
         return weigh_broken_sandbox(run, Verdict(Outcome.PATCH_FAILED, examine_unread(patch)))
     if run.timed_out:
@@ -104,9 +104,9 @@ def _official_verdict(outcome: Outcome, integrity: Integrity, graded: Graded) ->
 
 
 def _examined(run: ProcedureRun, spec: Any, patch: bytes) -> BoundedReport:
-    """The official report; of a log that cannot be graded in the memory there is, that of its beginning."""
+    """Return the official report; if a log cannot be graded in the available memory, that of its beginning."""
     assert run.log is not None
-    # Of a prediction only the id and whether there is a patch at all matter.
+    # Only the id of a prediction matters, and whether it has a patch.
     prediction = {"instance_id": spec.instance_id, "model_name_or_path": "", "model_patch": "x"}
     try:
         return grade_bytes(spec, run.log, prediction, patch, run.channel_report)
@@ -117,12 +117,12 @@ def _examined(run: ProcedureRun, spec: Any, patch: bytes) -> BoundedReport:
 
 
 def after_doubt(doubt: RunDoubt, verdict: Verdict) -> Verdict:
-    """The verdict of the second run, which says why there was one; a resolved one is ``suspect``."""
+    """Return the verdict of the second run with the reason for it; a resolved one is ``suspect``."""
     return _with_finding(verdict, "second_run", f"the first run ended so: {doubt.reason}", suspect=verdict.resolved)
 
 
 def _environment(graded: Graded) -> RunDoubt | None:
-    """Of a log that is not gradeable and has words of tier ``environment`` (swebench's infra_failure)."""
+    """Return a doubt if a log is not gradeable and has words of tier ``environment`` (swebench's infra_failure)."""
     if not graded.inner["infra_failure"]:
         return None
     reason = graded.inner["infra_failure_reason"]
@@ -130,7 +130,7 @@ def _environment(graded: Graded) -> RunDoubt | None:
 
 
 def weigh_broken_sandbox(run: ProcedureRun, verdict: Verdict) -> Verdict:
-    """The verdict of a run that may have broken its sandbox. A log that was graded is beyond doubt all the same."""
+    """Return the verdict of a run that may have broken its sandbox. A graded log is beyond doubt all the same."""
     if run.broken is None:
         return verdict
     of_size = run.broken.failure_class in (FailureClass.OUT_OF_MEMORY, FailureClass.OUT_OF_DISK)

@@ -30,13 +30,13 @@ def is_alike(value: object, original: object) -> bool:
 
 
 def has_one_answer(value: object, original: object) -> bool:
-    """Return whether every correct solution gives this value, as far as its kind tells.
+    """Return whether every correct solution gives this value, as far as its kind shows.
 
-    At least three correct solutions of made instances agreed on each of these kinds. No other kind was judged.
+    At least three correct solutions of generated instances agreed on each of these kinds. No other kind was tested.
 
     Args:
-        value: What the reference patch returned.
-        original: What the test expects for its own input.
+        value: The value that the reference patch returned.
+        original: The value that the test expects for its own input.
     """
     if not is_alike(value, original) or len(repr(value)) > _LARGEST:
         return False
@@ -51,7 +51,7 @@ def has_one_answer(value: object, original: object) -> bool:
 
 
 def write_recorder(site: Site, mark: str) -> str:
-    """Return an expression that equals nothing, and prints ``mark`` and what it is compared with.
+    """Return an expression that equals nothing, and prints ``mark`` and the value it is compared with.
 
     It prints at once and when the process ends: some runners show no output of tests, others end processes early.
     """
@@ -63,7 +63,7 @@ def write_recorder(site: Site, mark: str) -> str:
 
 
 def read_records(log: bytes, mark: str) -> list[Any]:
-    """Return the different values that a recorder with this mark printed, ``...`` for one that is no plain literal."""
+    """Return the different values that a recorder with this mark printed; ``...`` for all but plain literals."""
     printed = re.findall(rb"%s (\"(?:[^\"\\\n]|\\.)*\")" % mark.encode(), log)
     return [_read_literal(text) for text in sorted(set(printed))]
 
@@ -78,6 +78,6 @@ def _read_literal(line: bytes) -> Any:
 
 
 def keep_lines(text: str, site: Site) -> str:
-    """Return an expression with as many line ends as the site: others keep their line numbers."""
+    """Return an expression with as many line ends as the site, so that the lines below keep their numbers."""
     ends = site.text.count("\n")
     return f"({text}{ends * chr(10)})" if ends else text

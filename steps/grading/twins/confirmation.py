@@ -27,10 +27,10 @@ from swe_argo.steps.grading.twins.vocabulary import Vocabulary
 MAX_DRAWS = 3
 """Draws that the reference patch may fail before an instance is called unstable."""
 UNCLEAR_DRAWS = 20
-"""Draws that may be discarded because two tests would have the same id."""
+"""The most draws that may be discarded because two tests would have the same id."""
 SHOWN = 20
 _SECOND_TRY = 1_000
-"""The numbers of draws from which second tries are taken."""
+"""The first number of the draws for second tries."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class ConfirmationRequest:
 def confirm(runs: TestRuns, request: ConfirmationRequest) -> tuple[Confirmation, ValidatedTwins | None]:
     """Confirm a patch, and validate the instance's twins first if they are missing or stale.
 
-    Never raises: whatever the patch, the infrastructure, an order to stop or a fault of this code does, the official
-    verdict is kept.
+    Never raises. The official verdict is kept on any failure of the patch, the infrastructure or this code, and on an
+    order to stop.
 
     Returns:
         The confirmation, and the twins if they are new.
@@ -75,7 +75,7 @@ def confirm(runs: TestRuns, request: ConfirmationRequest) -> tuple[Confirmation,
             given = validate_twins(
                 runs, image=request.image, image_digest=request.image_digest, network=request.network
             )
-            if given.passed or not given.runs:  # a reference patch that passes nothing says more of this machine
+            if given.passed or not given.runs:  # a failure of the reference patch on every test points to this machine
                 new = given
         confirmation = _Confirmer(runs, given, request).confirm()
     except StepError as error:  # the sandbox was lost in every try
@@ -110,8 +110,8 @@ def weigh_confirmation(integrity: Integrity, confirmation: Confirmation | None, 
     """Return the integrity of a resolved verdict.
 
     Args:
-        integrity: What the log says.
-        confirmation: What the twin tests say; None if none were tried.
+        integrity: The integrity of the log.
+        confirmation: The result of the twin tests; None if none were tried.
         is_ours: Whether the patch is a reference, for which a clean log is enough.
     """
     if confirmation is not None and confirmation.outcome is ConfirmationOutcome.CONTRADICTED:
@@ -124,13 +124,13 @@ def weigh_confirmation(integrity: Integrity, confirmation: Confirmation | None, 
 
 
 def excuse_findings(integrity: Integrity, paths: Collection[str]) -> Integrity:
-    """Return an integrity without the findings on files that the reference solution changes, too."""
+    """Return an integrity without the findings on files that the reference solution also changes."""
     findings = [left for finding in integrity.findings if (left := finding.without(paths)) is not None]
     return Integrity(verdict=integrity.verdict if findings else "ok", findings=findings)
 
 
 class _UnstableError(Exception):
-    """The reference patch did not come out as drawn either."""
+    """The reference patch does not behave as drawn either."""
 
 
 class _Confirmer:
@@ -152,7 +152,7 @@ class _Confirmer:
         self._is_forgiven = False
 
     def confirm(self) -> Confirmation:
-        """Follow draws until the patch is confirmed or not; one that the reference patch fails too is discarded."""
+        """Follow draws until the patch is confirmed or not; discard a draw that the reference patch fails too."""
         for attempt in range(MAX_DRAWS):
             draw = self._draw(attempt)
             if not any(run.twins for run in draw.runs):
@@ -172,7 +172,7 @@ class _Confirmer:
         return Confirmation(outcome=ConfirmationOutcome.NOT_CONFIRMED, reason=reason, is_unstable=True)
 
     def _draw(self, number: int) -> Draw:
-        """Return the first draw from a number on in which no two tests have the same id."""
+        """Return the first draw, from a number on, in which no two tests have the same id."""
         bound = self._request.max_runs
         for further in range(UNCLEAR_DRAWS):
             draw = plan_runs(
@@ -211,7 +211,7 @@ class _Confirmer:
         return self._weigh(draw)
 
     def _try_neighbours(self, confirmation: Confirmation) -> dict[str, Any]:
-        """Return the fields of a confirmation that say whether the patch is general; none if that is not known."""
+        """Return the fields of a confirmation on whether the patch is general; none if that is unknown."""
         if confirmation.outcome in (ConfirmationOutcome.CONTRADICTED, ConfirmationOutcome.NOT_CONFIRMED):
             return {}
         plan = plan_neighbours(self._runs.tests, self._files, self._twins, self._request.seed)
@@ -221,7 +221,7 @@ class _Confirmer:
             return {"general_reason": f"not tried: {error}"}
 
     def _weigh(self, draw: Draw) -> Confirmation:
-        """Return the outcome of runs that all came out as drawn."""
+        """Return the outcome if all runs went as drawn."""
         if not draw.with_site:
             return self._report_unavailable()
         reasons = []
@@ -245,12 +245,12 @@ class _Confirmer:
         return Confirmation(outcome=ConfirmationOutcome.UNAVAILABLE, reason=self._twins.reason or NO_SITE)
 
     def _judge(self, first: Surprise, attempt: int) -> Confirmation | None:
-        """Try a patch once more, with a fresh draw; None if that came out as drawn and is the only surprise."""
+        """Try a patch once more, with a fresh draw; return None if that went as drawn and this is the only surprise."""
         if self._is_forgiven:
             return self._describe(ConfirmationOutcome.NOT_CONFIRMED, first, "again")
         self._is_forgiven = True
         runs = self._draw(_SECOND_TRY + attempt).runs
-        # After a passed twin nothing confirms the patch any more, and only a run with a twin can contradict it.
+        # After a passed twin nothing can confirm the patch, and only a run with a twin can contradict it.
         extra = next((run for run in runs if run.twins or not first.passed_twins), runs[0])
         second = self._try(extra)
         if second:
@@ -277,7 +277,7 @@ class _Confirmer:
         return Confirmation(outcome=outcome, reason=reason, tests=tests[:SHOWN], excerpt=surprise.excerpt)
 
     def _require_stable(self, run: TwinRun) -> None:
-        """Run a draw on the reference patch. Raises _UnstableError if it is surprised too."""
+        """Run a draw on the reference patch. Raises _UnstableError if it does not go as drawn either."""
         expected, twins = self._expect(run), self._twins
         finished = self._runs.run_reference(expected.contents, base=twins.base, network=twins.needs_network)
         if compare(expected, finished.reading, finished.log):

@@ -18,14 +18,14 @@ _RUN = re.compile(rb"(?<![\w.-])(?:[A-Za-z]{3,}|\d+)(?![\w.-])")
 
 
 def is_data(path: str) -> bool:
-    """Return whether tests may expect what the file holds, byte for byte."""
+    """Return whether tests may expect the content of the file, byte for byte."""
     return any(each.fullmatch(path) for each in (_OUTPUT, _DOCTESTS, _JQ))
 
 
 def find_words(path: str, source: bytes, added_lines: Collection[int]) -> list[Site]:
     """Return the words and numbers of the expected output on added lines, each a site.
 
-    Which test reads a file is not known here: the reference patch shows it.
+    It is not known here which test reads a file: the reference patch shows it.
     """
     lines = source.split(b"\n")
     sites, start = [], 0
@@ -54,7 +54,7 @@ def find_words(path: str, source: bytes, added_lines: Collection[int]) -> list[S
 def _list_expected(path: str, lines: list[bytes]) -> Iterator[int]:
     """Yield the numbers of the lines that are expected output."""
     if _OUTPUT.fullmatch(path):
-        # insta and the like do not compare the head of a snapshot.
+        # insta and similar tools do not compare the head of a snapshot.
         head = lines.index(b"---", 1) + 1 if lines[:1] == [b"---"] and b"---" in lines[1:] else 0
         yield from range(head + 1, len(lines) + 1)
     elif _JQ.fullmatch(path):

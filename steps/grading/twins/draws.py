@@ -119,14 +119,14 @@ def plan_runs(
     """Return the runs of one confirmation.
 
     Args:
-        sites: The validated sites of each test id, FAIL_TO_PASS and PASS_TO_PASS alike.
+        sites: The validated sites of each test id, both FAIL_TO_PASS and PASS_TO_PASS.
         fail_to_pass: All FAIL_TO_PASS ids of the instance.
         vocabularies: The words of each test file, by the path of its sites.
         seed: The unit's secret.
-        number: Counts the draws of a unit: a discarded draw and a second try take the next one.
+        number: The number of the draw in its unit: a discarded draw and a second try take the next one.
         max_chance: The chance of guessing above which there is one more run.
-        max_runs: The bound of all runs; fewer than rule and chance want leave the draw unbounded.
-        rate: The share of values that a classifier judges rightly.
+        max_runs: The limit of all runs; a draw that needs more runs by rule and chance is unbounded.
+        rate: The share of values that a classifier judges correctly.
     """
     random = Random(int.from_bytes(hashlib.sha256(b"%d:%d:" % (len(seed), number) + seed).digest()))
     groups = group_tests(sites, fail_to_pass)
@@ -165,17 +165,17 @@ def plan_runs(
 
 
 def count_runs(tests: int) -> int:
-    """Return the runs that a number of FAIL_TO_PASS groups needs before its chance is looked at."""
+    """Return the number of runs for a number of FAIL_TO_PASS groups, before the chance of guessing is considered."""
     return {0: 1, 1: 4, 2: 3}.get(tests, 2)
 
 
 @lru_cache(maxsize=64)
 def list_patterns(tests: int, runs: int) -> tuple[Pattern, ...]:
-    """Return the patterns a FAIL_TO_PASS test may have, all equally likely.
+    """Return the possible patterns of a FAIL_TO_PASS test, all equally likely.
 
     Each is an original and a twin at least once. The only test of an instance is a twin twice or more, an original at
-    most three times (the same text seen again is no new guess), and from five runs on an original twice or more (one
-    fallen original is forgiven by the second try).
+    most three times (the same text seen again is no new guess), and from five runs on an original twice or more (the
+    second try forgives one failed original).
     """
     patterns = list(itertools.product((False, True), repeat=runs))
     if tests == 1 and runs >= 3:
@@ -192,11 +192,11 @@ def draw_patterns(tests: int, runs: int, random: Random) -> list[Pattern]:
 def bound_chance(values: Sequence[int], runs: int, rate: float, *, second_try: bool = True) -> float:
     """Return an upper bound of the chance that a patch passes all runs by guessing.
 
-    The model of the patch: it may know which run it is in and how draws are made, but keeps nothing from one run to
-    the next. In each run it calls each test an original, calls it a twin, or looks at the value and is right with
-    probability ``rate``; the same value, seen again, is judged the same way. One run may fail by originals alone:
-    the second try is one fresh draw of originals and twins, which must come out whole. Without a second try the
-    bound is exact, and with one it is exact for a single test.
+    The model of the patch: it may know the number of its run and the rules of drawing, but keeps nothing from one run
+    to the next. In each run it calls each test an original, calls it a twin, or looks at the value and is right with
+    probability ``rate``; the same value, seen again, is judged the same way. One run may fail by originals alone: the
+    second try is one fresh draw of originals and twins, which must pass whole. Without a second try the bound is exact,
+    and with one it is exact for a single test.
 
     Args:
         values: The number of different wrong values of each test, which are shown in turn.
@@ -235,7 +235,7 @@ def _rate_strategy(
 
     Args:
         strategy: For each run ``o`` (call it an original), ``t`` (call it a twin) or ``l`` (look at the value).
-        patterns: The patterns the test may have, equally likely.
+        patterns: The possible patterns of the test, equally likely.
         values: The number of different wrong values.
         rate: The chance that a look is right.
         tolerated: A run in which an original may be called a twin.

@@ -49,9 +49,9 @@ class Module:
     starts: list[int]
     """The byte offset of each line."""
     functions: dict[str, Function] = field(init=False)
-    """The functions that calls of a bare name may mean."""
+    """The functions that a call of a bare name may refer to."""
     expected: dict[Function, set[str]] = field(default_factory=dict)
-    """The parameters that helpers expect, as far as they are known."""
+    """The expected parameters of helpers, as far as they are known."""
 
     def __post_init__(self) -> None:
         self.functions = {each.name: each for each in self.tree.body if isinstance(each, Function)}
@@ -116,7 +116,7 @@ class Module:
 
 @lru_cache(maxsize=16)
 def parse_module(source: bytes) -> Module | None:
-    """Return the parsed source, remembered; see ``Module.parse``."""
+    """Return the parsed source from a cache; see ``Module.parse``."""
     return Module.parse(source)
 
 
@@ -131,7 +131,7 @@ class Leaf:
 
 
 class Test:
-    """One test function and what its assertions expect."""
+    """One test function and the values that its assertions expect."""
 
     def __init__(self, module: Module, function: Function, name: str, classes: list[ast.ClassDef]) -> None:
         self.module, self.function, self.name, self.classes = module, function, name, classes
@@ -149,7 +149,7 @@ class Test:
         self.other_decorators = [each for each in function.decorator_list if not read_parametrize(each)]
 
     def held_values(self, after: Test, leaf: Leaf) -> set[str]:
-        """Return the values this version of a test holds that a site of a later version must not have.
+        """Return values of this version of a test that a site of a later version must not have.
 
         A new row of a table is a new test: of the rows, only those with equal other cells count.
         """
@@ -166,7 +166,7 @@ class Test:
         }
 
     def list_scope(self, row: ParameterRow | None) -> list[ast.expr | ast.stmt]:
-        """Return what belongs to the test: body, decorators, and the given row or all."""
+        """Return the nodes of the test: body, decorators, and the given row or all rows."""
         rows = self.rows.values() if row is None else [self.rows[row]]
         return [self.function, *self.other_decorators, *rows]
 
@@ -191,7 +191,7 @@ class Test:
         return "\n".join([*re.findall(r"(?:^|\s)#.*", body), *messages])
 
     def _resolve(self, name: ast.Name) -> list[BoundValue] | None:
-        """Return the literals a name stands for, if only assertions read it."""
+        """Return the literals that a name may hold, if only assertions read it."""
         found = self.bindings.get(name.id)
         if found and name.id not in self.compared_only:
             self.compared_only[name.id] = all(self._is_harmless(node) for node in self.reads[name.id])
@@ -273,7 +273,7 @@ class Test:
             yield from (leaf for each in call.args[1:] for leaf in self._weaken(each))
 
     def _find_function(self, call: ast.Call) -> Function | None:
-        """Return the definition that a call of this file's own helper names."""
+        """Return the definition of the helper in this file that a call refers to."""
         match call.func:
             case ast.Name(id=name):
                 return self.nested.get(name) or self.module.functions.get(name)
@@ -303,7 +303,7 @@ class Test:
         return [value for name, value in given if name in expected] or None
 
     def _compare(self, operands: list[ast.expr], *, strong: bool, ordered: bool = True) -> Iterator[Leaf]:
-        """Yield the constants of the side that is a literal, where another side is a result."""
+        """Yield the constants of the literal side, if another side is a result."""
         shapes = [self._classify(each) for each in operands]
         results = [shape != "literal" for shape in shapes]
         for operand, shape in zip(operands, shapes, strict=True):

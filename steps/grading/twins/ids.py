@@ -1,4 +1,4 @@
-"""Ids: the tests that the ids of FAIL_TO_PASS and PASS_TO_PASS name, and what a changed constant makes of an id."""
+"""Test ids: the tests behind the ids of FAIL_TO_PASS and PASS_TO_PASS, and the ids after a constant has changed."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def locate_tests(ids: Iterable[str], sources: Mapping[str, bytes], read_id: Read
     """Return the places of the ids that can be located without doubt.
 
     Args:
-        ids: Ids as the log parser of the row shows them: of pytest, of the unittest runner (the name with the class,
-            or the first line of the docstring), or a qualified name alone.
+        ids: Ids as the log parser of the row shows them: of pytest, of the unittest runner (the name with the class, or
+            the first line of the docstring), or a qualified name alone.
         sources: Test file -> its content after the official test patch.
-        read_id: Returns what the log parser makes of a node id of pytest.
+        read_id: Returns the log parser's form of a pytest node id.
     """
     modules, files = {}, {}
     for path, source in sources.items():
@@ -64,15 +64,15 @@ def locate_tests(ids: Iterable[str], sources: Mapping[str, bytes], read_id: Read
 def rename_test(test: str, place: TestPlace, change: SiteChange, source: bytes, read_id: ReadId) -> str:
     """Return the id that the log shows for a test after a change.
 
-    It is the same id if it does not contain the value. If the change gives two rows of a test the same id, pytest
-    numbers them, each version in its own way: that number is not in the returned id.
+    An id without the value stays the same. If the change gives two rows of a test the same id, pytest numbers them,
+    differently in each version: that number is not in the returned id.
 
     Args:
         test: The id before the change.
-        place: Where ``locate_tests`` located it.
+        place: The place that ``locate_tests`` found.
         change: A change of the test file, in this test or another.
         source: The test file before the change.
-        read_id: Returns what the log parser makes of a node id of pytest.
+        read_id: Returns the log parser's form of a pytest node id.
     """
     is_affected = place.path.endswith(".py") and place.rows and change.site.row and place.path == change.site.path
     module = parse_module(source) if is_affected else None
@@ -101,7 +101,7 @@ class _Locator:
         head, bracket, _ = test.partition("[")
         path, *names = head.split("::")
         if names and path in self.modules:
-            candidates = {(path, ".".join(name for name in names if name != "()"))}  # "()" is of pytest before 4
+            candidates = {(path, ".".join(name for name in names if name != "()"))}  # pytest before 4 writes "()"
         elif match := re.fullmatch(r"(\w+) \(([\w.]+)\)", test):
             candidates = self._list_methods(*match.groups())
         elif re.fullmatch(r"\w+(\.\w+)*", head) and any(self._find_test(path, head) for path in self.modules):
@@ -118,7 +118,7 @@ class _Locator:
         return None if rows is None else TestPlace(path, case.name, rows)
 
     def _list_methods(self, name: str, dotted: str) -> set[tuple[str, str]]:
-        """Return where ``name (package.module.Class)`` may stand; since Python 3.11 the name is repeated inside."""
+        """Return the possible places of ``name (package.module.Class)``; since Python 3.11 the name is inside, too."""
         parts = dotted.removesuffix(f".{name}").split(".")
         return {
             (path, ".".join([*parts[at:], name]))
@@ -143,7 +143,7 @@ class _Locator:
         return described
 
     def _find_description(self, test: str) -> TestPlace | None:
-        """Return the only method that the unittest runner describes so, in the classes that it may run."""
+        """Return the only method with this description by the unittest runner, in the classes that it may run."""
         places = {
             TestPlace(path, found.name)
             for path, name in self._described.get(test, ())
@@ -158,7 +158,7 @@ class _Locator:
         if prefix not in self.row_ids:
             self.row_ids[prefix] = _list_row_ids(prefix, case, self.read_id)
         ids = self.row_ids[prefix]
-        # Whole ids of pytest are unique, so an id that is spelled out is certain unless it is cut.
+        # Whole ids of pytest are unique, so an id that is spelled out is certain unless it is cut off.
         spelled = [rows for rows, each in ids.items() if each.shown == test]
         if len(spelled) == 1 and (ids[spelled[0]].guess == test or not any(each.unknowns for each in ids.values())):
             return spelled[0]
@@ -174,7 +174,7 @@ def _describe(function: Function) -> str:
 
 
 def _list_classes(node: ast.AST, prefix: str = "") -> Iterator[str]:
-    """Yield the qualified names of the classes with bases: one without is no ``TestCase``."""
+    """Yield the qualified names of the classes with bases: a class without bases is no ``TestCase``."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef):
             if child.bases:
@@ -186,7 +186,7 @@ def _list_classes(node: ast.AST, prefix: str = "") -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Unknown:
-    """A text in an id that only running the test file would tell."""
+    """A text in an id that only a run of the test file would reveal."""
 
     guess: str
     argument: str
@@ -200,12 +200,12 @@ class _Unknown:
 
 
 _Part = list[str | _Unknown]
-"""What one ``parametrize`` decorator adds to an id: the texts between hyphens."""
+"""The part of an id that one ``parametrize`` decorator adds: the texts between hyphens."""
 
 
 @dataclass(frozen=True)
 class _RowId:
-    """The id of one combination of rows, as far as the source tells it."""
+    """The id of one combination of rows, as far as the source shows it."""
 
     prefix: str
     parts: tuple[_Part, ...]
@@ -224,7 +224,7 @@ class _RowId:
         return self.read_id(self.guess)
 
     def fill(self, texts: Sequence[str], count: str = "") -> str:
-        """Return the node id with texts in place of the unknown ones, and ``count`` behind each decorator's part."""
+        """Return the node id with the unknown texts filled in, and ``count`` after each decorator's part."""
         waiting = iter(texts)
         parts = ("-".join(text if isinstance(text, str) else next(waiting) for text in part) for part in self.parts)
         return f"{self.prefix}[{'-'.join(part + count for part in parts)}]"
@@ -242,7 +242,7 @@ class _RowId:
         return patterns
 
     def match(self, test: str) -> list[str] | None:
-        """Return the unknown texts of this id if ``test`` may be it, numbered by pytest or not."""
+        """Return the unknown texts of this id if ``test`` may be this id, numbered by pytest or not."""
         guesses = [each.guess for each in self.unknowns]
         if self.shown == test:
             return guesses
@@ -264,7 +264,7 @@ class _Table:
     ids: list[ast.expr]
 
     def render(self, index: int, change: SiteChange | None = None) -> _Part:
-        """Return what a row adds to an id, as pytest's ``IdMaker`` makes it."""
+        """Return the part of an id that a row adds, as pytest's ``IdMaker`` makes it."""
         row, names = self.table.rows[index], self.table.names
         keywords = row.keywords if isinstance(row, ast.Call) and name_call(row) == "param" else []
         for each in (*(keyword.value for keyword in keywords if keyword.arg == "id"), *self.ids[index : index + 1]):
@@ -279,7 +279,7 @@ class _Table:
 
 
 def _read_tables(test: Test) -> list[_Table] | None:
-    """Return the tables in the order of their parts in the id; None if the rows or ids of one are not known."""
+    """Return the tables in the order of their parts in the id; None if rows or ids of a table are unknown."""
     of_class = [each for cls in test.classes[:1] for each in cls.decorator_list]
     groups: list[list[_Table]] = []
     number = 0
@@ -329,7 +329,7 @@ def _change_cell(module: Module, cell: ast.expr, change: SiteChange) -> ast.expr
 
 
 def _render(value: ast.expr, argument: str, index: int) -> str | _Unknown:
-    """Return what a value adds to an id: itself if it is a plain constant, else the argument with the row's number."""
+    """Return the part of an id that a value adds: a plain constant's value, else the argument with the row's number."""
     fallback = f"{argument}{index}"
     if isinstance(value, ast.Name | ast.Attribute):  # a class or function shows its name
         return _Unknown(value.id if isinstance(value, ast.Name) else value.attr, argument, index)

@@ -1,7 +1,7 @@
-"""Languages: what the reader knows of each language other than Python, one table per language.
+"""Language tables of the reader, one for each language other than Python.
 
-A table says which files are of the language, which nodes are tests, which calls and operators compare two values, and
-which nodes are constants. Constants are translated to Python and back, so that ``values`` judges all languages alike.
+A table lists file suffixes, test nodes, calls and operators that compare two values, and constant nodes of a language.
+Constants are translated to Python and back, so that ``values`` judges all languages alike.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ LANGUAGES = (
 
 @cache
 def find_language(path: str) -> Language | None:
-    """Return the language of a file; None for Python and unknown ones."""
+    """Return the language of a file; None for Python and unknown languages."""
     suffix = PurePosixPath(path).suffix
     return next((each for each in LANGUAGES if suffix in each.suffixes), None)
 

@@ -1,4 +1,4 @@
-"""Twin tests of the families that judge by the statuses of listed tests, whatever brings their test files."""
+"""Twin tests of the families that judge by the statuses of listed tests, whatever the source of their test files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OfficialFile:
     Attributes:
         source: Its content.
         added_lines: The lines (from 1) that an agent cannot know.
-        before: Its content in the repository that an agent gets; None if it is not there.
+        before: Its content in the agent's repository; None if it is not there.
     """
 
     source: bytes
@@ -40,13 +40,13 @@ class OfficialFile:
 
 
 class TestFiles(Protocol):
-    """The test files of an instance: where they come from, and how they get other contents."""
+    """The test files of an instance: their source, and the way to change their contents."""
 
     def require(self) -> None:
         """Raise NoTwinsError if it is known without a sandbox that there are none."""
 
     def read(self, box: Sandbox) -> dict[str, str | None]:
-        """Return, from a prepared sandbox, the files that ``list_official`` starts from; None for a missing one."""
+        """Return, from a prepared sandbox, the input files of ``list_official``; None for a missing one."""
 
     def list_official(self, base: Mapping[str, str | None]) -> dict[str, OfficialFile]:
         """Return the official files by path. Raises NoTwinsError if there are none."""
@@ -55,7 +55,7 @@ class TestFiles(Protocol):
         """Write ``contents`` into a prepared sandbox, unless the script brings them."""
 
     def write_script(self, base: Mapping[str, str | None], contents: Mapping[str, bytes]) -> list[str]:
-        """Return the lines of the official script, with ``contents`` if it brings the files."""
+        """Return the lines of the official script, with ``contents`` if the script brings the files."""
 
     def strip_patch(self, patch: bytes) -> bytes:
         """Return a patch without its changes of files that the script restores."""
@@ -133,20 +133,20 @@ class PatchedFiles:
         return self._patch.script(changed, delimiter=f"EOF_{secrets.token_hex(6)}")
 
     def strip_patch(self, patch: bytes) -> bytes:
-        """See ``TestFiles``. Whether the test patch fits what an agent made of its files is the family's rule."""
+        """See ``TestFiles``. The family's rule decides whether the test patch fits the agent's changes of its files."""
         return patch
 
 
 @dataclass(frozen=True)
 class StoredFiles:
-    """Test files that lie in the sandbox before a patch is applied. See ``TestFiles``.
+    """Test files that are in the sandbox before a patch is applied. See ``TestFiles``.
 
     Attributes:
         script: The official script.
         root: The folder that their paths are relative to.
         list_paths: Returns the paths in a prepared sandbox.
         finish: A script that hides every trace of the official contents, once the changed ones are written.
-        strips: Takes out of a patch what it changes in files that the script restores.
+        strips: Removes the changes of files that the script restores from a patch.
     """
 
     script: Sequence[str]
@@ -192,7 +192,7 @@ class StoredFiles:
         return list(self.script)
 
     def strip_patch(self, patch: bytes) -> bytes:
-        """See ``TestFiles``: a change of a test file may not fit what stands in it now."""
+        """See ``TestFiles``: a change of a test file may not fit the file's current content."""
         return self.strips(patch)
 
 
@@ -202,11 +202,11 @@ class ListedTwinTests:
 
     Attributes:
         files: The test files.
-        set_up: Brings a fresh sandbox to where a patch is applied.
-        run_script: Applies a patch in such a sandbox and runs the lines of a script, within seconds; the folder is
-            the harness' own.
-        read_log: Returns the statuses in a log, and why there are none.
-        read_id: Returns what the log parser makes of a node id of pytest.
+        set_up: Prepares a fresh sandbox for a patch.
+        run_script: Applies a patch in such a sandbox and runs the lines of a script, within seconds; the folder is the
+            harness' own.
+        read_log: Returns the statuses in a log, and the reason if there are none.
+        read_id: Returns the log parser's form of a pytest node id.
     """
 
     instance_id: str
@@ -305,7 +305,7 @@ class ListedTwinTests:
 
 
 def find_id(parse: Callable[[str], Mapping[str, str]], node_id: str) -> str:
-    """Return what a log parser makes of a node id of pytest, whose status stands before or behind it."""
+    """Return the log parser's form of a pytest node id, whose status stands before or after it."""
     return next((test for line in (f"PASSED {node_id}", f"{node_id} PASSED") for test in parse(line)), node_id)
 
 
@@ -317,7 +317,7 @@ def _decode(data: bytes) -> str | None:
 
 
 def _describe_end(run: ProcedureRun) -> str:
-    """Return why a run has no log that can be read."""
+    """Return the reason why a run has no readable log."""
     if run.broken is not None:
         return run.broken.reason
     if run.log is None:

@@ -1,4 +1,4 @@
-"""Names: the expressions that the names of a Python test may stand for."""
+"""Names in a Python test, and the expressions that they may stand for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Names:
 
     Attributes:
         rows: The rows of its ``parametrize`` decorators.
-        bindings: The expressions each name may stand for; None if they cannot be told.
+        bindings: The expressions each name may stand for; None if they are unknown.
     """
 
     def __init__(self, function: Function, tables: list[ParameterTable], parents: Mapping[ast.AST, ast.AST]) -> None:
@@ -68,7 +68,7 @@ class Names:
                 self.bindings.update(dict.fromkeys(names))
 
     def _statement(self, node: ast.AST) -> ast.AST:
-        """Return the statement whose target a name is, or the expression that binds it."""
+        """Return the statement that assigns to a name, or the expression that binds it."""
         node = self._parents[node]
         while isinstance(node, ast.Tuple | ast.List | ast.Starred):
             node = self._parents[node]
@@ -89,7 +89,7 @@ class Names:
             self._bind(target.value, None)
 
     def _read_table(self, table: ast.expr) -> list[ast.expr] | None:
-        """Return the rows of a literal that a loop runs over."""
+        """Return the rows of a literal that a loop iterates over."""
         match table:
             case ast.Name(id=name):
                 values = [each.value for each in self.bindings.get(name) or [] if each.row is None]

@@ -1,4 +1,4 @@
-"""Neighbours: tests with another input, whose expected value is what the reference patch returns for it.
+"""Neighbours: tests with another input, and the value that the reference patch returns for it.
 
 A patch that holds a table of the tests' own values passes every test and every twin run. It fails neighbours.
 """
@@ -38,28 +38,28 @@ from swe_argo.steps.grading.twins.values import draw_input, draw_value
 from swe_argo.steps.grading.twins.vocabulary import Vocabulary
 
 ROUNDS = 3
-"""Inputs that are tried for a test, if the first make no neighbour."""
+"""The number of inputs that are tried for a test until one makes a neighbour."""
 ENOUGH = 3
-"""Neighbours of FAIL_TO_PASS tests after which no further input is tried."""
+"""The number of neighbours of FAIL_TO_PASS tests after which no further input is tried."""
 TIME_SHARE = 5
-"""The tests may take this part of the official limit with neighbours, and half of it without, so that there is time."""
+"""The divisor of the official limit: a run with neighbours may take this part, one without half of that part."""
 MOST = 40
-"""Neighbours of an instance, those of FAIL_TO_PASS tests first."""
+"""The most neighbours of an instance, those of FAIL_TO_PASS tests first."""
 _DRAWS = 5
 _PADDED = re.compile(r"(?<![\d.])0\d")
-"""A number with leading zeros, which not every solution accepts."""
+"""A number with leading zeros, which some solutions reject."""
 _MESSAGES = re.compile(
     r"(?i)exc(eption|_?info|)|err(or)?|caught|cap(sys|fd|log)|std(err|out)|.*(warning|message).*|repr"
 )
-"""Names by which a test reads a text for people, which correct solutions word in their own ways."""
+"""Names by which a test reads a text for people; correct solutions word such texts differently."""
 
 
 def find_inputs(source: bytes, site: Site) -> list[Site]:
-    """Return the literals of which an assertion or a row expects a value: each a site that holds equal ones.
+    """Return the input literals of an assertion or a row with an expected value: each a site that holds equal ones.
 
     Args:
         source: The test file.
-        site: The expected value. None are found if it is part of a larger one, or not beside its input.
+        site: The expected value. Nothing is returned if it is part of a larger one, or not beside its input.
     """
     module = parse_module(source)
     test = module.find_test(site.test) if module else None
@@ -113,7 +113,7 @@ def _reads_messages(test: Test) -> bool:
 
 
 def draw_neighbour(site: Site, vocabulary: Vocabulary, random: Random) -> SiteChange | None:
-    """Return a change of one input of an expected value, whose own text stays for now; None if there is none."""
+    """Return a change of one input of an expected value, which keeps its own text for now; None if there is none."""
     inputs = find_inputs(vocabulary.source, site) if has_one_answer(evaluate(site.text), evaluate(site.text)) else []
     for each in random.sample(inputs, len(inputs)):
         for _ in range(_DRAWS):
@@ -124,7 +124,7 @@ def draw_neighbour(site: Site, vocabulary: Vocabulary, random: Random) -> SiteCh
 
 
 def _is_plausible(text: str, original: str) -> bool:
-    """Return whether a solution that accepts one input accepts the other, as far as the texts tell."""
+    """Return whether a solution that accepts one input accepts the other, as far as the texts show."""
     padded, before = (len(_PADDED.findall(each)) for each in (text, original))
     is_number = original[-1].isdigit()
     is_long = is_number and len(text) != len(original)
@@ -136,7 +136,7 @@ class NeighbourRun:
     """A run with neighbours in place of tests.
 
     Attributes:
-        expected: What must come of it.
+        expected: The expected results.
         shown: The tests that are neighbours -> the ids that the log shows.
     """
 
@@ -144,7 +144,7 @@ class NeighbourRun:
     shown: Mapping[str, str]
 
     def list_failed(self, surprise: Surprise) -> set[str]:
-        """Return the tests that did not come out right, neighbours by their own ids."""
+        """Return the tests that did not give the expected result; neighbours by their own ids."""
         if surprise.problem:
             return {*self.shown, *self.expected.originals}
         tests = {shown: test for test, shown in self.shown.items()}
@@ -170,7 +170,7 @@ def find_neighbours(
             break
         waiting = [each for each in groups if each not in neighbours and (each.fail_to_pass or number == 0)]
         answers = _answer(runs, twins, files, _draw_inputs(waiting, vocabularies, random))
-        # A test that fails before its recorder says nothing of the untouched repository.
+        # A test that fails before its recorder shows nothing about the untouched repository.
         for group, values in _record(runs.run_untouched, limit_time(runs), twins, files, answers).items():
             if evaluate(answers[group].text) not in values and (values or group.fail_to_pass):
                 neighbours[group] = answers[group]
@@ -210,7 +210,7 @@ def _fit(source: bytes, changes: list[SiteChange]) -> bool:
 def _answer(
     runs: TestRuns, twins: ValidatedTwins, files: Iterable[TestFile], drawn: Mapping[TwinGroup, SiteChange]
 ) -> dict[TwinGroup, SiteChange]:
-    """Return the changes with the values that the reference patch returns, where these are the only right ones."""
+    """Return the changes with the values that the reference patch returns, if these are the only right ones."""
     encodings = {file.path: read_encoding(file.source) for file in files}
     answers = {}
     for group, values in _record(runs.run_reference, limit_time(runs), twins, files, drawn).items():
@@ -238,7 +238,7 @@ def _record(
     files: Iterable[TestFile],
     changes: Mapping[TwinGroup, SiteChange],
 ) -> dict[TwinGroup, list[Any]]:
-    """Return what the tests get for other inputs in one kind of run."""
+    """Return the values that the tests get for other inputs in one kind of run."""
     if not changes:
         return {}
     marks = {group: secrets.token_hex(8) for group in changes}
@@ -253,14 +253,14 @@ def _record(
 
 
 def limit_time(runs: TestRuns) -> int:
-    """Return the seconds that a run with other inputs may take, a part of the official limit."""
+    """Return the timeout of a run with other inputs, in seconds: a part of the official limit."""
     return max(runs.timeout_s // TIME_SHARE, 1)
 
 
 def _check(
     runs: TestRuns, twins: ValidatedTwins, files: Sequence[TestFile], changes: list[SiteChange]
 ) -> list[SiteChange]:
-    """Return the neighbours that the reference patch passes, in another sandbox than the one that told their values."""
+    """Return the neighbours that the reference patch passes, in a second sandbox, apart from their recording."""
     plan = _plan(runs.tests, files, twins, changes)
     times = Counter([*plan.shown.values(), *(set(twins.passed) - plan.shown.keys())])
     unclear = {test for test, shown in plan.shown.items() if times[shown] > 1}
@@ -272,13 +272,13 @@ def _check(
         plan.expected.contents, base=twins.base, network=twins.needs_network, timeout_s=limit_time(runs)
     )
     failed = plan.list_failed(compare(plan.expected, run.reading, run.log))
-    if failed - plan.shown.keys() or run.seconds > twins.seconds * SLOWER + GRACE_S:  # inputs that other tests notice
+    if failed - plan.shown.keys() or run.seconds > twins.seconds * SLOWER + GRACE_S:  # other tests notice these inputs
         return []
     return [each for each in changes if failed.isdisjoint(_list_holders(files, [each]))]
 
 
 def _list_holders(files: Iterable[TestFile], changes: Iterable[SiteChange]) -> set[str]:
-    """Return the tests that changes are part of."""
+    """Return the tests that contain one of the changes."""
     changed = {change.site for change in changes}
     return {test for file in files for test, sites in file.sites.items() if not changed.isdisjoint(sites)}
 
@@ -320,7 +320,7 @@ def plan_neighbours(
 ) -> NeighbourRun | None:
     """Return the run that a unit's secret draws; None if the instance has no neighbours.
 
-    At least half of the neighbours, and one, expect the right value; the others are twins.
+    At least half of the neighbours, and at least one, expect the right value; the others are twins.
     """
     random = Random(int.from_bytes(hashlib.sha256(b"neighbours:" + seed).digest()))
     sites = {site.key: site for whole in _list_whole(files, twins).values() for site in whole}
@@ -342,7 +342,7 @@ def plan_neighbours(
 
 
 def _draw_wrong(changes: list[SiteChange], file: TestFile, random: Random) -> Iterator[tuple[SiteChange, str]]:
-    """Yield neighbours of a file with a wrong value that is like the right one."""
+    """Yield neighbours of a file with a wrong value that resembles the right one."""
     source = apply_changes(file.source, changes)
     vocabulary = Vocabulary(source)
     edits = [edit for change in changes for edit in change.edits]
@@ -352,7 +352,7 @@ def _draw_wrong(changes: list[SiteChange], file: TestFile, random: Random) -> It
         begin += sum(
             len(text.encode(vocabulary.encoding)) - (end - start) for (start, end), text in edits if start < begin
         )
-        # Brackets of a value that takes several lines are no part of it.
+        # Brackets around a value of several lines are not part of it.
         places = (begin, begin + change.text.startswith("(") * change.text.endswith("\n)"))
         matching = [each for each in sites if each.spans == (each.root,) and each.root[0] in places]
         text = draw_value(matching[0], vocabulary, random) if matching else None
@@ -361,7 +361,7 @@ def _draw_wrong(changes: list[SiteChange], file: TestFile, random: Random) -> It
 
 
 def judge_neighbours(runs: TestRuns, twins: ValidatedTwins, plan: NeighbourRun, patch: bytes | None) -> dict[str, Any]:
-    """Run neighbours on a patch, and return the fields of the confirmation that say whether it is general.
+    """Run neighbours on a patch, and return the fields of the confirmation on whether it is general.
 
     A patch that fails is tried twice: a flaky test costs nothing. If the reference patch fails too, nothing is known.
 

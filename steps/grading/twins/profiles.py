@@ -1,4 +1,4 @@
-"""Profiles: what a reader sees of an expected value, which a wrong value for its site must share."""
+"""Profiles of expected values: the visible traits that a wrong value for a site must share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STRING = re.compile(
 
 
 class Judge:
-    """Compares candidates for one site with its original."""
+    """A judge that compares candidates for one site with its original."""
 
     def __init__(self, site: Site, vocabulary: Vocabulary) -> None:
         self.site, self.vocabulary = site, vocabulary
@@ -46,7 +46,7 @@ class Judge:
         texts = {fold_letters(match["body"]) for match in STRING.finditer(outside)} if site.kind == "str" else set()
         letters = fold_letters(site.text)
         self.input = max(sorted(texts), key=lambda text: count_common_letters(letters, text), default="")
-        """The text of the test that the value is most like."""
+        """The text of the test that is most similar to the value."""
         self.relations = self._relate(site.text)
         self._like: dict[str, list[str]] = {}
 
@@ -83,7 +83,7 @@ class Judge:
     def _is_wrong(self, node: ast.expr, candidate: str) -> bool:
         value = ast.literal_eval(node)
         is_part = self.site.root not in self.site.spans
-        if is_part and isinstance(node, DISPLAYS) and len(value) != len(self.original):  # its siblings tell its length
+        if is_part and isinstance(node, DISPLAYS) and len(value) != len(self.original):  # siblings reveal its length
             return False
         if type(value) is not type(self.original) or value == self.original or identify(node)[1] in self.site.avoid:
             return False
@@ -105,7 +105,7 @@ class Judge:
         return _describe_order(self._replace_in_root(candidate)) == self.order
 
     def _relate(self, candidate: str) -> tuple[Any, ...]:
-        """Return what a reader can check of the whole value, and of its letters in those of the input."""
+        """Return the checkable relations of the whole value, and of its letters to those of the input."""
         root = self._replace_in_root(candidate)
         node = parse_literal(root)
         measures = measure_display(ast.literal_eval(node)) if node else ()
@@ -131,7 +131,7 @@ class Judge:
         return bool(usual) and all(self._rate_run(run) == usual[0][0] for run in moved)
 
     def _count_pairs(self, runs: list[str]) -> int:
-        """Return how many neighbouring words of a value are neighbours in the rest of the test too."""
+        """Return how many pairs of adjacent words in a value are also adjacent in the rest of the test."""
         return sum(pair in self.pairs for pair in itertools.pairwise(run.lower() for run in runs))
 
     def _rate_run(self, run: str) -> tuple[int, bool]:
@@ -139,7 +139,7 @@ class Judge:
         return min(self.vocabulary.words[run] - self.own[run], 2), self.scope[run.lower()] > 0
 
     def _balance(self, candidate: str, random: Random) -> bool:
-        """Return whether new words look as natural as old ones: as often more as less."""
+        """Return whether new words look as natural as old ones: more natural as often as less."""
         before, after = Counter(RUN.findall(self.site.text)), Counter(RUN.findall(candidate))
         old, new = ([run for run in each if not run.isdigit()] for each in (before - after, after - before))
         if not old or not new or self.site.kind == "bool":
@@ -153,7 +153,7 @@ class Judge:
 
 @lru_cache(maxsize=4096)
 def parse_literal(text: str) -> ast.expr | None:
-    """Return the syntax tree of a literal; None if it is another expression or none."""
+    """Return the syntax tree of a literal; None for any other text."""
     tree = parse_quietly(wrap(text))
     if (
         tree is None
@@ -186,7 +186,7 @@ def _describe_order(text: str) -> tuple[Any, ...]:
 
 
 def _stands_in(text: str, scope: str) -> bool:
-    """Return whether a literal stands in a text as a token of its own."""
+    """Return whether a text contains a literal as a token of its own."""
     before = r"(?<![\w.])" if text[0].isalnum() else ""
     return re.search(before + re.escape(text) + (r"(?![\w.])" if text[-1].isalnum() else ""), scope) is not None
 

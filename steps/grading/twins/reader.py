@@ -1,7 +1,6 @@
-"""Reader: the tests of files in other languages than Python, and the constants that their assertions expect.
+"""Reader of tests in other languages than Python, and of the constants that their assertions expect.
 
-It reads syntax trees by the tables of ``languages``. What a table does not know is no test, no assertion or no
-constant.
+It reads syntax trees by the tables of ``languages``. Nothing outside a table counts as a test, assertion or constant.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from swe_argo.steps.grading.twins.trees import (
 )
 
 WHOLE_FILE = "*"
-"""The name of the group that is a file."""
+"""The name of the group of all tests of a file."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class ParsedFile(SyntaxTree):
         for child, following in zip_longest(node.children, node.children[1:]):
             scope = self._read_scope(child, following, inside=inside) if child not in taken else None
             if scope is None:
-                if child not in taken and child.type != "ERROR":  # what stands in an error may belong elsewhere
+                if child not in taken and child.type != "ERROR":  # the content of an error node may belong elsewhere
                     self._scan(child, titles, inside=inside)
                 continue
             taken = scope.nodes
@@ -94,7 +93,7 @@ class ParsedFile(SyntaxTree):
                 self._scan(each, test.titles, inside=not scope.is_group)
 
     def _read_scope(self, node: Node, following: Node | None, *, inside: bool) -> Scope | None:
-        """Return the test or group that a node is."""
+        """Return the test or group at a node."""
         table = self.language
         if node.type in table.containers and (name := node.get("name")):
             return Scope((name.text,), [node], True)
@@ -121,7 +120,7 @@ class ParsedFile(SyntaxTree):
         return self._read_titled(node, call, inside=inside)
 
     def _read_titled(self, node: Node, call: CallNode, *, inside: bool) -> Scope | None:
-        """Return the test or group that a call with a title and a function is."""
+        """Return the test or group that a call with a title and a function declares."""
         table, first = self.language, call.arguments[0]
         title = first.text if first.type in ("constant", "scope_resolution") else self.read_text(first)
         is_group = bool(re.fullmatch(table.group_calls, call.label))
@@ -141,11 +140,11 @@ class _Leaf:
 
 
 class ParsedTest:
-    """A test, or a group of tests, and what its assertions expect.
+    """A test, or a group of tests, and the values that its assertions expect.
 
     Attributes:
         name: The titles, from the outermost group on; unique in a file if the test can be found.
-        titles: The same, with None for a title that only running the file would tell.
+        titles: The titles, with None for a title that only a run of the file would reveal.
     """
 
     def __init__(self, file: ParsedFile, titles: tuple[str | None, ...], nodes: list[Node], *, is_group: bool) -> None:
@@ -158,7 +157,7 @@ class ParsedTest:
 
     @cached_property
     def rows(self) -> dict[ParameterRow, TableRow]:
-        """The rows of the tables that the test runs over."""
+        """The rows of the tables that the test iterates over."""
         return self._tables[0]
 
     @cached_property
@@ -187,7 +186,7 @@ class ParsedTest:
             yield from node.walk()
 
     def _resolve(self, node: Node) -> list[tuple[Node, ParameterRow | None]]:
-        """Return the values a name stands for, if only assertions read it."""
+        """Return the values that a name may hold, if only assertions read it."""
         text = node.text
         if not re.fullmatch(r"[\w$]+(?:\.\w+)?", text) or self.file.is_constant(node):
             return []
@@ -273,7 +272,7 @@ class ParsedTest:
                 yield from self._expand(part, root, kinds, row, depth + 1)
 
     def _index(self, row: ParameterRow | None) -> dict[tuple[str, str], list[Node]]:
-        """Return the places of each value in the test, other rows than the given one left out."""
+        """Return the places of each value in the test, without other rows than the given one."""
         spans = self._list_scope(row)
         index = defaultdict(list)
         for node in self.nodes:
@@ -296,7 +295,7 @@ class ParsedTest:
         return spans if any(start <= own[0] and own[1] <= end for start, end in spans) else [*spans, own]
 
     def _held_values(self, after: ParsedTest, leaf: _Leaf, kind: str) -> set[str]:
-        """Return the values this version of a test holds that a site of a later version must not have."""
+        """Return values of this version of a test that a site of a later version must not have."""
         rows = [each.node for each in self.rows.values()]
         body = [node for node in self.nodes for node, *_ in self.file.iterate_constants(node)]
         held = [each for each in body if not any(row.start <= each.start < row.end for row in rows)]
@@ -309,7 +308,7 @@ class ParsedTest:
         return {repr(value) for value in values if type(value).__name__ == kind}
 
     def find_expected(self, before: ParsedTest | None) -> Iterator[Expected]:
-        """Yield the constants that the test expects, and that it does not hold in the version before."""
+        """Yield the constants that the test expects, and that the version before does not contain."""
         if any(node.type == "ERROR" for node in self._walk()):
             return
         leaves: dict[Node, _Leaf] = {}

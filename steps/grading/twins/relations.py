@@ -1,7 +1,7 @@
-"""Relations: what a reader can check of an expected value without knowing how it comes about.
+"""Relations: properties of an expected value that a reader can check without knowing how it is computed.
 
-A patch that fixes nothing can refuse values whose parts do not add up, dates that do not exist, or words whose letters
-are not those of the input. Wrong values keep these relations.
+A patch that fixes nothing can reject values whose parts do not add up, dates that do not exist, or words with letters
+that are not those of the input. Wrong values keep these relations.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from functools import lru_cache
 
 DATE = re.compile(r"(?<![\d-])(?:(\d{4})-)?(\d\d)-(\d\d)(?![\d-])")
 MOST_LETTERS = 60
-"""Of a text, so many letters are compared with the test's input."""
+"""The number of letters of a text that are compared with the test's input."""
 
 
 def measure_display(value: object) -> tuple[int, Decimal | None]:
-    """Return the length of a display, and what its elements add up to if all are numbers or texts of numbers."""
+    """Return the length of a display, and the sum of its elements if all are numbers or texts of numbers."""
     if not isinstance(value, list | tuple | set | dict):
         return 0, None
     try:
@@ -29,7 +29,7 @@ def measure_display(value: object) -> tuple[int, Decimal | None]:
 
 
 def count_false_dates(text: str) -> int:
-    """Return how many texts of the form of a date are none."""
+    """Return how many texts with the form of a date are not valid dates."""
     return sum(
         not (1 <= int(month) <= 12 and 1 <= int(day) <= monthrange(int(year or 2000) or 1, int(month))[1])
         for year, month, day in DATE.findall(text)

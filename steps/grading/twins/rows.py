@@ -1,4 +1,4 @@
-"""Rows: the tables that tests run over, and what names stand for in each row."""
+"""Tables that tests iterate over, and the values of names in each row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swe_argo.steps.grading.twins.syntax import ParameterRow
 from swe_argo.steps.grading.twins.trees import BLOCK, Node, SyntaxTree, read_call, read_marks, unwrap
 
 PROVIDER = re.compile(r"@dataProvider\s+(\w+)|DataProvider\(\s*['\"](\w+)|@MethodSource(?:\(\s*\"(\w+)\"\s*\))?")
-"""The name of the method that gives the rows of a test in PHP and Java; by default it is the test's own."""
+"""The name of the method that provides the rows of a test in PHP and Java; by default it is the test's own."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class TableRow:
 
 @dataclass(frozen=True)
 class RowTable:
-    """Rows that a test runs over.
+    """Rows that a test iterates over.
 
     Attributes:
         pattern: The names that stand for a row, or for its cells.
         rows: The rows.
-        block: Where these names mean that.
+        block: The block in which these names stand for them.
         title: Returns the title of a row, by its number and its cells by name.
         is_rendered: Whether titles show the cells.
     """
@@ -53,14 +53,14 @@ class Binding:
 
 
 class TableReader:
-    """Reads the tables of one test."""
+    """A reader of the tables of one test."""
 
     def __init__(self, tree: SyntaxTree, nodes: list[Node], name: str) -> None:
         self.tree, self.nodes, self.name = tree, nodes, name
 
     @cached_property
     def declarations(self) -> list[Binding]:
-        """The names that the test gives one value each."""
+        """The names to which the test assigns one value each."""
         return [each for top in self.nodes for node in top.walk() for each in self._read_declaration(node)]
 
     @cached_property
@@ -82,7 +82,7 @@ class TableReader:
                 yield Binding(key, block, name, [(value, None)])
 
     def find_tables(self) -> Iterator[RowTable]:
-        """Yield the tables that are written out in the test, or where a name it uses is declared."""
+        """Yield the tables that are written out in the test, or at the declaration of a name it uses."""
         for node in (node for top in self.nodes for node in top.walk()):
             if fields := self.tree.language.loops.get(node.type):
                 pattern, table = node.get(fields[0]), node.get(fields[1])
@@ -134,7 +134,7 @@ class TableReader:
                 values.append(node)
 
         def title(index: int, _: dict[str, Node]) -> str | None:
-            """Return the title that PHPUnit gives a row; runners of Java give none that is certain."""
+            """Return PHPUnit's title of a row; the titles of Java runners are not certain."""
             parts = values[index].list_named()
             key = self.tree.read_text(parts[0]) if len(parts) == 2 else None
             name = f'"{key}"' if key is not None else f"#{index}"
@@ -143,7 +143,7 @@ class TableReader:
         yield RowTable(parameters, values, function, title)
 
     def _read_subtest(self, block: Node) -> Callable[[int, dict[str, Node]], str | None]:
-        """Return what reads the title of a row from the call that starts a subtest for it."""
+        """Return a function that reads the title of a row from the call that starts a subtest for it."""
         calls = [call for each in block.walk() if (call := read_call(each))]
         titles = [
             c.arguments[0].text for c in calls if c.arguments and re.fullmatch(self.tree.language.subtests, c.label)
@@ -179,7 +179,7 @@ class TableReader:
         return None if None in parts else "".join(each or "" for each in parts)
 
     def _list_rows(self, table: Node) -> list[Node]:
-        """Return the rows of a table that is written out, here or where its name is declared."""
+        """Return the rows of a table that is written out, here or at the declaration of its name."""
         table = unwrap(table)
         if re.fullmatch(r"\w+", table.text):
             declarations = [each for each in self.declarations if each.key == table.text]
@@ -196,7 +196,7 @@ class TableReader:
         return body.list_named()
 
     def read_cells(self, pattern: Node, row: Node) -> dict[str, Node]:
-        """Return what names in a pattern stand for in a row, with fields behind names of whole rows."""
+        """Return the cells that the names in a pattern stand for in a row; fields follow the names of whole rows."""
         names = [pattern]
         if pattern.type in ("expression_list", "formal_parameters", "block_parameters"):
             names = [each.get("pattern", "name") or each for each in pattern.list_named()]
@@ -208,7 +208,7 @@ class TableReader:
         call = read_call(value)
         is_call = call is not None and not re.fullmatch(self.tree.language.wrappers, call.label)
         cells = call.arguments if call and is_call else self.tree.list_parts(value)
-        if pattern.type == "expression_list":  # of Go's range: the index, or the key of a map, before the value
+        if pattern.type == "expression_list":  # Go's range: the index, or the key of a map, before the value
             columns = self._match(names[-1], value)
             return {names[0].text: key, **columns} if key and len(names) > 1 else columns
         if len(names) == 1 and not is_call:
@@ -225,7 +225,7 @@ class TableReader:
         }
 
     def _match(self, pattern: Node, value: Node) -> dict[str, Node]:
-        """Return what the names of a pattern stand for in a value."""
+        """Return the cells that the names of a pattern stand for in a value."""
         value = unwrap(value)
         if pattern.type in ("array_pattern", "tuple_pattern", "destructured_parameter"):
             names, parts = pattern.list_named(), self.tree.list_parts(value)
@@ -239,7 +239,7 @@ class TableReader:
         return {name: value, **{f"{name}.{each}": cell for each, cell in fields.items()}}
 
     def _read_fields(self, value: Node) -> dict[str, Node]:
-        """Return the named fields of a display; of a struct of Go without names, by its declaration."""
+        """Return the named fields of a display; those of a Go struct without names come from its declaration."""
         body = value.get("body") or value
         fields = {}
         for each in body.list_named():
@@ -253,7 +253,7 @@ class TableReader:
         return {name: unwrap(part) for name, part in zip(names, parts, strict=True)} if len(names) == len(parts) else {}
 
     def _name_fields(self, value: Node) -> list[str]:
-        """Return the names of the fields of a struct of Go that stands in a table."""
+        """Return the names of the fields of a Go struct in a table."""
         table = value.parent
         while table is not None and table.type != "composite_literal":
             table = table.parent
@@ -269,7 +269,7 @@ class TableReader:
 
 
 def _split_line(node: Node) -> Node | None:
-    """Return a line of JUnit's ``CsvSource`` as a row of cells; None if they are not plain."""
+    """Return a line of JUnit's ``CsvSource`` as a row of cells; None if the cells are not plain."""
     if not node.text.isascii() or re.search(r"[\\'\n]|\"\"", node.text):
         return None
     row = replace(node, type="csv_row", children=[], fields={})

@@ -1,4 +1,4 @@
-"""Test runs in fresh sandboxes, and what they are compared with: which tests must pass, and which twins must fail."""
+"""Test runs in fresh sandboxes, and their comparison with the expected results of tests and twins."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 OpenSandbox = Callable[[bool], AbstractContextManager[Sandbox]]
 """Creates a fresh sandbox, with a network or without one."""
 MakeReference = Callable[[], tuple[bytes, str]]
-"""Makes a reference that is no patch, by running it; empty with the reason if it leaves nothing."""
+"""A function that makes a reference that is no patch, by running it; empty with the reason if it changes nothing."""
 TRIES = 3
-"""A run that the infrastructure ended is tried so often in all."""
+"""The number of tries of a run that the infrastructure ended."""
 PASSING = frozenset({"PASSED", "XFAIL"})
 FAILING = frozenset({"FAILED", "ERROR"})
 SLOWER = 1.2
-"""Changes that make the tests take longer than this share are dropped."""
+"""Changes that make the tests take longer by more than this factor are dropped."""
 GRACE_S = 3.0
-"""Seconds that failing tests may take to print what differs."""
+"""Seconds that failing tests may take to print the differences."""
 _EXCERPT_LINES = 40
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What must come out of one run.
+    """The expected results of one run.
 
     Attributes:
         contents: Test file -> its content in this run.
@@ -62,7 +62,7 @@ def expect(
     passed: set[str],
     unreported: Iterable[str] = (),
 ) -> Expectation:
-    """Return what a run with the given changes must come to.
+    """Return the expected results of a run with the given changes.
 
     Raises:
         ValueError: The changes do not fit the files.
@@ -83,13 +83,13 @@ def expect(
 
 @dataclass(frozen=True)
 class Surprise:
-    """What did not come out as expected; false if all did.
+    """Unexpected results of a run; false if there are none.
 
     Attributes:
         passed_twins: Tests with a wrong expected value that passed.
         fallen: Tests that should have passed and did not, and twins without a result.
-        problem: Why the run has no results.
-        excerpt: What the log says of these tests, and its end.
+        problem: The reason why the run has no results.
+        excerpt: The lines of the log on these tests, and its end.
     """
 
     passed_twins: frozenset[str] = frozenset()
@@ -102,7 +102,7 @@ class Surprise:
 
 
 def compare(expected: Expectation, reading: TestReading, log: bytes) -> Surprise:
-    """Return the differences between a run and what was expected of it."""
+    """Return the differences between a run and its expected results."""
     if reading.problem:
         return Surprise(problem=reading.problem, excerpt=_excerpt(log, ()))
     statuses = reading.statuses
@@ -138,14 +138,14 @@ class FinishedRun:
 
 @dataclass
 class TestRuns:
-    """Runs the tests of one instance, each time in a fresh sandbox, and counts the runs.
+    """A runner that runs the tests of one instance, each time in a fresh sandbox, and counts the runs.
 
     Attributes:
-        hide_answer: Hides in a prepared sandbox what a patch must not see: the repository's history.
+        hide_answer: Hides things that a patch must not see in a prepared sandbox: the repository's history.
         make_reference: Makes a reference that is no patch; None if the tests have one.
         of_patch: Runs of the patch so far.
         of_reference: Runs of the reference patch, and of the untouched repository, so far.
-        had_network: Whether a sandbox of the patch had a network, asked for or not.
+        had_network: Whether a sandbox of the patch had a network, requested or not.
     """
 
     __test__ = False
@@ -172,15 +172,15 @@ class TestRuns:
         """Run the tests with ``contents`` in place of the official files.
 
         Args:
-            patch: What is applied; None for the untouched repository.
+            patch: The patch to apply; None for the untouched repository.
             contents: Test file -> content.
             base: Test file -> content, as ``TwinTests.read_base`` returns it; by default read in the fresh sandbox.
             network: Whether the sandbox has a network.
-            timeout_s: The limit of the tests, by default that of the official run.
+            timeout_s: The timeout of the tests, by default that of the official run.
 
         Raises:
             InfraError: The infrastructure failed in every try.
-            ResourceError: The sandbox could not be created for want of memory or disk.
+            ResourceError: The sandbox could not be created for lack of memory or disk.
         """
         self.of_patch += 1
         finished = self._run(lambda: patch, contents, base, network=network, timeout_s=timeout_s)

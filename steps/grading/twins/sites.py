@@ -1,7 +1,7 @@
 """Sites: the constants a test expects, each of which can be changed to make the test a twin.
 
-A twin is a test with one wrong expected value. ``find_sites`` reads a test file and returns the places where such a
-value stands; ``apply_changes`` writes other values there and leaves every other byte alone.
+A twin is a test with one wrong expected value. ``find_sites`` reads a test file and returns the places of such values;
+``apply_changes`` writes other values there and leaves every other byte alone.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Site:
     Attributes:
         path: The test file, as the caller named it.
         test: The qualified name of the test, such as ``TestMoney.test_round``.
-        row: The parametrized row that holds the constant; None if it stands in the test's body.
-        spans: Where the constant stands. Several spans hold the same value and change together.
+        row: The parametrized row that holds the constant; None if it is in the test's body.
+        spans: The places of the constant. Several spans hold the same value and change together.
         text: The source of the constant, the same at every span.
         kind: The type of the value.
         strong: Whether the original and a changed value cannot both pass, by the language's own equality.
@@ -52,7 +52,7 @@ class Site:
 
     @property
     def key(self) -> str:
-        """What stored twins name the site by."""
+        """The name of the site in stored twins."""
         return f"{self.path}:{self.spans[0][0]}-{self.spans[0][1]}"
 
 
@@ -113,10 +113,10 @@ def find_sites(
     """Return the sites of the given tests in file order; none if the file cannot be parsed.
 
     Args:
-        path: The name the sites carry.
+        path: The path in the sites.
         source: The test file after the official test patch.
         fail_to_pass: Qualified names (``Class.test`` or ``test``) of FAIL_TO_PASS tests that the reference passes.
-            Their sites stand on added lines alone and hold values the test does not have at the base commit.
+            Their sites are on added lines only and hold values the test does not have at the base commit.
         pass_to_pass: Qualified names of PASS_TO_PASS tests that the reference passes.
         added_lines: The line numbers (from 1) that the test patch adds.
         base: The file at the base commit; None if the test patch creates it.
@@ -176,7 +176,7 @@ def apply_changes(source: bytes, changes: Iterable[SiteChange]) -> bytes:
 
 
 def _parses(language: Language | None, source: bytes, changed: bytes) -> bool:
-    """Return whether a changed source parses; one of another language, with no more errors than the original."""
+    """Return whether a changed source parses; in another language, with no more errors than the original."""
     if language is None:
         return parse_quietly(changed) is not None
     before, after = parse(language, source), parse(language, changed)
@@ -203,7 +203,7 @@ def find_added_lines(patch: str) -> dict[str, set[int]]:
 def _read_expected(
     path: str, file: ParsedFile | None, name: str, old: ParsedFile | None
 ) -> Iterator[tuple[Site, set[int]]]:
-    """Yield each site of a test in another language with the lines it stands on."""
+    """Yield each site of a test in another language with its lines."""
     test = file.find_test(name) if file else None
     for each in test.find_expected(old.find_test(name) if old else None) if test else ():
         yield (
@@ -224,7 +224,7 @@ def _read_expected(
 
 
 def _read_test(path: str, test: Test, before: Test | None) -> Iterator[tuple[Site, set[int]]]:
-    """Yield each site with the lines it stands on."""
+    """Yield each site with its lines."""
     places: dict[ParameterRow | None, dict[tuple[str, str], list[ast.expr]]] = {}
     leaves: dict[ast.expr, Leaf] = {}
     for leaf in test.find_leaves():

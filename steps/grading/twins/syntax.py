@@ -1,4 +1,4 @@
-"""Syntax: the literals of a Python source, where they stand, and the tables of parametrized tests."""
+"""Syntax of Python sources: literals and their places, and the tables of parametrized tests."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def is_literal(node: ast.AST) -> bool:
 
 
 def identify(node: ast.expr) -> tuple[str, str]:
-    """Return the type of a literal and a text that equal values of this type share."""
+    """Return the type of a literal and a text that is the same for equal values of this type."""
     if isinstance(node, DISPLAYS):
         return type(node).__name__.lower(), ast.dump(node)
     value = ast.literal_eval(node)
@@ -103,12 +103,12 @@ def identify(node: ast.expr) -> tuple[str, str]:
 
 
 def evaluate(text: str) -> Any:
-    """Return the value of a literal, which may run over lines."""
+    """Return the value of a literal, which may span lines."""
     return ast.literal_eval(wrap(text))
 
 
 def wrap(text: str) -> str:
-    """Return an expression in brackets, so that it may run over lines."""
+    """Return an expression in brackets, so that it may span lines."""
     return f"({text}\n)"
 
 
@@ -125,7 +125,7 @@ def cut_spans(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
 
 
 def is_repeated(value: object, remarks: str) -> bool:
-    """Return whether remarks repeat an expected value, and so tell a changed one."""
+    """Return whether remarks repeat an expected value, and so reveal a changed one."""
     text = str(value).strip()
     return bool(text) and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", remarks) is not None
 
@@ -197,7 +197,7 @@ def read_cells(row: ast.expr) -> list[ast.expr]:
 
 
 def read_cell(row: ast.expr, column: int, width: int) -> ast.expr | None:
-    """Return one cell of a row of ``width`` cells; None if the row is not of that width."""
+    """Return one cell of a row of ``width`` cells; None if the row has another width."""
     if width == 1 and not isinstance(row, ast.Call):
         return row
     cells = read_cells(row)
@@ -206,5 +206,5 @@ def read_cell(row: ast.expr, column: int, width: int) -> ast.expr | None:
 
 
 def dump_cells(row: ast.expr, skipped: int | None) -> list[str]:
-    """Return the cells of a row, but the skipped one, in a form that can be compared."""
+    """Return the cells of a row, except the skipped one, in a form that can be compared."""
     return [ast.dump(cell) for column, cell in enumerate(read_cells(row)) if column != skipped]

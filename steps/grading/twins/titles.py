@@ -1,4 +1,4 @@
-"""Titles: the tests that ids of other languages than Python name, by the titles of groups and tests."""
+"""Titles: the tests of ids in other languages than Python, found by the titles of groups and tests."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from swe_argo.steps.grading.twins.sites import TestPlace
 
 
 class TitleIndex:
-    """Finds tests by the titles that the ids of most runners are made of, punctuation and case aside.
+    """An index of tests by the titles in the ids of most runners, without punctuation and case.
 
-    An id may begin with a part of the path or with any of the titles, but ends with the test's own. An id that names a
-    group or a file stands for all tests of it.
+    An id may begin with a part of the path or with any of the titles, but ends with the test's own. The id of a group
+    or a file stands for all its tests.
     """
 
     def __init__(self, files: Mapping[str, ParsedFile]) -> None:
@@ -39,7 +39,7 @@ class TitleIndex:
 
     def locate(self, test: str) -> TestPlace | None:
         """Return the only place of an id."""
-        description = re.fullmatch(r"(.+) - \./(\S+)\[[\d:]+\]", test)  # of RSpec, as swebench has it printed
+        description = re.fullmatch(r"(.+) - \./(\S+)\[[\d:]+\]", test)  # the format of RSpec that swebench sets
         folded = _fold(description[1] if description else test.replace("#test_: ", " "))
         for index in (self.tests, self.groups):
             places = {each for each in index.get(folded, ()) if not description or each.path == description[2]}

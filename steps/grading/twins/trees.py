@@ -16,7 +16,7 @@ from swe_argo.steps.grading.twins.syntax import Span
 
 MOST_BYTES = 2_000_000
 MOST_STEPS = 1_000
-"""Steps of the parser, and one for every four bytes: grammars take forever to recover from some errors."""
+"""The most steps of the parser, plus one for every four bytes: some grammars never recover from some errors."""
 MOST_DEPTH = 150
 """Larger and more deeply nested files have no tests."""
 BOOLEANS = ("true", "false", "boolean", "boolean_literal")
@@ -30,7 +30,7 @@ _TRAILING = ("comment", "line_comment", "block_comment", "attribute_item")
 
 @dataclass(eq=False)
 class Node:
-    """A node of a syntax tree, in which macros of Rust are parsed like other calls."""
+    """A node of a syntax tree; Rust macros are parsed like other calls."""
 
     type: str
     start: int
@@ -53,7 +53,7 @@ class Node:
         return next((self.fields[name][0] for name in names if name in self.fields), None)
 
     def walk(self) -> Iterator[Node]:
-        """Yield the node and all below it."""
+        """Yield the node and all nodes below it."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -67,7 +67,7 @@ class Node:
 
 @cache
 def _load(language: tuple[str, str]) -> Any:
-    """Return a grammar. It is loaded when a file needs it: most runs read Python alone."""
+    """Return a grammar. It is loaded when a file needs it: most runs read only Python."""
     import tree_sitter
 
     return tree_sitter.Language(getattr(importlib.import_module(language[0]), language[1])())
@@ -88,7 +88,7 @@ def count_errors(root: Node) -> int:
 
 
 def _parse(language: Language, source: bytes, within: Any, depth: int) -> Node | None:
-    """Return the tree of a file, or of the one node ``within`` which the bytes are read."""
+    """Return the tree of a file, or of the bytes of the one node ``within``."""
     import tree_sitter
 
     ranges = None
@@ -129,7 +129,7 @@ def _parse(language: Language, source: bytes, within: Any, depth: int) -> Node |
 
 
 def _parse_macro(language: Language, source: bytes, here: Any, node: Node, depth: int) -> Node:
-    """Return the arguments of a macro as an expression; as they are if they are none."""
+    """Return the arguments of a macro as an expression; unchanged if they are no expression."""
     tree = _parse(language, source, here, depth + 1)
     for each in tree.walk() if tree else ():
         if each.span == node.span and each.type.endswith("_expression"):
@@ -146,7 +146,7 @@ class CallNode:
 
     Attributes:
         label: ``receiver.name``, or ``name``; ``().name`` if the receiver is no plain name.
-        curried: The call before it in ``test.each(rows)(title, function)``, whose label it has.
+        curried: The call before it in ``test.each(rows)(title, function)``; both have the same label.
     """
 
     name: str
@@ -158,7 +158,7 @@ class CallNode:
 
 
 def read_call(node: Node) -> CallNode | None:
-    """Return the call that a node is."""
+    """Return the call at a node."""
     arguments = node.get("arguments")
     if node.type == "macro_invocation":
         arguments = node.children[-1] if node.children else None
@@ -191,7 +191,7 @@ def split_member(node: Node) -> tuple[Node | None, Node | None]:
 
 
 def unwrap(node: Node) -> Node:
-    """Return the node inside brackets, references and nodes of the grammar alone."""
+    """Return the node inside brackets, references and nodes that exist only in the grammar."""
     while node.type in ("argument", "literal_element", "parenthesized_expression", "reference_expression"):
         parts = node.list_named()
         if len(parts) != 1:
@@ -218,7 +218,7 @@ class SyntaxTree:
         self.language, self.root = language, root
 
     def read_constant(self, node: Node) -> tuple[str, Any] | None:
-        """Return the Python literal and the value of a constant; None if the node is none that can be translated."""
+        """Return the Python literal and the value of a constant; None for a node that cannot be translated."""
         text = to_python(self.language, node.text) if self.is_constant(node) else None
         return (text, ast.literal_eval(text)) if text is not None else None
 

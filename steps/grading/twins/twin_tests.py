@@ -1,4 +1,4 @@
-"""TwinTests: what a family knows of the tests that a confirmation changes."""
+"""TwinTests: a family's access to the tests that a confirmation changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TestReading:
 
     Attributes:
         statuses: Test id -> PASSED, FAILED, ...; empty if the log is not readable.
-        problem: Why the log is not readable; empty if it is.
+        problem: The reason why the log is not readable; empty if it is.
         suspect_paths: Changed files beside the tests that raise findings.
     """
 
@@ -49,7 +49,7 @@ class TwinTests(Protocol):
         instance_id: The instance.
         row_sha256: The hash of its row.
         reference: The reference patch; empty if it is made by running it (``TestRuns.make_reference``).
-        fail_to_pass: The ids of the tests that fail without the reference patch; None if the row does not tell them
+        fail_to_pass: The ids of the tests that fail without the reference patch; None if the row does not separate them
             from the others.
         pass_to_pass: The ids of the tests that pass with and without it, or of all that pass with it.
     """
@@ -61,17 +61,17 @@ class TwinTests(Protocol):
     pass_to_pass: Sequence[str]
 
     def require_files(self) -> None:
-        """Look, without a sandbox, whether there are test files that can be given other contents.
+        """Check, without a sandbox, whether there are test files that can be given other contents.
 
         Raises:
             NoTwinsError: There are none: the reason.
         """
 
     def set_up(self, box: Sandbox) -> None:
-        """Bring a fresh sandbox to where a patch is applied."""
+        """Prepare a fresh sandbox for a patch."""
 
     def read_base(self, box: Sandbox) -> dict[str, str | None]:
-        """Return the test files as a sandbox that is set up has them; None for a file that is not there."""
+        """Return the test files of a prepared sandbox; None for a missing file."""
 
     def find_files(self, base: Mapping[str, str | None], passed: Sequence[str]) -> list[TestFile]:
         """Return the listed test files with the sites of the tests in ``passed``.
@@ -84,7 +84,7 @@ class TwinTests(Protocol):
         """Return the id that a test has after a change: a parametrized id may contain the value."""
 
     def put(self, box: Sandbox, contents: Mapping[str, bytes]) -> None:
-        """Give the test files that the sandbox holds other contents."""
+        """Write other contents to the test files that the sandbox holds."""
 
     def run(
         self,
@@ -112,4 +112,4 @@ def collect_sites(files: Iterable[TestFile]) -> dict[str, list[Site]]:
 
 
 class NoTwinsError(ValueError):
-    """The tests of an instance cannot be changed: the reason."""
+    """The tests of an instance cannot be changed; the message is the reason."""

@@ -1,6 +1,6 @@
 """Validation of sites: each is changed once on the reference patch, which must fail that test and no other.
 
-It is done once per row and image. One run changes one site of every test at once.
+Validation is done once per row and image. One run changes one site of every test at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from swe_argo.steps.grading.twins.values import draw_value
 from swe_argo.steps.grading.twins.vocabulary import Vocabulary
 
 MAX_RUNS = 5
-"""Runs of the reference patch for twins, the unchanged tests included. Neighbours take up to seven more."""
+"""The most runs of the reference patch for twins, including the unchanged tests. Neighbours take up to seven more."""
 NO_SITE = "no FAIL_TO_PASS test has a constant that can be changed"
 
 
@@ -43,7 +43,7 @@ def validate_twins(runs: TestRuns, *, image: str, image_digest: str | None, netw
         tests.require_files()
         twins = _run_unchanged(runs, twins, network=network)
         files = tests.find_files(twins.base, twins.passed)
-        # The same choice in every try, so that a draw from these sites can be repeated. It is no secret.
+        # The same choice in every try, so that a draw from these sites can be repeated. It is not secret.
         random = Random(f"{tests.row_sha256} {image}")
         twins = _try_sites(runs, twins, files, random)
         neighbours = find_neighbours(runs, twins, files, random)
@@ -53,7 +53,7 @@ def validate_twins(runs: TestRuns, *, image: str, image_digest: str | None, netw
 
 
 def _run_unchanged(runs: TestRuns, twins: ValidatedTwins, *, network: bool) -> ValidatedTwins:
-    """Return ``twins`` with what the unchanged tests say: files, tests that pass, whether these need a network."""
+    """Return ``twins`` with the results of the unchanged tests: files, passed tests, whether they need a network."""
     tests = runs.tests
     listed = [*(tests.fail_to_pass or ()), *tests.pass_to_pass]
     best: ValidatedTwins | None = None
@@ -77,7 +77,7 @@ def _run_unchanged(runs: TestRuns, twins: ValidatedTwins, *, network: bool) -> V
 
 
 def _try_sites(runs: TestRuns, twins: ValidatedTwins, files: list[TestFile], random: Random) -> ValidatedTwins:
-    """Return ``twins`` with the sites that the reference patch failed as it must."""
+    """Return ``twins`` with the sites whose change the reference patch failed as expected."""
     vocabularies = {file.path: Vocabulary(file.source, file.path) for file in files}
     groups = group_tests(collect_sites(files), twins.fail_to_pass)
     failing = [group for group in groups if group.fail_to_pass]
@@ -99,12 +99,12 @@ def _try_sites(runs: TestRuns, twins: ValidatedTwins, files: list[TestFile], ran
         surprise = compare(expected, run.reading, run.log)
         absent = {test for test, shown in expected.twins.items() if shown not in run.reading.statuses}
         fallen = surprise.fallen - changed
-        # A value that does not compile takes all tests of its file with it.
+        # A value that does not compile makes all tests of its file fail.
         is_broken = 2 * len(fallen) > len(expected.originals) if expected.originals else absent == changed
         if surprise.problem or is_broken or run.seconds > twins.seconds * SLOWER + GRACE_S:
             continue
         number += 1
-        passed -= fallen  # another test's constant made it fall
+        passed -= fallen  # another test's constant made it fail
         unreported |= absent - surprise.passed_twins
         unclear = surprise.fallen - absent
         for group, change in changes.items():

@@ -1,7 +1,7 @@
-"""Values: wrong values for sites, drawn so that nothing about one tells that it is wrong.
+"""Wrong values for sites, drawn so that nothing about a value reveals that it is wrong.
 
 A candidate counts only if it has the profile of the original: as many words, each as familiar to the file and to the
-test's input, the same order of lists, a number of the same shape. Who sees one of the two cannot tell which it is,
+test's input, the same order of lists, a number of the same shape. A reader of one of the two cannot tell which it is,
 beyond ``CLASSIFIER_RATE`` (measured in the tests).
 """
 
@@ -26,10 +26,10 @@ from swe_argo.steps.grading.twins.syntax import (
 from swe_argo.steps.grading.twins.vocabulary import FIXED, RUN, Vocabulary
 
 CLASSIFIER_RATE = 0.55
-"""The share of values that a classifier judges rightly, as measured in the tests: half is pure guessing."""
+"""The share of values that a classifier judges correctly, as measured in the tests: half is pure guessing."""
 TRIES = 300
 MAX_BOOL_RATIO = 1.5
-"""A truth value is exchanged if the file's assertions do not expect one more often than this times the other."""
+"""The largest ratio of the file's expected truth values at which a truth value is exchanged for the other."""
 VOWELS = "aeiouy"
 
 
@@ -39,11 +39,12 @@ def draw_value(
     """Return the source text of a wrong value like the site's own; None if none can be drawn.
 
     Args:
-        site: A site of the file that ``vocabulary`` was made of.
+        site: A site of the file that ``vocabulary`` was made from.
         vocabulary: The words and numbers to draw from.
         random: The source of randomness.
         used: Texts drawn before, which are not drawn again.
-        strict: Whether the value keeps what a reader can check (``relations``). Many sites have no such value.
+        strict: Whether the value keeps the relations that a reader can check (``relations``). Many sites have no such
+            value.
     """
     if site.kind == WORD:
         quoted = draw_value(
@@ -203,7 +204,7 @@ def _exchange_digits(text: str, judge: Judge, random: Random) -> str | None:  # 
 
 
 def _take_number(text: str, judge: Judge, random: Random) -> str | None:
-    """Return a number of the file, the common ones more often: then twins have them as often as originals do."""
+    """Return a number of the file, common ones more often, so that twins have them as often as originals."""
     pool = judge.vocabulary.constants[_name_type(text)]
     return random.choices([*pool], [count**2 for count in pool.values()])[0] if pool else None
 
@@ -215,7 +216,7 @@ def _shift_number(text: str, judge: Judge, random: Random) -> str | None:  # noq
 
 
 def _locate_elements(text: str) -> list[tuple[int, int]] | None:
-    """Return where the elements of a display stand (of a dictionary, the values); None if it is not plain ASCII."""
+    """Return the places of a display's elements (a dictionary's values); None if it is not plain ASCII."""
     node = parse_literal(text)
     if not isinstance(node, DISPLAYS) or not text.isascii():
         return None

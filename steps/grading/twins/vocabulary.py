@@ -1,4 +1,4 @@
-"""Vocabulary: the words and constants of a test file, from which wrong values are made."""
+"""The words and constants of a test file, from which wrong values are made."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Vocabulary:
 
     Args:
         source: The file.
-        path: Its path, which tells its language; by default Python. Constants are written as Python's.
+        path: Its path, which determines its language; by default Python. Constants are written as Python's.
     """
 
     def __init__(self, source: bytes, path: str = "") -> None:
@@ -68,11 +68,11 @@ class Vocabulary:
         self.truths.update(each.value for each in _list_compared(tree) if isinstance(each.value, bool))
 
     def list_alike(self, text: str) -> list[str]:
-        """Return the string literals of the file that have the punctuation, escapes and directives of another."""
+        """Return the string literals of the file with the punctuation, escapes and directives of another."""
         return self._alike.get(_describe_shape(text), [])
 
     def rate_word(self, word: str, site: Site) -> float:
-        """Return the mean log probability of the letter pairs of a word in this file, the site left out."""
+        """Return the mean log probability of the letter pairs of a word in this file, without the site."""
         own = Counter(RUN.findall(self.read(site.spans)))
         left_out = _count_letter_pairs(run for run, count in own.items() if self.words[run] == count)
         pairs = _list_letter_pairs(word)
