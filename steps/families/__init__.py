@@ -1,1 +1,1 @@
-"""Families of tasks: what a row is, what of it an agent may know, how a patch of it is graded."""
+"""Families of tasks: the format of a row, the parts an agent may know, and the grading of a patch."""

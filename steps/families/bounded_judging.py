@@ -1,6 +1,6 @@
-"""A family's rule over a log of any size, in bounded memory and time and with a bounded answer.
+"""Judging of a log of any size by a family's rule, in bounded memory and time and with a bounded result.
 
-What tests print is foreign: a log may name millions of them, and a line of blanks takes some parsers hours.
+Test output is untrusted: a log may name millions of tests, and some parsers take hours for a line of blanks.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from swe_argo.steps.families.family_verdict import FamilyVerdict
 from swe_argo.steps.grading.bounded import run_in_bounds, serve_in_bounds
 
 MOST = 20_000
-"""Names of tests that are kept of what a rule says; the largest suite of SWE-smith's profiles has fewer."""
+"""The most test names that are kept of a rule's result; the largest suite of SWE-smith's profiles has fewer."""
 
 
 HERE_BYTES = 4 << 10
-"""A log that no parser needs more than a moment for, whatever is in it."""
+"""The size of a log that every parser reads in a moment, whatever its content."""
 
 
 def judge_bounded(family: str, source: dict[str, Any], log: bytes) -> FamilyVerdict:
-    """The verdict on a log. Raises MemoryError where it cannot be had in bounds."""
+    """Return the verdict on a log. Raises MemoryError if judging exceeds its bounds."""
     if len(log) <= HERE_BYTES:
         return _judge((family, source, log))
     return cast(FamilyVerdict, run_in_bounds("swe_argo.steps.families.bounded_judging", (family, source, log)))
@@ -36,7 +36,7 @@ def _judge(job: tuple[str, dict[str, Any], bytes]) -> FamilyVerdict:
 
 
 def trim(verdict: FamilyVerdict) -> FamilyVerdict:
-    """Of more tests than are kept, those that were expected come first."""
+    """Return a verdict with at most MOST tests; expected tests are kept first."""
     differences = verdict.differences
     if len(differences) > MOST:
         differences = dict(islice(sorted(differences.items(), key=lambda item: item[1].expected is None), MOST))

@@ -1,4 +1,4 @@
-"""Columns of a row as families read them: checked where they are used, a wrong one named with its instance."""
+"""Columns of a row as families read them: checked on use; an error names the column and the instance."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from swe_argo.steps.contracts.ids import is_safe_id
 from swe_argo.steps.errors import ConfigError
 
 IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(?::[A-Za-z0-9_][A-Za-z0-9_.-]*)?(?:@sha256:[0-9a-f]{64})?")
-"""A name of an image, with or without tag and digest."""
+"""The name of an image, with or without tag and digest."""
 SourceRow = Mapping[str, Any]
-"""A row as its dataset has it: column -> value. JSON columns are text or what the text stands for."""
+"""A row of a dataset: column -> value. JSON columns are text or the value that the text stands for."""
 
 
 @dataclass(frozen=True)
 class RowColumns:
-    """Which columns tell that a row is of a family."""
+    """The columns by which a row of a family is recognized."""
 
     needed: tuple[str, ...]
     without: tuple[str, ...] = ()
-    """Columns that rows of others have."""
+    """Columns that only rows of other families have."""
 
     def match(self, row: SourceRow) -> bool:
-        """Whether a row has them."""
+        """Return whether a row has these columns."""
         return all(column in row for column in self.needed) and not any(column in row for column in self.without)
 
     def describe(self) -> str:
-        """In words."""
+        """Return the columns as text."""
         absent = f", without {' and '.join(self.without)}" if self.without else ""
         return ", ".join(self.needed) + absent
 
 
 def bad_row(where: str, problem: str) -> ConfigError:
-    """The error of a row, under the dataset; ``where``: its place, or its instance."""
+    """Return the error of a row, under the dataset; ``where`` is its place or its instance."""
     return ConfigError(f"{where}: {problem}", field="dataset")
 
 
 def bad_column(where: str, column: str, problem: str) -> ConfigError:
-    """The error of a column that cannot be used, in one line."""
+    """Return the error of an unusable column, in one line."""
     return bad_row(where, f"{column} {problem}")
 
 
 def describe_kind(value: object) -> str:
-    """What a JSON value is, in words."""
+    """Return the kind of a JSON value as text."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)
 
 
 def read_text(row: SourceRow, column: str, where: str) -> str:
-    """A column of text. Raises ConfigError where it is missing, no text, or none that is Unicode."""
+    """Return a column of text. Raises ConfigError if it is missing, not text, or not valid Unicode."""
     value = _read(row, column, where)
     if isinstance(value, date):  # a timestamp of YAML or parquet
         return value.isoformat()
@@ -65,7 +65,7 @@ def read_text(row: SourceRow, column: str, where: str) -> str:
 
 
 def check_unicode(text: str, column: str, where: str) -> None:
-    """Raises ConfigError for half of a surrogate pair."""
+    """Raise ConfigError if a text has half of a surrogate pair."""
     try:
         text.isascii() or text.encode()
     except UnicodeEncodeError as error:
@@ -73,7 +73,7 @@ def check_unicode(text: str, column: str, where: str) -> None:
 
 
 def read_id(row: SourceRow, where: str = "a row") -> str:
-    """``instance_id``. Raises ConfigError where it is none that can be a file name."""
+    """Return ``instance_id``. Raises ConfigError if it cannot be a file name."""
     value = row.get("instance_id")
     if value is None:
         raise bad_row(where, "has no column instance_id")
@@ -86,7 +86,7 @@ def read_id(row: SourceRow, where: str = "a row") -> str:
 
 
 def read_json(row: SourceRow, column: str, where: str, kind: str = "") -> Any:
-    """A column of JSON, as text or as a value already; ``kind``: of what, in messages. Raises ConfigError."""
+    """Return a JSON column, given as text or as a value; messages call it ``kind``. Raises ConfigError."""
     value = _read(row, column, where)
     if not isinstance(value, str):
         return value
@@ -98,7 +98,7 @@ def read_json(row: SourceRow, column: str, where: str, kind: str = "") -> Any:
 
 
 def read_names(row: SourceRow, column: str, where: str) -> list[str]:
-    """A list of texts, as JSON or as a value already. Raises ConfigError."""
+    """Return a list of texts, given as JSON or as a value. Raises ConfigError."""
     value = read_json(row, column, where, "a JSON list")
     if not isinstance(value, list):
         raise bad_column(where, column, f"is not a JSON list: it is {describe_kind(value)}")

@@ -1,4 +1,4 @@
-"""An issue of the bundled dataset in the form of another family: its row, and what that family's image has."""
+"""An issue of the bundled dataset in the form of another family: its row, and the contents of that family's image."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ RunGit = Callable[..., bytes]
 
 
 def cut_ids(issue: Row) -> dict[str, list[str]]:
-    """The two lists with ids that end at their first blank, where SWE-bench's parsers of before swebench 5 cut them."""
+    """Return the two lists with ids cut at their first blank, as SWE-bench's parsers before swebench 5 cut them."""
     return {column: list(dict.fromkeys(test.partition(" ")[0] for test in issue[column])) for column in LISTS}
 
 
 class Example(Protocol):
-    """What a family's module ``example`` has."""
+    """The interface of a family's module ``example``."""
 
     def make_row(self, issue: Row) -> Row:
-        """The row of the family about an issue that is a SWE-bench row of ``mini``."""
+        """Return the family's row for an issue, given as a SWE-bench row of ``mini``."""
 
     def change_image(self, testbed: Path, issue: Row, git: RunGit) -> None:
-        """Make the repository of ``mini`` that of the family's image, with all that such an image knows."""
+        """Turn the repository of ``mini`` into that of the family's image, with everything that such an image holds."""
 
 
 def load_example(family: str) -> Example:
-    """The module of a family that has one."""
+    """Return the ``example`` module of a family that has one."""
     return cast(Example, import_module(FAMILIES[family].replace(".family", ".example")))

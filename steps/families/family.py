@@ -1,4 +1,4 @@
-"""What the chain must know of a family of tasks."""
+"""The interface of a family of tasks to the chain of steps."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 Row = dict[str, Any]
 """A row in one shape: instance_id, repo, version, base_commit, image, problem_statement, hints_text, created_at and
-patch (the reference) are str, and so is workdir of a family whose images have the repository elsewhere; what else it
-has is its family's, which FAMILY_COLUMN names where it is not SWE-bench."""
+patch (the reference) are str; so is workdir, in families whose images have the repository elsewhere. All other columns
+are the family's, which FAMILY_COLUMN names if it is not SWE-bench."""
 FAMILY_COLUMN = "<family>"
-"""No column of a dataset is called so."""
+"""A name that no column of a dataset has."""
 
 MACHINE_COLUMN = "<machine>"
-"""Of rows whose task says what its machine is: the fields of ``TaskMachine``."""
+"""The fields of ``TaskMachine``, in rows whose task describes its machine."""
 
 FIELD = "family"
 HandsOn = Literal["patch", "layer"]
 
 
 class Grader(Protocol):
-    """Grades what was handed on for one instance: ``patch`` is the layer where its family hands on layers.
+    """A grader of the submission for one instance; ``patch`` is a layer in families that submit layers.
 
     Attributes:
-        browsers: Whether the tests start browsers, which takes more of a sandbox.
+        browsers: Whether the tests start browsers, which need more of a sandbox.
         twin_tests: The tests that a confirmation can change; None if the family has no confirmation.
     """
 
@@ -45,60 +45,59 @@ class Grader(Protocol):
     ) -> ProcedureRun:
         """Apply ``patch`` (None: grade the untouched repository) in a fresh sandbox and run the tests.
 
-        See ``swe_argo.steps.grading.procedure.run_tests``, for what it raises too.
+        See ``swe_argo.steps.grading.procedure.run_tests``, also for its errors.
         """
 
     def judge(self, run: ProcedureRun, patch: bytes) -> Verdict:
-        """What became of the patch. What the tests printed is data, whatever it is."""
+        """Return the verdict on the patch. The output of the tests is data, whatever it is."""
 
 
 class Family(Protocol):
-    """A family of tasks. None of it does any work when it is imported."""
+    """A family of tasks. Its import does no work."""
 
     @property
     def columns(self) -> RowColumns:
-        """What its rows are known by."""
+        """The columns by which its rows are recognized."""
 
     @property
     def hands_on(self) -> HandsOn:
-        """What a solve gives to be graded: the patch of the repository, or all files that it changed."""
+        """The submission of a solve for grading: the patch of the repository, or all files that it changed."""
 
     def recognizes(self, row: SourceRow) -> bool:
-        """Whether a row as its dataset has it is the family's, by its columns and no more than a look into them."""
+        """Return whether a row of a dataset belongs to the family, by its columns and at most a look into them."""
 
     def normalise(self, row: Row, where: str) -> Row:
-        """The row in one shape; ``where`` names its place in messages. Raises ConfigError naming the column."""
+        """Return the row in one shape; ``where`` is its place in messages. Raises ConfigError naming the column."""
 
     def to_answer(self, row: Row) -> Answer:
-        """What only grade may know of a normalised row."""
+        """Return the parts of a normalised row that only grade may know."""
 
     def why_not_gradeable(self, row: Row) -> str | None:
-        """Why a normalised row cannot be graded, or None where it can: ``plan`` says so before anything runs."""
+        """Return why a normalised row cannot be graded, or None; ``plan`` reports it before anything runs."""
 
     def prepare(self, box: Sandbox, instance: Instance) -> None:
-        """Put a fresh sandbox into the state that an agent is to find: nothing of the answer in it, HEAD the start.
+        """Put a fresh sandbox into the state for an agent: nothing of the answer in it, HEAD at the start.
 
-        Called before the history is hidden (or files are listed), where an agent is to work. Raises InfraError,
+        Called for an agent's sandbox, before the history is hidden (or files are listed). Raises InfraError,
         ResourceError.
         """
 
     def make_grader(self, instance: Instance, answer: Answer) -> Grader:
-        """The grader of one instance. Raises ConfigError where its answer lacks something."""
+        """Return the grader of one instance. Raises ConfigError if its answer lacks something."""
 
 
 class LayerFamily(Family, Protocol):
-    """A family that hands on layers. Its reference is no patch: it is run in a machine of its own, as an agent is."""
+    """A family that submits layers. Its reference is no patch: it runs in a machine of its own, as an agent does."""
 
     def has_reference(self, row: Row) -> bool:
-        """Whether a normalised row has one."""
+        """Return whether a normalised row has a reference."""
 
     def run_reference(self, box: Sandbox, instance: Instance, answer: Answer) -> str:
-        """Solve the task as its reference does, in a prepared machine; what is to be said of it, empty where it ended
-        well. Raises InfraError, ResourceError."""
+        """Solve the task with its reference; return an error message or nothing. Raises InfraError, ResourceError."""
 
 
 def load_family(name: str) -> Family:
-    """A family by name, or one's own. Raises ConfigError where there is none of that name."""
+    """Return a family by name, or a user's own. Raises ConfigError if there is none of that name."""
     if is_own_family(name):
         return cast(Family, load(name, FIELD))
     if name not in FAMILIES:

@@ -1,4 +1,4 @@
-"""What a family's rule says of a log."""
+"""The result of a family's rule on a log."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from swe_argo.steps.contracts.verdict import Finding
 
 
 class StatusDifference(NamedTuple):
-    """A test that did not come out as it must."""
+    """A test without its required result."""
 
     reported: str | None
-    """None where the log says nothing of it."""
+    """The status in the log; None if the log does not report the test."""
     expected: str | None
-    """None where it should not be in the log at all."""
+    """The required status; None if the test should not be in the log at all."""
 
 
 class ListOutcome(NamedTuple):
-    """A list of tests, as the rule sorts it; what it counts as neither is in none of the two."""
+    """A list of tests, sorted by the rule; tests that count as neither are in none of the two."""
 
     success: list[str]
     failure: list[str]
@@ -26,25 +26,25 @@ class ListOutcome(NamedTuple):
 
 @dataclass(frozen=True)
 class FamilyVerdict:
-    """The verdict of a family's own rule on one log, and what was seen on the way."""
+    """The verdict of a family's own rule on one log, and further observations."""
 
     resolved: bool
     statuses: dict[str, str]
-    """Test -> status, as the family's parser reads the log; empty where the log was refused."""
+    """Test -> status, as the family's parser reads the log; empty if the log was rejected."""
     differences: dict[str, StatusDifference]
     lists: dict[str, ListOutcome] = field(default_factory=dict)
-    """FAIL_TO_PASS and PASS_TO_PASS, for families that have them; empty where the log was refused."""
+    """FAIL_TO_PASS and PASS_TO_PASS, for families that have them; empty if the log was rejected."""
     unreadable: str = ""
-    """Why the log holds no results at all; empty where it does."""
+    """The reason why the log holds no results; empty if it does."""
     findings: list[Finding] = field(default_factory=list)
-    """Reasons not to believe the log. The rule does not look at them."""
+    """Reasons not to believe the log. The rule ignores them."""
 
     reports_failure: bool | None = None
-    """Whether any test of the log, listed or not, is reported as failed; by default by ``statuses``."""
+    """Whether any test of the log, listed or not, is reported as failed; by default from ``statuses``."""
     exit_code_tells: bool = True
-    """Whether the exit code is a runner's, which ends with 0 where nothing failed."""
+    """Whether the exit code is that of a test runner, which is 0 if nothing failed."""
     partial_reward: float | None = None
-    """Where the rule knows more than resolved and not."""
+    """The reward, if the rule knows more than resolved and not resolved."""
 
     def __post_init__(self) -> None:
         if self.reports_failure is None:
@@ -52,5 +52,5 @@ class FamilyVerdict:
 
     @property
     def reward(self) -> float:
-        """1.0 or 0.0, or what the rule gives."""
+        """The reward: 1.0 or 0.0, or the rule's own."""
         return float(self.resolved) if self.partial_reward is None else self.partial_reward

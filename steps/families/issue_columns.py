@@ -1,6 +1,6 @@
-"""Columns that rows of several families have in common: an issue, its fix, its hidden tests, as SWE-bench named them.
+"""Columns that several families share: an issue, its fix, its hidden tests, with SWE-bench's names.
 
-Every function raises ConfigError where the row cannot be used.
+Every function raises ConfigError if the row cannot be used.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from swe_argo.steps.families.listed_tests import LISTS
 
 
 def problem_statement(row: SourceRow) -> str:
-    """The issue as an agent may see it."""
+    """Return the issue as an agent may see it."""
     return read_text(row, "problem_statement", read_id(row))
 
 
 def hints_text(row: SourceRow) -> str:
-    """The issue's discussion, which an agent sees where hints are asked for; empty where there is none."""
+    """Return the issue's discussion, which an agent sees if hints are requested; empty if there is none."""
     return "" if row.get("hints_text") is None else read_text(row, "hints_text", read_id(row))
 
 
 def gold_patch(row: SourceRow) -> str:
-    """The fix, against the base commit."""
+    """Return the fix, against the base commit."""
     return _patch(row, "patch")
 
 
 def hidden_patch(row: SourceRow) -> str:
-    """The hidden tests, against the base commit."""
+    """Return the hidden tests, against the base commit."""
     return _patch(row, "test_patch")
 
 
 def listed_tests(row: SourceRow) -> list[list[str]]:
-    """FAIL_TO_PASS and PASS_TO_PASS: tests that fail without the fix, and that pass without it too."""
+    """Return FAIL_TO_PASS and PASS_TO_PASS: tests that fail without the fix, and tests that pass either way."""
     lists = [read_names(row, column, read_id(row)) for column in LISTS]
     if not any(lists):
         raise bad_column(read_id(row), " and ".join(LISTS), "list no tests, so any log would count as resolved")

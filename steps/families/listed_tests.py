@@ -1,7 +1,7 @@
 """Lists of tests sorted by their statuses, as swebench's grading sorts them (harness/grading.py, 2.x to 4.1).
 
-SWE-smith and SWE-Gym both grade so: PASSED and XFAIL pass; FAILED, ERROR and what the log does not name fail; SKIPPED
-is neither.
+SWE-smith and SWE-Gym both use this rule: PASSED and XFAIL pass; FAILED, ERROR and tests missing from the log fail;
+SKIPPED is neither.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STATUSES: Final = (*sorted(FAILING), *sorted(PASSING), "SKIPPED")
 
 
 def sort_tests(tests: Sequence[str], statuses: Mapping[str, str]) -> ListOutcome:
-    """The tests of one list that passed, and those that failed."""
+    """Return the tests of one list that passed, and those that failed."""
     return ListOutcome(
         success=[test for test in tests if statuses.get(test) in PASSING],
         failure=[test for test in tests if test not in statuses or statuses[test] in FAILING],
@@ -27,16 +27,16 @@ def sort_tests(tests: Sequence[str], statuses: Mapping[str, str]) -> ListOutcome
 
 
 def find_differences(tests: Sequence[str], statuses: Mapping[str, str]) -> dict[str, StatusDifference]:
-    """The tests that did not pass."""
+    """Return the tests that did not pass."""
     return {test: StatusDifference(statuses.get(test), "PASSED") for test in tests if statuses.get(test) not in PASSING}
 
 
 def find_contradictions(
     tests: Sequence[str], statuses: Mapping[str, str], results: Sequence[tuple[str, str]]
 ) -> list[Finding]:
-    """What should make one doubt: listed tests that were skipped, and such as the log reports both ways.
+    """Return findings on listed tests that were skipped, and on tests that the log reports both ways.
 
-    ``results`` are all the (test, status) of the log in their order; of several for one test the last counts.
+    ``results`` are all (test, status) pairs of the log in order; the last pair of a test counts.
     """
     findings = []
     skipped = [test for test in tests if statuses.get(test) == "SKIPPED"]

@@ -1,4 +1,4 @@
-"""Setting up a fresh machine before an agent or a patch comes to it."""
+"""Set-up of a fresh machine before an agent or a patch uses it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from swe_argo.steps.sandbox.script_failure import script_failure
 
 TIMEOUT_S = 600.0
 TRUST_REPOSITORY = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'"
-"""A line of bash: git works in repositories of other users too."""
+"""A line of bash that lets git work in repositories of other users too."""
 _COMMIT = """
 set -eu
 git() {
@@ -22,13 +22,13 @@ git diff --cached --quiet || git commit -q --no-verify --no-gpg-sign -m 'State o
 
 
 def remove_bytecode(folder: str) -> str:
-    """A line of bash that removes what Python and pytest left below a folder, virtual environments apart."""
+    """Return a line of bash that removes files of Python and pytest below a folder, except in virtual environments."""
     kinds = "-name __pycache__ -o -name .pytest_cache -o -name '*.pyc'"
     return f"find {folder} \\( -name .git -o -name .venv \\) -prune -o \\( {kinds} \\) -prune -exec rm -rf {{}} +"
 
 
 def require_isolation(box: Sandbox, what: str) -> None:
-    """Raises ConfigError where a sandbox's paths are this machine's own: ``what`` would be put there."""
+    """Raise ConfigError if a sandbox's paths are this machine's own; ``what`` names the files to be written there."""
     if box.machine.isolation == "none":
         raise ConfigError(
             f"{what} outside the repository, where a sandbox without isolation has no place of its own: install "
@@ -38,10 +38,10 @@ def require_isolation(box: Sandbox, what: str) -> None:
 
 
 def run_setup(box: Sandbox, script: str, failures: Mapping[int, str]) -> None:
-    """Run a script of ours in a fresh sandbox.
+    """Run a set-up script in a fresh sandbox.
 
-    Raises ConfigError where it ends with one of ``failures``: exit code -> what is wrong with the image; InfraError or
-    ResourceError where it fails otherwise.
+    Raises ConfigError if it ends with an exit code in ``failures`` (exit code -> problem of the image); InfraError or
+    ResourceError if it fails otherwise.
     """
     result = box.exec(script, timeout_s=TIMEOUT_S)
     if result.exit_code is not None and result.exit_code in failures:
@@ -51,8 +51,8 @@ def run_setup(box: Sandbox, script: str, failures: Mapping[int, str]) -> None:
 
 
 def commit_changes(box: Sandbox) -> None:
-    """Make what the image changed in tracked files its HEAD: a patch is then of the agent's changes alone.
+    """Commit the image's changes of tracked files, so that a patch contains the agent's changes alone.
 
-    R2E-Gym's images are so: their set-up edited sources of the repository.
+    R2E-Gym's images need this: their set-up edited sources of the repository.
     """
     run_setup(box, _COMMIT, {})

@@ -1,4 +1,4 @@
-"""A row of any family: checked and in one shape, whatever file it came from, and what an agent may know of it."""
+"""Rows of any family: normalisation of any file's rows, and the parts that an agent may know."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _UNSUPPORTED = {
     "Multi-SWE-bench": {"org", "number", "fix_patch"},
     "SWE-PolyBench": {"F2P", "P2P", "test_command"},
 }
-"""Benchmark that cannot be graded yet -> columns that its rows are known by."""
+"""Benchmark that cannot be graded yet -> columns by which its rows are recognized."""
 _MOST = 40
-"""Columns of a row that a message names."""
+"""The most columns of a row that a message names."""
 
 
 def normalise(source_value: object, where: str, family: str | None = None) -> Row:
-    """The row in one shape; ``where`` names its place in messages (``rows.jsonl, row 17``). Raises ConfigError.
+    """Return the row in one shape; ``where`` is its place in messages (``rows.jsonl, row 17``). Raises ConfigError.
 
-    It is of ``family``, by default of the first that recognizes its columns.
+    The row is of ``family``, by default the first that recognizes its columns.
     """
     if not isinstance(source_value, Mapping):
         raise bad_row(where, f"is {describe_kind(source_value)}, not an object")
@@ -39,7 +39,7 @@ def normalise(source_value: object, where: str, family: str | None = None) -> Ro
 
 
 def _recognize(row: Mapping[str, object], where: str) -> str:
-    """The family of a row. Raises ConfigError where it is of none."""
+    """Return the family of a row. Raises ConfigError if no family recognizes it."""
     for benchmark, columns in _UNSUPPORTED.items():
         if columns <= row.keys():
             raise bad_row(
@@ -55,34 +55,33 @@ def _recognize(row: Mapping[str, object], where: str) -> str:
 
 
 def family_name(row: Row) -> str:
-    """The name of a normalised row's family."""
+    """Return the name of a normalised row's family."""
     return str(row.get(FAMILY_COLUMN, SWEBENCH))
 
 
 def family_of(row: Row) -> Family:
-    """The family of a normalised row."""
+    """Return the family of a normalised row."""
     return load_family(family_name(row))
 
 
 def to_answer(row: Row) -> Answer:
-    """What only grade may know."""
+    """Return the parts of a row that only grade may know."""
     update = {"family": family_name(row), "row_sha256": digest_rows([row])}
     return family_of(row).to_answer(row).model_copy(update=update)
 
 
 def why_not_gradeable(row: Row) -> str | None:
-    """Why a row cannot be graded, or None where it can: what ``plan`` says before anything runs."""
+    """Return the reason why a row cannot be graded, or None; ``plan`` reports it before anything runs."""
     return family_of(row).why_not_gradeable(row)
 
 
 def machines_of(rows: Iterable[Row]) -> dict[str, TaskMachine]:
-    """Image -> what its task says of the machine, of the rows whose task says anything."""
+    """Return image -> machine of its task, for the rows whose task describes one."""
     return {row["image"]: TaskMachine.model_validate(stated) for row in rows if (stated := row.get(MACHINE_COLUMN))}
 
 
 def to_instance(row: Row, hints: bool, style: retrieval.Style | None = None) -> Instance:
-    """What an agent may know; the issue's discussion only where ``hints`` asks for it, and retrieved files only for a
-    prompt ``style`` that shows them."""
+    """Return the parts an agent may know; ``hints`` adds the discussion, ``style`` retrieved files if it shows them."""
     difficulty = row.get("difficulty")
     return Instance(
         instance_id=row["instance_id"],
@@ -103,19 +102,19 @@ def to_instance(row: Row, hints: bool, style: retrieval.Style | None = None) -> 
 
 
 def workdir_of(row: Row) -> str:
-    """Where the image of a normalised row has the repository."""
+    """Return the path of the repository in the image of a normalised row."""
     return WORKDIR if family_name(row) == SWEBENCH else row.get("workdir") or WORKDIR
 
 
 def _issue_images(row: Row) -> list[str]:
-    """Those of the issue itself: what else SWE-bench Multimodal names is of the answer."""
+    """Return the images of the issue itself: SWE-bench Multimodal's other images belong to the answer."""
     assets = row.get("image_assets") if family_name(row) == SWEBENCH else None
     urls = (assets.get("problem_statement") or []) if isinstance(assets, dict) else []
     return [url for url in urls if isinstance(url, str) and url.startswith(_IMAGES)]
 
 
 def digest_rows(rows: Iterable[Row]) -> str:
-    """sha256 in hex over the rows as canonical JSON, in order of their ids: equal rows from any form are equal."""
+    """Return sha256 in hex over the rows as canonical JSON, ordered by id: equal rows from any form are equal."""
     ordered = sorted(rows, key=lambda row: str(row["instance_id"]))
     text = json.dumps(ordered, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

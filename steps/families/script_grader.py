@@ -1,4 +1,4 @@
-"""Grades a patch by a family's own script and rule, with what else is known of the run beside."""
+"""Grading of a patch by a family's own script and rule, with further facts about the run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 @dataclass(frozen=True)
 class _TestScript:
-    """What ``run_tests`` wants of a swebench TestSpec."""
+    """The parts of a swebench TestSpec that ``run_tests`` reads."""
 
     instance_id: str
     eval_script: str
@@ -36,9 +36,9 @@ class ScriptGrader:
     instance_id: str
     family: str
     source: dict[str, Any]
-    """The columns that its rule reads."""
+    """The columns that the rule reads."""
     prepare: Callable[[Sandbox], None]
-    """Brings a fresh machine to where the patch is applied."""
+    """Prepares a fresh machine for the patch."""
     script: str
     timeout_s: int
     test_files: Sequence[str] = ()
@@ -49,7 +49,7 @@ class ScriptGrader:
     def run(
         self, box: Sandbox, patch: bytes | None, *, timeout_s: int, folder: str, machine_name: str, enlarged: bool
     ) -> ProcedureRun:
-        """Set the machine up, apply the patch, run the tests."""
+        """Set up the machine, apply the patch, and run the tests."""
         self.prepare(box)
         return self.run_script(
             box, self.script, patch, timeout_s=timeout_s, folder=folder, machine_name=machine_name, enlarged=enlarged
@@ -80,7 +80,7 @@ class ScriptGrader:
         )
 
     def judge(self, run: ProcedureRun, patch: bytes) -> Verdict:
-        """The verdict of the family's rule on the log, and whether to believe it."""
+        """Return the verdict of the family's rule on the log, and its integrity."""
         findings = examine_patch(patch)
         if run.log is None or run.timed_out:
             outcome = Outcome.PATCH_FAILED if run.log is None else Outcome.TESTS_TIMED_OUT
@@ -108,14 +108,14 @@ class ScriptGrader:
         return weigh_broken_sandbox(run, verdict)
 
     def read_log(self, log: bytes) -> tuple[Mapping[str, str], str]:
-        """Return the statuses in a log, and why there are none."""
+        """Return the statuses in a log, and the reason if there are none."""
         verdict = judge_bounded(self.family, self.source, log)
         return verdict.statuses, verdict.unreadable
 
     def _judge_log(self, run: ProcedureRun) -> FamilyVerdict:
-        """The rule's word; on a log that cannot be read in the memory and time there is, on its beginning.
+        """Return the rule's verdict; if the log exceeds the available memory or time, that on its beginning.
 
-        Where that cannot be read either, the log holds no results: it is what the patch made of it.
+        If that cannot be read either, the log holds no results: the patch caused it.
         """
         assert run.log is not None
         try:
@@ -140,14 +140,14 @@ def _count(outcome: ListOutcome | None) -> TestCounts | None:
 
 
 def _count_expected(judged: FamilyVerdict) -> TestCounts:
-    """Of tests that are expected to end in some way each."""
+    """Count the tests that are each expected to end in a certain way."""
     missed = sum(difference.expected is not None for difference in judged.differences.values())
     as_expected = sum(bool(name) and name not in judged.differences for name in judged.statuses)
     return TestCounts(passed=as_expected, total=as_expected + missed)
 
 
 def _exit_code_findings(exit_code: int | None, judged: FamilyVerdict) -> list[Finding]:
-    """A runner ends with 0 where nothing failed, and with something else where something did."""
+    """Return findings on the exit code: a runner ends with 0 if nothing failed, else with another code."""
     if exit_code is None:
         return [Finding(code="exit_code_unconfirmed", detail="the shell that ran the tests did not see them end")]
     failed = judged.reports_failure
@@ -159,12 +159,12 @@ def _exit_code_findings(exit_code: int | None, judged: FamilyVerdict) -> list[Fi
 
 
 def _weigh(findings: list[Finding], *, resolved: bool) -> Integrity:
-    """Nothing is to be gained by what is not resolved."""
+    """Return the integrity. Findings do not matter for an unresolved patch."""
     return Integrity(verdict="suspect" if findings and resolved else "ok", findings=findings)
 
 
 def _report(instance_id: str, judged: FamilyVerdict) -> bytes:
-    """In the shape of the harness' report, with the family's words inside."""
+    """Return the report in the shape of the harness' report, with the family's words inside."""
     differences = {
         test: {"reported": difference.reported, "expected": difference.expected}
         for test, difference in judged.differences.items()

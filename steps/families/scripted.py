@@ -1,4 +1,4 @@
-"""A family whose tasks are graded by a script in a fresh machine and a rule over what that printed."""
+"""Families whose tasks are graded by a script in a fresh machine and a rule over its output."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from swe_argo.steps.sandbox.apply_commands import APPLY_COMMANDS
 from swe_argo.steps.sandbox.protocol import Sandbox
 
 _UNUSABLE = "<unusable>"
-"""Column of a normalised row: why it cannot be graded, where that is so."""
+"""Column of a normalised row: the reason if it cannot be graded."""
 
 
 class SourceAnswer(Answer):
-    """What only grade may know: the columns of the row that its grading reads."""
+    """The columns of a row that its grading reads, which only grade may know."""
 
     source: dict[str, Any]
     patch: str = ""
-    """The reference; empty in runs that were planned before confirmations of these families."""
+    """The reference; empty in runs that were planned before these families had confirmations."""
 
 
 def _list_patched_files(row: SourceRow, script: list[str]) -> TestFiles:
@@ -37,14 +37,14 @@ def _list_patched_files(row: SourceRow, script: list[str]) -> TestFiles:
 
 @dataclass(frozen=True)
 class TwinRules:
-    """How a family's tests become twins. The functions take a source row."""
+    """The rules that make twins of a family's tests. The functions take a source row."""
 
     listed: Callable[[SourceRow], Sequence[Sequence[str] | None]]
     """FAIL_TO_PASS and PASS_TO_PASS as ``judge`` names them; None and all tests, if the row has no such lists."""
     read_id: Callable[[SourceRow, str], str]
-    """Returns what a log calls a node id of pytest."""
+    """Returns the log's name of a pytest node id."""
     files: Callable[[SourceRow, list[str]], TestFiles] = _list_patched_files
-    """Takes the lines of the test script too. By default the files of the test patch in it."""
+    """Also takes the lines of the test script. By default the files of its test patch."""
 
 
 @dataclass(frozen=True)
@@ -54,48 +54,48 @@ class ScriptedFamily:
     name: str
     hands_on: ClassVar[HandsOn] = "patch"
     columns: RowColumns
-    """What its rows are known by."""
+    """The columns by which its rows are recognized."""
     facts: Mapping[str, Callable[[SourceRow], str]]
-    """The common columns of ``Row``: instance_id, repo, image, problem_statement and patch; others may be left
-    out, and workdir where it is /testbed."""
+    """The common columns of ``Row``: instance_id, repo, image, problem_statement and patch; others may be left out, and
+    workdir if it is /testbed."""
     answer_columns: tuple[str, ...]
-    """What grading reads of a row."""
+    """The columns of a row that grading reads."""
     agent_script: Callable[[Instance], str] | None
-    """What brings a fresh machine to where an agent begins."""
+    """Returns a script that prepares a fresh machine for an agent."""
     grading_script: Callable[[SourceRow], str] | None
-    """Brings a fresh machine to where a patch is applied."""
+    """Returns a script that prepares a fresh machine for a patch."""
     test_script: Callable[[SourceRow], str]
-    """What runs the tests: its output is the log, and it keeps their exit code in SWEBENCH_TEST_EXIT_CODE."""
+    """Returns a script that runs the tests: its output is the log; SWEBENCH_TEST_EXIT_CODE is their exit code."""
     timeout_s: Callable[[SourceRow], int]
-    """Of the tests, where nobody says otherwise; at most 1800."""
+    """The default timeout of the tests; at most 1800."""
     judge: Callable[[str, SourceRow], FamilyVerdict]
     twins: TwinRules | None = None
-    """None if nothing that its patches resolve is confirmed."""
+    """None if a patch that resolves its tasks is never confirmed."""
     accepts: Callable[[SourceRow], bool] = lambda _row: True
-    """Whether a row with its columns is the family's, where others have the same ones."""
+    """Returns whether a row with its columns belongs to the family, if other families have the same columns."""
     test_files: Callable[[SourceRow], Sequence[str]] = lambda _row: ()
     """Files that must not change between the script's START and END markers, relative to its working directory."""
     json_columns: tuple[str, ...] = ()
     """Columns that are JSON, as text or as values: equal rows from any file are equal."""
     check: Callable[[SourceRow], object] = lambda _row: None
-    """Raises where a row cannot be graded, beside what the facts raise."""
+    """Raises ConfigError if a row cannot be graded, beside the errors of the facts."""
     apply_commands: Callable[[SourceRow], tuple[str, ...]] = lambda _row: APPLY_COMMANDS
-    """What puts a patch into the repository: the first that takes it does."""
+    """The commands that apply a patch to the repository: the first that accepts it is used."""
     commits_changes: bool = False
     """Whether its images have changed files of the repository, which are no part of a patch."""
     setup_failures: Mapping[int, str] = field(default_factory=dict)
-    """Exit codes of the two scripts that set up a machine -> what is wrong with the image."""
+    """Exit codes of the two scripts that set up a machine -> problem of the image."""
     offline_failures: Mapping[int, str] = field(default_factory=dict)
-    """The same where the machine has no network; with one it is the network that failed."""
+    """The same for a machine without a network; with one, the network failed."""
     outside: str = ""
-    """What it puts outside of the repository, where only an isolated sandbox has a place."""
+    """The files outside the repository that need an isolated sandbox."""
 
     def recognizes(self, row: SourceRow) -> bool:
         """See ``Family.recognizes``."""
         return self.columns.match(row) and self.accepts(row)
 
     def normalise(self, row: Row, where: str) -> Row:
-        """See ``Family.normalise``. A row that only cannot be graded is kept: others of its dataset can be."""
+        """See ``Family.normalise``. A row that cannot be graded is kept: others of its dataset can be."""
         source = {column: value for column, value in row.items() if column in self.answer_columns}
         normalised: Row = {
             **dict.fromkeys(("version", "base_commit", "hints_text", "created_at"), ""),

@@ -1,4 +1,4 @@
-"""What is read of a task's Dockerfile: where its image is, and what a machine without containers can make of it."""
+"""Parsing of a task's Dockerfile: the location of its image, and the parts usable on a machine without containers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Instruction:
-    """``word`` in capitals, its arguments without options."""
+    """An instruction: ``word`` in capitals, its arguments without options."""
 
     word: str
     arguments: list[str]
@@ -18,7 +18,7 @@ class Instruction:
 
 
 def read_instructions(text: str) -> list[Instruction]:
-    """The instructions of the last stage, FROM first. Raises ValueError for what is no Dockerfile."""
+    """Return the instructions of the last stage, FROM first. Raises ValueError if the text is no Dockerfile."""
     lines: list[str] = []
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
@@ -35,7 +35,7 @@ def read_instructions(text: str) -> list[Instruction]:
 
 
 def working_directory(text: str) -> str | None:
-    """Where the last stage leaves it, absolute; None where it says nothing of it, or in variables."""
+    """Return the working directory of the last stage, absolute; None if it has none or contains variables."""
     place: str | None = None
     for each in read_instructions(text):
         if each.word == "WORKDIR" and each.arguments:

@@ -1,4 +1,4 @@
-"""Harbor tasks: whatever an agent leaves in the machine, judged by the task's own script."""
+"""Harbor tasks: everything an agent leaves in the machine, judged by the task's own script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = "harbor"
 
 
 class HarborAnswer(Answer):
-    """What only grade may know of a task: its tests, its solution and their limits."""
+    """The parts of a task that only grade may know: its tests, its solution and their limits."""
 
     task: HarborTask
 
@@ -32,7 +32,7 @@ class Harbor:
     hands_on: ClassVar[HandsOn] = "layer"
 
     def recognizes(self, row: SourceRow) -> bool:
-        """Rows that stand for a task's folder."""
+        """Return whether a row stands for a task's folder."""
         return self.columns.match(row)
 
     def normalise(self, row: Row, where: str) -> Row:
@@ -40,7 +40,7 @@ class Harbor:
         return rows.normalise(row, where)
 
     def to_answer(self, row: Row) -> HarborAnswer:
-        """Tests and solution."""
+        """Return tests and solution."""
         return HarborAnswer(instance_id=row["instance_id"], family=NAME, task=HarborTask.model_validate(row["task"]))
 
     def why_not_gradeable(self, row: Row) -> str | None:
@@ -49,21 +49,21 @@ class Harbor:
         return reason
 
     def prepare(self, box: Sandbox, instance: Instance) -> None:
-        """The folders that every task finds. Nothing of the answer is in an image."""
+        """Create the folders that every task expects. An image holds nothing of the answer."""
         prepare_machine(box, instance.machine.workdir if instance.machine else None)
 
     def make_grader(self, instance: Instance, answer: Answer) -> HarborGrader:
-        """One that runs the task's tests."""
+        """Return a grader that runs the task's tests."""
         task = _task(answer)
         twin_tests = HarborTwinTests(instance.instance_id, answer.row_sha256, task)
         return HarborGrader(instance.instance_id, task, twin_tests=twin_tests)
 
     def has_reference(self, row: Row) -> bool:
-        """Whether the task has a solution."""
+        """Return whether the task has a solution."""
         return bool(row["task"]["solution"])
 
     def run_reference(self, box: Sandbox, instance: Instance, answer: Answer) -> str:  # noqa: ARG002
-        """``solution/solve.sh``, as Harbor's oracle runs it (harbor/agents/oracle.py)."""
+        """Run ``solution/solve.sh`` as Harbor's oracle runs it (harbor/agents/oracle.py)."""
         task = _task(answer)
         if not task.solution:
             return f"is not there: the task has no solution/{SOLVE_SCRIPT}"

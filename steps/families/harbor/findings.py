@@ -1,4 +1,4 @@
-"""Findings on a layer: changes to the verifier's own things, which are no part of an answer."""
+"""Findings on a layer: changes to the verifier's own files, which are no part of a solution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SYSTEM = re.compile(
     rb"/usr(?:/local)?|/(?:usr/)?(?:local/)?(?:s?bin|lib(?:32|64|x32|exec)?)(?:/.*)?|/(?:nix|snap|etc/alternatives)/.*",
     re.DOTALL,
 )
-"""Programs and libraries. New ones may have been installed for the task; the image's own have no reason to change."""
+"""Programs and libraries. A task may install new ones; there is no reason to change the image's own."""
 _OWN = re.compile(
     rb"/usr/local/s?bin/[^/]+|.*/(?:site|dist)-packages/(?:[^/]+\.(?:pth|egg-link)|__editable__[^/]*"
     rb"|[^/]+\.(?:dist|egg)-info(?:/.*)?)",
@@ -22,20 +22,20 @@ _INSTALLED = re.compile(
     rb"/opt/(?:.*/)?(?:s?bin|lib(?:32|64|exec)?)/.*|/root/\.[^/]+/(?:.*/)?(?:bin|lib)/.*|.*/(?:site|dist)-packages/.*",
     re.DOTALL,
 )
-"""Programs and libraries that no package manager of the system brought."""
+"""Programs and libraries that were not installed by a package manager of the system."""
 _RUNNERS = re.compile(
     rb".*/(?:bash|sh|dash|env|python[\d.]*|pytest|py\.test|pip[\d.]*|uvx?|node|npm|npx|cargo|go|curl|wget|apt|apt-get|cat"
     rb"|echo|cp|rm|mkdir|chmod|tee|grep|diff|test|timeout|[gm]?awk|sed|sort|uniq|head|tail|wc|tr|cut|find|xargs|ls|mv|ln"
     rb"|cmp|stat|md5sum|sha\d+sum|seq|date|expr|dirname|basename|readlink|realpath|touch|sleep|id|which|printf|tar)",
     re.DOTALL,
 )
-"""Programs that scripts of verifiers call."""
+"""Programs that verifier scripts call."""
 _STARTUP = re.compile(
     rb"/etc/(?:ld\.so\.(?:preload|conf)|hosts|passwd|pip\.conf|uv|apt/apt\.conf)(?:[./].*)?"
     rb"|/root/\.(?:curlrc|wgetrc|npmrc|pip/.*|config/(?:pip|uv)/.*"
     rb"|cargo/config.*|local/lib/python[^/]*/site-packages/(?:_?pytest|pluggy|iniconfig)(?:/.*|\.py))"
     rb"|.*/(?:sitecustomize|usercustomize)(?:\.py|/.*)"
-    # pytest and its like look for their settings in the folders above /tests; python looks in its working folder first.
+    # pytest and similar tools read settings from the folders above /tests; python looks in its working folder first.
     rb"|/(?:conftest\.py|\.?pytest\.(?:ini|toml)|tox\.ini|setup\.cfg|pyproject\.toml|package\.json|go\.(?:mod|work)"
     rb"|node_modules/.*|\.cargo/.*)|(?!.*/(?:site|dist)-packages/).*/_?pytest(?:\.py|/__(?:init|main)__\.py)",
     re.DOTALL,

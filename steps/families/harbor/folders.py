@@ -1,4 +1,4 @@
-"""Folders of a task as text in a row: packed the same from the same files, and bounded."""
+"""Folders of a task as text in a row: the same files give the same text; the size is bounded."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 MAX_BYTES = 64 << 20
-"""Of all files of one folder."""
+"""The limit for all files of one folder."""
 _IGNORED = {".git", "__pycache__", ".DS_Store", ".harborignore"}
 
 
 class TaskFolderError(ValueError):
-    """A folder that is no part of a task, in a few words."""
+    """A folder that is no part of a task; the message says why in a few words."""
 
 
 def list_folder(folder: Path) -> dict[str, Path]:
-    """Relative name -> file, of all below a folder; none where it is not there.
+    """Return relative name -> file for all files below a folder; empty if the folder does not exist.
 
-    Links are followed, where they stay in the task. Raises TaskFolderError, also for more than MAX_BYTES.
+    Links are followed if they stay in the task. Raises TaskFolderError, also for more than MAX_BYTES.
     """
     root, total, files = folder.parent.resolve(), 0, dict[str, Path]()
     for place, folders, names in os.walk(folder, followlinks=False):
@@ -42,7 +42,7 @@ def list_folder(folder: Path) -> dict[str, Path]:
 
 
 def pack(files: dict[str, Path]) -> str:
-    """Files as a tar in base64, modes among them. Empty where there are none."""
+    """Pack files, with their modes, as a tar in base64. Returns an empty text if there are none."""
     if not files:
         return ""
     target = io.BytesIO()
@@ -56,7 +56,7 @@ def pack(files: dict[str, Path]) -> str:
 
 
 def unpack(packed: str) -> bytes:
-    """The tar."""
+    """Return the tar of a packed folder."""
     return base64.b64decode(packed)
 
 
@@ -69,7 +69,7 @@ def read_files(packed: str) -> dict[str, bytes]:
 
 
 def replace_files(packed: str, contents: Mapping[str, bytes]) -> str:
-    """Return a packed folder with other contents of some of its files, all else the same."""
+    """Return a packed folder with new contents for some of its files, and everything else unchanged."""
     target = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(unpack(packed))) as source,
@@ -84,7 +84,7 @@ def replace_files(packed: str, contents: Mapping[str, bytes]) -> str:
 
 
 def digest(files: dict[str, Path]) -> str:
-    """sha256 in hex over names and contents; modes do not come along everywhere."""
+    """Return sha256 in hex over names and contents; modes are not preserved everywhere."""
     total = hashlib.sha256()
     for name, path in sorted(files.items()):
         data = path.read_bytes()

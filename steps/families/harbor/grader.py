@@ -1,4 +1,4 @@
-"""Grades what an agent left: its files in a fresh machine, the task's verifier run there, the number that it writes."""
+"""Grading of an agent's layer: its files in a fresh machine, the task's verifier run there, the reward it writes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 
 KEPT_OUT = ("/tests", "/solution", reward.FOLDER)
-"""What no layer reaches: the verifier's own files, and where it writes."""
+"""Folders that no layer may write to: the verifier's own files, and its output folder."""
 
 
 @dataclass
 class VerifierRun(ProcedureRun):
-    """What one run of a verifier left."""
+    """The results of one run of a verifier."""
 
     reward: WrittenReward | None = None
     exit_code: int | None = None
@@ -48,9 +48,9 @@ class HarborGrader:
     def run(
         self, box: Sandbox, patch: bytes | None, *, timeout_s: int, folder: str, machine_name: str, enlarged: bool
     ) -> VerifierRun:
-        """Put the tests in place, lay the layer around them, run them.
+        """Write the tests, extract the layer around them, and run them.
 
-        All that our own programs do in the machine comes before the layer: after it they may be others.
+        All our own programs run in the machine before the layer is extracted: afterwards they may be replaced.
         """
         run = VerifierRun(InstanceLogWriter(), log_path=f"{folder}/run_instance.log")
         run.journal.info(f"Container for {self.instance_id} started: {machine_name}")
@@ -103,7 +103,7 @@ class HarborGrader:
         run.journal.info(f"reward: {run.reward.value}, exit code {run.exit_code} {run.reward.problem}".strip())
 
     def judge(self, run: ProcedureRun, patch: bytes) -> Verdict:  # noqa: ARG002
-        """The number that the verifier wrote. None is neither resolved nor not: the run is made once more."""
+        """Return the verdict from the verifier's reward. Without one the outcome is open and the run is repeated."""
         assert isinstance(run, VerifierRun)
         if run.log is None:
             return weigh_broken_sandbox(run, Verdict(Outcome.PATCH_FAILED, _weigh(run.findings, resolved=False)))
@@ -138,7 +138,7 @@ class HarborGrader:
 
 
 def _content(box: Sandbox, path: str) -> bytes | None:
-    """A file that the verifier wrote; None where there is none. Whatever else stands there is no number."""
+    """Read a file of the verifier, None if there is none; anything but a file gives a text that is no number."""
     try:
         return box.read(path, max_bytes=reward.MAX_BYTES)
     except FileNotFoundError:

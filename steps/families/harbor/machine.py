@@ -1,4 +1,4 @@
-"""A task's machine before an agent or a verifier comes to it, and what is put into it for them."""
+"""Preparation of a task's machine before an agent or a verifier works in it, and the files written for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swe_argo.steps.sandbox.script_failure import script_failure
 
 TIMEOUT_S = 600.0
 USUAL_WORKDIR = "/app"
-"""Where images of tasks have it; for those that do not say so."""
+"""The usual working directory of task images, for tasks that do not name one."""
 _PREPARE = r"""
 set -eu
 work={workdir} start={start}
@@ -33,9 +33,9 @@ chmod 777 /logs/agent /logs/verifier /logs/artifacts
 
 
 def prepare_machine(box: Sandbox, workdir: str | None) -> None:
-    """The folders of Harbor's logs, and the task's folder and ours one and the same: the one that is missing is a link.
+    """Create Harbor's log folders, and link the task's folder and ours: the missing one becomes a link.
 
-    Raises ConfigError where paths of the machine are this host's, InfraError, ResourceError.
+    Raises ConfigError if paths of the machine are this host's, InfraError, ResourceError.
     """
     require_isolation(box, "files of this task lie")
     script = _PREPARE.format(workdir=shlex.quote(workdir or ""), start=WORKDIR, usual=USUAL_WORKDIR)
@@ -45,7 +45,7 @@ def prepare_machine(box: Sandbox, workdir: str | None) -> None:
 
 
 def put_folder(box: Sandbox, folder: str, tar: bytes) -> None:
-    """Make ``folder`` hold what is in a tar, and nothing else. Raises InfraError, ResourceError."""
+    """Replace the contents of ``folder`` with those of a tar. Raises InfraError, ResourceError."""
     file = f"/var/tmp/swe-argo-{secrets.token_hex(8)}.tar"  # noqa: S108 - of the sandbox
     box.write(file, tar)
     script = f"rm -rf {folder} && mkdir -p {folder} && tar -x -o -f {file} -C {folder} && rm -f {file}"
@@ -55,5 +55,5 @@ def put_folder(box: Sandbox, folder: str, tar: bytes) -> None:
 
 
 def in_workdir(workdir: str | None, program: str) -> str:
-    """The command that runs a program where the task works, whatever became of that folder."""
+    """Return the command that runs a program in the task's working directory, even if that folder is gone."""
     return f"chmod +x {program}; cd {shlex.quote(workdir or WORKDIR)} 2>/dev/null; exec {program}"

@@ -1,4 +1,4 @@
-"""The reward that a verifier wrote, by Harbor's rule (harbor/verifier/verifier.py of 0.25.0)."""
+"""Parsing of a verifier's reward by Harbor's rule (harbor/verifier/verifier.py of 0.25.0)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEY = "reward"
 
 @dataclass(frozen=True)
 class WrittenReward:
-    """One finite number, and the other numbers beside it by their names; or why there is none."""
+    """One finite number, and further numbers by their names; or the reason why there is none."""
 
     value: float | None
     others: dict[str, float] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class WrittenReward:
 
 
 def parse_reward(text: bytes | None, numbers: bytes | None) -> WrittenReward:
-    """The reward of ``reward.txt`` and ``reward.json``, each None where it is not there. The second wins."""
+    """Return the reward of ``reward.txt`` and ``reward.json``, each None if it does not exist. The second wins."""
     if numbers is not None:
         return _parse_numbers(numbers)
     if text is not None:

@@ -1,4 +1,4 @@
-"""A task's row in the shape of all rows, and why it cannot be graded where that is so."""
+"""Normalisation of a task's row, and the reason if it cannot be graded."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from swe_argo.steps.families.harbor.task_folder import CONFIG, DOCKERFILE, INSTR
 from swe_argo.steps.families.harbor.task_toml import TaskFile, expand_variables, parse
 
 IMAGE_PREFIX = "swe-argo-harbor/"
-"""Of images that are built from a task's environment; the tag is a hash of its files."""
+"""The prefix of images that are built from a task's environment; the tag is a hash of its files."""
 TEST_SCRIPT, SOLVE_SCRIPT = "test.sh", "solve.sh"
 UNUSABLE = "<unusable>"
 COLUMNS = (CONFIG, INSTRUCTION, "tests", "tests_files", "environment")
-# Marks by which authors find their task in a model's training data (harbor/models/task/task.py).
+# Marks with which authors find their task in a model's training data (harbor/models/task/task.py).
 _CANARY = re.compile(r"^(<!--.*canary.*-->|#.*canary.*)$", re.IGNORECASE)
 
 
 class HarborTask(BaseModel):
-    """What only grading may know of a task."""
+    """The parts of a task that only grading may know."""
 
     tests: str
-    """A tar in base64, as the solution."""
+    """A tar in base64, like the solution."""
     solution: str
     workdir: str | None
     verifier_timeout_s: float
@@ -40,7 +40,7 @@ class HarborTask(BaseModel):
 
 
 def normalise(row: SourceRow, where: str) -> Row:
-    """See ``Family.normalise``. A task whose task.toml cannot be read is one of its folder's name, not gradeable."""
+    """See ``Family.normalise``. A task with an unreadable task.toml takes its folder's name and is not gradeable."""
     try:
         file = parse(str(row[CONFIG]))
     except ValueError as error:
@@ -85,14 +85,14 @@ def normalise(row: SourceRow, where: str) -> Row:
 
 
 def image_of(row: SourceRow, name: str, file: TaskFile) -> str:
-    """The image that the task names, else what one of its environment is called."""
+    """Return the image that the task names, else the name of the image built from its environment."""
     if file.environment.docker_image:
         return file.environment.docker_image
     return f"{IMAGE_PREFIX}{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}:{str(row['environment'])[:16]}"
 
 
 def without_canary(text: str) -> str:
-    """An instruction without the canary lines that it begins with, and blank ones after them."""
+    """Return an instruction without the canary lines at its start and the blank lines after them."""
     lines = text.split("\n")
     while lines and _CANARY.match(lines[0].strip()):
         del lines[0]
@@ -102,7 +102,7 @@ def without_canary(text: str) -> str:
 
 
 def _group(file: TaskFile) -> str:
-    """What the report groups tasks by, as it does other rows by repository: their category, else their organisation."""
+    """Return the report's group for a task: its category, else its organisation. Other rows go by repository."""
     category = file.metadata.get("category")
     if isinstance(category, str) and category.strip():
         return category.strip()[:80]
@@ -119,7 +119,7 @@ def _workdir(row: SourceRow, file: TaskFile) -> str | None:
 
 
 def _why_not(row: SourceRow, file: TaskFile) -> str | None:
-    """The first reason in words that name the key or the file."""
+    """Return the first reason why a task cannot be graded; it names the key or the file."""
     environment, verifier = file.environment, file.verifier
     hosts = [each for each in (environment.env, verifier.env, file.solution.env) if expand_variables(each)[1]]
     reasons: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""``task.toml``: what Harbor 0.25.0 reads of it (harbor/models/task/config.py), as far as a run here needs it.
+"""Schema of ``task.toml`` as Harbor 0.25.0 reads it (harbor/models/task/config.py), as far as a run here needs it.
 
-Tables and keys that are not named here are free, as there. Old names: ``version`` for ``schema_version``, ``memory``
-and ``storage`` in text for ``memory_mb`` and ``storage_mb``, ``allow_internet`` for ``network_mode``.
+Other tables and keys are allowed, as in Harbor. Old names: ``version`` for ``schema_version``, ``memory`` and
+``storage`` in text for ``memory_mb`` and ``storage_mb``, ``allow_internet`` for ``network_mode``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class _TomlTable(BaseModel):
 
 
 class TaskName(_TomlTable):
-    """``[task]``."""
+    """The table ``[task]``."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")
     version: str | None = None
 
 
 class TaskPhase(_TomlTable):
-    """``[agent]``, and what ``[verifier]`` has of it."""
+    """The table ``[agent]``, and the keys that ``[verifier]`` shares with it."""
 
     timeout_sec: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     user: str | int | None = None
@@ -36,7 +36,7 @@ class TaskPhase(_TomlTable):
 
 
 class TaskVerifier(TaskPhase):
-    """``[verifier]``. ``environment`` or ``environment_mode`` separate: it has a machine of its own."""
+    """The table ``[verifier]``. With ``environment`` or ``environment_mode`` separate it has a machine of its own."""
 
     timeout_sec: float = Field(default=600.0, gt=0, allow_inf_nan=False)
     env: dict[str, str] = {}
@@ -46,7 +46,7 @@ class TaskVerifier(TaskPhase):
 
 
 class TaskEnvironment(_TomlTable):
-    """``[environment]``."""
+    """The table ``[environment]``."""
 
     docker_image: str | None = None
     os: str = "linux"
@@ -85,7 +85,7 @@ class TaskEnvironment(_TomlTable):
 
 
 class TaskSolution(_TomlTable):
-    """``[solution]``."""
+    """The table ``[solution]``."""
 
     env: dict[str, str] = {}
 
@@ -103,7 +103,7 @@ class TaskFile(_TomlTable):
 
 
 def parse(text: str) -> TaskFile:
-    """The file's content. Raises ValueError with one line that names the key."""
+    """Parse the content of the file. Raises ValueError with one line that names the key."""
     try:
         return TaskFile.model_validate(tomllib.loads(text))
     except ValidationError as error:
@@ -115,7 +115,7 @@ def parse(text: str) -> TaskFile:
 
 
 def size_mb(text: str) -> int:
-    """``2G``, ``512M``, ``1024K`` in MiB, as Harbor counts them. Raises ValueError."""
+    """Return ``2G``, ``512M``, ``1024K`` in MiB, as Harbor counts them. Raises ValueError."""
     number, unit = text.strip().upper()[:-1], text.strip().upper()[-1:]
     if unit not in _UNITS:
         raise ValueError(f"{text!r} is no size like 2G or 512M")
@@ -126,9 +126,9 @@ def size_mb(text: str) -> int:
 
 
 def expand_variables(variables: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """(the variables, names of those that only the host could give).
+    """Return (the variables, names of variables that only the host could provide).
 
-    ``${NAME:-default}`` is its default: nothing of this machine's environment goes into a sandbox or a store.
+    ``${NAME:-default}`` becomes its default: nothing of this machine's environment goes into a sandbox or a store.
     """
     values, missing = {}, []
     for name, value in variables.items():

@@ -25,9 +25,9 @@ class HarborTwinTests:
     """See ``TwinTests``. A task has one test, the verifier, which passes if its reward is at least 1.
 
     Its sites are those of all test functions in the Python files of ``tests/``. A twin has one wrong value in one
-    function, not one in each: a layer that fakes some functions only is seen, too, and who looks at all values learns
-    no more than at a single one (``draws.bound_chance``), for all but one are right in every run. Confirmations run
-    without the messages of assertions, originals and twins alike: they often repeat the expected value.
+    function, not one in each: this also detects a layer that fakes only some functions. A look at all values reveals no
+    more than a look at a single one (``draws.bound_chance``), because all but one are right in every run. Confirmations
+    run without the messages of assertions, originals and twins alike: they often repeat the expected value.
     """
 
     def __init__(self, instance_id: str, row_sha256: str, task: HarborTask) -> None:
@@ -71,7 +71,7 @@ class HarborTwinTests:
         """See ``TwinTests``. The grader prepares the machine."""
 
     def put(self, box: Sandbox, contents: Mapping[str, bytes]) -> None:
-        """See ``TwinTests``. The grader puts the verifier's files there."""
+        """See ``TwinTests``. The grader writes the verifier's files."""
 
     def run(
         self,
@@ -101,7 +101,7 @@ class HarborTwinTests:
 
 
 def _describe_end(run: VerifierRun) -> str:
-    """Return why a run says nothing; empty if the verifier came to an end."""
+    """Return the reason why a run has no result; empty if the verifier finished."""
     if run.broken is not None:
         return run.broken.reason
     if run.log is None:
@@ -112,7 +112,7 @@ def _describe_end(run: VerifierRun) -> str:
 
 
 def _drop_messages(source: bytes) -> bytes:
-    """Return a test file with empty messages of its assertions; as it is if it has no test function."""
+    """Return a test file with empty assertion messages; unchanged if it has no test function."""
     module = Module.parse(source)
     if module is None or not any(_list_tests(source)):
         return source

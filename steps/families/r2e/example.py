@@ -1,4 +1,4 @@
-"""A bundled issue as R2E-Gym has its own: a fix that is named by its commit, tests hidden in the image."""
+"""A bundled issue in R2E-Gym's form: a fix that is named by its commit, tests hidden in the image."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def make_row(issue: Row) -> Row:
 
 
 def change_image(testbed: Path, issue: Row, git: RunGit) -> None:
-    """See ``Example``. Its working tree is edited, as it is in some of R2E-Gym's."""
+    """See ``Example``. The working tree is edited, as in some images of R2E-Gym."""
     with (testbed / "pyproject.toml").open("a") as edited:
         edited.write("\n# edited when the image was made\n")
     excluded = testbed / ".git" / "info" / "exclude"
@@ -67,7 +67,7 @@ def _test_file(issue: Row) -> str:
 
 
 def parse_commit(diff: str) -> dict[str, Any]:
-    """A git diff in the shape of ``parsed_commit_content``, with the empty last line that R2E-Gym's parser adds."""
+    """Return a git diff as ``parsed_commit_content``, with the empty last line that R2E-Gym's parser adds."""
     files: list[dict[str, Any]] = []
     hunk: dict[str, Any] | None = None
     for line in diff.split("\n"):

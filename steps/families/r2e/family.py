@@ -1,4 +1,4 @@
-"""R2E-Gym's own environments: a commit's tests, hidden in the image, must come out as they did with the commit."""
+"""R2E-Gym's own environments: a commit's tests, hidden in the image, must have the same results as with the commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gold patch of an R2E-Gym row: the parsed commit, written again as git would write it."""
+"""The gold patch of an R2E-Gym row: the parsed commit, written again in git's format."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ class _ParsedCommit(BaseModel):
 
 
 def gold_patch(row: SourceRow) -> str:
-    """The unified diff that makes the fix of the state in the image: the commit's Python files that are no tests.
+    """Return the unified diff of the fix against the image's state: the commit's Python files that are no tests.
 
-    R2E-Gym's own gold (commit_models/diff_classes.py, ``ParsedCommit.get_patch(test_file=False)``) leaves out what is
-    not Python; its commits change nothing else but texts and settings (``is_only_python_edit``). Raises ConfigError.
+    R2E-Gym's own gold (commit_models/diff_classes.py, ``ParsedCommit.get_patch(test_file=False)``) leaves out other
+    files; its commits change nothing else but texts and settings (``is_only_python_edit``). Raises ConfigError.
     """
     name, column = instance_id(row), "parsed_commit_content"
     try:
@@ -113,7 +113,7 @@ def _render_file(diff: _ParsedFileDiff) -> str:
 
 
 def _header_names(diff: _ParsedFileDiff) -> tuple[str, str]:
-    """The names of the first line: those of a rename, else those of ``---`` and ``+++`` where the file is there."""
+    """Return the names of the first line: those of a rename, else those of ``---`` and ``+++`` if the file exists."""
     path = diff.header.file.path
     quote = '"' if "\\" in path else ""
     old, new = (f"{quote}{side}/{path}{quote}" for side in "ab")
@@ -134,7 +134,7 @@ def _with_side(side: str, name: str) -> str:
 
 
 def _render_hunk(hunk: _ParsedHunk, path: str) -> list[str]:
-    """A hunk of as many lines as its header says: the last one of a commit was parsed with an empty line too many."""
+    """Render a hunk as long as its header says: a commit's last hunk was parsed with an extra empty line."""
     place = hunk.descriptor
     old, new = place.old_range.count, place.new_range.count
     rest = iter(hunk.line_group.all_lines)

@@ -1,8 +1,8 @@
-"""A row of R2E-Gym (R2E-Gym/R2E-Gym-Subset, -Lite, -V1): what it is, and each fact that the chain needs of it.
+"""Columns of an R2E-Gym row (R2E-Gym/R2E-Gym-Subset, -Lite, -V1).
 
-A row is a commit that fixed something; the image holds its parent. There is no base commit: the hash of the fix is all
-that a row names, and that is for the grader alone, as are the image's tag (the same hash) and the column ``prompt``
-(the gold patch).
+A row is a commit that fixed something; the image holds its parent. There is no base commit: a row names only the hash
+of the fix. The hash is for the grader alone, as are the image's tag (the same hash) and the column ``prompt`` (the gold
+patch).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 from swe_argo.steps.families.columns import RowColumns, SourceRow, bad_column, read_json, read_names, read_text
 
 COLUMNS: Final = RowColumns(("repo_name", "docker_image", "commit_hash", "expected_output_json"))
-"""R2E-Gym's copies of SWE-bench rows lack the expected map."""
+"""The columns of R2E-Gym's rows. Its copies of SWE-bench rows lack the expected map."""
 REPOS = frozenset(
     {
         *("aiohttp", "coveragepy", "datalad", "numpy", "orange3", "pandas"),
         *("mini", "pillow", "pyramid", "scrapy", "sympy", "tornado"),
     }
 )
-"""The repositories that R2E-Gym has a parser for (repo_analysis/execution_log_parser.py), and our own."""
+"""The repositories for which R2E-Gym has a parser (repo_analysis/execution_log_parser.py), and our own."""
 STATUSES = frozenset({"PASSED", "FAILED", "ERROR"})
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _ISSUE = re.compile(r"\[ISSUE\](.*)\[/ISSUE\]", re.DOTALL)
@@ -31,7 +31,7 @@ _TEST_FOLDERS = frozenset({"test", "tests", "Test", "Tests"})
 
 
 def instance_id(row: SourceRow) -> str:
-    """``r2e__<repo>-<16 hex digits>``: digits of a hash over repository and fix, which do not name the fix.
+    """Return ``r2e__<repo>-<16 hex digits>``: digits of a hash over repository and fix, which do not reveal the fix.
 
     Raises ConfigError, as every function here does.
     """
@@ -40,7 +40,7 @@ def instance_id(row: SourceRow) -> str:
 
 
 def repo(row: SourceRow) -> str:
-    """The repository, by R2E-Gym's name of it (``aiohttp``)."""
+    """Return R2E-Gym's name of the repository (``aiohttp``)."""
     name = read_text(row, "repo_name", "a row of R2E-Gym")
     if name not in REPOS:
         raise bad_column("a row of R2E-Gym", "repo_name", f"{name!r} is none of {', '.join(sorted(REPOS))}")
@@ -48,7 +48,7 @@ def repo(row: SourceRow) -> str:
 
 
 def fix_commit(row: SourceRow) -> str:
-    """The commit that fixed it: part of the answer."""
+    """Return the commit of the fix: part of the answer."""
     commit = read_text(row, "commit_hash", f"a row of {repo(row)}")
     if not _COMMIT.fullmatch(commit):
         raise bad_column(f"a row of {repo(row)}", "commit_hash", f"{commit!r} is not 40 hex digits")
@@ -56,7 +56,7 @@ def fix_commit(row: SourceRow) -> str:
 
 
 def image(row: SourceRow) -> str:
-    """The image: ``namanjain12/<repo>_final:<fix>``. Its tag names the fix, so an agent may not see it."""
+    """Return the image: ``namanjain12/<repo>_final:<fix>``. Its tag names the fix, so an agent may not see it."""
     name = read_text(row, "docker_image", instance_id(row))
     if not _IMAGE.fullmatch(name):
         raise bad_column(instance_id(row), "docker_image", f"{name!r} is no image with a tag")
@@ -64,9 +64,9 @@ def image(row: SourceRow) -> str:
 
 
 def problem_statement(row: SourceRow) -> str:
-    """The issue as an agent may see it: what stands between ``[ISSUE]`` and ``[/ISSUE]``, else the whole column.
+    """Return the issue as an agent may see it: the text between ``[ISSUE]`` and ``[/ISSUE]``, else the whole column.
 
-    R2E-Gym, agenthub/runtime/docker.py, ``get_task_instruction``.
+    Source: R2E-Gym, agenthub/runtime/docker.py, ``get_task_instruction``.
     """
     text = read_text(row, "problem_statement", instance_id(row))
     inside = _ISSUE.search(text)
@@ -74,7 +74,7 @@ def problem_statement(row: SourceRow) -> str:
 
 
 def expected_statuses(row: SourceRow) -> dict[str, str]:
-    """Test -> the status it must have, FAILED and ERROR included. An empty map is refused: any log would match it."""
+    """Return test -> required status, including FAILED and ERROR. Rejects an empty map: any log would match it."""
     name = instance_id(row)
     statuses = read_json(row, "expected_output_json", name)
     if not isinstance(statuses, dict) or not all(status in STATUSES for status in map(str, statuses.values())):
@@ -85,12 +85,12 @@ def expected_statuses(row: SourceRow) -> dict[str, str]:
 
 
 def list_test_files(row: SourceRow) -> list[str]:
-    """The test files of the fix, by their paths in the repository; the image has them as ``/r2e_tests/test_<n>.py``."""
+    """Return the test files of the fix as repository paths; the image has them as ``/r2e_tests/test_<n>.py``."""
     return [path for path in read_names(row, "modified_files", instance_id(row)) if is_test_path(path)]
 
 
 def is_test_path(path: str) -> bool:
-    """Whether R2E-Gym counts a file as a test (commit_models/diff_classes.py, ``FileDiff.is_test_file``)."""
+    """Return whether R2E-Gym counts a file as a test (commit_models/diff_classes.py, ``FileDiff.is_test_file``)."""
     parts = PurePosixPath(path).parts
     named = bool(parts) and (parts[-1].startswith("test_") or path.startswith("test_"))
     return named or path.endswith("_test.py") or not _TEST_FOLDERS.isdisjoint(parts)

@@ -1,8 +1,8 @@
-"""What runs in an image of R2E-Gym: the hidden tests go where a patch does not reach them, and are run from there.
+"""Scripts for an image of R2E-Gym: hidden tests are moved out of a patch's reach, and run from there.
 
 Sources: R2E-Gym, agenthub/runtime/docker.py (``setup_env``, ``run_tests``, ``DOCKER_PATH``) and
 repo_analysis/repo_analysis_args.py (``tests_cmd``). Set-up that needs a network or serves R2E-Gym's own agent is left
-out. The link to the tests exists only while they run: through one that stayed, agents could read them.
+out. The link to the tests exists only while they run: agents could read them through a permanent link.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 TESTS_TIMEOUT_S = 300
 NO_TESTS = 72
-"""Exit code of the set-up in an image without hidden tests: not the image of such a row."""
+"""Exit code of the set-up in an image without hidden tests, which is not the image of such a row."""
 _PATH = "/root/.venv/bin:/root/.local/bin:/root/.cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ANSWER_FILES = (
     *("parsed_commit.json", "expected_test_output.json", "execution_result.json", "syn_issue.json"),
     *("modified_files.json", "modified_entities.json"),
 )
-"""What some of its images have beside the tests (``SKIP_FILES``)."""
+"""Files that some of its images have beside the tests (``SKIP_FILES``)."""
 _WARNINGS = "PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning'"
 _PYTEST = ".venv/bin/python -W ignore -m pytest -rA r2e_tests"
 
 
 @dataclass(frozen=True)
 class ImagePlaces:
-    """Where things are in an image of R2E-Gym."""
+    """Paths in an image of R2E-Gym."""
 
     testbed: str = "/testbed"
     tests: str = "/r2e_tests"
     private: str = "/root"
-    """Where R2E-Gym moves them to."""
+    """The folder that R2E-Gym moves the tests to."""
 
 
 IMAGE_PLACES = ImagePlaces()
 
 
 def pytest_command(row: SourceRow) -> str:
-    """The command in the image's ``run_tests.sh``. Raises ConfigError for a repository that R2E-Gym does not have."""
+    """Return the command in the image's ``run_tests.sh``. Raises ConfigError for a repository unknown to R2E-Gym."""
     if repo(row) == "orange3":
         return f"QT_QPA_PLATFORM=minimal {_WARNINGS} xvfb-run --auto-servernum {_PYTEST}"
     return f"{_WARNINGS} {_PYTEST}"
 
 
 def remove_script(places: ImagePlaces = IMAGE_PLACES) -> str:
-    """Takes the hidden tests out of an agent's sandbox, before it is looked at. Grading has a fresh one."""
+    """Return a script that removes the hidden tests from an agent's sandbox before its use. Grading has a fresh one."""
     root = PurePosixPath(places.tests).parent.as_posix()
     return _script(
         f"rm -rf -- {quote(places.tests)} {_in(places.testbed, 'r2e_tests', 'run_tests.sh')}",
@@ -61,9 +61,9 @@ def remove_script(places: ImagePlaces = IMAGE_PLACES) -> str:
 
 
 def prepare_script(row: SourceRow, places: ImagePlaces = IMAGE_PLACES) -> str:
-    """Moves the hidden tests out of reach in a sandbox for grading, before a patch is applied.
+    """Return a script that moves the hidden tests out of reach in a grading sandbox, before a patch is applied.
 
-    Where the image has no ``run_tests.sh`` it is written. Exit code ``NO_TESTS`` where there are no tests.
+    It writes ``run_tests.sh`` if the image has none. Its exit code is ``NO_TESTS`` if there are no tests.
     """
     tests, run = _in(places.private, "r2e_tests"), _in(places.private, "run_tests.sh")
     programs = _in(places.private, ".local/bin")
@@ -95,19 +95,19 @@ def list_hidden_tests(box: Sandbox, places: ImagePlaces = IMAGE_PLACES) -> list[
 
 
 def run_script(places: ImagePlaces = IMAGE_PLACES) -> str:
-    """Runs the hidden tests after ``prepare_script`` and the patch; its output is the log that ``judge`` reads.
+    """Return a script that runs the hidden tests after ``prepare_script`` and the patch; ``judge`` reads its output.
 
-    The exit code is that of the tests; their time limit is the grader's.
+    The exit code is that of the tests; their timeout is the grader's.
     """
     link = _in(places.testbed, "r2e_tests")
     return _script(
         f"export PATH={_PATH}:$PATH",
         f"cd {quote(places.testbed)}",
-        f"rm -rf {link}",  # whatever the patch put there
+        f"rm -rf {link}",  # removes anything that the patch put there
         f"ln -s {_in(places.private, 'r2e_tests')} {link}",
         "set +e",
         f"bash {_in(places.private, 'run_tests.sh')}",
-        f"{EXIT_CODE_VARIABLE}=$?",  # the shell's EXIT trap is the grader's, which reads it
+        f"{EXIT_CODE_VARIABLE}=$?",  # the shell's EXIT trap belongs to the grader, which reads it
         f"rm -f {link}",
         f"exit ${EXIT_CODE_VARIABLE}",
     )

@@ -1,8 +1,8 @@
 """R2E-Gym's reward: the map of statuses in the log equals the expected one.
 
 Sources: R2E-Gym, repo_analysis/execution_log_parser.py (``parse_log_pytest``, ``decolor_dict_keys``) and
-agenthub/runtime/docker.py (``run_tests``, ``_calculate_reward_r2e``; the later form, in which a key that is not
-expected is a mismatch and the empty key is not compared). The exit code is not looked at.
+agenthub/runtime/docker.py (``run_tests``, ``_calculate_reward_r2e``; the later form, in which an unexpected key is a
+mismatch and the empty key is not compared). The exit code is ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REASON = " - "
 
 
 def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict:
-    """The verdict on what ``run_tests.sh`` printed. A run that ``timed_out`` counts as one that printed nothing.
+    """Return the verdict on the output of ``run_tests.sh``. A run that ``timed_out`` counts as one without output.
 
     Raises ConfigError for a row without an expected map.
     """
@@ -47,21 +47,21 @@ def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict
 
 
 def comparable_statuses(row: SourceRow) -> dict[str, str]:
-    """The expected map as it is compared."""
+    """Return the expected map in its form for comparison."""
     return _comparable(expected_statuses(row))
 
 
 def read_name(node_id: str) -> str:
-    """The name of a passed test in the map."""
+    """Return the name of a passed test in the map."""
     name = node_id.partition("::")[2] if "/" in node_id.partition("::")[0] else node_id
     return name.replace("::", ".").split(_REASON)[0]
 
 
 def _parse_summary(summary: str) -> dict[str, str]:
-    """Test -> PASSED, FAILED or ERROR, of the text behind the first title of a summary, up to the second one.
+    """Return test -> PASSED, FAILED or ERROR from the text between the first and the second title of a summary.
 
-    A line belongs to the first of the three words that it holds anywhere. The name is what follows the first ``::``,
-    further ones are ``.``; a line without ``::`` has the empty name.
+    The first of the three words anywhere in a line is its status. The name is the text after the first ``::``, with
+    ``.`` for further ones; a line without ``::`` has the empty name.
     """
     statuses: dict[str, str] = {}
     for line in summary.strip().split("\n"):
@@ -73,7 +73,7 @@ def _parse_summary(summary: str) -> dict[str, str]:
 
 
 def _comparable(statuses: dict[str, str]) -> dict[str, str]:
-    """The map as it is compared: keys cut at the first `` - ``; of keys that are equal then, the last in order."""
+    """Return the map as compared: keys cut at the first `` - ``; of keys then equal, the last in order counts."""
     plain = {_KEY_COLOUR.sub("", key): status for key, status in statuses.items()}
     return {key.split(_REASON)[0]: plain[key] for key in sorted(plain)}
 

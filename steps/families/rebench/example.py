@@ -1,4 +1,4 @@
-"""A bundled issue as SWE-rebench V2 has its own: the row names the image, the commands and the parser."""
+"""A bundled issue in SWE-rebench V2's form: the row names the image, the commands and the parser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COLUMNS = ("instance_id", "repo", "base_commit", "created_at", "patch", "test_p
 
 
 def make_row(issue: Row) -> Row:
-    """See ``Example``. The repository lies at ``/<its name>``."""
+    """See ``Example``. The repository is at ``/<its name>``."""
     test_file = issue["FAIL_TO_PASS"][0].partition("::")[0]
     return (
         {column: issue[column] for column in _COLUMNS}
@@ -31,4 +31,4 @@ def make_row(issue: Row) -> Row:
 
 
 def change_image(testbed: Path, issue: Row, git: RunGit) -> None:
-    """See ``Example``. Nothing is different."""
+    """See ``Example``. SWE-rebench's image is the same."""

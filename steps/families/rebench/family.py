@@ -1,4 +1,4 @@
-"""SWE-rebench: issues of many repositories in many languages; every row says how its tests are run and read."""
+"""SWE-rebench: issues of many repositories in many languages; each row has its tests' commands and parser."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A row of SWE-rebench: what it is, and each fact that the chain needs of it.
+"""Columns of a SWE-rebench row.
 
-Two forms. V2 (nebius/SWE-rebench-V2): any language, the repository at ``/<its name>``. V1 (nebius/SWE-rebench,
--leaderboard): Python, in images that are made like SWE-bench's. Both say in ``install_config`` how tests are run and
-which parser reads what they print.
+There are two forms. V2 (nebius/SWE-rebench-V2): any language, the repository at ``/<its name>``. V1
+(nebius/SWE-rebench, -leaderboard): Python, in images that are made like SWE-bench's. In both, ``install_config`` has
+the test commands and the parser of their output.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMNS: Final = RowColumns(
 )
 _IMAGES = ("image_name", "docker_image", "image_url")
 _OF_V2 = ("base_image_name", "docker_specs")
-"""Keys of ``install_config`` that V1 has not."""
+"""Keys of ``install_config`` that V1 does not have."""
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/(?!\.{1,2}$)[\w.-]+", re.ASCII)
 _SYSTEM = frozenset({"bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "tmp", "usr", "var"})
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -39,12 +39,12 @@ _FORKS_WORDS = "LANG=C.UTF-8 LC_ALL=C.UTF-8 "
 
 
 def instance_id(row: SourceRow) -> str:
-    """``<owner>__<repo>-<number>``. Raises ConfigError, as every function here does."""
+    """Return ``<owner>__<repo>-<number>``. Raises ConfigError, as every function here does."""
     return read_id(row)
 
 
 def repo(row: SourceRow) -> str:
-    """``<owner>/<repo>``."""
+    """Return ``<owner>/<repo>``."""
     value = read_text(row, "repo", instance_id(row))
     if not _REPO.fullmatch(value):
         raise bad_column(instance_id(row), "repo", f"{value!r} is not <owner>/<repo>")
@@ -52,12 +52,12 @@ def repo(row: SourceRow) -> str:
 
 
 def version(row: SourceRow) -> str:
-    """V1's, which nothing goes by; else empty."""
+    """Return V1's version, which nothing uses; else empty."""
     return "" if row.get("version") is None else read_text(row, "version", instance_id(row))
 
 
 def base_commit(row: SourceRow) -> str:
-    """The commit that an agent begins at."""
+    """Return the commit that an agent starts from."""
     commit = read_text(row, "base_commit", instance_id(row))
     if not _COMMIT.fullmatch(commit):
         raise bad_column(instance_id(row), "base_commit", f"{commit!r} is no commit's hex digits")
@@ -65,12 +65,12 @@ def base_commit(row: SourceRow) -> str:
 
 
 def is_v2(row: SourceRow) -> bool:
-    """Whether it is of V2's form."""
+    """Return whether the row has V2's form."""
     return any(key in config(row) for key in _OF_V2)
 
 
 def workdir(row: SourceRow) -> str:
-    """Where its image has the repository."""
+    """Return the path of the repository in the image."""
     if not is_v2(row):
         return WORKDIR
     name = repo(row).partition("/")[2]
@@ -80,7 +80,7 @@ def workdir(row: SourceRow) -> str:
 
 
 def image(row: SourceRow) -> str:
-    """The image that the row names; of a row of V1 without any, by the rule that V1's images are named by."""
+    """Return the image that the row names; for a V1 row without one, by the naming rule of V1's images."""
     named = next((str(row[column]) for column in _IMAGES if row.get(column)), "").strip()
     if named:
         if not IMAGE.fullmatch(named):
@@ -92,7 +92,7 @@ def image(row: SourceRow) -> str:
 
 
 def config(row: SourceRow) -> Mapping[str, Any]:
-    """``install_config``."""
+    """Return ``install_config``."""
     value = read_json(row, CONFIG, instance_id(row))
     if not isinstance(value, Mapping):
         raise bad_column(instance_id(row), CONFIG, f"is {type(value).__name__}, not an object")
@@ -100,7 +100,7 @@ def config(row: SourceRow) -> Mapping[str, Any]:
 
 
 def parser_name(row: SourceRow) -> str:
-    """The parser that reads the log."""
+    """Return the name of the parser that reads the log."""
     name = config(row).get("log_parser")
     if not isinstance(name, str) or not name:
         raise bad_column(instance_id(row), f"{CONFIG}.log_parser", "is missing")
@@ -108,7 +108,7 @@ def parser_name(row: SourceRow) -> str:
 
 
 def test_commands(row: SourceRow) -> list[str]:
-    """What runs the tests, one after the other."""
+    """Return the commands that run the tests, in order."""
     commands = _commands(row, "test_cmd")
     if not commands:
         raise bad_column(instance_id(row), f"{CONFIG}.test_cmd", "is empty")
@@ -116,7 +116,7 @@ def test_commands(row: SourceRow) -> list[str]:
 
 
 def install_command(row: SourceRow) -> str:
-    """Of V1, what installs the repository again before the tests; may be empty."""
+    """Return V1's command that installs the repository again before the tests; may be empty."""
     commands = [] if is_v2(row) else _commands(row, "install")
     return _FORKS_WORDS + "; ".join(commands) if commands else ""
 

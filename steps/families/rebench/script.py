@@ -1,4 +1,4 @@
-"""What runs in an image of SWE-rebench.
+"""Scripts for an image of SWE-rebench.
 
 Sources: V2, SWE-rebench/SWE-rebench-V2, scripts/eval.py (``run_in_container``). V1, SWE-rebench/SWE-bench-fork,
 swebench/harness/test_spec/python.py (``make_eval_script_list_py``).
@@ -24,17 +24,17 @@ _ACTIVATE = ("source /opt/miniconda3/bin/activate", "conda activate testbed")
 
 
 def reset_script(workdir: str) -> str:
-    """Takes back what making the image changed in tracked files, as V2 does before a patch."""
+    """Return a script that reverts the image's changes of tracked files, as V2 does before a patch."""
     return f"set -eu\n{TRUST_REPOSITORY}\ncd {quote(workdir)}\ngit reset -q --hard HEAD\n"
 
 
 def test_script(row: SourceRow) -> str:
-    """The script whose output is the log that ``judge`` reads."""
+    """Return the script whose output is the log that ``judge`` reads."""
     return _v2_script(row) if rows.is_v2(row) else _v1_script(row)
 
 
 def _v2_script(row: SourceRow) -> str:
-    """Each command ends the script where it fails; what goes to stderr stands behind what goes to stdout."""
+    """Return V2's script: a failed command ends it; stderr follows stdout in the log."""
     lines = [
         "#!/bin/bash",
         TRUST_REPOSITORY,
@@ -43,7 +43,7 @@ def _v2_script(row: SourceRow) -> str:
         "errors=$(mktemp)",
         "(",
         "set -e",
-        # Another line at its end would be counted (--recount).
+        # A further line at its end would be counted (--recount).
         _apply(V2_APPLY, issue_columns.hidden_patch(row).removesuffix("\n")),
         *rows.test_commands(row),
         ') 2>"$errors"',
@@ -55,11 +55,11 @@ def _v2_script(row: SourceRow) -> str:
 
 
 def _v1_script(row: SourceRow) -> str:
-    """As SWE-bench's of 2025, with the row's own commands."""
+    """Return V1's script: SWE-bench's of 2025, with the row's own commands."""
     commit, workdir = rows.base_commit(row), rows.workdir(row)
     patch = issue_columns.hidden_patch(row)
     files = " ".join(quote(file) for file in files_before(patch))
-    # Of new files alone there is nothing to reset; the fork's command would check out the commit then.
+    # If all files are new there is nothing to reset; the fork's command would then check out the commit.
     reset = [f"git checkout {commit} {files}"] if files else []
     install = rows.install_command(row)
     lines = [

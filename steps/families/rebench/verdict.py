@@ -1,8 +1,8 @@
 """SWE-rebench's verdicts.
 
-V2 (scripts/eval.py): every listed test PASSED, by the row's parser over the whole log, names without the times that
-runners put behind them. V1 (its fork of SWE-bench, harness/grading.py): SWE-bench's rule over what stands between the
-markers; a listed test that was skipped is in neither list and so holds nothing up.
+V2 (scripts/eval.py): every listed test PASSED, by the row's parser over the whole log, with names without the times
+that runners append. V1 (its fork of SWE-bench, harness/grading.py): SWE-bench's rule over the text between the markers;
+a skipped listed test is in neither list and so does not prevent a success.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _V1_REFUSED = {
     ">>>>> Tests Errored": "the log says that the tests ended in an error",
     ">>>>> Tests Timed Out": "the log says that the tests did not end in time",
 }
-# A merge is announced as ``to '<file>'`` before.
+# A merge is announced first, as ``to '<file>'``.
 _APPLIED = re.compile(r"^Applied patch (?!to ').+ cleanly\.\r?$", re.MULTILINE)
 _PLAIN = re.compile(r"[^|;]*")
-"""A command whose exit code is its runner's."""
+"""A command whose exit code is that of its runner."""
 
 
 def judge(log: str, row: SourceRow) -> FamilyVerdict:
-    """The verdict on what the script printed. Raises ConfigError for a row without lists, or without a known parser."""
+    """Return the verdict on the script's output. Raises ConfigError for a row without lists or a known parser."""
     log = as_read(log)
     return _judge_v2(log, row) if rows.is_v2(row) else _judge_v1(log, row)
 
 
 def without_time(name: str) -> str:
-    """The name of a test without the time that it took."""
+    """Return the name of a test without the time that it took."""
     for pattern in _TIMES:
         name = pattern.sub("", name)
     return name.strip()
 
 
 def list_tests(row: SourceRow) -> list[list[str]]:
-    """FAIL_TO_PASS and PASS_TO_PASS as the statuses of a verdict name them."""
+    """Return FAIL_TO_PASS and PASS_TO_PASS with the names that the statuses of a verdict have."""
     halves = issue_columns.listed_tests(row)
     return [list(dict.fromkeys(map(without_time, half))) for half in halves] if rows.is_v2(row) else halves
 
@@ -104,7 +104,7 @@ def _judge_v1(log: str, row: SourceRow) -> FamilyVerdict:
 
 
 def _find_unapplied(log: str, row: SourceRow) -> list[Finding]:
-    """Neither rule asks whether git took the patch of tests, and says so of every file."""
+    """Return a finding if git did not apply every file of the test patch; neither rule checks that."""
     files = files_of(issue_columns.hidden_patch(row))
     applied = len(_APPLIED.findall(log))
     if applied >= len(files):
@@ -114,7 +114,7 @@ def _find_unapplied(log: str, row: SourceRow) -> list[Finding]:
 
 
 def _find_markers(log: str) -> list[Finding]:
-    """Markers that stand there more than once: someone else printed them, and the first ones are what is read."""
+    """Return findings of repeated markers: something else printed them, and the first ones are used."""
     counts = {"start_markers": log.count(START), "end_markers": log.count(END)}
     return [
         Finding(code=code, detail=f"{count} in the log where the script prints one")

@@ -1,4 +1,4 @@
-"""What only grade may know of a SWE-bench instance: the columns that its grading needs."""
+"""The parts of a SWE-bench instance that only grade may know: the columns that its grading needs."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class SweBenchAnswer(Answer):
     image_assets: dict[str, Any] = {}
 
     def row(self) -> dict[str, Any]:
-        """The row as ``swebench.harness.utils.make_test_spec`` reads it."""
+        """Return the row as ``swebench.harness.utils.make_test_spec`` reads it."""
         return self.model_dump(exclude={"family", "row_sha256"})

@@ -20,7 +20,7 @@ class SweBench:
     hands_on: ClassVar[HandsOn] = "patch"
 
     def recognizes(self, row: SourceRow) -> bool:
-        """Its rows, classic ones too; one that lacks other columns is told so."""
+        """Return whether a row is SWE-bench's, classic rows included; ``normalise`` reports other missing columns."""
         return "test_patch" in row
 
     def normalise(self, row: Row, where: str) -> Row:
@@ -28,7 +28,7 @@ class SweBench:
         return rows.normalise(row, where)
 
     def to_answer(self, row: Row) -> SweBenchAnswer:
-        """The columns that its grading needs."""
+        """Return the columns that its grading needs."""
         return rows.to_answer(row)
 
     def why_not_gradeable(self, row: Row) -> str | None:
@@ -36,10 +36,10 @@ class SweBench:
         return rows.why_not_gradeable(row)
 
     def prepare(self, box: Sandbox, instance: Instance) -> None:
-        """Its images are as an agent is to find them, the history apart."""
+        """Do nothing: the images are ready for an agent, apart from the history."""
 
     def make_grader(self, instance: Instance, answer: Answer) -> SweBenchGrader:
-        """The official one."""
+        """Return the official grader."""
         return SweBenchGrader(instance, SweBenchAnswer.model_validate(answer.model_dump()))
 
 

@@ -1,4 +1,4 @@
-"""Grades a patch as the swebench harness does, by the swebench library."""
+"""Grading of a patch as the swebench harness does it, by the swebench library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SweBenchGrader:
     def run(
         self, box: Sandbox, patch: bytes | None, *, timeout_s: int, folder: str, machine_name: str, enlarged: bool
     ) -> ProcedureRun:
-        """The harness' procedure."""
+        """Run the harness' procedure."""
         return run_tests(
             box,
             self._spec,
@@ -36,5 +36,5 @@ class SweBenchGrader:
         )
 
     def judge(self, run: ProcedureRun, patch: bytes) -> Verdict:
-        """The official verdict, and whether to believe it."""
+        """Return the official verdict, and its integrity."""
         return judge(run, self._spec, patch)

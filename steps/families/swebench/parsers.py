@@ -1,4 +1,4 @@
-"""What swebench itself knows of repositories: its log parsers and how each repository's tests are judged."""
+"""swebench's own data on repositories: its log parsers and the evaluation type of each repository."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _LANGUAGES = {
 
 @cache
 def parser_names() -> frozenset[str]:
-    """Every ``log_parser`` a row may name: the keys of swebench's PARSER_REGISTRY."""
+    """Return every ``log_parser`` a row may name: the keys of swebench's PARSER_REGISTRY."""
     return frozenset(swebench_harness.import_harness("log_parsers").PARSER_REGISTRY)
 
 
 @cache
 def eval_types() -> frozenset[str]:
-    """Every ``eval_type`` a row may name."""
+    """Return every ``eval_type`` a row may name."""
     return frozenset(kind.value for kind in swebench_harness.import_harness("constants").EvalType)
 
 
 def of_repo(repo: str) -> str | None:
-    """The ``log_parser`` of a repository's classic rows, or None where swebench knows none."""
+    """Return the ``log_parser`` of a repository's classic rows, or None if swebench knows none."""
     return _by_repo().get(repo)
 
 
 def eval_type_of_repo(repo: str) -> str:
-    """The ``eval_type`` of a repository's classic rows (swebench's FAIL_ONLY_REPOS)."""
+    """Return the ``eval_type`` of a repository's classic rows (swebench's FAIL_ONLY_REPOS)."""
     constants = swebench_harness.import_harness("constants")
     return str(
         (constants.EvalType.FAIL_ONLY if repo in constants.FAIL_ONLY_REPOS else constants.EvalType.PASS_AND_FAIL).value
@@ -46,7 +46,7 @@ def eval_type_of_repo(repo: str) -> str:
 
 @cache
 def _by_repo() -> dict[str, str]:
-    # Several names can stand for one function (parse_log_sqlfluff is parse_log_pytest); any of them grades alike.
+    # Several names can stand for one function (parse_log_sqlfluff is parse_log_pytest); all of them grade alike.
     name_of = {
         function: name
         for name, function in reversed(swebench_harness.import_harness("log_parsers").PARSER_REGISTRY.items())

@@ -1,4 +1,4 @@
-"""The files that a retrieval found for an issue: what a row's columns say of them, for agents that are shown files."""
+"""Retrieved files of an issue in a row's columns, for agents that are shown files."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ Row = dict[str, Any]
 Style = Literal["style-2", "style-2-edits-only", "style-3"]
 
 COLUMNS: Final = ("file_contents", "text", "hits", "retrieved_files")
-"""Where retrieved files stand; the first that holds any wins.
-
-``file_contents`` and ``readmes`` {path: text} and ``hits`` [{docid, score}] are swebench's own
-(inference/make_datasets); ``text`` is the finished prompt of its published datasets (SWE-bench_bm25_13K,
-SWE-bench_oracle), from which the files are taken; ``retrieved_files`` is a list of paths."""
+"""The columns with retrieved files; the first that holds any wins. ``file_contents`` and ``readmes`` {path: text} and
+``hits`` [{docid, score}] are swebench's own (inference/make_datasets); ``text`` is the finished prompt of its published
+datasets (SWE-bench_bm25_13K, SWE-bench_oracle), from which the files are taken; ``retrieved_files`` is a list of
+paths."""
 EDITS_ONLY: Final = "style-2-edits-only"
 _FILE: Final = re.compile(r"^\[start of ([^\n]+)\]\n(.*?)\n\[end of \1\]$", re.DOTALL | re.MULTILINE)
 _LINES_ABOVE: Final = 15
 
 
 def file_context(row: Row, style: Style) -> list[FileContext] | None:
-    """The files to show, in the column's order; None where no column names any. READMEs come first where it knows them.
+    """Return the files to show, known READMEs first, then in the column's order; None if no column names any.
 
-    Under style-2-edits-only each file has the windows around the hunks of the reference patch, counted as swebench
-    counts them, and files that the patch leaves alone are left out.
+    Under style-2-edits-only each file has the windows around the hunks of the reference patch, as swebench counts them,
+    and files that the patch does not change are left out.
     """
     files = next((contexts for column in COLUMNS if (contexts := _READERS[column](row))), None)
     if files is None or style != EDITS_ONLY:
@@ -41,7 +40,7 @@ def file_context(row: Row, style: Style) -> list[FileContext] | None:
 
 
 def notices(dataset: str, style: Style, rows: Iterable[Row]) -> list[str]:
-    """What a person should know before a run that shows files: what leaks, and what is missing."""
+    """Return warnings for a run that shows files: leaked and missing information."""
     lines = []
     if style == EDITS_ONLY:
         lines.append("prompt style style-2-edits-only shows the agent which lines the reference patch touches")
@@ -69,7 +68,7 @@ def _with_readmes(row: Row, files: dict[str, str]) -> list[tuple[bool, str, str]
 
 
 def _prompt(row: Row) -> list[FileContext]:
-    """The files in a finished prompt. Their lines are numbered, so what they hold cannot be taken for a frame."""
+    """Return the files in a finished prompt. Their lines are numbered, so their content cannot be taken for a frame."""
     text = row.get("text")
     if not isinstance(text, str):
         return []
@@ -82,7 +81,7 @@ def _prompt(row: Row) -> list[FileContext]:
     for path, numbered in _FILE.findall(code):
         lines = [line.partition(" ") for line in numbered.split("\n")]
         if [number for number, _, _ in lines] != [str(number) for number in range(1, len(lines) + 1)]:
-            return []  # laid out otherwise: whole files without numbers, or windows of them
+            return []  # another layout: whole files without numbers, or windows of them
         files.append((path, "\n".join(line for _, _, line in lines)))
     # An empty block is an empty line.
     no_readmes, no_files = code.lstrip("\n").startswith("<code>\n\n"), code.endswith("\n")
@@ -91,7 +90,7 @@ def _prompt(row: Row) -> list[FileContext]:
 
 
 def _readmes(paths: list[str]) -> int:
-    """How many are the READMEs in front: both blocks are sorted, so that a step back begins the second."""
+    """Count the READMEs in front: both blocks are sorted, so a step back begins the second."""
     block = next((n for n in range(1, len(paths)) if paths[n] <= paths[n - 1]), len(paths))
     others = next((n for n, path in enumerate(paths) if not is_readme(path)), len(paths))
     return min(block, others)
@@ -109,7 +108,7 @@ _READERS: Final = {"file_contents": _contents, "text": _prompt, "hits": _hits, "
 
 
 def is_readme(path: str) -> bool:
-    """Whether a path is what swebench shows as a README: in the repository's own folder, by the start of its name."""
+    """Return whether swebench shows a path as a README: in the repository's own folder, by the start of its name."""
     return "/" not in path and path.lower().startswith("readme")
 
 
@@ -125,7 +124,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _texts(value: object) -> dict[str, str]:
-    """{path: text}; parquet gives every path of every row, those of others with null."""
+    """Return {path: text}; parquet has every path of every row, with null for those of other rows."""
     value = _parsed(value)
     if not isinstance(value, Mapping):
         return {}
@@ -142,7 +141,7 @@ def _parsed(value: object) -> object:
 
 
 def _windows(patch: str) -> dict[str, list[tuple[int, int]]]:
-    """Path -> lines, from 1, both ends included: swebench's slice [hunk - 15 : hunk + its length], counted from 0."""
+    """Return path -> lines (from 1, inclusive): swebench's slice [hunk - 15 : hunk + its length], counted from 0."""
     import unidiff
 
     patch = patch.removeprefix("<patch>\n").removesuffix("\n</patch>")  # as its text datasets wrap it

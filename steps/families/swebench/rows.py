@@ -1,4 +1,4 @@
-"""A row of a SWE-bench dataset: checked and in one shape, whatever file it came from, and what is made of it."""
+"""Rows of a SWE-bench dataset: normalisation of any file's rows, and their conversion."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from swe_argo.steps.families.swebench.answer import SweBenchAnswer
 
 TEST_LISTS: Final = ("FAIL_TO_PASS", "PASS_TO_PASS")
 NEW_COLUMNS: Final = ("image", "eval_script", "log_parser", "eval_type")
-"""What swebench 5 added; a row without them is classic."""
+"""The columns that swebench 5 added; a row without them is classic."""
 _REQUIRED: Final = ("repo", "base_commit", "patch", "test_patch", "problem_statement", "version")
 COLUMNS: Final = RowColumns(("instance_id", *_REQUIRED, *TEST_LISTS))
 _OPTIONAL: Final = ("hints_text", "created_at", *NEW_COLUMNS)
 
 
 def normalise(row: Row, where: str) -> Row:
-    """See ``Family.normalise``. FAIL_TO_PASS and PASS_TO_PASS are list[str] then, image_assets a dict, texts str."""
+    """See ``Family.normalise``. It makes FAIL_TO_PASS and PASS_TO_PASS list[str], image_assets a dict, texts str."""
     row = dict(row)
     row["instance_id"] = read_id(row, where)
     for column in _REQUIRED:
@@ -43,17 +43,17 @@ def normalise(row: Row, where: str) -> Row:
 
 
 def missing_columns(row: Row) -> list[str]:
-    """The columns of swebench 5 that a row lacks; none for a row that can be run as it is."""
+    """Return the columns of swebench 5 that a row lacks; none for a row that can be run unchanged."""
     return [column for column in NEW_COLUMNS if not row[column].strip()]
 
 
 def to_answer(row: Row) -> SweBenchAnswer:
-    """What only grade may know."""
+    """Return the parts of a row that only grade may know."""
     return SweBenchAnswer(**{name: row[name] for name in SweBenchAnswer.model_fields if name in row})
 
 
 def why_not_gradeable(row: Row) -> str | None:
-    """Why a row with all columns cannot be graded, or None when it can: what ``plan`` says before anything runs."""
+    """Return why a row with all columns cannot be graded, or None; ``plan`` reports it before anything runs."""
     if missing := missing_columns(row):
         return f"lacks {', '.join(missing)}"
     if row["log_parser"] not in parsers.parser_names():

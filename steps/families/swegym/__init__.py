@@ -1,1 +1,1 @@
-"""Tasks of SWE-Gym: issues of further Python repositories, graded by the rule that SWE-bench had then."""
+"""Tasks of SWE-Gym: issues of further Python repositories, graded by SWE-bench's rule of that time."""

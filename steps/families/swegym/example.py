@@ -1,4 +1,4 @@
-"""A bundled issue as SWE-Gym has its own: SWE-bench's older columns, and the image's repository as SWE-bench's is."""
+"""A bundled issue in SWE-Gym's form: SWE-bench's older columns, and a repository in the image like SWE-bench's."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ def make_row(issue: Row) -> Row:
 
 
 def change_image(testbed: Path, issue: Row, git: RunGit) -> None:
-    """See ``Example``. Nothing is different."""
+    """See ``Example``. SWE-Gym's image is the same."""

@@ -1,4 +1,4 @@
-"""SWE-Gym: issues of other repositories, graded by SWE-bench's rule of before there were markers in logs."""
+"""SWE-Gym: issues of other repositories, graded by SWE-bench's rule before logs had markers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row of SWE-Gym (SWE-Gym/SWE-Gym, SWE-Gym/SWE-Gym-Lite): what it is, and each fact that the chain needs of it."""
+"""Columns of a SWE-Gym row (SWE-Gym/SWE-Gym, SWE-Gym/SWE-Gym-Lite)."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ COLUMNS: Final = RowColumns(
         *("docker_image", "image_name", "install_config", "test_cmd"),
     ),
 )
-"""SWE-bench's older ones, without the set-up commit. Rows of SWE-bench Multilingual of before swebench 5 have the same
-columns and no repository in common; whoever takes both asks ``specs.is_repository`` too."""
+"""SWE-bench's older columns, without the set-up commit. Rows of SWE-bench Multilingual before swebench 5 have the same
+columns but no repository in common; callers that accept both also check ``specs.is_repository``."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def instance_id(row: SourceRow) -> str:
-    """``<owner>__<repo>-<number>``. Raises ConfigError, as every function here does."""
+    """Return ``<owner>__<repo>-<number>``. Raises ConfigError, as every function here does."""
     return read_id(row)
 
 
 def repo(row: SourceRow) -> str:
-    """``<owner>/<repo>``."""
+    """Return ``<owner>/<repo>``."""
     return read_text(row, "repo", instance_id(row))
 
 
 def version(row: SourceRow) -> str:
-    """The version of the repository that commands are chosen by."""
+    """Return the version of the repository, which selects the commands."""
     return read_text(row, "version", instance_id(row))
 
 
 def base_commit(row: SourceRow) -> str:
-    """The commit that an agent begins at."""
+    """Return the commit that an agent starts from."""
     commit = read_text(row, "base_commit", instance_id(row))
     if not _COMMIT.fullmatch(commit):
         raise bad_column(instance_id(row), "base_commit", f"{commit!r} is not 40 hex digits")
@@ -46,20 +46,20 @@ def base_commit(row: SourceRow) -> str:
 
 
 def image(row: SourceRow) -> str:
-    """``xingyaoww/sweb.eval.x86_64.<instance id>:latest`` in lower case, ``__`` as ``_s_``; no column names it."""
+    """Return ``xingyaoww/sweb.eval.x86_64.<instance id>:latest`` in lower case, ``__`` as ``_s_``; no column has it."""
     return f"xingyaoww/sweb.eval.x86_64.{instance_id(row).replace('__', '_s_')}:latest".lower()
 
 
 def list_test_files(row: SourceRow) -> list[str]:
-    """The files of the test patch, as they are called after it."""
+    """Return the files of the test patch, by their names after it."""
     return files_of(hidden_patch(row))
 
 
 def list_files_to_reset(row: SourceRow) -> list[str]:
-    """The files of the test patch that the base commit has (swegym/harness/test_spec.py)."""
+    """Return the files of the test patch that the base commit has (swegym/harness/test_spec.py)."""
     return files_before(hidden_patch(row))
 
 
 def list_files_to_run(row: SourceRow) -> list[str]:
-    """The files behind the test command (swegym/harness/utils.py, ``get_test_directives``)."""
+    """Return the files after the test command (swegym/harness/utils.py, ``get_test_directives``)."""
     return files_to_run(hidden_patch(row))

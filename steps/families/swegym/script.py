@@ -1,4 +1,4 @@
-"""What runs in an image of SWE-Gym.
+"""The test script for an image of SWE-Gym.
 
 Source: SWE-Gym/SWE-Bench-Package, swegym/harness/test_spec.py (``make_eval_script_list``).
 """
@@ -20,14 +20,14 @@ _END = "EOF_114329324912"
 
 
 def eval_script(row: SourceRow, testbed: str = TESTBED, *, install: bool = True) -> str:
-    """The script whose output is the log that ``judge`` reads, within ``TIMEOUT_S``.
+    """Return the script whose output is the log that ``judge`` reads, within ``TIMEOUT_S``.
 
-    SWE-Gym installs the repository a second time, which may ask for the network; without ``install`` it is left as the
-    image has it. Raises ConfigError for a repository whose commands are not known.
+    SWE-Gym installs the repository a second time, which may need the network; without ``install`` the image's
+    installation stays. Raises ConfigError for a repository whose commands are not known.
     """
     spec, commit = spec_of(row), base_commit(row)
     files = " ".join(quote(file) for file in list_files_to_reset(row))
-    # Of new files alone there is nothing to reset; SWE-Gym's command would check out the commit then.
+    # If all files are new there is nothing to reset; SWE-Gym's command would then check out the commit.
     reset = [f"git checkout {commit} {files}"] if files else []
     patch = hidden_patch(row)
     end = _END

@@ -1,7 +1,7 @@
-"""How SWE-Gym installs and tests each repository.
+"""SWE-Gym's install and test commands of each repository.
 
 Source: SWE-Gym/SWE-Bench-Package, swegym/harness/constants.py and log_parsers.py. Only repositories whose parser is
-swebench's ``parse_log_pytest`` are here; others are refused by name.
+swebench's ``parse_log_pytest`` are here; others are rejected by name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from swe_argo.steps.families.columns import SourceRow, bad_column
 from swe_argo.steps.families.swegym.rows import instance_id, repo, version
 
 PARSER: Final = "parse_log_pytest"
-"""By its name in swebench; SWE-Gym's differs in one thing, that it counts ``SKIPPED [1] ...`` as a test ``[1]``."""
+"""The parser's name in swebench. SWE-Gym's differs in one thing: it counts ``SKIPPED [1] ...`` as a test ``[1]``."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class GymSpec:
     install: str
     test_command: str
     before: str = ""
-    """What is run in the repository before all else."""
+    """A command that runs in the repository first."""
     newer: tuple[frozenset[str], str] | None = None
     """Versions with another install command, and that command."""
 
     def of_version(self, version: str) -> GymSpec:
-        """The commands of a version."""
+        """Return the commands of a version."""
         is_newer = self.newer is not None and version in self.newer[0]
         return replace(self, install=self.newer[1], newer=None) if self.newer and is_newer else self
 
@@ -106,12 +106,12 @@ _REFUSED: Final = {"pydantic/pydantic": "has a parser of its own", "python/mypy"
 
 
 def is_repository(name: str) -> bool:
-    """Whether SWE-Gym has tasks of a repository, gradeable here or not."""
+    """Return whether SWE-Gym has tasks of a repository, gradeable here or not."""
     return name.lower() in _SPECS or name.lower() in _REFUSED or name.startswith(_BUNDLED)
 
 
 def spec_of(row: SourceRow) -> GymSpec:
-    """The commands of a row's repository and version. Raises ConfigError where they are not known."""
+    """Return the commands of a row's repository and version. Raises ConfigError if they are not known."""
     name = repo(row).lower()
     if name in _SPECS:
         return _SPECS[name].of_version(version(row))

@@ -1,7 +1,7 @@
-"""SWE-Gym's verdict: SWE-bench's rule of before markers, over the whole log.
+"""SWE-Gym's verdict: SWE-bench's rule before markers, over the whole log.
 
-Source: SWE-Gym/SWE-Bench-Package, swegym/harness/grading.py (``get_logs_eval``, ``get_eval_report``). A listed test
-that was skipped is in neither list and so holds nothing up.
+Source: SWE-Gym/SWE-Bench-Package, swegym/harness/grading.py (``get_logs_eval``, ``get_eval_report``). A skipped listed
+test is in neither list and so does not prevent a success.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _APPLIED = re.compile(r"^Applied patch .+ cleanly\.\r?$", re.MULTILINE)
 
 
 def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict:
-    """The verdict on what the script printed. Raises ConfigError for a row without lists or of another repository."""
+    """Return the verdict on the script's output. Raises ConfigError for a row without lists or a known repository."""
     spec_of(row)
     log, halves = as_read(log), listed_tests(row)
     tests = [*halves[0], *halves[1]]
@@ -53,7 +53,7 @@ def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict
 
 
 def parse_statuses(text: str) -> dict[str, str]:
-    """Test -> status, by swebench's parser of pytest's summary."""
+    """Return test -> status, by swebench's parser of pytest's summary."""
     parse = swebench_harness.import_harness("log_parsers").PARSER_REGISTRY[PARSER]
     return cast(dict[str, str], parse(text, None))
 
@@ -65,7 +65,7 @@ def _why_unreadable(log: str) -> str:
 
 
 def _find_unapplied(log: str, row: SourceRow) -> list[Finding]:
-    """The rule asks for two words anywhere, the log shows the patch too: git says them of every file of the tests."""
+    """Return a finding if git did not apply all test files. The rule's two words may come from the patch in the log."""
     files = list_test_files(row)
     applied = len(_APPLIED.findall(log))
     if applied >= len(files):

@@ -1,4 +1,4 @@
-"""A bundled issue as SWE-smith has its own: a bug that was put in, on a branch of three commits in the image."""
+"""A bundled issue in SWE-smith's form: an inserted bug, on a branch of three commits in the image."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_row(issue: Row) -> Row:
 
 
 def change_image(testbed: Path, issue: Row, git: RunGit) -> None:  # noqa: ARG001
-    """See ``Example``. The repository is without the bug at HEAD; a branch puts it in, then takes its tests away."""
+    """See ``Example``. HEAD has no bug; a branch inserts it, then removes its tests."""
     row = make_row(issue)
     git("checkout", "-q", "--orphan", row["instance_id"], "future")
     git("commit", "-qm", "Initial commit")

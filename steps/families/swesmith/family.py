@@ -21,7 +21,7 @@ def _check(row: SourceRow) -> None:
 
 
 def _test_script(row: SourceRow) -> str:
-    """The tests are put back first, out of sight of the log."""
+    """Return the test script, preceded by the restoration of the tests, which the log does not show."""
     restore = script.restore_script(row)
     return f"(\n{restore}) >/dev/null 2>&1\n{script.eval_script(row)}"
 

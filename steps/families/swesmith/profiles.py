@@ -1,8 +1,8 @@
-"""How SWE-smith tests each repository: its command, its parser, its time (swesmith 0.0.9, profiles/{python,golang}.py).
+"""SWE-smith's command, parser and timeout of each repository (swesmith 0.0.9, profiles/{python,golang}.py).
 
-A profile is of one repository at one commit. Those of a language differ in few things, which are all that is written
-down here. A repository that is not named has its language's profile; other languages, and profiles whose parser or
-command is its own, are refused by name.
+A profile is of one repository at one commit. Profiles of a language differ in few things; only these are listed here.
+An unlisted repository has its language's profile. Other languages, and profiles with a parser or command of their own,
+are rejected by name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from swe_argo.steps.families.listed_tests import STATUSES
 from swe_argo.steps.families.swesmith.rows import bug_patch, instance_id, profile_key
 
 Results = list[tuple[str, str]]
-"""(test, status) in the order of the log; of several for one test the last counts."""
+"""(test, status) in the order of the log; the last pair of a test counts."""
 
 _CONDA = "source /opt/miniconda3/bin/activate; conda activate testbed; "
 _PYTEST = "pytest --disable-warnings --color=no --tb=no --verbose"
@@ -27,12 +27,12 @@ _ANY = "|".join(STATUSES)
 
 @dataclass(frozen=True)
 class SmithProfile:
-    """What to run, and how to read what it prints."""
+    """A command to run, and a parser for its output."""
 
     test_command: str
     parse: Callable[[str], Results]
     names_test_files: bool = False
-    """Whether the files of the listed tests stand behind the command (``min_testing``); else the whole suite runs."""
+    """Whether the files of the listed tests follow the command (``min_testing``); else the whole suite runs."""
     timeout_s: int = 90
 
 
@@ -47,7 +47,7 @@ def _line_parser(pattern: str, name: int, status: int) -> Callable[[str], Result
 
 
 parse_pytest: Final = _line_parser(rf"(\S+)\s+({_ANY})", 1, 2)
-"""``pytest --verbose``: an id without blanks at the start of a line, the status behind it. Ids with blanks are lost."""
+"""Parser of ``pytest --verbose``: an id without blanks at the start of a line, then the status. Others are lost."""
 
 _GO = (
     (re.compile(r"--- PASS: (\S+)"), "PASSED"),
@@ -58,7 +58,7 @@ _GO = (
 
 
 def parse_go(text: str) -> Results:
-    """``go test -v``: tests by their names, and packages that failed by theirs; blanks around a line do not count."""
+    """Parse ``go test -v``: tests and failed packages by their names; blanks around a line do not count."""
     results = []
     for line in text.split("\n"):
         matches = ((pattern.match(line.strip()), status) for pattern, status in _GO)
@@ -104,9 +104,9 @@ _REFUSED: Final = ("python__mypy.e93f06ce", "tornadoweb__tornado.d5ac65c1", "un3
 
 
 def profile_of(row: SourceRow) -> SmithProfile:
-    """The profile of a row's repository, by its name, else by the suffixes of the files that the bug changes.
+    """Return the profile of a row's repository, by its name, else by the suffixes of the files that the bug changes.
 
-    Raises ConfigError where there is none.
+    Raises ConfigError if there is none.
     """
     key = profile_key(row)
     if key in _OWN:

@@ -1,4 +1,4 @@
-"""The reverse of a unified diff, as text: applied to what the diff made, it gives back what there was."""
+"""Reversal of a unified diff as text: applied to the diff's result, the reverse restores the original."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _INDEX = re.compile(r"index (\S+?)\.\.(\S+)(.*)", re.DOTALL)
 
 
 def reverse_patch(patch: str) -> str:
-    """The reverse of ``patch``, with git's headers or without: new, deleted and renamed files, modes, missing newlines.
+    """Return the reverse of ``patch``, with or without git's headers.
 
-    Text before the first file is left out. Raises ValueError for what a text cannot turn round: binary files and
-    copies, and for a diff that is cut or is none.
+    Covers new, deleted and renamed files, modes and missing newlines. Text before the first file is left out. Raises
+    ValueError for binary files and copies, which have no reverse as text, and for an incomplete or invalid diff.
     """
     lines = deque(patch.removesuffix("\n").split("\n"))
     reverse: list[str] = []
@@ -47,7 +47,7 @@ def reverse_patch(patch: str) -> str:
 
 
 def _reverse_header(header: list[str]) -> list[str]:
-    """The lines between two files' contents, git's or the two of a plain diff."""
+    """Reverse the lines between two files' contents, git's or the two of a plain diff."""
     values = {key: line.removeprefix(key) for line in header for key in _COUNTERPART if line.startswith(key)}
     return [_reverse_header_line(line, values) for line in header]
 
@@ -75,13 +75,13 @@ def _reverse_header_line(line: str, values: dict[str, str]) -> str:
 
 
 def _reverse_hunk(hunk: re.Match[str], lines: deque[str]) -> list[str]:
-    """A hunk of the lines in front, as many as its header says; in each run of changes the removed ones come first."""
+    """Reverse the next hunk of ``lines``, as long as its header says; each run of changes has removed lines first."""
     old, new = (1 if count is None else int(count) for count in (hunk[2], hunk[4]))
     reverse = [f"@@ -{hunk[3]} +{hunk[1]} @@{hunk[5]}"]
     removed: list[str] = []
     added: list[str] = []
     last = reverse
-    # The line that says that a file does not end with a newline is not counted.
+    # The line that marks a missing newline at the end of a file is not counted.
     while old > 0 or new > 0 or (lines and lines[0].startswith("\\")):
         if not lines:
             raise ValueError("is cut: a hunk is shorter than its header says")
@@ -108,7 +108,7 @@ def _reverse_hunk(hunk: re.Match[str], lines: deque[str]) -> list[str]:
 
 
 def _other_side(name: str, key: str) -> str:
-    """A name of one side with the other side's letter: ``b/x`` as ``a/x`` behind ``---``."""
+    """Return a name of one side with the other side's letter: ``b/x`` as ``a/x`` after ``---``."""
     here, there = ("b", "a") if key == "--- " else ("a", "b")
     for quote in ("", '"'):
         if name.startswith(f"{quote}{here}/"):

@@ -1,7 +1,7 @@
-"""A row of SWE-smith (SWE-bench/SWE-smith, SWE-bench/SWE-smith-py): what it is, and each fact that the chain needs.
+"""Columns of a SWE-smith row (SWE-bench/SWE-smith, SWE-bench/SWE-smith-py).
 
-The column ``patch`` is the bug. It is in the image's repository already, on a branch that is called like the instance;
-the top commit of that branch takes the tests away which the bug fails.
+The column ``patch`` is the bug. The image's repository already has it, on a branch with the name of the instance; the
+top commit of that branch removes the tests that the bug fails.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ _OWN_IMAGE = re.compile(r"(?:(?:docker\.io/)?(?:jyangballin|swebench)/)?swesmith
 
 
 def instance_id(row: SourceRow) -> str:
-    """``<owner>__<repo>.<commit>.<method>__<hash>``. Raises ConfigError, as every function here does."""
+    """Return ``<owner>__<repo>.<commit>.<method>__<hash>``. Raises ConfigError, as every function here does."""
     return read_id(row)
 
 
 def branch(row: SourceRow) -> str:
-    """The branch in the image's repository; ``base_commit`` is in none of the published repositories."""
+    """Return the branch in the image's repository; none of the published repositories has ``base_commit``."""
     return read_id(row)
 
 
 def repo(row: SourceRow) -> str:
-    """``<owner>/<repo>``, of the repository that the mirror ``swesmith/<owner>__<repo>.<commit>`` was made from."""
+    """Return ``<owner>/<repo>`` of the repository behind the mirror ``swesmith/<owner>__<repo>.<commit>``."""
     owner, name, _ = _mirror(row)
     return f"{owner}/{name}"
 
 
 def profile_key(row: SourceRow) -> str:
-    """``<owner>__<repo>.<commit>``: what SWE-smith's commands and parsers go by."""
+    """Return ``<owner>__<repo>.<commit>``, the key of SWE-smith's commands and parsers."""
     owner, name, commit = _mirror(row)
     return f"{owner}__{name}.{commit}"
 
 
 def base_commit(row: SourceRow) -> str:
-    """The column as it is, empty where there is none. Nothing is checked out by it (see ``branch``)."""
+    """Return the column unchanged, empty if there is none. Nothing checks it out (see ``branch``)."""
     return read_text(row, "base_commit", instance_id(row)) if row.get("base_commit") else ""
 
 
 def image(row: SourceRow) -> str:
-    """``swebench/swesmith.x86_64.<owner>_1776_<repo>.<commit>`` in lower case, whatever form the row has.
+    """Return ``swebench/swesmith.x86_64.<owner>_1776_<repo>.<commit>`` in lower case, whatever form the row has.
 
-    Older rows name the user ``jyangballin``, or none and ``__`` for ``_1776_`` (swesmith 0.0.9, profiles/base.py,
-    ``image_name``: it never reads the column). Another registry's name is taken as it is, in lower case.
+    Older rows name the user ``jyangballin``, or no user and ``__`` for ``_1776_`` (swesmith 0.0.9, profiles/base.py,
+    ``image_name``: it never reads the column). A name in another registry is kept, in lower case.
     """
     name = read_text(row, "image_name", instance_id(row))
     if _OWN_IMAGE.fullmatch(name):
@@ -66,12 +66,12 @@ def image(row: SourceRow) -> str:
 
 
 def problem_statement(row: SourceRow) -> str:
-    """The issue as an agent may see it; empty in some rows, and where there is no such column."""
+    """Return the issue as an agent may see it; empty in some rows, and if there is no such column."""
     return "" if row.get("problem_statement") is None else read_text(row, "problem_statement", instance_id(row))
 
 
 def bug_patch(row: SourceRow) -> str:
-    """The bug, as a unified diff against the repository without it: part of the answer."""
+    """Return the bug, as a unified diff against the repository without it: part of the answer."""
     text = read_text(row, "patch", instance_id(row))
     if not text.strip():
         raise bad_column(instance_id(row), "patch", "is empty: there is no bug")
@@ -79,7 +79,7 @@ def bug_patch(row: SourceRow) -> str:
 
 
 def gold_patch(row: SourceRow) -> str:
-    """The unified diff that takes the bug out again."""
+    """Return the unified diff that removes the bug."""
     try:
         return reverse_patch(bug_patch(row))
     except ValueError as error:
@@ -87,7 +87,7 @@ def gold_patch(row: SourceRow) -> str:
 
 
 def list_test_files(row: SourceRow) -> list[str]:
-    """The files of the listed tests, those that the bug fails first, each half in order.
+    """Return the files of the listed tests, those of FAIL_TO_PASS first, each half in order.
 
     Only ids of pytest name a file. One profile (mido) runs with another root, from which files are ``../dev/...``.
     """

@@ -1,7 +1,7 @@
-"""What runs in an image of SWE-smith (swesmith 0.0.9, harness/utils.py ``run_patch_in_container``).
+"""Scripts for an image of SWE-smith (swesmith 0.0.9, harness/utils.py ``run_patch_in_container``).
 
-An agent begins at the top of the instance's branch, where the tests that the bug fails are taken away; grading begins
-at the parent of it, where they are. The branches were made after the images, so fetching one may need the network.
+An agent starts at the top of the instance's branch, where the tests that the bug fails are removed; grading starts at
+its parent, which has them. The branches were made after the images, so fetching one may need the network.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from swe_argo.steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
 
 TESTBED = "/testbed"
 NO_BRANCH, NOT_FETCHED = 72, 73
-"""Exit codes where the branch is not in the image: there is none of that name, or it could not be fetched."""
+"""Exit codes if the branch is not in the image: there is none of that name, or it could not be fetched."""
 _COMMITTER = " ".join(
     f"GIT_{who}_NAME=swesmith GIT_{who}_EMAIL=swesmith@localhost GIT_{who}_DATE='2000-01-01 00:00:00 +0000'"
     for who in ("AUTHOR", "COMMITTER")
@@ -31,14 +31,14 @@ git add -u
 start=$({_COMMITTER} git commit-tree -m Start "$(git write-tree)")
 git update-ref --no-deref HEAD "$start"
 """
-"""Makes the tracked files, as they are now, the only commit that HEAD reaches: the tests are put back from there."""
+"""A script that makes the current tracked files the only commit that HEAD reaches; the tests are restored from it."""
 
 
 def agent_script(row: SourceRow, testbed: str = TESTBED) -> str:
-    """Brings an agent's sandbox to the bug, without the tests that it fails.
+    """Return a script that brings an agent's sandbox to the bug, without the tests that it fails.
 
     HEAD becomes a commit without parents: the branch's first commit is the repository without the bug, its second has
-    the tests. What refs still lead there is for whoever hides the repository's history.
+    the tests. The step that hides the repository's history removes other refs to these commits.
     """
     name = quote(branch(row))
     return _script(
@@ -47,29 +47,29 @@ def agent_script(row: SourceRow, testbed: str = TESTBED) -> str:
         f"start=$({_COMMITTER} git commit-tree -m 'Start' 'HEAD^{{tree}}')",
         'git checkout -q --detach "$start"',
         f"git branch -q -D {name} 2>/dev/null || true",
-        remove_bytecode("."),  # of the repository without the bug, perhaps, or named like the tests
+        remove_bytecode("."),  # perhaps of the repository without the bug, or named like the tests
     )
 
 
 def prepare_script(row: SourceRow, testbed: str = TESTBED) -> str:
-    """Brings a sandbox for grading to the bug with its tests, before a patch is applied."""
+    """Return a script that brings a grading sandbox to the bug with its tests, before a patch is applied."""
     return _script(testbed, *_checkout(quote(branch(row))), "git checkout -q HEAD~1")
 
 
 def restore_script(row: SourceRow, testbed: str = TESTBED) -> str:
-    """Takes back what a patch changed in the files of the listed tests; run between the patch and the tests.
+    """Return a script that restores the files of the listed tests; run between the patch and the tests.
 
-    File by file: of several files git restores none where one is unknown. Ids of Go name no file, so all tests in Go
-    are restored there.
+    It restores file by file: git restores none of several files if one is unknown. Ids of Go name no file, so all Go
+    tests are restored.
     """
     files = [quote(file) for file in list_test_files(row)] or ["'*_test.go'"]
     return _script(testbed, *(f"git checkout -q HEAD -- {file} || true" for file in files))
 
 
 def eval_script(row: SourceRow, testbed: str = TESTBED) -> str:
-    """The script whose output is the log that ``judge`` reads, as swesmith writes ``/eval.sh``.
+    """Return the script whose output is the log that ``judge`` reads, as swesmith writes ``/eval.sh``.
 
-    It is to end within ``profile_of(row).timeout_s``. Raises ConfigError for a repository without a known profile.
+    It must end within ``profile_of(row).timeout_s``. Raises ConfigError for a repository without a known profile.
     """
     profile = profile_of(row)
     files = [quote(file) for file in list_test_files(row)] if profile.names_test_files else []

@@ -1,8 +1,8 @@
 """SWE-smith's verdict: every listed test passes, by the text between the markers of its script.
 
 Source: swesmith 0.0.9, harness/grading.py (``read_test_output``, ``get_eval_report``) with swebench 4.1. One thing is
-stricter here: a listed test that was skipped does not pass. There it is in neither list, so that a patch which skips
-every test would be a fix.
+stricter here: a skipped listed test does not pass. In swesmith it is in neither list, so a patch that skips every test
+would be a fix.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REFUSED = {
 
 
 def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict:
-    """The verdict on what the script printed. Raises ConfigError for a row without lists or without a known profile."""
+    """Return the verdict on the script's output. Raises ConfigError for a row without lists or a known profile."""
     log, halves = as_read(log), listed_tests(row)
     tests = [*halves[0], *halves[1]]
     profile = profile_of(row)
@@ -46,7 +46,7 @@ def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict
 
 
 def marked_region(log: str) -> tuple[str, str]:
-    """The text between the first traces of the two markers, and why there is none (empty where there is)."""
+    """Return the text between the first traces of the two markers, and the reason if there is none (else empty)."""
     for words, reason in _REFUSED.items():
         if words in log:
             return "", reason
@@ -59,7 +59,7 @@ def marked_region(log: str) -> tuple[str, str]:
 
 
 def _marks(log: str) -> list[Finding]:
-    """Markers that stand there more than once: someone else printed them, and the first END ends what is read."""
+    """Return findings of repeated markers: something else printed them, and the first END ends the region."""
     counts = {"start_markers": log.count(_TRACED_START), "end_markers": log.count(_TRACED_END)}
     return [
         Finding(code=code, detail=f"{count} in the log where the script prints one")

@@ -1,7 +1,7 @@
-"""The parsers that rows of SWE-rebench name: what each reads is said in SWE-rebench/SWE-rebench-V2, log_parsers.py.
+"""Parsers that rows of SWE-rebench name; SWE-rebench/SWE-rebench-V2, log_parsers.py, describes each.
 
-Where swebench has the same one, it is swebench's; the others are written here. Upstream has more: a row that names one
-of those is refused by name.
+A parser that swebench has too is swebench's; the others are written here. Upstream has more: a row that names one of
+those is rejected with its name.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ OF_SWEBENCH: Final = frozenset(
         *("jest", "jest_json", "vitest", "karma", "tap"),
     )
 )
-"""Those that swebench has under the same name, and that say the same of every log once times are taken off names."""
+"""Parsers that swebench has under the same name, with equal results on every log once times are removed from names."""
 _TIME = re.compile(r"\s*\[\s*\d+(?:\.\d+)?\s*(?:ms|s)\s*\]\s*$", re.IGNORECASE)
 
 
 def _parse_phpunit(log: str) -> Results:
-    """PHPUnit's ``--testdox``, names without the time behind them."""
+    """Parse PHPUnit's ``--testdox``; names lose the time after them."""
     return {
         _TIME.sub("", name).strip(): status for name, status in _parse_by_swebench("parse_log_phpunit", log).items()
     }
@@ -88,12 +88,12 @@ OF_V1: Final[dict[str, Parser]] = {
     "parse_log_pytest_options": partial(_parse_by_swebench, "parse_log_pytest_options"),
     "parse_log_pytest_v2": partial(parse_pytest_v2, statuses=STATUSES),
 }
-"""What V1's fork of swebench knows by a name; it reads XFAIL too."""
+"""Parsers that V1's fork of swebench knows by these names; it reads XFAIL too."""
 NAMES: Final = OF_SWEBENCH | _OWN.keys()
 
 
 def find_parser(row: SourceRow) -> Parser:
-    """The parser of a row. Raises ConfigError where it is none of those."""
+    """Return the parser of a row. Raises ConfigError if it is not supported."""
     name = rows.parser_name(row)
     if not rows.is_v2(row) and name in OF_V1:
         return OF_V1[name]

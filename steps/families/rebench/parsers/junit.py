@@ -1,4 +1,4 @@
-"""Reports of JUnit's form that a log holds: whole documents, or elements wherever they stand."""
+"""Parsers of JUnit reports in a log: whole documents, or elements at any place."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from swe_argo.steps.families.rebench.parsers.lines import ERROR, FAILED, PASSED,
 _CASE = re.compile(r"<testcase\b([^>]*)>", re.DOTALL)
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 _UNCLOSED = 4096
-"""Characters that are looked at behind an element that does not end."""
+"""Characters that are read after an element without an end."""
 _BY_WORD = {"failure": FAILED, "error": ERROR, "skipped": SKIPPED}
 
 
 def parse_reports(log: str) -> Results:
-    """Documents up to ``</testsuites>``; tests are ``<class>::<name>``."""
+    """Parse documents up to ``</testsuites>``; tests are ``<class>::<name>``."""
     return _parse_documents(_up_to(log, "</testsuites>"), ("failure", "skipped", "error"), _with_class)
 
 
 def parse_gradle(log: str) -> Results:
-    """Documents whose ``</testsuite>`` begins a line; tests are ``<name> (<class>)``."""
+    """Parse documents whose ``</testsuite>`` begins a line; tests are ``<name> (<class>)``."""
     return _parse_documents(
         _of_lines(log),
         ("skipped", "failure", "error"),
@@ -30,7 +30,7 @@ def parse_gradle(log: str) -> Results:
 
 
 def parse_r(log: str) -> Results:
-    """The first document of testthat; tests are ``<class>::<name>``."""
+    """Parse the first document of testthat; tests are ``<class>::<name>``."""
     start = log.find("<?xml")
     if start < 0:
         return {}
@@ -45,7 +45,7 @@ def parse_r(log: str) -> Results:
 
 
 def parse_test_cases(log: str) -> Results:
-    """Elements wherever they stand, of no document; tests are ``<class> <name>``."""
+    """Parse elements at any place, outside of documents; tests are ``<class> <name>``."""
     results: Results = {}
     at = 0
     while (match := _CASE.search(log, at)) is not None:
@@ -70,11 +70,11 @@ def _with_class(case: dict[str, str]) -> str:
 def _parse_documents(
     documents: Iterator[str], order: tuple[str, ...], name: Callable[[dict[str, str]], str], path: str = ".//testcase"
 ) -> Results:
-    """What is no XML is left out. ``order``: which child of a test says how it ended, where it has several."""
+    """Parse documents, ignoring invalid XML. ``order`` ranks the children of a test that give its status."""
     results: Results = {}
     for text in documents:
         try:
-            root = ET.fromstring(text)  # noqa: S314 - expat bounds what entities make of a text, judging is bounded
+            root = ET.fromstring(text)  # noqa: S314 - expat bounds the expansion of entities, judging is bounded
         except ET.ParseError:
             continue
         for case in root.findall(path):

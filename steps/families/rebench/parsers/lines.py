@@ -1,4 +1,4 @@
-"""Parsers that are a table: what a line looks like, and what it says of which test."""
+"""Parsers built from a table of line patterns and statuses."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ PASSED, FAILED, ERROR, SKIPPED = "PASSED", "FAILED", "ERROR", "SKIPPED"
 
 @dataclass(frozen=True)
 class LineRule:
-    """A line that matches ``pattern`` from its start says ``status`` of the test in the first group."""
+    """A line that matches ``pattern`` from its start gives ``status`` to the test in the first group."""
 
     pattern: re.Pattern[str]
     status: str
     tentative: bool = False
-    """Whether what another line says of the test holds instead, before or after."""
+    """Whether any other line on the test, before or after, takes precedence."""
 
 
 def rule(pattern: str, status: str, *, tentative: bool = False, flags: int = 0) -> LineRule:
-    """A rule of a pattern as text."""
+    """Return a rule from a pattern as text."""
     return LineRule(re.compile(pattern, flags), status, tentative)
 
 
 def split_at_newlines(log: str) -> list[str]:
-    """Lines that end with a newline and nothing else."""
+    """Split a log into lines that end with a newline and nothing else."""
     return log.split("\n")
 
 
@@ -37,9 +37,9 @@ def parse_lines(
     clean: Callable[[str], str] = str.strip,
     name: Callable[[str], str] = str,
 ) -> Callable[[str], Results]:
-    """A parser whose first rule that matches a line holds for it; of several lines for one test the last counts.
+    """Return a parser that applies the first matching rule to each line; the last line of a test counts.
 
-    ``clean`` is done to every line before, ``name`` to every name; what has no name then is no test.
+    ``clean`` is applied to every line first, ``name`` to every name; an empty name is no test.
     """
 
     def parse(log: str) -> Results:
@@ -57,6 +57,6 @@ def parse_lines(
 
 
 def record(results: Results, test: str, status: str, *, tentative: bool = False) -> None:
-    """Write down what a line says of a test, if it names one."""
+    """Record the status of a test from a line, if the line names one."""
     if test and not (tentative and test in results):
         results[test] = status

@@ -1,4 +1,4 @@
-"""Maven's logs: classes by their counts, failures by their methods, builds and modules by their ends."""
+"""Parsers of Maven's logs: classes by their counts, failures by their methods, builds and modules by their results."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NO_COMMAND = "---NO TEST NAME FOUND YET---"
 
 
 def parse_surefire(log: str) -> Results:
-    """A class by the counts behind it, methods where a line says that they failed.
+    """Parse classes by the counts after them, and methods whose failure a line reports.
 
-    Beside these, elements of JUnit's form and builds; a log with none of it that runs classes has passed them.
+    Also reads elements of JUnit's form and builds; if a log has none of these, the classes that it runs have passed.
     """
     results: Results = {}
     classes: list[str] = []
@@ -47,7 +47,7 @@ def parse_surefire(log: str) -> Results:
 
 
 def parse_classes(log: str) -> Results:
-    """Classes alone, by the counts that follow them."""
+    """Parse classes alone, by the counts that follow them."""
     results: Results = {}
     running: str | None = None
     for raw in log.splitlines():
@@ -61,7 +61,7 @@ def parse_classes(log: str) -> Results:
 
 
 def parse_modules(log: str) -> Results:
-    """Modules by the reactor's summary, and the first counts of the log as ``__suite__``."""
+    """Parse modules by the reactor's summary, and the first counts of the log as ``__suite__``."""
     results: Results = {}
     for raw in log.splitlines():
         line = raw.strip()
@@ -75,7 +75,7 @@ def parse_modules(log: str) -> Results:
 
 
 def parse_builds(log: str) -> Results:
-    """What ``-Dtest=`` names, by how the build behind it ended."""
+    """Parse the names in ``-Dtest=``, by the result of the build after them."""
     results: Results = {}
     name = _NO_COMMAND
     for raw in log.split("\n"):

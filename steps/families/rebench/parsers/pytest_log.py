@@ -1,4 +1,4 @@
-"""pytest's logs in the readings of SWE-rebench V2: like swebench's of its time, for four statuses."""
+"""Parsers of pytest logs as SWE-rebench V2 reads them: like swebench's of that time, for four statuses."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def _without_folders(name: str) -> str:
 
 
 def _clean(line: str) -> str:
-    """Without colours and control characters."""
+    """Remove colours and control characters."""
     return re.sub(r"\[(\d+)m", "", line).translate(_CONTROLS)
 
 
 def parse_pytest(log: str) -> Results:
-    """``-rA``; ids end at the first blank."""
+    """Parse ``-rA``; ids end at the first blank."""
     results: Results = {}
     for line in log.split("\n"):
         if line.startswith(_STATUSES) and len(words := _split(line)) > 1:
@@ -45,12 +45,12 @@ def parse_pytest(log: str) -> Results:
 
 
 def parse_pytest_options(log: str) -> Results:
-    """``-rA``, of paths in parameters their last part alone."""
+    """Parse ``-rA``; paths in parameters are cut to their last part."""
     return {_without_folders(name): status for name, status in parse_pytest(log).items()}
 
 
 def parse_pytest_v2(log: str, statuses: tuple[str, ...] = _STATUSES) -> Results:
-    """``-rA`` and, at the ends of lines, older pytest's ``-v``; ids end at the first blank."""
+    """Parse ``-rA`` and, at the ends of lines, older pytest's ``-v``; ids end at the first blank."""
     results: Results = {}
     for raw in log.split("\n"):
         line = _clean(raw)
@@ -66,7 +66,7 @@ def parse_pytest_v2(log: str, statuses: tuple[str, ...] = _STATUSES) -> Results:
 
 
 def parse_pytest_nebo(log: str) -> Results:
-    """``-v`` with workers, ``-v`` with times, and ``-rA``; ids may hold blanks."""
+    """Parse ``-v`` with workers, ``-v`` with times, and ``-rA``; ids may hold blanks."""
     results: Results = {}
     for raw in log.splitlines():
         line = _clean(raw).strip()

@@ -1,4 +1,4 @@
-"""What runners of many languages print, a line for each test."""
+"""Parsers for test runners of many languages, which print a line for each test."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ parse_jest_files: Final = parse_lines(
     clean=str,
     name=str.rstrip,
 )
-"""Jest without ``--verbose``: a file a line."""
+"""Parser of Jest without ``--verbose``: one file per line."""
 _CONSOLE = r"([^>].+?)\s+{}(?:\s+\(\d+(?:\.\d+)?s\))?$"
 parse_gradle_console: Final = parse_lines(
     rule(_CONSOLE.format("PASSED"), PASSED), rule(_CONSOLE.format("FAILED"), FAILED), split=split_at_newlines
 )
-"""Gradle with a logger of tests: ``Class > method PASSED``."""
+"""Parser of Gradle with a test logger: ``Class > method PASSED``."""
 parse_exunit: Final = parse_lines(
     rule(r"\*\s+test\s+(.*?)\s+\(skipped\)\s+\[L#\d+\]$", SKIPPED),
     rule(r"\d+\)\s+test\s+(.*?)\s+\([^)]+\)$", FAILED),
     rule(r"\*\s+test\s+(.*?)\s+\([0-9]+(?:\.[0-9]+)?ms\)\s+\[L#\d+\]$", PASSED, tentative=True),
     rule(r"\*\s+test\s+(.*?)\s+\[L#\d+\]$", PASSED, tentative=True),
 )
-"""ExUnit (``mix test --trace``)."""
+"""Parser of ExUnit (``mix test --trace``)."""
 _MINITEST = r"(.+?#.+?)\s+=\s+[\d.]+\s+s\s+=\s+"
 parse_minitest_lines: Final = parse_lines(
     rule(rf"{_MINITEST}\.$", PASSED), rule(rf"{_MINITEST}[FE]$", FAILED), rule(rf"{_MINITEST}S$", SKIPPED)
 )
-"""minitest ``--verbose``: ``Class#test = 0.01 s = .``."""
+"""Parser of minitest ``--verbose``: ``Class#test = 0.01 s = .``."""
 parse_named_tests: Final = parse_lines(
     rule(r"Test\s+(.*?)\s+passed$", PASSED, tentative=True),
     rule(r"Test\s+(.*?)\s+failed$", FAILED),
@@ -57,7 +57,7 @@ parse_ctest: Final = parse_lines(
         for words, status in (("Passed", PASSED), ("Failed|Timeout", FAILED), ("Skipped", SKIPPED))
     )
 )
-"""ctest: ``1/2 Test #1: name ... Passed``."""
+"""Parser of ctest: ``1/2 Test #1: name ... Passed``."""
 _PLENARY = r"\s*\|\|\s*(.+?)\s*$"
 parse_plenary: Final = parse_lines(
     rule(rf"(?:Fail|Failed){_PLENARY}", FAILED),
@@ -65,7 +65,7 @@ parse_plenary: Final = parse_lines(
     rule(rf"Success{_PLENARY}", PASSED, tentative=True),
     clean=lambda line: re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip(),
 )
-"""plenary.nvim: ``Success || name``."""
+"""Parser of plenary.nvim: ``Success || name``."""
 _XCTEST = r"Test Case '([^']+)'\s+{}\s+\([0-9.]+\s+seconds\)$"
 parse_xctest: Final = parse_lines(rule(_XCTEST.format("passed"), PASSED), rule(_XCTEST.format("failed"), FAILED))
 parse_dotnet: Final = parse_lines(
@@ -75,7 +75,7 @@ parse_dotnet: Final = parse_lines(
     rule(r"\s+Passed\s+(.+?)\s+\[.+?\]$", PASSED, tentative=True),
     clean=str.rstrip,
 )
-"""``dotnet test`` with its console logger."""
+"""Parser of ``dotnet test`` with its console logger."""
 _SCALATEST = r"\[info\]\s+-\s+(.*?)\s+"
 parse_scalatest: Final = parse_lines(
     rule(rf"{_SCALATEST}\*\*\*\s+FAILED\s+\*\*\*\s+\([^)]+\)$", FAILED),
@@ -93,7 +93,7 @@ _ALCOTEST_STATUS = {
 
 
 def parse_alcotest(log: str) -> Results:
-    """``[OK]  suite  3  name``; a test is all three."""
+    """Parse ``[OK]  suite  3  name``; a test is all three."""
     results: Results = {}
     for line in log.splitlines():
         if match := _ALCOTEST.match(line.rstrip()):
@@ -110,7 +110,7 @@ _RANK = {FAILED: 1, ERROR: 2}
 
 
 def parse_minitest_suites(log: str) -> Results:
-    """minitest-reporters: a suite's name alone in a line, its tests below it; the worst status of a test counts."""
+    """Parse minitest-reporters: a suite's name alone in a line, then its tests; a test's worst status counts."""
     results: Results = {}
     suite = ""
     for raw in log.splitlines():
@@ -126,7 +126,7 @@ def parse_minitest_suites(log: str) -> Results:
 
 
 def parse_leiningen(log: str) -> Results:
-    """``lein test``: namespaces, which pass unless a failure stands behind their name."""
+    """Parse ``lein test``: namespaces, which pass unless a failure follows their name."""
     results: Results = {}
     namespace = ""
     for raw in log.splitlines():
@@ -147,7 +147,7 @@ _DART = {"success": PASSED, "failure": FAILED, "error": ERROR}
 
 
 def parse_dart_events(log: str) -> Results:
-    """``dart test --reporter json``: a start and an end of each test, by numbers."""
+    """Parse ``dart test --reporter json``: a start and an end of each test, by numbers."""
     results: Results = {}
     names: dict[Any, str] = {}
     for event in _read_events(log):

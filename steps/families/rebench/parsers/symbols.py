@@ -1,4 +1,4 @@
-"""Runners of JavaScript that mark their lines: Mocha's kind, in the readings of SWE-rebench."""
+"""Parsers of JavaScript runners that mark their lines: Mocha and similar ones, as SWE-rebench reads them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ parse_mocha_colons: Final = parse_lines(
     _PASSED,
     name=_without_time,
 )
-"""Failures are known by the colon behind them in Mocha's list at the end."""
+"""Parser of Mocha that knows failures by the colon after them in the list at the end."""
 
 _BY_SYMBOL = {
     **dict.fromkeys("✔✓", PASSED),
@@ -35,7 +35,7 @@ _SKIP_WORDS = ("(skipped)", "[skip]", "[skipped]", "[pending]", "[todo]")
 
 
 def parse_symbols(log: str) -> Results:
-    """A symbol of any runner in front of a name, or a word that says it was skipped."""
+    """Parse names after a symbol of any runner, or with a word that marks them as skipped."""
     results: Results = {}
     for raw in log.splitlines():
         line = raw.strip()
@@ -49,7 +49,7 @@ def parse_symbols(log: str) -> Results:
 
 
 def _untagged(text: str) -> str:
-    """Without ``[project]:`` in front."""
+    """Remove ``[project]:`` from the start."""
     text = text.strip()
     if text.startswith("[") and "]:" in text:
         text = text.partition("]:")[2].strip()
@@ -57,7 +57,7 @@ def _untagged(text: str) -> str:
 
 
 def parse_npx(log: str) -> Results:
-    """Mocha without skipped tests; the last line for a test counts."""
+    """Parse Mocha without skipped tests; the last line for a test counts."""
     results: Results = {}
     for raw in log.splitlines():
         line = raw.rstrip()
