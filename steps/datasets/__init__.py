@@ -1,1 +1,1 @@
-"""Instances to evaluate on, from every form SWE-bench datasets come in, and the predictions to grade on them."""
+"""Datasets: instances in every form of SWE-bench datasets, and the predictions to grade on them."""

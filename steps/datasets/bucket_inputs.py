@@ -1,4 +1,4 @@
-"""Files that a spec names in a bucket, brought here for as long as they are read."""
+"""Files that a spec names in a bucket, downloaded for the time they are read."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from swe_argo.steps.store import open_store
 
 @contextmanager
 def fetch_inputs(spec: RunSpec) -> Iterator[RunSpec]:
-    """The spec with paths of this machine in the place of every ``s3://bucket/key``: a file, or all below a folder.
+    """Yield the spec with local paths in place of every ``s3://bucket/key``: a file, or all files below a folder.
 
-    Raises ConfigError where nothing is there, InfraError where the bucket does not answer.
+    Raises ConfigError if there is nothing at an address, InfraError if the bucket does not answer.
     """
     with tempfile.TemporaryDirectory(prefix="swe-argo-files-") as folder:
         here = {}

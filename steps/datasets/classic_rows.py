@@ -11,12 +11,12 @@ from swe_argo.steps.families.swebench.rows import NEW_COLUMNS, TEST_LISTS, missi
 
 
 def is_classic(row: Row) -> bool:
-    """Whether a row of SWE-bench lacks any column that swebench 5 needs to run it."""
+    """Return whether a row of SWE-bench lacks any column that swebench 5 needs to run it."""
     return FAMILY_COLUMN not in row and bool(missing_columns(row))
 
 
 def refuse_classic_rows(rows: list[Row], name: str) -> None:
-    """Raise ConfigError naming the missing columns and the dataset that has them, where any row is classic."""
+    """Raise ConfigError if any row is classic; it names the missing columns and the dataset that has them."""
     lacking = [row for row in rows if is_classic(row)]
     if not lacking:
         return
@@ -30,11 +30,11 @@ def refuse_classic_rows(rows: list[Row], name: str) -> None:
 
 
 def join_labels(rows: list[Row], answers: list[Row], source: str) -> tuple[list[Row], list[str]]:
-    """Rows with the four columns and the labels of the swebench 5 row of the same id, and what to tell of it.
+    """Return rows with the four columns and the labels of the swebench 5 row of the same id, and notices.
 
-    The labels too, because those of old rows can be wrong: with the classic ones the gold patches of
-    django__django-10097 and astropy__astropy-7606 fail. Rows that are not classic stay as they are.
-    Raises ConfigError when an id is not in ``answers``, is classic there as well, or has another base commit.
+    The labels are replaced too, because those of old rows can be wrong: with the classic ones the gold patches of
+    django__django-10097 and astropy__astropy-7606 fail. Rows that are not classic stay unchanged. Raises ConfigError if
+    an id is missing from ``answers``, is classic there as well, or has another base commit.
     """
     answers_by_id = {row["instance_id"]: row for row in answers}
     classic = [row for row in rows if is_classic(row)]
@@ -60,10 +60,10 @@ def join_labels(rows: list[Row], answers: list[Row], source: str) -> tuple[list[
 
 
 def grading_row(row: Row) -> Row:
-    """Enough of a classic row to grade a saved log of it: image by the naming rule, log_parser and eval_type by
-    swebench's own tables of repositories; its eval_script stays empty. Other rows are returned as they are.
+    """Return the columns that grading a saved log needs, for a classic row; other rows are returned unchanged.
 
-    Raises ConfigError for a repository that swebench knows no parser of.
+    The image follows the naming rule, log_parser and eval_type come from swebench's tables of repositories; eval_script
+    stays empty. Raises ConfigError for a repository without a parser in swebench.
     """
     if not is_classic(row):
         return row

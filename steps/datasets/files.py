@@ -1,4 +1,4 @@
-"""Rows from files of this machine: parquet, JSON, JSON Lines, and the folders that swebench and ``datasets`` make."""
+"""Rows from local files: parquet, JSON, JSON Lines, and the folders that swebench and ``datasets`` make."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FIELD = "dataset"
 
 
 def read_file(path: Path) -> Iterator[SourcedValue]:
-    """The rows of one .parquet, .json (a list) or .jsonl file, whatever split they are of, as they are asked for.
+    """Yield the rows of one .parquet, .json (a list) or .jsonl file, of any split, as they are requested.
 
-    Rows of some families have a quarter of a megabyte each. Raises ConfigError, while rows are asked for too.
+    Rows of some families have a quarter of a megabyte each. Raises ConfigError, also during iteration.
     """
     suffix = path.suffix.lower()
     if suffix == ".jsonl":
@@ -36,8 +36,10 @@ def read_file(path: Path) -> Iterator[SourcedValue]:
 
 
 def read_folder(folder: Path, split: str) -> Iterator[SourcedValue]:
-    """The rows of ``split`` in a folder with ``<split>.parquet`` (or .jsonl, .json, or a hub's
-    ``[data/]<split>-00000-of-00001.parquet``) or in one that ``save_to_disk`` made. Raises ConfigError."""
+    """Yield the rows of ``split`` in a folder of files or one made by ``save_to_disk``. Raises ConfigError.
+
+    Files are ``<split>.parquet`` (or .jsonl, .json, or a hub's ``[data/]<split>-00000-of-00001.parquet``).
+    """
     if (folder / "state.json").is_file():  # a single Dataset: it has no splits
         yield from _numbered(folder.name, list_rows(_read_saved_split(folder)))
         return
@@ -63,13 +65,13 @@ def _splits(folder: Path) -> dict[str, list[Path]]:
             splits.setdefault(path.name.rsplit("-", 3)[0], []).append(path)
     for suffix in reversed(SUFFIXES):
         splits |= {path.stem: [path] for path in folder.glob(f"*{suffix}") if "-of-" not in path.name}
-    for name in ("dataset_info", "dataset_dict", "dataset_infos"):  # what ``datasets`` writes beside its data
+    for name in ("dataset_info", "dataset_dict", "dataset_infos"):  # files that ``datasets`` writes beside its data
         splits.pop(name, None)
     return splits
 
 
 def list_rows(table: pyarrow.Table) -> Iterator[Any]:
-    """The rows of a table, some at a time."""
+    """Yield the rows of a table, in batches."""
     for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
         yield from batch.to_pylist()
 
@@ -94,12 +96,12 @@ def _parquet_rows(path: Path) -> Iterator[Any]:
 
 
 def _read_saved_split(folder: Path) -> pyarrow.Table:
-    """The table of a ``Dataset.save_to_disk`` folder: state.json names its Arrow stream files."""
+    """Return the table of a ``Dataset.save_to_disk`` folder: state.json names its Arrow stream files."""
     import pyarrow as pa
 
     state = read_json(folder / "state.json", _FIELD)
     try:
-        names = [Path(entry["filename"]).name for entry in state["_data_files"]]  # never beside the folder
+        names = [Path(entry["filename"]).name for entry in state["_data_files"]]  # only files inside the folder
         tables = []
         for name in names:
             with pa.OSFile(str(folder / name)) as source, pa.ipc.open_stream(source) as stream:

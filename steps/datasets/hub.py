@@ -1,4 +1,4 @@
-"""Rows of a dataset on the Hugging Face Hub, or on whatever hub HF_ENDPOINT names, read by the ``datasets`` library."""
+"""Rows of a dataset on the Hugging Face Hub, or on the hub in HF_ENDPOINT, read by the ``datasets`` library."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _CONFIGS = re.compile(r"\bconfigs: \[(.*?)\]|BuilderConfig .* not found. Availab
 
 
 def read_hub(hub_id: str, split: str, revision: str | None) -> _Read:
-    """The rows of ``split`` and the commit they are of: ``revision`` (a commit, tag or branch), by default main.
+    """Return the rows of ``split`` and their commit: ``revision`` (a commit, tag or branch), by default main.
 
-    ``hub_id`` is ``<owner>/<name>``, with ``:<config>`` behind it for a dataset of several configurations.
+    ``hub_id`` is ``<owner>/<name>``, followed by ``:<config>`` for a dataset of several configurations.
 
-    Only the files of that split are downloaded, into the library's own cache. With HF_HUB_OFFLINE set the hub is not
-    asked, and the cached files of that commit are read. A hub that is busy or counts requests is asked again, at the
-    time that it says. Raises ConfigError where the dataset, revision or split does not exist or may not be read,
-    InfraError (storage) where the hub cannot be reached.
+    Only the files of that split are downloaded, into the library's own cache. With HF_HUB_OFFLINE set, the cached files
+    of that commit are read without a request to the hub. Requests are retried if the hub is busy or limits the rate,
+    after the delay it asks for. Raises ConfigError if the dataset, revision or split does not exist or may not be read,
+    InfraError (storage) if the hub cannot be reached.
     """
     hub_id, _, config = hub_id.partition(":")
     endpoint = settings().hf_endpoint.rstrip("/")
@@ -54,7 +54,7 @@ def read_hub(hub_id: str, split: str, revision: str | None) -> _Read:
             commit = str(api.dataset_info(hub_id, revision=revision, timeout=_TIMEOUT_S).sha)
             files = _files_of_split(_builder(datasets, hub_id, commit, name=config or None), hub_id, split, commit)
             builder = _builder(datasets, hub_id, commit, name=config or None, data_files={split: files})
-            # The card's row counts are of all splits; each file's integrity is the hub's own ETag and size.
+            # The card's row counts are of all splits; each file's integrity is checked by the hub's own ETag and size.
             builder.download_and_prepare(verification_mode="no_checks")
             rows = list_rows(builder.as_dataset(split=split).with_format("arrow")[:])
             return (SourcedValue(f"{hub_id}, row {number}", row) for number, row in enumerate(rows, 1)), commit
@@ -63,7 +63,7 @@ def read_hub(hub_id: str, split: str, revision: str | None) -> _Read:
 
 
 def retry_busy(read: Callable[[], _Read]) -> _Read:
-    """Return what is read, after waits where the hub answers 429 or 5xx: the library itself waits for files only."""
+    """Call ``read``, with waits while the hub answers 429 or 5xx: the library itself waits for files only."""
     for failed in range(_READS - 1):
         try:
             return read()
@@ -79,7 +79,7 @@ def retry_busy(read: Callable[[], _Read]) -> _Read:
 
 
 def _busy_answer(error: BaseException | None) -> Any:
-    """Return the answer of a hub that is busy behind an error, which ``datasets`` may have wrapped; else None."""
+    """Return the response of a busy hub behind an error, which ``datasets`` may have wrapped; else None."""
     from huggingface_hub.errors import HfHubHTTPError
 
     while error is not None:
@@ -108,7 +108,7 @@ def _libraries(endpoint: str) -> tuple[Any, Any]:
         raise ConfigError(
             f"a hub id needs the package datasets: {extra_hint('hub')}; or give a local file", field=_FIELD
         ) from None
-    # Both read HF_ENDPOINT when they are first imported, by whomever; every place in ``datasets`` looks it up here.
+    # Both read HF_ENDPOINT at their first import, whoever imports them; every place in ``datasets`` looks it up here.
     datasets.config.HF_ENDPOINT = endpoint
     datasets.config.HUB_DATASETS_URL = endpoint + "/datasets/{repo_id}/resolve/{revision}/{path}"
     datasets.disable_progress_bars()
@@ -117,10 +117,10 @@ def _libraries(endpoint: str) -> tuple[Any, Any]:
 
 
 def _builder(datasets: Any, hub_id: str, commit: str, **more: Any) -> Any:
-    # hf://: never a folder of that name, which a bare id would prefer.
+    # hf:// never means a local folder of that name, which a bare id would prefer.
     builder = datasets.load_dataset_builder(f"hf://datasets/{hub_id}", revision=commit, **more)
     if builder.hash != commit:
-        # When the hub fails between two requests, the library takes any commit it has in its cache without a word.
+        # If the hub fails between two requests, the library silently takes any commit it has in its cache.
         raise ConnectionError(f"the files of commit {commit} could not be listed")
     return builder
 
@@ -150,7 +150,7 @@ def _cached(huggingface_hub: Any, hub_id: str, split: str, revision: str | None)
 
 @contextmanager
 def _explained(hub_id: str, revision: str | None, endpoint: str) -> Iterator[None]:
-    """Turn what the two libraries raise into one line that names the thing and the way out."""
+    """Turn errors of the two libraries into one line that names the object and a way to fix it."""
     from datasets.exceptions import DatasetsError
     from huggingface_hub import errors
 
@@ -192,18 +192,18 @@ def _explained(hub_id: str, revision: str | None, endpoint: str) -> Iterator[Non
 
 
 def _is_about_data(error: Exception) -> bool:
-    """Whether the hub answered, and what it has is no dataset; else the network failed (httpx's errors among them)."""
+    """Return whether the hub answered without a valid dataset; else the network failed (httpx's errors included)."""
     from datasets.exceptions import DatasetsError
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    # Neither the hub nor the cache gave a file; the second is what ``datasets`` says of its cache then.
+    # Neither the hub nor the cache gave a file; the second test is on the message of ``datasets`` about its cache.
     if isinstance(error, LocalEntryNotFoundError) or "Couldn't find cache" in str(error):
         return False
     return isinstance(error, DatasetsError | ValueError | FileNotFoundError)
 
 
 def _refuse_cache(error: Exception) -> None:
-    """Raise where the files of this machine are at fault, not the network."""
+    """Raise an error if the files of this machine are at fault, not the network."""
     if not isinstance(error, OSError):
         return
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -1,4 +1,4 @@
-"""Datasets that have a name here, each with what a person chooses by: its family, its splits and their sizes."""
+"""Datasets that have a short name here, with the facts to choose by: family, splits and their sizes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from swe_argo.steps.datasets import names
 
 @dataclass(frozen=True)
 class KnownDataset:
-    """A dataset that need not be written out."""
+    """A dataset with a short name."""
 
     name: str
-    """What --dataset takes, the shortest there is."""
+    """The shortest name that --dataset accepts."""
     family: str
     splits: str
-    """Each with its instances, where that is known: ``test 300, dev 23``."""
+    """The splits with their instances, where known: ``test 300, dev 23``."""
     source: str
-    """Hub id; ``bundled`` for one that comes with this project."""
+    """The hub id; ``bundled`` for a dataset that comes with this project."""
 
 
 _OF_HUB = {
@@ -38,11 +38,11 @@ _OF_HUB = {
     "nebius/SWE-rebench": ("rebench", "test"),
     "nebius/SWE-rebench-V2": ("rebench", "train 32,079"),
 }
-"""Hub id -> family, and splits with their rows as their cards have them; a split without a number was not counted."""
+"""Hub id -> family, and splits with their rows from the dataset cards; a split without a number was not counted."""
 
 
 def list_known() -> Iterator[KnownDataset]:
-    """Those that come with this project first."""
+    """Yield the known datasets, bundled ones first."""
     from swe_argo.steps.datasets import mini
 
     for name, family in names.BUNDLED.items():
@@ -52,5 +52,5 @@ def list_known() -> Iterator[KnownDataset]:
 
 
 def short_names() -> list[str]:
-    """What --dataset takes of them."""
+    """Return the names of the known datasets that --dataset accepts."""
     return [*names.BUNDLED, *map(names.short_name, _OF_HUB)]

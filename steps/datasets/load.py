@@ -1,4 +1,4 @@
-"""A dataset by name, whatever its form: normalised rows, and what exactly was read."""
+"""Loading of a dataset by name, in any form: normalised rows, and the exact source."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from swe_argo.steps.families.rows import normalise
 from swe_argo.steps.settings import settings
 
 _HARBOR_NAME = re.compile(r"[\w.-]+@[\w.-]+", re.ASCII)
-"""A dataset of Harbor as its command line has it: ``terminal-bench@2.0``."""
+"""A dataset of Harbor, as on its command line: ``terminal-bench@2.0``."""
 
 
 @dataclass(frozen=True)
 class LoadedSplit:
     """The rows of one split in the dataset's order; ``revision`` is the commit of a hub dataset.
 
-    ``by_id`` are further rows of a task repo, of other splits: only an id that is asked for reaches them.
+    ``by_id`` are further rows of a task repo, of other splits: only a request by id reaches them.
     """
 
     name: str
@@ -37,7 +37,7 @@ class LoadedSplit:
     notices: list[str]
     by_id: list[Row] = field(default_factory=list)
     environments: dict[str, Path] = field(default_factory=dict)
-    """Image -> the folder that it is built from, of tasks that are folders."""
+    """Image -> the folder that it is built from, for tasks that are folders."""
 
 
 def load(
@@ -49,13 +49,13 @@ def load(
     family: str | None = None,
     allow_classic: bool = False,
 ) -> LoadedSplit:
-    """Every row of a dataset. ``name`` is any of names.FORMS, ``revision`` pins a hub dataset;
-    ``family`` is that of its rows, by default known by their columns.
+    """Return every row of a dataset.
 
-    Classic rows are joined with the swebench 5 dataset ``answers`` (``<hub id>@<revision>`` pins it), by default with
-    the one that ``names.CLASSIC`` knows to have them, else refused; ``allow_classic`` keeps them as they are, for
-    grading saved logs.
-    Raises ConfigError for anything wrong with the request or the rows, InfraError where a hub cannot be reached.
+    ``name`` is any of names.FORMS, ``revision`` pins a hub dataset; ``family`` is that of its rows, by default
+    recognized by their columns. Classic rows are joined with the swebench 5 dataset ``answers`` (``<hub
+    id>@<revision>`` pins it), by default the one in ``names.CLASSIC``, else rejected; ``allow_classic`` keeps them
+    unchanged, for grading saved logs. Raises ConfigError for any error in the request or the rows, InfraError if a hub
+    cannot be reached.
     """
     loaded = _load(name, split, revision, family or (SWEBENCH if answers is not None else None))
     if answers is None and not allow_classic:
@@ -108,7 +108,7 @@ def _load(name: str, split: str, revision: str | None, family: str | None = None
 
 
 def _is_alias(name: str) -> bool:
-    """Whether a name without a slash means a dataset of the hub, even where a folder here is called so."""
+    """Return whether a name without a slash means a dataset of the hub, even if a local folder has that name."""
     return "/" not in name and names.hub_id(name) is not None
 
 
@@ -134,7 +134,7 @@ def _answers(name: str, split: str) -> tuple[list[Row], str]:
     try:
         loaded = _load(hub_id if pinned else name, split, revision if pinned else None)
     except ConfigError as error:
-        # The same messages, under the field that is to be changed.
+        # The same messages, under the field that the user must change.
         raise ConfigError(error.reason.removeprefix(f"{error.field}: "), field="answers") from error
     return [*loaded.rows, *loaded.by_id], f"{loaded.name}@{loaded.revision}" if loaded.revision else loaded.name
 

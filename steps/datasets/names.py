@@ -1,4 +1,4 @@
-"""Names of datasets: every spelling that their tools and guides use, and what to say to any other."""
+"""Names of datasets: every spelling in their tools and guides, and suggestions for others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MULTILINGUAL = "SWE-bench/SWE-bench_Multilingual"
 MULTIMODAL = "SWE-bench/SWE-bench_Multimodal"
 
 # swebench/cli/_datasets.py, swebench/harness/utils.py load_swebench_dataset, mini-swe-agent's DATASET_MAPPING, and the
-# ids that the datasets had before they moved to the organisation SWE-bench.
+# ids of the datasets before they moved to the organisation SWE-bench.
 _ALIASES = {
     FULL: ("full", "swe-bench", "swebench", "swe_bench", "princeton-nlp/SWE-bench"),
     VERIFIED: ("verified", "princeton-nlp/SWE-bench_Verified"),
@@ -71,13 +71,12 @@ FORMS = (
 
 
 def is_bundled(name: str) -> bool:
-    """Whether a dataset, in any case, comes with this project."""
+    """Return whether a dataset, in any case, comes with this project."""
     return name.strip().lower() in BUNDLED
 
 
 def hub_id(name: str) -> str | None:
-    """The hub id that ``name`` stands for, known names in any case, with ``:<config>`` behind it where that is given;
-    None when it can be none."""
+    """Return the hub id of ``name`` with its ``:<config>``, known names in any case; None if it cannot be one."""
     base, colon, config = name.partition(":")
     if colon and not _CONFIG.fullmatch(config):
         return None
@@ -86,12 +85,12 @@ def hub_id(name: str) -> str | None:
 
 
 def short_name(hub_id: str) -> str:
-    """The first of its aliases that is no hub id; itself where it has none."""
+    """Return the first alias that is no hub id; the hub id itself if there is none."""
     return next((alias for alias in _ALIASES.get(hub_id, ()) if "/" not in alias), hub_id)
 
 
 def did_you_mean(name: str, choices: list[str] | None = None) -> str:
-    """`` (did you mean X?)`` for a name close to a known one (by default a dataset's), else nothing."""
+    """Return `` (did you mean X?)`` for a name close to a known one (by default a dataset's), else nothing."""
     spelt = (
         {each.lower(): each for each in choices}
         if choices is not None
@@ -103,14 +102,14 @@ def did_you_mean(name: str, choices: list[str] | None = None) -> str:
 
 
 def list_first(ids: Collection[str]) -> str:
-    """The first ones, and how many more there are."""
+    """Return the first ids, and the number of further ones."""
     return ", ".join(islice(ids, _SHOWN)) + (f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else "")
 
 
 def guess_answers(name: str, columns: set[str]) -> str:
-    """The swebench 5 dataset that most likely holds the rows of a classic one.
+    """Return the swebench 5 dataset that most likely holds the rows of a classic one.
 
-    By the name, else by the columns only one dataset has; the full set holds all of Verified and Lite.
+    Decides by the name, else by columns that only one dataset has; the full set holds all of Verified and Lite.
     """
     dataset_id = hub_id(name) or name
     for word, dataset in {"verified": VERIFIED, "lite": LITE, "multilingual": MULTILINGUAL}.items():

@@ -1,4 +1,4 @@
-"""OpenHands' ``output.jsonl`` as predictions: the patch of each row, and which rows are an outcome of the agent's."""
+"""OpenHands' ``output.jsonl`` as predictions: the patch of each row, and the rows that are an outcome of the agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swe_argo.steps.contracts.trajectory import StopReason
 Row = dict[str, Any]
 
 OWN = "swe_argo"
-"""Key of ``test_result``, which is free in the format, in rows that this project wrote."""
+"""Key in ``test_result``, which the format leaves free, in rows that this project wrote."""
 SET_UP = ("pyproject.toml", "tox.ini", "setup.py")
 """Files whose hunks its eval_infer drops: its images change them before the agent begins."""
 
@@ -26,12 +26,12 @@ _ENDS: tuple[tuple[re.Pattern[str], StopReason | None], ...] = (
     (re.compile("FunctionCall\\w*Error|LLMMalformedAction|LLMNoAction"), StopReason.MALFORMED),
     (re.compile("stuck in a loop|AgentStuckInLoop", re.IGNORECASE), None),
 )
-"""What ``error`` says where the agent came to an end, not the infrastructure (openhands/core/exceptions.py,
-controller/agent_controller.py). A budget that a proxy keeps is none of the agent's."""
+"""Texts of ``error`` if the agent ended the run, not the infrastructure (openhands/core/exceptions.py,
+controller/agent_controller.py). A budget of a proxy is not the agent's."""
 
 
 def read_end(error: object) -> tuple[bool, StopReason | None]:
-    """Whether a row's ``error`` is an outcome of the agent's, and why it stopped, where there is a word for it."""
+    """Return whether a row's ``error`` is an outcome of the agent, and its stop reason, if there is one."""
     for pattern, reason in _ENDS:
         if pattern.search(str(error)):
             return True, reason
@@ -39,33 +39,33 @@ def read_end(error: object) -> tuple[bool, StopReason | None]:
 
 
 def is_row(row: Row) -> bool:
-    """Whether it is a row of its output: the patch is in ``test_result``."""
+    """Return whether a row has OpenHands' format: the patch is in ``test_result``."""
     return "test_result" in row and "model_patch" not in row
 
 
 def is_kept(row: Row) -> bool:
-    """Whether it is what ``strip_row`` leaves of one."""
+    """Return whether a row is a result of ``strip_row``."""
     return "rank" in row and "own" in row
 
 
 @dataclass
 class Patches:
-    """What its rows come to, instance by instance. ``models``: those that were named, in order."""
+    """The result of all rows by instance. ``models``: the named models, in order."""
 
     patches: dict[str, str | None] = field(default_factory=dict)
     models: dict[str, None] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
-    """Instances of which every row ends in an error that is not the agent's: nobody predicted them."""
+    """Instances whose rows all end in an error that is not the agent's: they have no prediction."""
     several: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
-    """Instances whose patch is not taken byte for byte: hunks of SET_UP, or words before the diff, are left out."""
+    """Instances whose patch is changed: hunks of SET_UP, or text before the diff, are left out."""
 
 
 def choose_patches(rows: Iterable[Row]) -> Patches:
-    """The best of each instance: one that the critic accepts (it finished, with a patch), else one without an error.
+    """Return each instance's best row: one the critic accepts (finished, with a patch), else one without an error.
 
-    Of equals the latest attempt counts, then the last row (benchmarks/utils/iterative.py). ``rows`` are what
-    ``strip_row`` leaves. Raises ValueError for a patch that is no text.
+    Of equal rows the latest attempt counts, then the last row (benchmarks/utils/iterative.py). ``rows`` are results of
+    ``strip_row``. Raises ValueError for a patch that is no text.
     """
     result = Patches()
     best: dict[str, tuple[tuple[int, int, int], Row]] = {}
@@ -90,10 +90,10 @@ def choose_patches(rows: Iterable[Row]) -> Patches:
 
 
 def strip_row(row: Row) -> Row:
-    """What counts of a row: a history may be megabytes. Raises ValueError saying what is wrong with it."""
+    """Return the relevant parts of a row: a history may be megabytes. Raises ValueError with the error in the row."""
     result = {} if row["test_result"] is None else row["test_result"]
     if not isinstance(result, dict):
-        raise ValueError("test_result is not an object")  # noqa: TRY004 - what is wrong with a file, not with a call
+        raise ValueError("test_result is not an object")  # noqa: TRY004 - an error in a file, not in a call
     patch = result.get("git_patch")
     if patch is not None and not isinstance(patch, str):
         raise ValueError(f"test_result.git_patch is {type(patch).__name__}, not text or null")
@@ -110,7 +110,7 @@ def strip_row(row: Row) -> Row:
 
 
 def _finished(history: object) -> bool:
-    """Whether the last action of the agent is the one that says so."""
+    """Return whether the last action of the agent is the finish action."""
     events = history if isinstance(history, list) else []
     for entry in reversed(events):
         for event in reversed(entry if isinstance(entry, list) else [entry]):
@@ -131,7 +131,7 @@ def _model(metadata: object) -> str:
 
 
 def as_graded(patch: str) -> str:
-    """The patch that its eval_infer grades: without what stands before the diff, and without hunks of SET_UP."""
+    """Return the patch that its eval_infer grades: without text before the diff, and without hunks of SET_UP."""
     begins = re.search(r"^diff --git ", patch, re.MULTILINE)
     if not begins:
         return patch

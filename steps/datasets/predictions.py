@@ -1,4 +1,4 @@
-"""Predictions: patches somebody made elsewhere, in the files that swebench and agents of other projects write."""
+"""Predictions: patches made elsewhere, in the files that swebench and agents of other projects write."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _OTHER_KEYS = re.compile("patch|diff|predict|submi|output|answer|completion", re
 
 @dataclass(frozen=True)
 class Predictions:
-    """``patches``: instance id -> patch text, None or ``""`` where the agent gave none (both are data).
+    """``patches``: instance id -> patch text, None or ``""`` if the agent gave none (both are data).
 
-    Bytes of a patch that are no UTF-8 are lone surrogates in the text (PEP 383); ``Patch.from_text`` gives them back.
+    Bytes of a patch that are not UTF-8 are lone surrogates in the text (PEP 383); ``Patch.from_text`` restores them.
     """
 
     model: str
@@ -34,14 +34,14 @@ class Predictions:
 def read(
     path: str | Path, known_ids: Collection[str], dataset_ids: Collection[str], model: str | None = None
 ) -> Predictions:
-    """The predictions of the selected instances (``known_ids``) among those of the whole dataset (``dataset_ids``).
+    """Return the predictions of the selected instances (``known_ids``) among those of the dataset (``dataset_ids``).
 
-    A .jsonl file of one object a line, or a .json file that is a list or an object keyed by instance id. Of several
-    for one instance the last counts, and the first row names the model, as in swebench. An output.jsonl of OpenHands
-    is read as its eval_infer does, but that rows which failed through no fault of the agent predict nothing. So do
-    such a .traj of SWE-agent; a folder is read for those, and for the .pred of an instance that has none. ``model`` is
-    the model of rows that name none.
-    Raises ConfigError, also for a row without a patch key and for a file in which every patch is null.
+    A .jsonl file has one object per line; a .json file is a list or an object keyed by instance id. The last prediction
+    of an instance counts, and the first row names the model, as in swebench. An output.jsonl of OpenHands is read as by
+    its eval_infer, except that rows that failed through no fault of the agent are no predictions; the same holds for a
+    .traj of SWE-agent. A folder is read for .traj files, and for the .pred of an instance without one. ``model`` is the
+    model of rows that name none. Raises ConfigError, also for a row without a patch key and for a file in which every
+    patch is null.
     """
     path = local_path(str(path), _FIELD)
     is_trajectory = path.is_dir() or path.suffix in (sweagent.SUFFIX, sweagent.PREDICTION_SUFFIX)
@@ -53,7 +53,7 @@ def read(
         raise ConfigError(f"{path.name} holds predictions and rows of OpenHands at once", field=_FIELD)
     model, patches, ids, notices = _openhands(path.name, rows) if theirs[0] else _swebench(path.name, rows, model)
     _refuse_unknown(ids, dataset_ids, path)
-    # A trajectory without a patch tells how its agent ended; a null in a file of predictions is mostly a lost key.
+    # A trajectory without a patch shows how its agent ended; a null in a file of predictions is mostly a lost key.
     if patches and not is_trajectory and not any(patch is not None for patch in patches.values()):
         raise ConfigError(f"{path.name} has no patch: all {len(patches)} are null", field=_FIELD)
     if failed:
@@ -80,7 +80,7 @@ def read(
 
 
 _Read = tuple[str, dict[str, str | None], list[str], list[str]]
-"""The model, the patches, every id that occurs, and what a person should know."""
+"""The model, the patches, every id that occurs, and notices."""
 
 
 def _swebench(name: str, rows: list[tuple[str, dict[str, Any]]], model: str | None) -> _Read:
@@ -121,7 +121,7 @@ def _openhands(name: str, rows: list[tuple[str, dict[str, Any]]]) -> _Read:
 
 
 def _trajectories(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], list[str]]:
-    """Predictions of SWE-agent's files, and the instances of those that failed through no fault of the agent."""
+    """Return predictions of SWE-agent's files, and the instances that failed through no fault of the agent."""
     rows, failed = [], []
     for file in _sweagent_files(path) if path.is_dir() else [path]:
         row = read_json(file, _FIELD)
@@ -144,7 +144,7 @@ def _trajectories(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], list[st
 
 
 def _sweagent_files(folder: Path) -> list[Path]:
-    """Return a trajectory for each instance, or its prediction where that is all there is: it tells no end."""
+    """Return a trajectory for each instance, or its prediction if there is no trajectory: that has no stop reason."""
     files = {file.with_suffix(""): file for file in sorted(folder.rglob(f"*{sweagent.PREDICTION_SUFFIX}"))}
     files |= {file.with_suffix(""): file for file in sorted(folder.rglob(f"*{sweagent.SUFFIX}"))}
     return [files[stem] for stem in sorted(files)]
@@ -164,7 +164,7 @@ def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _small(where: str, row: Any) -> dict[str, Any]:
-    """The row without what does not count: those of OpenHands hold whole conversations."""
+    """Return the row without irrelevant parts: those of OpenHands hold whole conversations."""
     if not isinstance(row, dict):
         raise ConfigError(f"{where}: not an object with instance_id and model_patch", field=_FIELD)
     if not openhands.is_row(row):
@@ -223,7 +223,7 @@ def _patch(where: str, row: dict[str, Any]) -> str | None:
 
 
 def _likely_key(row: dict[str, Any]) -> str | None:
-    """Return the key that seems to hold the patch: by its name, better still by a diff under it."""
+    """Return the key that seems to hold the patch: by its name, preferably one with a diff."""
     texts = {key: value or "" for key, value in row.items() if value is None or isinstance(value, str)}
     names = [key for key in texts if _OTHER_KEYS.search(key) and "test" not in key.lower()]
     diffs = [key for key, text in texts.items() if re.search(r"^(?:diff --git |--- )", text, re.MULTILINE)]

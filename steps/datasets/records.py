@@ -1,4 +1,4 @@
-"""JSON and JSON Lines files as a list of values, each with the words that name its place."""
+"""Reading of JSON and JSON Lines files as values, each with its place for messages."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from swe_argo.steps.errors import ConfigError
 
 
 class SourcedValue(NamedTuple):
-    """A value as it was read, and where: ``rows.jsonl, row 17`` (in .jsonl the line, so that an editor finds it)."""
+    """A value and its place: ``rows.jsonl, row 17`` (in .jsonl the line, so that an editor finds it)."""
 
     where: str
     value: Any
 
 
 def local_path(text: str, field: str) -> Path:
-    """``text`` as a path of this machine, ``~`` expanded. Raises ConfigError where it can be none."""
+    """Return ``text`` as a local path, ``~`` expanded. Raises ConfigError if it is no path."""
     try:
         path = Path(text).expanduser()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
@@ -30,7 +30,7 @@ def local_path(text: str, field: str) -> Path:
 
 
 def read_bytes(path: Path, field: str) -> bytes:
-    """A file's content. Raises ConfigError under ``field`` when it cannot be read."""
+    """Return the content of a file. Raises ConfigError under ``field`` if it cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -40,12 +40,12 @@ def read_bytes(path: Path, field: str) -> bytes:
 
 
 def read_json(path: Path, field: str) -> Any:
-    """The value in a .json file. Raises ConfigError."""
+    """Return the value in a .json file. Raises ConfigError."""
     return _value(read_bytes(path, field), path.name, field)
 
 
 def read_jsonl(path: Path, field: str) -> list[SourcedValue]:
-    """A value a line, blank lines skipped. Lines end at ``\\n`` only: U+2028 and form feeds belong to the text.
+    """Return a value per line, without blank lines. Only LF ends a line: U+2028 and form feeds belong to the text.
 
     Raises ConfigError.
     """
@@ -53,7 +53,7 @@ def read_jsonl(path: Path, field: str) -> list[SourcedValue]:
 
 
 def read_lines(path: Path, field: str) -> Iterator[SourcedValue]:
-    """The same, line by line: a file may be larger than memory. Raises ConfigError."""
+    """Yield a value per line, like ``read_jsonl``, from a file that may be larger than memory. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -71,7 +71,7 @@ def _without_bom(data: bytes) -> bytes:
 
 
 def _value(data: bytes, where: str, field: str) -> Any:
-    # Bytes that are no UTF-8 become lone surrogates (PEP 383), so that a patch can be written back byte for byte.
+    # Bytes that are not UTF-8 become lone surrogates (PEP 383), so that a patch can be written back byte for byte.
     text = _without_bom(data).decode("utf-8", "surrogateescape")
     try:
         return json.loads(text)

@@ -1,4 +1,4 @@
-"""How much more than the limits the sandboxes of some instances may take: a JSON file of {instance_id: factor}."""
+"""Resource factors: the multiples of the limits for some instances' sandboxes; a JSON file of {instance_id: factor}."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from swe_argo.steps.errors import ConfigError
 
 FIELD = "sandbox.resource_factors"
 MOST = 1e6
-"""Above any machine: it bounds the numbers that JSON may hold."""
+"""The largest factor, above any machine: it limits the numbers that JSON may hold."""
 
 
 def read(path: str | None, instance_ids: Collection[str]) -> dict[str, float]:
-    """The factors in a file, of instances among ``instance_ids``. Raises ConfigError naming the first wrong entry."""
+    """Return the factors in a file, of ``instance_ids``. Raises ConfigError naming the first wrong entry."""
     if path is None:
         return {}
     file = local_path(path, FIELD)
@@ -31,11 +31,11 @@ def read(path: str | None, instance_ids: Collection[str]) -> dict[str, float]:
 
 
 def of_text(text: str, path: str, instance_ids: Collection[str]) -> dict[str, float]:
-    """The factors in a file's text. Raises ConfigError."""
+    """Return the factors in a file's text. Raises ConfigError."""
     try:
-        # A name that stands there twice would hide one of its factors.
+        # A repeated name would hide one of its factors.
         table = json.loads(text, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:  # ValueError: a number of too many digits, too
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits
         raise ConfigError(f"{path} is not JSON: {error}", field=FIELD) from None
     if not isinstance(table, dict):
         raise ConfigError(f"{path} is not an object of instance ids and factors", field=FIELD)
@@ -50,7 +50,7 @@ def of_text(text: str, path: str, instance_ids: Collection[str]) -> dict[str, fl
 
 
 def notices(spec: SandboxSpec, factors: Collection[float]) -> list[str]:
-    """What a person should know of factors that change nothing."""
+    """Return notices about factors that have no effect."""
     limited = backend_named(spec.backend).on_cluster or any((spec.cpus, spec.memory_mb, spec.disk_mb))
     if limited or all(factor == 1 for factor in (spec.resource_factor, *factors)):
         return []

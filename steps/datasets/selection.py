@@ -1,4 +1,4 @@
-"""Which rows of a dataset a run takes."""
+"""Selection of the rows of a dataset for a run."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from swe_argo.steps.datasets.records import local_path, read_bytes
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families.family import Row
 
-# Near misses are searched among all ids of the dataset, which takes time for each; of a file's ids no more are quoted.
+# Near misses are searched among all ids of the dataset, which takes time; this is also the most ids quoted of a file.
 _MOST_HINTS = 5
 
 
 def select(rows: list[Row], spec: SelectSpec, by_id: Sequence[Row] = ()) -> tuple[list[Row], list[str]]:
-    """The rows for which every given condition holds, in the dataset's order unless a seed shuffles them, and what a
-    person should be told. ``by_id`` are rows that only an id asked for reaches (LoadedSplit.by_id).
+    """Return the rows that meet every given condition, and notices.
 
-    Raises ConfigError for unknown ids (all in one error), unknown repositories, a bad regular expression, and when
-    nothing is left.
+    The rows keep the dataset's order unless a seed shuffles them. ``by_id`` are rows that only a request by id reaches
+    (LoadedSplit.by_id). Raises ConfigError for unknown ids (all in one error), unknown repositories, a bad regular
+    expression, and if no row is left.
     """
     id_sets = _ids(spec)
     requested: set[str] = set().union(*id_sets)
@@ -69,7 +69,7 @@ def _slice(rows: list[Row], spec: SelectSpec) -> tuple[list[Row], list[str]]:
 def _shuffled(rows: list[Row], seed: int | None) -> list[Row]:
     if seed is None:
         return rows
-    # Ids alone are shuffled: random.Random with an int seed gives the same order on every machine.
+    # Only the ids are shuffled: random.Random with an int seed gives the same order on every machine.
     by_id = {row["instance_id"]: row for row in rows}
     ids = list(by_id)
     random.Random(seed).shuffle(ids)
@@ -103,7 +103,7 @@ def _regex(text: str | None) -> re.Pattern[str] | None:
 
 
 def _refuse_unknown(requested: list[str], instance_ids: list[str], typed: set[str]) -> None:
-    """Quote unknown ids: those that were typed, and of a file a few that have an id's form, for it may be any file."""
+    """Raise ConfigError for unknown ids: it quotes typed ones, and of a file a few that have an id's form."""
     there = set(instance_ids)
     unknown = [each for each in dict.fromkeys(requested) if each not in there]
     if unknown:

@@ -1,4 +1,4 @@
-"""SWE-agent's files: the submission of a ``.traj``, its model, and whether its end is the agent's."""
+"""SWE-agent's files: the submission of a ``.traj``, its model, and its stop reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUFFIX = ".traj"
 PREDICTION_SUFFIX = ".pred"
 """The suffix of a prediction in swebench's form, beside a trajectory. Its patch is null if nothing was submitted."""
 OWN = "swe_argo"
-"""Key of ``info``, which is free in the format, in files that this project wrote."""
+"""Key in ``info``, which the format leaves free, in files that this project wrote."""
 SUBMITTED = "submitted"
 
 _REASONS = {
@@ -26,12 +26,12 @@ _REASONS = {
     "exit_forfeit": StopReason.FINISHED,
     "exit_command": StopReason.FINISHED,
 }
-"""Its exit statuses that are an agent's (sweagent/agent/agents.py); with a patch they stand in ``submitted (...)``."""
+"""Exit statuses of an agent (sweagent/agent/agents.py); with a patch they are inside ``submitted (...)``."""
 _INNER = re.compile(rf"{SUBMITTED} \((.*)\)")
 
 
 def is_row(row: Row) -> bool:
-    """Whether it is one: steps by action and observation, attempts of that kind, or a demonstration's bare history."""
+    """Return whether a row is a trajectory: actions and observations, attempts, or a demonstration's bare history."""
     steps, history = row.get("trajectory"), row.get("history")
     if isinstance(row.get("attempts"), list):
         return True
@@ -42,7 +42,7 @@ def is_row(row: Row) -> bool:
 
 
 def chosen_attempt(row: Row) -> Row:
-    """The attempt that counts: its retry loop puts the best one into the row itself, else the last."""
+    """Return the attempt that counts: its retry loop puts the best one into the row itself, else the last."""
     attempts = row.get("attempts")
     if "trajectory" in row or not isinstance(attempts, list) or not attempts:
         return row
@@ -50,7 +50,7 @@ def chosen_attempt(row: Row) -> Row:
 
 
 def as_table(value: object) -> Row:
-    """The object, or the one in a JSON text: ``replay_config`` is either."""
+    """Return the object, or the one in a JSON text: ``replay_config`` is either."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -60,16 +60,16 @@ def as_table(value: object) -> Row:
 
 
 def model_name(row: Row) -> str | None:
-    """The model's name, which older files lack."""
+    """Return the model's name, which older files lack."""
     own = as_table(as_table(row.get("info")).get(OWN)).get("model")
     name = own or as_table(as_table(as_table(row.get("replay_config")).get("agent")).get("model")).get("name")
     return name if isinstance(name, str) and name else None
 
 
 def submitted_patch(row: Row) -> str | None:
-    """What it submitted. Raises ValueError where that is no text.
+    """Return the submitted patch. Raises ValueError if it is no text.
 
-    Older files have it as a terminal showed it, every line ending in CRLF; lines of a file that end so are a part.
+    Older files have it as a terminal showed it: every line ends in CRLF. A mix of line ends belongs to the patch.
     """
     info = as_table(row.get("info"))
     text = info.get("submission")
@@ -82,9 +82,9 @@ def submitted_patch(row: Row) -> str | None:
 
 
 def read_end(row: Row) -> tuple[bool, StopReason | None]:
-    """Whether its end is an outcome of the agent's, and why it stopped, where there is a word for it.
+    """Return whether the end is an outcome of the agent, and its stop reason, if there is one.
 
-    A patch that was taken at an end of the infrastructure's is not what the agent would have handed in.
+    A patch that was taken when the infrastructure ended the run is not one that the agent submitted.
     """
     info = as_table(row.get("info"))
     status, own = info.get("exit_status"), as_table(info.get(OWN)).get("stop_reason")

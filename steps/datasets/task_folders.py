@@ -1,4 +1,4 @@
-"""Harbor's datasets: a folder of task folders, or an entry of a registry whose repositories are on this machine."""
+"""Harbor's datasets: a folder of task folders, or a registry entry whose repositories are on this machine."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _FIELD = "dataset"
 
 
 def is_task_folder(folder: Path) -> bool:
-    """Whether a folder is a task, or holds tasks."""
+    """Return whether a folder is a task, or holds tasks."""
     return bool(find_tasks(folder))
 
 
 def read_task_folder(folder: Path) -> list[SourcedValue]:
-    """A row for each task, by name. Raises ConfigError."""
+    """Return a row for each task, by name. Raises ConfigError."""
     return [_read(task) for task in find_tasks(folder)]
 
 
 def read_registry(name: str, registry: Path | None) -> list[SourcedValue]:
-    """The tasks of ``harbor:<entry>`` or ``harbor:<entry>@<version>``, in the entry's order.
+    """Return the tasks of ``harbor:<entry>`` or ``harbor:<entry>@<version>``, in the entry's order.
 
-    ``registry`` is a registry.json or the folder that holds it. Tasks of other repositories are looked for in folders
-    beside it that are called as those. Raises ConfigError.
+    ``registry`` is a registry.json or its folder. Tasks of other repositories are searched in folders beside it that
+    have the names of these repositories. Raises ConfigError.
     """
     if registry is None:
         raise ConfigError(
@@ -60,7 +60,7 @@ def _entry(name: str, entries: Any, file: Path) -> dict[str, Any]:
         if version not in versions:
             raise ConfigError(f"{wanted} has no version {version!r}; it has {', '.join(versions)}", field=_FIELD)
         return named[versions.index(version)]
-    # As Harbor: head, else the newest by its numbers.
+    # As in Harbor: head, else the newest by its numbers.
     return named[versions.index("head")] if "head" in versions else max(named, key=_version_key)
 
 

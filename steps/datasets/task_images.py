@@ -1,4 +1,4 @@
-"""Images of tasks that are folders: made of their environment/Dockerfile, under a name that is a hash of its files.
+"""Images of tasks that are folders: built from environment/Dockerfile, named by a hash of its files.
 
 ``python -m swe_argo.steps.datasets.task_images FOLDER...`` prints ``<id> <image> <environment>`` for each such task.
 images/build reads it.
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     import docker
 
 _WITHOUT_EFFECT = {"FROM", "ARG", "LABEL", "MAINTAINER", "EXPOSE", "CMD", "ENTRYPOINT", "STOPSIGNAL", "SHELL"}
-"""On the files of a working directory."""
+"""Instructions without effect on the files of a working directory."""
 
 
 def environment_of(row: Row, task: str) -> dict[str, Path]:
-    """The image of a task in the folder ``task`` -> what it is built from; nothing for one that names its image."""
+    """Return image -> build folder for the task in the folder ``task``; nothing for a task that names its image."""
     return {row["image"]: Path(task) / "environment"} if row["image"].startswith(IMAGE_PREFIX) else {}
 
 
 def make_folders(images: Path, environments: Mapping[str, Path]) -> None:
-    """Make what backend local takes for an image: its working directory, as COPY fills it.
+    """Make the folders that backend local uses as images: working directories, as COPY fills them.
 
-    The programs are this machine's. Raises ConfigError for a Dockerfile that does more, and where nobody may write.
+    Programs are this machine's. Raises ConfigError for a Dockerfile that does more, or a folder that is not writable.
     """
     for image, environment in environments.items():
         target = images / image.replace("/", "__")
@@ -59,7 +59,7 @@ def make_folders(images: Path, environments: Mapping[str, Path]) -> None:
 
 
 def build(client: docker.DockerClient, environments: Mapping[str, Path], base: str) -> None:
-    """Build the images that an engine has not; ``base`` is for Dockerfiles that say ARG BASE.
+    """Build the images that an engine lacks; ``base`` is for Dockerfiles with ARG BASE.
 
     Raises ConfigError, InfraError and ResourceError as a build fails.
     """
@@ -98,7 +98,7 @@ def _needs_containers(task: str, reason: str) -> ConfigError:
 
 
 def _copy_files(environment: Path, source: str, target: Path, place: str) -> bool:
-    """One source of a COPY into ``place`` below ``target``; False where either is outside of its folder."""
+    """Copy one source of a COPY into ``place`` below ``target``; return False if either is outside its folder."""
     path, into = environment / source.lstrip("/"), target / place
     if place.startswith("..") or not path.exists() or not path.resolve().is_relative_to(environment.resolve()):
         return False
@@ -112,7 +112,7 @@ def _copy_files(environment: Path, source: str, target: Path, place: str) -> boo
 
 
 def main() -> None:
-    """Print the lines."""
+    """Print id, image and environment of each task."""
     parser = argparse.ArgumentParser(prog="python -m swe_argo.steps.datasets.task_images")
     parser.add_argument("folders", nargs="*", type=Path, default=[HARBOR_TASKS], metavar="FOLDER")
     try:

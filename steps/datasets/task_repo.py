@@ -21,15 +21,15 @@ _HINTS = "hints.md"
 
 
 def is_task_repo(folder: Path) -> bool:
-    """Whether a folder is a task repo."""
+    """Return whether a folder is a task repo."""
     return (folder / CONFIG).is_file()
 
 
 def read_task_repo(folder: Path, split: str) -> tuple[list[SourcedValue], list[SourcedValue]]:
-    """The rows of ``split`` in order of their ids, and all others: those are run only where an id names them, as in
-    swebench's load_instances (an instance can be repaired while it is ``deprecated``).
+    """Return the rows of ``split`` in order of their ids, and all other rows.
 
-    Raises ConfigError for an unknown or never published split and for a task that is not whole.
+    Others run only if an id names them, as in swebench's load_instances (a ``deprecated`` instance can be repaired).
+    Raises ConfigError for an unknown or never published split and for an incomplete task.
     """
     splits = _published(folder)
     if split not in splits:
@@ -72,7 +72,7 @@ def _task(folder: Path) -> dict[str, Any]:
 
 
 def _text(path: Path, where: str) -> str:
-    """The file's text; no newline is translated."""
+    """Return the text of the file; no newline is translated."""
     try:
         return read_bytes(path, _FIELD).decode()
     except UnicodeDecodeError as error:

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "names", nargs="*", default=[MINI], metavar="NAME", help=f"an instance of mini, or {', '.join(BUNDLED)}"
     )
     args = parser.parse_args(arguments)
-    os.umask(0o022)  # whoever makes an image, any user may read what it holds
+    os.umask(0o022)  # any user may read the content of an image, whoever made it
     try:
         for dataset, instance_id, image in dict.fromkeys(_find_images(args.names)):
             name = instance_id if dataset == MINI else f"{dataset}/{instance_id}"
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _find_images(names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Dataset, id and image of each instance that is meant. Raises ConfigError for one that there is not."""
+    """Yield dataset, id and image of each named instance. Raises ConfigError for an unknown one."""
     for name in names:
         if name in BUNDLED:
             yield from ((name, instance_id, image) for instance_id, image in image_by_id(name).items())

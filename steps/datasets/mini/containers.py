@@ -1,4 +1,4 @@
-"""The images of the mini instances for backend docker."""
+"""Images of the mini instances for backend docker."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from docker.errors import BuildError
 
 LABEL = "swe-argo.digest"
-"""The label of an image that says from what it was made."""
+"""The label of an image with the digest of its sources."""
 
 
 def build(client: docker.DockerClient, image_by_id: Mapping[str, str], base: str, dataset: str = MINI) -> None:
-    """Build the images of instances on the image ``base`` where they are missing or made from other content.
+    """Build the images of instances on the image ``base`` if they are missing or made from other content.
 
-    Raises ConfigError for an unknown instance or when ``base`` does not exist, InfraError when a build fails.
+    Raises ConfigError for an unknown instance or if ``base`` does not exist, InfraError if a build fails.
     """
     for instance_id, image in image_by_id.items():
         current = digest(instance_id, dataset)
@@ -34,7 +34,7 @@ def build(client: docker.DockerClient, image_by_id: Mapping[str, str], base: str
 
 
 def image_digest(client: docker.DockerClient, image: str) -> str | None:
-    """The digest of the content an image was made from; None when there is no such image."""
+    """Return the digest of an image's sources; None if there is no such image."""
     from docker.errors import DockerException, ImageNotFound
 
     from swe_argo.steps.sandbox.docker.engine import engine_failure
@@ -60,9 +60,9 @@ def _build(client: docker.DockerClient, instance_id: str, dataset: str, *, tag: 
 def build_image(
     client: docker.DockerClient, image: str, doing: str, *, path: str, base: str, digest: str, field: str
 ) -> None:
-    """Build an image of the Dockerfile in the folder ``path``, with ``digest`` as its label.
+    """Build an image from the Dockerfile in the folder ``path``, with ``digest`` as its label.
 
-    Raises ConfigError under ``field`` where the base image does not exist, InfraError, ResourceError.
+    Raises ConfigError under ``field`` if the base image does not exist, InfraError, ResourceError.
     """
     from docker.errors import BuildError, DockerException
 
@@ -85,7 +85,7 @@ def build_image(
 
 
 def _build_failed(error: BuildError, doing: str, field: str) -> StepError:
-    """A base image that its registry says does not exist is a wrong request; anything else may go well next time."""
+    """Return the error of a build: a missing base image is a wrong request; any other failure may be temporary."""
     error_text = " ".join(str(error.msg).split())
     if any(phrase in error_text for phrase in ("manifest unknown", "does not exist", ": not found")):
         return ConfigError(f"{doing}: {error_text}", field=field, failure_class=FailureClass.IMAGE_MISSING)

@@ -1,4 +1,4 @@
-"""What an issue is made of: the files of its repository and its two patches."""
+"""Content of an issue: the files of its repository and its two patches."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ TASK_REPO = Path(__file__).resolve().parent / "data"
 """The folder with sweb.yaml."""
 
 HARBOR_TASKS = TASK_REPO / "harbor"
-"""Folder of tasks in Harbor's form."""
+"""The folder of tasks in Harbor's form."""
 FORMAT = "1"
-"""Raise it when the same files are made into another repository or image than before."""
+"""The version of the format: raise it when the same files make another repository or image than before."""
 
 _LEFTOVERS = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
 
@@ -37,12 +37,12 @@ class Content:
 
 
 def instance_ids() -> list[str]:
-    """All instances, sorted."""
+    """Return the ids of all instances, sorted."""
     return sorted(path.parent.name for path in TASK_REPO.glob("tasks/*/task.yaml"))
 
 
 def content(instance_id: str) -> Content:
-    """Read the files of ``mini__<repository>-<number>``. Raises ConfigError when there is no such instance."""
+    """Read the files of ``mini__<repository>-<number>``. Raises ConfigError if there is no such instance."""
     if instance_id not in instance_ids():
         raise ConfigError(
             f"mini has no instance {instance_id!r}; it has {', '.join(instance_ids())}", field="instances"
@@ -59,7 +59,7 @@ def content(instance_id: str) -> Content:
 
 
 def digest_issue(instance_id: str) -> str:
-    """``sha256:...`` over all that decides what is in the issue's image, its base apart."""
+    """Return ``sha256:...`` over everything that determines the content of the issue's image, except its base."""
     inputs = content(instance_id)
     parts = {"format": FORMAT.encode(), "title": inputs.title.encode()}
     parts |= {f"fixed/{path}": data for path, data in inputs.fixed.items()}
@@ -71,6 +71,6 @@ def digest_issue(instance_id: str) -> str:
 
 
 def _files(root: Path) -> dict[str, bytes]:
-    """Bytes by relative path, without what running the code leaves (installing a wheel compiles it)."""
+    """Return bytes by relative path, without files left by running the code (installing a wheel compiles it)."""
     paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     return {path.as_posix(): (root / path).read_bytes() for path in paths if not _LEFTOVERS.intersection(path.parts)}

@@ -1,4 +1,4 @@
-"""The images of the mini instances for backend local: folders, one for each image."""
+"""Images of the mini instances for backend local: folders, one for each image."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDI
 def prepare(images: Path, image_by_id: dict[str, str], dataset: str = MINI) -> None:
     """Make ``<images>/<image, / as __>/{testbed,digest}`` for each instance whose ``digest`` is not the current one.
 
-    Each folder appears whole or not at all, also when several processes prepare the same one at once.
-    Raises ConfigError for an unknown instance and for a folder that nobody may write to, InfraError for the rest.
+    Each folder appears whole or not at all, even if several processes prepare the same one at once. Raises ConfigError
+    for an unknown instance and for a folder that is not writable, InfraError for other errors.
     """
     for instance_id, image in image_by_id.items():
         current = digest(instance_id, dataset)
@@ -50,7 +50,7 @@ def _make(instance_id: str, dataset: str, target: Path, current: str) -> None:
 
 
 def _put(new: Path, target: Path, scratch: Path) -> None:
-    """Move ``new`` to ``target``; what another process put there first stays when it is the same."""
+    """Move ``new`` to ``target``; keep an equal folder that another process put there first."""
     with _alone(target.parent):
         if _digest_of(target) == _digest_of(new):
             return
@@ -61,7 +61,7 @@ def _put(new: Path, target: Path, scratch: Path) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """No other process is between its look at a folder and its move: the lock is the parent's own, not a file."""
+    """Hold a lock between a look at a folder and a move; it is on the parent folder, not on a file."""
     held = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)

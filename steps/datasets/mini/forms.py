@@ -1,4 +1,4 @@
-"""``mini-<family>``: issues of ``mini`` as another family of tasks has its own, rows and repositories."""
+"""``mini-<family>``: issues of ``mini`` in the form of another family of tasks, rows and repositories."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from swe_argo.steps.families.family import Row
 from swe_argo.steps.families.rows import normalise
 
 FORMAT = "2"
-"""Raise it when the same issue is made into another repository than before."""
+"""The version of the format: raise it when the same issue makes another repository than before."""
 
-# Their tests are of pytest, and their lists hold whole ids: SWE-bench cuts an id at its first blank, others do not.
+# These have pytest tests, and their lists hold whole ids: SWE-bench cuts an id at its first blank, others do not.
 _ISSUES = ("mini__gridprint-1", "mini__stalecache-2")
 
 
 def read_rows(dataset: str, split: str) -> tuple[list[SourcedValue], list[SourcedValue]]:
-    """As ``read_task_repo``; of another form than SWE-bench's there is the one split."""
+    """Return rows as ``read_task_repo``; forms other than SWE-bench's have only one split."""
     rows, others = read_task_repo(TASK_REPO, split)
     if dataset == MINI:
         return rows, others
@@ -33,7 +33,7 @@ def read_rows(dataset: str, split: str) -> tuple[list[SourcedValue], list[Source
 
 
 def find_issue(instance_id: str, dataset: str) -> str:
-    """The issue of ``mini`` that an instance is about. Raises ConfigError where a dataset has no such instance."""
+    """Return the issue of ``mini`` behind an instance. Raises ConfigError if a dataset has no such instance."""
     if dataset == MINI:
         return instance_id
     issues = {row["instance_id"]: issue for issue, row in _normalised_by_issue(dataset).items()}
@@ -43,14 +43,14 @@ def find_issue(instance_id: str, dataset: str) -> str:
 
 
 def find_workdir(instance_id: str, dataset: str) -> str:
-    """Where the image has the repository. Raises ConfigError where a dataset has no such instance."""
+    """Return the image's path of the repository. Raises ConfigError if a dataset has no such instance."""
     if dataset == MINI:
         return WORKDIR
     return str(_normalised_by_issue(dataset)[find_issue(instance_id, dataset)].get("workdir", WORKDIR))
 
 
 def image_by_id(dataset: str) -> dict[str, str]:
-    """The instances of a dataset, and their images by the names that backends know them by."""
+    """Return the instances of a dataset, and their images by the names that backends use."""
     if dataset == MINI:
         rows = [normalise(row, where) for where, row in read_rows(MINI, "test")[0]]
     else:
@@ -59,7 +59,7 @@ def image_by_id(dataset: str) -> dict[str, str]:
 
 
 def digest(instance_id: str, dataset: str = MINI) -> str:
-    """``sha256:...`` over all that decides what is in the instance's image, its base apart."""
+    """Return ``sha256:...`` over everything that determines the content of the instance's image, except its base."""
     of_issue = digest_issue(find_issue(instance_id, dataset))
     if dataset == MINI:
         return of_issue
@@ -67,10 +67,10 @@ def digest(instance_id: str, dataset: str = MINI) -> str:
 
 
 def materialise(instance_id: str, folder: Path, dataset: str = MINI) -> None:
-    """Write ``<folder>/testbed``: the repository as the instance's image has it.
+    """Write ``<folder>/testbed``: the repository of the instance's image.
 
-    Raises ConfigError for an unknown instance or where git is missing, InfraError when git fails,
-    FileExistsError when there is a testbed already.
+    Raises ConfigError for an unknown instance or if git is missing, InfraError if git fails, FileExistsError if there
+    is a testbed already.
     """
     issue = find_issue(instance_id, dataset)
     make_repository(issue, folder)

@@ -1,8 +1,8 @@
-"""The git repository of an instance, the same to the last bit of every commit on every machine.
+"""The git repository of an instance, with identical commits on every machine.
 
-It has what images of SWE-bench have: a tag on the history, HEAD one set-up commit above ``base_commit`` and, as images
-older than swebench 4.1.0 do, the fix and its tests on another branch, under a tag and in the reflog.
-The fix is older than HEAD, as there: an image is made long after the fix.
+It has the features of SWE-bench images: a tag on the history, HEAD one set-up commit above ``base_commit`` and, as in
+images older than swebench 4.1.0, the fix and its tests on another branch, under a tag and in the reflog. The fix is
+older than HEAD, as in SWE-bench: an image is made long after the fix.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from swe_argo.steps.errors import ConfigError, InfraError
 _START_S = 1_704_103_200  # 2024-01-01 10:00 UTC
 _DAY_S = 86_400
 _AUTHOR = "Mini Maintainer <maintainer@mini.invalid>"
-_SET_UP = "SWE-bench <setup@swebench.config>"  # who commits the set-up in official images
+_SET_UP = "SWE-bench <setup@swebench.config>"  # the committer of the set-up in official images
 
-# Nothing of the machine's own configuration may change a commit. HOME is left out for git < 2.32.
+# The machine's own configuration must not change a commit. HOME is left out for git < 2.32.
 _ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
@@ -38,8 +38,8 @@ _SETTINGS = ("core.autocrlf=false", "core.fileMode=true", "gc.auto=0", "fastimpo
 def make_repository(instance_id: str, folder: Path) -> None:
     """Write ``<folder>/testbed``: the repository with the bug, without the tests that show it, at the set-up commit.
 
-    Raises ConfigError for an unknown instance or where git is missing, InfraError when git fails,
-    FileExistsError when there is a testbed already.
+    Raises ConfigError for an unknown instance or if git is missing, InfraError if git fails, FileExistsError if there
+    is a testbed already.
     """
     inputs = content(instance_id)
     testbed = folder / "testbed"
@@ -54,7 +54,7 @@ def make_repository(instance_id: str, folder: Path) -> None:
 
 
 def _history(inputs: Content, base: dict[str, bytes]) -> bytes:
-    """The whole history as a stream for ``git fast-import``: one process, and every date is ours."""
+    """Return the whole history as a stream for ``git fast-import``: one process, with fixed dates."""
     project = tomllib.loads(base["pyproject.toml"].decode())["project"]
     version = project["version"]
     major, minor, patch = version.split(".")
@@ -76,7 +76,7 @@ def _history(inputs: Content, base: dict[str, bytes]) -> bytes:
 def _commit(
     branch: str, mark: int, parent: int, message: str, files: dict[str, bytes], *, author: str = _AUTHOR
 ) -> bytes:
-    """One commit whose tree is exactly ``files``; the day it is made is its mark."""
+    """Return one commit whose tree is exactly ``files``; its mark gives its day."""
     when = f"{author} {_START_S + mark * _DAY_S} +0000"
     lines = [f"commit refs/heads/{branch}", f"mark :{mark}", f"author {when}", f"committer {when}"]
     head = "\n".join(lines).encode() + b"\n" + _data(f"{message}\n".encode())
@@ -109,7 +109,7 @@ def _read(root: Path) -> dict[str, bytes]:
 
 
 def run_git(testbed: Path, *command: str, stdin: bytes = b"") -> bytes:
-    """What a git command prints; the same commits on every machine. Raises ConfigError, InfraError."""
+    """Run a git command and return its output; commits are the same everywhere. Raises ConfigError, InfraError."""
     git = shutil.which("git")
     if git is None:
         raise ConfigError("the mini dataset needs git, which is not on PATH: install it", field="dataset")
