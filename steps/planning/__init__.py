@@ -1,1 +1,1 @@
-"""What plan does: put a spec together, resolve it, refuse what cannot work, write the run's first files."""
+"""Planning: build a spec, resolve it, reject specs that cannot work, and write the run's first files."""

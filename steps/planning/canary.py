@@ -1,4 +1,4 @@
-"""Rows of a run -> its canary: reference patches of a few of its instances, graded before anything else is begun."""
+"""Canary of a run: reference patches of a few of its instances, graded before anything else begins."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from swe_argo.steps.families.rows import family_of
 from swe_argo.steps.store import Store
 
 USUAL = 3
-"""Instances, where nobody says otherwise."""
+"""The default number of instances."""
 FROM_UNITS = 50
-"""Units that are to be done, from which on a run on a cluster has one."""
+"""The number of units to do from which a run on a cluster has a canary by default."""
 
 
 @dataclass(frozen=True)
 class CanaryPlan:
-    """Units of attempt ``CANARY_ATTEMPT``, and what is written for them."""
+    """Units of attempt ``CANARY_ATTEMPT``, and the files to be written for them."""
 
     units: list[Unit] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     """Store key -> bytes."""
     outdated: list[str] = field(default_factory=list)
-    """Keys of verdicts that are sought anew: the machines may have been put right since."""
+    """Keys of verdicts that are graded again: the machines may have been fixed since."""
     notices: list[str] = field(default_factory=list)
 
 
 def canary_size(spec: RunSpec, to_do: int, before: int = 0) -> int:
-    """How many instances it has, of a run that had ``before`` when it was planned last; 0: none."""
+    """Return the number of instances; ``before`` is that of the run's last plan; 0 means no canary."""
     if agent_of(spec.agent).kind in (AgentKind.REFERENCE, AgentKind.CONTROL) or not to_do:
         return 0  # such a run measures the machines itself
     if spec.canary is not None:
@@ -50,11 +50,11 @@ def canary_size(spec: RunSpec, to_do: int, before: int = 0) -> int:
 def plan_canary(
     spec: RunSpec, rows: list[dict[str, Any]], to_do: int, store: Store, doubtful: Collection[str]
 ) -> CanaryPlan:
-    """The canary of a run, over as many repositories as it can be. Raises InfraError.
+    """Return the canary of a run, over as many repositories as possible. Raises InfraError.
 
-    ``doubtful``: instances that are known to be flaky or unfit, and so say nothing of a machine. One whose reference
-    patch was resolved when the run was planned before is not graded again. Where nothing is left to do, what the last
-    canary said stays said.
+    ``doubtful``: instances known to be flaky or unfit, which therefore say nothing about a machine. An instance whose
+    reference patch was resolved under an earlier plan is not graded again. If nothing is left to do, the last canary's
+    results stay.
     """
     earlier = _earlier_units(spec.run_id or "", store)
     if earlier and not to_do:
@@ -90,11 +90,11 @@ def plan_canary(
 
 
 def _earlier_units(run_id: str, store: Store) -> list[Unit]:
-    """The canary of the run as it was planned last; none where that plan cannot be read."""
+    """Return the canary of the run's last plan; nothing if that plan cannot be read."""
     data = store.get_many([name := key(Plan, run_id)]).get(name)
     try:
         units = Plan.from_bytes(data).canary if data is not None else []
-    except ValueError:  # of another version
+    except ValueError:  # from another version
         return []
     return [unit.model_copy(update={"begins": Stage.NONE}) for unit in units]
 
@@ -105,7 +105,7 @@ def _has_reference(row: dict[str, Any]) -> bool:
 
 
 def _spread(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One of each repository in turn."""
+    """Return the rows with one of each repository in turn."""
     by_repo = defaultdict(list)
     for row in rows:
         by_repo[row["repo"]].append(row)

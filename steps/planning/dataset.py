@@ -1,4 +1,4 @@
-"""RunSpec -> SelectedDataset: the rows that it asks for, and what exactly was read."""
+"""Reading of a run's dataset: the selected rows, and the exact source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from swe_argo.steps.store import Store
 
 @dataclass(frozen=True)
 class SelectedDataset:
-    """``rows`` are those selected, ``known_ids`` all that there are."""
+    """The dataset of a run: ``rows`` are the selected ones, ``known_ids`` all ids that exist."""
 
     name: str
     lock: DatasetLock
@@ -32,7 +32,7 @@ class SelectedDataset:
 
 
 def read_dataset(spec: RunSpec, here: RunSpec, before: RunFile | None, store: Store) -> SelectedDataset:
-    """``here`` is the spec with all its files on this machine, ``before`` the run that it goes on with, where it does.
+    """Read the rows that a spec selects; ``here`` has local files, ``before`` is the run that is resumed, if any.
 
     Raises ConfigError, InfraError.
     """

@@ -1,4 +1,4 @@
-"""Selected rows -> those that can be graded, and what is said of the others."""
+"""Choice of the selected rows that can be graded, and the notices about the others."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families.rows import why_not_gradeable
 
 KINDS = 3
-"""Reasons that a line gives."""
+"""The most reasons in a line."""
 _REASON = 120
 
 
 @dataclass(frozen=True)
 class GradeableRows:
-    """The rows that are run; ``left_out``: instance -> why it cannot be graded."""
+    """The rows of the run; ``left_out``: instance -> the reason why it cannot be graded."""
 
     rows: list[dict[str, Any]]
     left_out: dict[str, str]
@@ -25,8 +25,7 @@ class GradeableRows:
 
 
 def choose_gradeable_rows(selected: list[dict[str, Any]], *, skip: bool) -> GradeableRows:
-    """``skip``: leave out what no harness grades. Raises ConfigError where there is any and it is not to be left out,
-    or where nothing else is selected."""
+    """Return the gradeable rows; ``skip`` drops the others. Raises ConfigError for others, or if no row is left."""
     left_out = {row["instance_id"]: reason for row in selected if (reason := why_not_gradeable(row))}
     if not left_out:
         return GradeableRows(selected, {}, [])
@@ -40,7 +39,7 @@ def choose_gradeable_rows(selected: list[dict[str, Any]], *, skip: bool) -> Grad
 
 
 def describe_kinds(reasons: dict[str, str]) -> str:
-    """The most frequent reasons with their counts and an instance each, in a line."""
+    """Return the most frequent reasons with their counts and an instance each, in a line."""
     by_kind: dict[str, list[str]] = defaultdict(list)
     for instance, reason in reasons.items():
         by_kind[" ".join(reason.removeprefix(f"{instance}: ").split())].append(instance)

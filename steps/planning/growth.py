@@ -1,4 +1,4 @@
-"""A run that is planned again with more instances, or more attempts: what it had stays, or it is another run."""
+"""Growth of a run that is planned with more instances or attempts: it keeps its rows, or it is another run."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from swe_argo.steps.reports.text.formatting import count
 from swe_argo.steps.store import Store
 
 _SELECT = "select."
-"""Fields that choose instances: they may change, for the chosen rows decide."""
+"""Fields that choose instances: they may change, because only the chosen rows are compared."""
 
 
 def is_growth(name: str, old: Any, new: Any) -> bool:
-    """Whether a field that another value was asked for may only make the run larger."""
+    """Return whether a changed field can only make the run larger."""
     return name.startswith(_SELECT) or (name == "attempts" and new >= old)
 
 
 def check_rows(before: RunFile, spec: RunSpec, lock: DatasetLock, rows: list[dict[str, Any]], store: Store) -> None:
-    """``lock`` is of ``rows``. Raises ConfigError: some that run ``before`` was planned with are not among them, or
-    changed; InfraError."""
+    """Raise ConfigError if rows of run ``before`` are missing or changed; ``lock`` is of ``rows``. Or InfraError."""
     if before.dataset.sha256 == lock.sha256:
         return
     planned = planned_ids(before.run_id, store)
@@ -51,7 +50,7 @@ def check_rows(before: RunFile, spec: RunSpec, lock: DatasetLock, rows: list[dic
 
 
 def describe_growth(before: RunFile, spec: RunSpec, instances: int, store: Store) -> list[str]:
-    """What is new of a run, in a line; nothing where it did not grow."""
+    """Return the growth of a run in a line; nothing if it did not grow."""
     old = len(planned_ids(before.run_id, store) or ())
     parts = [f"{old:,} -> {count(instances, 'instance')}"] if 0 < old < instances else []
     if before.spec.attempts < spec.attempts:
@@ -60,26 +59,28 @@ def describe_growth(before: RunFile, spec: RunSpec, instances: int, store: Store
 
 
 def planned_ids(run_id: str, store: Store) -> list[str] | None:
-    """Those of its last plan; empty where it was never planned to the end, None where nobody can read the plan."""
+    """Return the ids of a run's last plan; empty if it was never fully planned, None if the plan cannot be read."""
     data = store.get_many([name := key(Plan, run_id)]).get(name)
     if data is None:
         return []
     try:
         return list(dict.fromkeys(unit.instance_id for unit in Plan.from_bytes(data).units))
-    except ValueError:  # of another version
+    except ValueError:  # from another version
         return None
 
 
 def _changed(run_id: str, rows: Iterable[dict[str, Any]], store: Store) -> list[str]:
-    """Those whose answer was made of another row, or of one that is not known. A run whose planning was killed when it
-    grew has a record of more rows than its plan."""
+    """Return the ids of rows whose answer was made from another or an unknown row.
+
+    If planning was killed while a run grew, its record has more rows than its plan.
+    """
     names = {key(Answer, run_id, row["instance_id"]): row for row in rows}
     digests = {name: Answer.from_bytes(data).row_sha256 for name, data in store.get_many(names).items()}
     return [row["instance_id"] for name, row in names.items() if digests.get(name) != digest_rows([row])]
 
 
 def _describe_selection(before: RunSpec, spec: RunSpec) -> str:
-    """The fields of the selection that differ, as: " (select.k was 10, now 5)"."""
+    """Return the fields of the selection that differ, as: " (select.k was 10, now 5)"."""
     old, new = run_identity.identity_fields(before), run_identity.identity_fields(spec)
     fields = [f"{n} was {old.get(n)!r}, now {new.get(n)!r}" for n in new if n[:7] == _SELECT and old.get(n) != new[n]]
     return f" ({', '.join(fields)})" if fields else ""

@@ -1,4 +1,4 @@
-"""RunSpec -> what its run would be: units, first prompt, images, what an earlier run took. No run is made of it."""
+"""Preview of a run without starting it: units, first prompt, images, and the cost of an earlier run."""
 
 from __future__ import annotations
 
@@ -32,28 +32,27 @@ from swe_argo.steps.store.runs import record_of
 
 @dataclass(frozen=True)
 class RunPreview:
-    """What plan would find, but for what it asks of backends and endpoints."""
+    """The result of planning without requests to backends and endpoints."""
 
     dataset: str
     units: list[Unit]
     model: str
     images: list[str]
-    """Each once, as the run's registry serves them."""
+    """The images without duplicates, with the addresses of the run's registry."""
     prompt: list[Message]
-    """What the agent of the first unit would be told; empty where no model is asked, or its words need a sandbox."""
+    """The first prompt of the first unit; empty if no model is asked, or if the prompt needs a sandbox."""
     notices: list[str]
     earlier: EarlierRun | None
     """The newest run of the same agent, model and dataset."""
 
     @property
     def to_do(self) -> list[Unit]:
-        """Units that lack a verdict."""
+        """The units that lack a verdict."""
         return [unit for unit in self.units if unit.begins is not Stage.NONE]
 
 
 def preview_run(spec: RunSpec) -> RunPreview:
-    """Everything that plan refuses by the spec, its files and its rows is refused here. Raises ConfigError,
-    InfraError."""
+    """Return the preview of a run, with plan's checks of spec, files and rows. Raises ConfigError, InfraError."""
     store, run_id = open_store(spec.store), spec.run_id or ""
     before = record_of(store, RunFile, run_id) if store.get_many([key(RunFile, run_id)]) else None
     with fetch_inputs(spec) as here:
@@ -85,7 +84,7 @@ def preview_run(spec: RunSpec) -> RunPreview:
 
 
 def _check_endpoint(spec: RunSpec) -> list[str]:
-    """Refuse a model without an address; a key may be elsewhere, as on a cluster, so its absence is a notice."""
+    """Raise ConfigError for a model without an address; a missing key is a notice, because a cluster may have it."""
     try:
         resolve_endpoint(spec)
     except ConfigError as error:
@@ -105,7 +104,7 @@ def _plan_units(
 
 
 def _first_prompt(spec: RunSpec, row: Row, instruction: str, words: str) -> list[Message]:
-    """Whether the endpoint takes tools is not asked: it is taken to, unless the spec says otherwise."""
+    """Return the first prompt. The endpoint is assumed to support tools, unless the spec says otherwise."""
     if spec.agent.name not in SCAFFOLDS:
         return []
     from swe_argo.steps.agents.opening import open_scaffold

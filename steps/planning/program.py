@@ -1,4 +1,4 @@
-"""RunSpec -> AgentProgram: the recipe of a run's agent program, and its files, which are there or can be made."""
+"""Resolution of a run's agent program: its recipe, and its files, which exist or can be made."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PROGRAM_FIELDS = ("file", "command", "folder", "image", "version")
 
 
 def resolve_program(spec: RunSpec, here: RunSpec, before: RunFile | None) -> AgentProgram | None:
-    """The agent program of a run; None where the agent is one of ours. ``here``: the spec with files of this machine.
+    """Return the agent program of a run; None for one of our agents. ``here`` is the spec with local files.
 
-    Raises ConfigError: a recipe that is wrong, a package whose files are not made yet, files that cannot run in the
-    run's sandboxes, or others than the run began with.
+    Raises ConfigError for a wrong recipe, a package that is not built yet, files that cannot run in the run's
+    sandboxes, or files that differ from those the run began with.
     """
     if not agent_of(spec.agent).is_program:
         _refuse_fields(spec.agent)
@@ -46,7 +46,7 @@ def resolve_program(spec: RunSpec, here: RunSpec, before: RunFile | None) -> Age
 
 
 def architecture_of(spec: SandboxSpec) -> Architecture:
-    """Of the machines that sandboxes are."""
+    """Return the architecture of the run's sandboxes."""
     if spec.backend == "local":
         return architecture_here()
     return "arm64" if spec.platform.endswith("/arm64") else "amd64"
@@ -97,7 +97,7 @@ def _command(verb: str, spec: AgentSpec, chosen: ChosenRecipe, architecture: Arc
 
 
 def _refuse_libc(spec: SandboxSpec, chosen: ChosenRecipe) -> None:
-    """Raises ConfigError where it is known that the files find another C library than they need."""
+    """Raise ConfigError if the files are known to need another C library than the sandbox has."""
     needed = chosen.recipe.libc
     if spec.backend != "local" or needed == "any":
         return
@@ -108,7 +108,7 @@ def _refuse_libc(spec: SandboxSpec, chosen: ChosenRecipe) -> None:
 
 
 def _refuse_fields(agent: AgentSpec) -> None:
-    """Raises ConfigError for what only agent programs have."""
+    """Raise ConfigError for fields that only agent programs have."""
     for name in _PROGRAM_FIELDS:
         if getattr(agent, name) is not None:
             raise ConfigError(f"{agent.name} is no agent program: leave --agent away", field=f"agent.{name}")

@@ -1,4 +1,4 @@
-"""Verdicts that a person wants sought again -> what is put away of them, so that their units begin anew."""
+"""Redoing of verdicts on request: the files to archive, so that their units begin anew."""
 
 from __future__ import annotations
 
@@ -32,32 +32,31 @@ WORDS = (
 
 @dataclass
 class RedoPlan:
-    """What becomes earlier tries: first it is copied, then it is removed from where it decides."""
+    """The files that become earlier tries: they are copied first, then removed from where they decide."""
 
     run_id: str = ""
     copies: list[tuple[str, str]] = field(default_factory=list)
-    """(Store key, where it is kept)."""
+    """(Store key, archive key)."""
     files: dict[str, bytes] = field(default_factory=dict)
-    """Store key -> bytes: a Redone for each unit but those whose put-away was interrupted, which have one; a Failure
-    for each whose end was the endpoint's failure."""
+    """Store key -> bytes: a Redone for each unit, except those with one from an interrupted archiving; a Failure for
+    each unit that ended with the endpoint's failure."""
     notices: list[str] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
-    """Store keys of what the run's solves had noted of the endpoint's failures."""
+    """Store keys of the marks that the run's solves left for failures of the endpoint."""
 
     @property
     def removed(self) -> set[str]:
-        """Keys that are no more when it is done."""
+        """The keys that are removed afterwards."""
         return {source for source, _ in self.copies}
 
 
 def plan_redo(spec: RunSpec, rows: list[dict[str, Any]], store: Store, stored_keys: set[str]) -> RedoPlan:
     """Return the files to archive: of the units that ``spec.redo`` names, and of those that the model endpoint failed.
 
-    ``stored_keys``: of the run's units. The same again finds nothing: what was put away has no verdict.
+    ``stored_keys`` are those of the run's units. Idempotent: an archived unit has no verdict. An archiving that was
+    killed is finished, whatever ``spec.redo`` names.
 
-    What an earlier plan had begun to put away when it was killed is finished, whatever ``spec.redo`` asks for.
-
-    Raises ConfigError where a word of ``spec.redo`` is no outcome, stop reason or selected unit; InfraError.
+    Raises ConfigError if a word of ``spec.redo`` is no outcome, stop reason or selected unit; InfraError.
     """
     plan = _plan_requested(spec, rows, store, stored_keys)
     if stored_keys and agent_of(spec.agent).asks_model:
@@ -66,7 +65,7 @@ def plan_redo(spec: RunSpec, rows: list[dict[str, Any]], store: Store, stored_ke
 
 
 def _retract(plan: RedoPlan, run_id: str, store: Store, stored_keys: set[str]) -> None:
-    """Put away the solves whose end was the endpoint's failure, as failed tries; all marks of such failures go."""
+    """Archive solves that ended with the endpoint's failure, as failed tries, and remove all marks of such failures."""
     marks = read_marks(store, run_id)
     retracted = retracted_units(marks, solved_units(run_id, stored_keys)) if marks else {}
     failures = store.get_many(mark.key for mark in retracted.values())
@@ -81,7 +80,7 @@ def _retract(plan: RedoPlan, run_id: str, store: Store, stored_keys: set[str]) -
         place = f"{folder}/tries/{RETRACTED}{hashlib.sha256(failure).hexdigest()[:12]}"
         files = {name: name.removeprefix(f"{folder}/") for name in stored_keys if name.startswith(f"{folder}/")}
         copies = [(name, f"{place}/{file}") for name, file in files.items() if file in own]
-        # The answers that it had lie beside it, for the next solve goes on from them.
+        # The recorded answers are kept beside it: the next solve continues from them.
         answers = {name: file for name, file in files.items() if calls and file.startswith(f"{calls}.")}
         if copies and failure and not plan.removed.intersection(files):
             units += 1
@@ -134,7 +133,7 @@ def _plan_requested(spec: RunSpec, rows: list[dict[str, Any]], store: Store, sto
 def _choose(
     unit: tuple[str, int], graded: bytes, solved: bytes | None, chosen: set[str], *, solves: bool
 ) -> Redone | None:
-    """What is kept of a unit's verdict; None where nothing chose it. ``solves``: its solve is done again, too."""
+    """Return the record of a chosen unit's verdict, else None. ``solves``: its solve is repeated, too."""
     grade = GradeRecord.from_bytes(graded)
     solve = SolveRecord.from_bytes(solved) if solved is not None else None
     names = [grade.outcome.value, *([solve.stop_reason.value] if solve else []), unit[0], f"{unit[0]}/{unit[1]}"]
@@ -157,7 +156,7 @@ def _choose(
 
 
 def _read_words(wanted: list[str], ids: list[str], attempts: int) -> set[str]:
-    """Outcomes, stop reasons, instances, and units as INSTANCE/ATTEMPT, each as records have it."""
+    """Return outcomes, stop reasons, instances, and units as INSTANCE/ATTEMPT, in the form of the records."""
     known = {*ids, *(f"{one}/{attempt}" for one in ids for attempt in range(1, attempts + 1))}
     chosen = set()
     for each in wanted:

@@ -1,4 +1,4 @@
-"""What a plan refuses before anything is written, each in one line that names the field and the way out."""
+"""Checks of a plan before anything is written; each error is one line with the field and the way out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swe_argo.steps.planning.growth import is_growth
 
 
 def refuse_changes(before: RunFile, spec: RunSpec, hashes: dict[str, str]) -> None:
-    """Raises ConfigError where run ``before`` was asked for something else, and not only for less."""
+    """Raise ConfigError if run ``before`` had another spec, except for a smaller one."""
     old = run_identity.identity_fields(before.spec) | run_identity.decisive_hashes(before.input_hashes)
     new = run_identity.identity_fields(spec) | run_identity.decisive_hashes(hashes)
     changed = [
@@ -27,7 +27,7 @@ def refuse_changes(before: RunFile, spec: RunSpec, hashes: dict[str, str]) -> No
 
 
 def refuse_model(spec: RunSpec, model: str) -> None:
-    """Raises ConfigError: a model's name is in the name of a file that is written last."""
+    """Raise ConfigError for an unusable model name: it is part of the name of a file that is written last."""
     numbered = f".attempt-{spec.attempts}" if spec.attempts > 1 else ""
     if not is_model_name(model):
         quoted = f"{model[:60]!a}" + ("..." if len(model) > 60 else "")

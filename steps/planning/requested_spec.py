@@ -1,4 +1,4 @@
-"""What an engine says of a run -> its spec, within what the engine has room for."""
+"""The spec of a run from an engine's flags, within the engine's limits."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from swe_argo.steps.planning.submitted_spec import refuse_local
 from swe_argo.steps.spec_parsing import Tables, checked, current_name, follow, laid_over, of_file, of_text, put_item
 
 STRONGEST = ("run_id", "store")
-"""Fields whose flags win over the spec: an engine decides them. The other flags hold where the spec says nothing."""
+"""Fields whose flags take precedence over the spec: an engine sets them. Other flags only fill gaps in the spec."""
 
 
 def read_spec(flags: Mapping[str, Any]) -> RunSpec:
-    """The spec that plan's flags come to, checked: fields < --spec < --spec-text < run id, store and --set.
+    """Return the checked spec of plan's flags: fields < --spec < --spec-text < run id, store and --set.
 
-    With --submitted it names nothing of this machine.
-
-    Raises ConfigError.
+    With --submitted it names no file of this machine. Raises ConfigError.
     """
     below: Tables = {}
     above: Tables = {}
@@ -33,15 +31,15 @@ def read_spec(flags: Mapping[str, Any]) -> RunSpec:
     for item in flags["set"]:
         put_item(above, item)
     stated = laid_over(of_file(flags["spec"]) if flags["spec"] else {}, of_text(flags["spec-text"], "spec"))
-    follow(stated)  # an agent that follows from what was said is said, too
+    follow(stated)  # an agent that follows from the given fields counts as given
     admit = partial(refuse_local, plugins=flags["plugins"].split(",")) if flags["submitted"] else None
     return checked(laid_over(laid_over(below, stated), above), "spec", admit)
 
 
 def fit_to_limits(spec: RunSpec, limits: Mapping[str, float]) -> RunSpec:
-    """Refuse amounts above ``limits``: field -> the most that the engine allows.
+    """Raise ConfigError for amounts above ``limits``: field -> the most that the engine allows.
 
-    An agent's time is lowered to that where it is what its project has, and set by nobody. Raises ConfigError.
+    An agent's timeout is lowered to the limit if it is the project's default.
     """
     for field in fields():
         value, most = field.of(spec), limits.get(field.name)
@@ -54,7 +52,7 @@ def fit_to_limits(spec: RunSpec, limits: Mapping[str, float]) -> RunSpec:
 
 
 def refuse_fields(spec: RunSpec, names: Collection[str]) -> None:
-    """Raises ConfigError where the spec sets a field that the engine knows nothing of."""
+    """Raise ConfigError if the spec sets a field that the engine does not support."""
     usual = RunSpec()
     for field in fields():
         if field.name in map(current_name, names) and field.of(spec) != field.of(usual):

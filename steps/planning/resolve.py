@@ -1,4 +1,4 @@
-"""RunSpec -> Resolution: the dataset, instructions, images, endpoint and units that it comes to."""
+"""Resolution of a spec: its dataset, instructions, images, endpoint and units."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from swe_argo.steps.versions import versions
 
 @dataclass(frozen=True)
 class Resolution:
-    """A spec and all that follows from it, known to be right."""
+    """A valid spec with everything derived from it."""
 
     run: RunFile
     plan: Plan
     rows: list[dict[str, Any]]
     factors: dict[str, float]
-    """Instance id -> its resource factor, where it is another than the spec's."""
+    """Instance id -> its resource factor, if it differs from the spec's."""
     files: dict[str, bytes]
-    """Store key -> bytes of what the agent hands on before any unit runs and the store lacks."""
+    """Store key -> bytes of the agent's submissions that exist before any unit runs and that the store lacks."""
     outdated: list[str]
-    """Store keys of verdicts of the canary that are sought anew."""
+    """Store keys of the canary's verdicts that are graded again."""
     redo: RedoPlan
-    """What of the run is put away, to be done again."""
+    """The files of the run that are archived, to be redone."""
 
 
 def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
-    """What the spec comes to; ``here`` is the spec with all its files on this machine. Writes nothing.
+    """Resolve the spec; ``here`` is the spec with all its files on this machine. Writes nothing.
 
     Raises ConfigError, InfraError.
     """
@@ -97,7 +97,7 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
     ]
     run = RunFile(
         run_id=run_id,
-        spec=spec.model_copy(update={"redo": [], "tags": _tags(spec, before)}),  # redo is done by this plan, once
+        spec=spec.model_copy(update={"redo": [], "tags": _tags(spec, before)}),  # this plan does the redo, once
         dataset=dataset.lock,
         model=given.model,
         versions=before.versions if before else versions(),
@@ -126,12 +126,12 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
 
 
 def _tags(spec: RunSpec, before: RunFile | None) -> list[str]:
-    """Those that were given, else those that the run has."""
+    """Return the given tags, else those of the run."""
     return spec.tags or (before.spec.tags if before else [])
 
 
 def _doubtful(spec: RunSpec, store: Store, dataset: SelectedDataset) -> set[str]:
-    """Instances that say nothing of a machine: unfit by the run's validation or the newest, or with tests that flip."""
+    """Return instances that say nothing about a machine: unfit by a validation, or with tests that flip."""
     if spec.canary == 0:
         return set()
     known = known_doubts(store, dataset.lock.name)

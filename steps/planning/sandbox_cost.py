@@ -1,4 +1,4 @@
-"""Units to do and the price of a sandbox -> what the run's sandboxes will cost, in a line."""
+"""Estimate of the cost of a run's sandboxes, from the units to do and the price, in a line."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from swe_argo.steps.store import Store
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """What units took on average in a run, all stages and failed tries together."""
+    """The average use per unit in a run, all stages and failed tries together."""
 
     run_id: str
     model: str
     seconds: float
     usd: float | None
-    """For the model alone; None where no price was known."""
+    """The cost of the model alone; None if no price was known."""
 
 
 def cost_notices(spec: RunSpec, dataset: str, units: list[Unit], usd_per_hour: float | None, store: Store) -> list[str]:
-    """By what the newest run of the same agent on the same dataset took, and at most; nothing where nothing is paid."""
+    """Return expected and highest cost, by the newest run of the agent on the dataset; nothing if none is paid."""
     to_do = [unit for unit in units if unit.begins is not Stage.NONE]
     if usd_per_hour is None or not to_do:
         return []
@@ -46,7 +46,7 @@ def _longest_s(spec: RunSpec, unit: Unit) -> float:
 
 
 def find_earlier(spec: RunSpec, dataset: str, store: Store, model: str | None = None) -> EarlierRun | None:
-    """The newest reported run of the same agent on the same dataset, of this model where one is named."""
+    """Return the newest reported run of the same agent on the same dataset, and of ``model`` if given."""
     names = store.folders("runs/")
     contents = store.get_many(name for run in names for name in (key(RunFile, run), key(Summary, run)))
     known = {}

@@ -1,4 +1,4 @@
-"""Rows -> what their sandboxes are made of: the images that come with this project, and the backend's answer."""
+"""Preparation of a run's sandboxes: bundled images, and the readiness of the backend."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def prepare_sandboxes(
     environments: Mapping[str, Path],
     program: AgentProgram | None = None,
 ) -> readiness.ReadinessResult:
-    """Make the images that come with this project, then ask the backend whether the run can have its sandboxes.
+    """Make the images that come with this project, then ask the backend whether it can run the sandboxes.
 
-    ``environments``: image -> what it is built from, of tasks that are folders; made here unless a registry has them.
+    ``environments``: image -> build folder, for tasks that are folders; built here unless a registry has them.
     """
     images = {row["instance_id"]: row["image"] for row in selected}
     form = mini_images(spec.sandbox.backend) if names.is_bundled(dataset) else None

@@ -1,4 +1,4 @@
-"""A spec -> the words of a command line that choose the same rows, for a command that is proposed."""
+"""Command-line words that choose the same rows as a spec, for a suggested command."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _OTHERS = (
 )  # fmt: skip
 
 _PROGRAM = ("agent.name", "agent.file", "agent.command", "agent.folder", "agent.version")
-"""Whose files the templates hold, too."""
+"""Fields whose files the templates hold, too."""
 
 
 def is_of_images(field: SpecField) -> bool:
-    """Whether a field says which images a run needs, and how large its machines are."""
+    """Return whether a field decides which images a run needs, or the size of its machines."""
     return field.path[0] == "select" or field.name in _OTHERS
 
 
 def is_of_templates(field: SpecField) -> bool:
-    """Whether a field says what the templates of a run hold."""
+    """Return whether a field decides the content of a run's templates."""
     return is_of_images(field) or field.name in _PROGRAM
 
 
 def selection_words(spec: RunSpec) -> str:
-    """The dataset and every such flag that the spec sets, quoted for a shell."""
+    """Return the dataset and every such flag that the spec sets, quoted for a shell."""
     words = [spec.dataset]
     is_chosen = is_of_templates if agent_of(spec.agent).is_program else is_of_images
     for field in fields():

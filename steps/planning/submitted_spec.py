@@ -1,4 +1,4 @@
-"""Checks of a spec that a submitter wrote: it names no file, code or backend of the machine that plans it."""
+"""Checks of a submitted spec: it names no file, code or backend of the machine that plans it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def refuse_code(spec: RunSpec, plugins: Collection[str] | None) -> None:
 
 
 def refuse_host_fields(spec: RunSpec) -> None:
-    """Refuse fields that mean the machine a run is planned on, or lift its isolation. Raises ConfigError."""
+    """Refuse fields that concern the machine that plans the run, or lift its isolation. Raises ConfigError."""
     usual = RunSpec()
     for field in fields():
         is_of_host = field.name in _HOST_FIELDS or field.name.startswith(_HOST_TABLES)
@@ -124,7 +124,7 @@ def is_name(field: str, value: str) -> bool:
 
 
 def _is_dataset(value: str) -> bool:
-    """Whether a dataset of that name is not read from this machine."""
+    """Return whether a dataset name does not mean a file of this machine."""
     if not _DATASET_NAME.fullmatch(value.strip()):
         return False
     unpinned = value.rpartition("@")[0] or value
@@ -132,7 +132,7 @@ def _is_dataset(value: str) -> bool:
 
 
 def _is_dataset_file(value: str, path: Path) -> bool:
-    """As datasets/load.py decides: a file by its ending, a folder by being there, unless a dataset has the name."""
+    """Decide as datasets/load.py: a file by its suffix, an existing folder, unless a dataset has the name."""
     from swe_argo.steps.datasets import files, names
 
     if path.suffix.lower() in files.SUFFIXES:
@@ -142,7 +142,7 @@ def _is_dataset_file(value: str, path: Path) -> bool:
 
 
 def _texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in a value of JSON, keys too, with the name of its field."""
+    """Yield every text in a JSON value, including keys, with the name of its field."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Rows and what is stored of them -> units, each with the stage at which it begins."""
+"""Planning of units: each begins at the first stage without a stored result."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from swe_argo.steps.contracts.verdict import GradeRecord
 
 
 def plan_units(spec: RunSpec, run_id: str, selected: list[dict[str, Any]], stored_keys: set[str]) -> list[Unit]:
-    """One rule for fresh, resumed and given: a unit begins at the first stage whose result is missing.
+    """Return the units of a run; each begins at the first stage whose result is missing.
 
-    Ordered by repository, then by the dataset's order, so that units which share image layers are near in time.
+    Fresh, resumed and given units follow this one rule. They are ordered by repository, then by the dataset's order, so
+    that units that share image layers run close together.
     """
     first = {repo: place for place, repo in enumerate(dict.fromkeys(row["repo"] for row in selected))}
     units, solves = [], agent_of(spec.agent).solves

@@ -1,4 +1,4 @@
-"""Selected rows, a validation of their dataset -> the rows that are fit, and what is said of the others."""
+"""Choice of the selected rows that are fit by a validation, and the notices about the others."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from swe_argo.steps.store.validations import stored_validation, validations_of
 
 FIELD = "select.validated"
 UNKNOWN = "not_validated"
-"""Of an instance that the validation does not have."""
+"""The class of an instance that the validation does not have."""
 
 
 @dataclass(frozen=True)
 class FitRows:
-    """The rows that are run, and how the choice is recorded: ``used`` is None where no validation was given."""
+    """The rows of the run, and the record of the choice: ``used`` is None if no validation was given."""
 
     rows: list[dict[str, Any]]
     used: UsedValidation | None
@@ -37,15 +37,15 @@ class FitRows:
 def choose_fit_rows(
     selected: list[dict[str, Any]], here: SelectSpec, lock: DatasetLock, store: Store, before: RunFile | None
 ) -> FitRows:
-    """Leave out what the spec's validation does not call valid, or only name it (``keep_invalid``).
+    """Leave out rows that the spec's validation does not call valid, or only report them (``keep_invalid``).
 
-    ``lock`` is of the rows ``selected``. Raises ConfigError: there is no such validation, it is of another dataset,
-    revision or rows, or nothing of what is selected is valid; InfraError.
+    ``lock`` is of the rows ``selected``. Raises ConfigError if there is no such validation, it is of another dataset,
+    revision or rows, or no selected row is valid; InfraError.
     """
     if here.validated is None:
         return FitRows(selected, None, [])
     if here.validated == LAST_VALIDATION and before is not None and before.validation is not None:
-        # A run goes on by what it began with: a validation may have been completed since, or removed.
+        # A resumed run keeps its first choice: the validation may have been completed since, or removed.
         name, unfit = before.validation.validation_id, _unfit_now(before, before.validation, selected, store)
     else:
         validation = (
@@ -77,13 +77,13 @@ def _fitness(validation: Validation) -> dict[str, str]:
 
 
 def _unfit(rows: list[dict[str, Any]], fitness: Mapping[str, str]) -> dict[str, str]:
-    """Instance that is not known to be valid -> its class, or ``UNKNOWN``."""
+    """Return instance -> its class, or ``UNKNOWN``, for instances that are not known to be valid."""
     classes = {row["instance_id"]: fitness.get(row["instance_id"], UNKNOWN) for row in rows}
     return {one: known for one, known in classes.items() if known != Fitness.VALID.value}
 
 
 def _unfit_now(before: RunFile, used: UsedValidation, selected: list[dict[str, Any]], store: Store) -> dict[str, str]:
-    """What it began with, and what the same validation says of the instances by which the run has grown."""
+    """Return the first choice of the run, and the same validation's classes of the instances added since."""
     seen = used.unfit.keys() | set(planned_ids(before.run_id, store) or ())
     unfit = {row["instance_id"]: used.unfit[row["instance_id"]] for row in selected if row["instance_id"] in used.unfit}
     grown = [row for row in selected if row["instance_id"] not in seen]
@@ -99,7 +99,7 @@ def _unfit_now(before: RunFile, used: UsedValidation, selected: list[dict[str, A
 
 
 def _best_of_store(selected: list[dict[str, Any]], lock: DatasetLock, store: Store) -> Validation:
-    """The one that knows most of the selected instances; of several the newest."""
+    """Return the validation that knows most of the selected instances; of equals the newest."""
     stored = validations_of(store, lock.name)
     if not stored:
         command = f"swe-argo validate {lock.name}{store_flag(store)}"
@@ -113,16 +113,16 @@ def _read(path: Path) -> Validation:
     file = path / Validation.file if path.is_dir() else path
     try:
         return Validation.from_bytes(read_bytes(Path(file), FIELD))
-    except ValueError:  # pydantic's too
+    except ValueError:  # includes pydantic's error
         raise ConfigError(f"{file} is no validation, or one of another version of swe-argo", field=FIELD) from None
 
 
 def _refuse_other(validation: Validation, selected: list[dict[str, Any]], lock: DatasetLock) -> None:
-    # What was not run has no digest.
+    # Instances that were not run have no digest.
     seen = {one.instance_id: one.row_sha256 for one in validation.instances if one.row_sha256}
     common = [row for row in selected if row["instance_id"] in seen]
     was = validation.dataset
-    # A file or a folder has no name but its path: what it holds decides.
+    # A file or a folder has no name but its path, so its content decides.
     other_name = was.name != lock.name and (was.revision is not None or lock.revision is not None or not common)
     if other_name or was.split != lock.split or was.revision != lock.revision:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Resolution -> RunFile, Plan, Instance x n, Answer x n in the store, and the plan's shards."""
+"""Writing of a resolution to the store: RunFile, Plan, Instance x n, Answer x n, and the plan's shards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from swe_argo.steps.store.twins import copy_twins_in
 
 
 def write(store: Store, resolution: Resolution) -> None:
-    """The plan comes last: where it is, all that it speaks of is."""
+    """Write the resolution. The plan comes last, so that everything it names exists."""
     run, plan = resolution.run, resolution.plan
     doing(f"writing the plan of {len(plan.units):,} units to {store.url}")
     put_away(store, resolution.redo)
@@ -35,7 +35,7 @@ def write(store: Store, resolution: Resolution) -> None:
 
 
 def put_away(store: Store, redo: RedoPlan) -> None:
-    """In the order of ``swe_argo.steps.contracts.redone``, so that the next plan finishes what was killed here."""
+    """Archive in the order of ``swe_argo.steps.contracts.redone``: the next plan finishes a killed archiving."""
     if redo.copies:
         _put_away(store, redo)
     store.delete_many(redo.marks)
@@ -45,14 +45,14 @@ def _put_away(store: Store, redo: RedoPlan) -> None:
     store.copy_many(redo.copies)
     store.put_many(redo.files)
     verdicts = {name for name in redo.removed if name.endswith(f"/{GradeRecord.file}")}
-    # After what makes the next plan go on, and before any verdict is gone: a report of as many verdicts looks whole.
+    # After the files that the next plan continues from, before any verdict goes: a report of as many looks complete.
     store.delete_many([key(Summary, redo.run_id)])
     store.delete_many(redo.removed - verdicts)
     store.delete_many(verdicts)
 
 
 def _row_records(resolution: Resolution) -> list[tuple[Instance, Answer]]:
-    """What an agent may know of each row, and what it may not."""
+    """Return, for each row, the parts that an agent may know and the parts that it may not."""
     spec = resolution.run.spec
     style = spec.agent.prompt_style if agent_of(spec.agent).takes_prompt_style else None
     records = []
@@ -64,7 +64,7 @@ def _row_records(resolution: Resolution) -> list[tuple[Instance, Answer]]:
 
 
 def write_shards(store: Store, plan_made: Plan, size: int, workflow: str) -> int:
-    """Write the units that have something to do as parts of ``size`` for a run's Workflow, and remove earlier parts."""
+    """Write the units to do as parts of ``size`` for a run's Workflow, and remove earlier parts."""
     todo = plan_made.to_do
     parts = [Shard.of(todo[start : start + size]) for start in range(0, len(todo), size)]
     named = {shard_name(workflow, f"{number:05d}"): part for number, part in enumerate(parts)}
