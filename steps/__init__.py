@@ -1,4 +1,4 @@
-"""swe-argo: the steps of an evaluation, one module a container."""
+"""swe-argo: the steps of an evaluation, one module per container."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""A run's canary, graded -> whether its machines are to be believed; a run that stops there is ended here."""
+"""Check of a run's graded canary: whether its machines can be trusted; ends a run that stops on a failed canary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swe_argo.steps.store.runs import record_of
 
 
 def main(flags: Flags) -> str:
-    """Returns what it says in a sentence. Raises ConfigError where it failed and the spec says that the run stops."""
+    """Return the result of the canary in a sentence. Raises ConfigError if it failed and the spec stops the run."""
     store = open_store(flags["store"])
     result = read_canary(store, record_of(store, Plan, flags["run"]))
     if result is None:

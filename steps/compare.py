@@ -1,4 +1,4 @@
-"""summary.json, compare.json -> a message: what a run resolved, gained and lost, told to whoever asked to be told."""
+"""Comparison of a run with an earlier one, printed and sent to a webhook: instances resolved, gained and lost."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from swe_argo.steps.store import Store, open_store
 from swe_argo.steps.store.runs import no_report
 
 NAMED = 50
-"""Instances of a list that are printed; compare.json has them all."""
+"""The most instances of a list that are printed; compare.json has them all."""
 
 
 def compare(store: Store, run_id: str) -> str:
-    """Print the comparison, and send it where a webhook is set. Returns what came of it, in a few words.
+    """Print the comparison, send it to a configured webhook, and return the result in a few words.
 
-    A webhook that does not take the message is told on stderr and is no failure: the evaluation is done.
-    Raises ConfigError for a run without a report.
+    If the webhook rejects the message, that is reported on stderr and is no failure: the evaluation is done. Raises
+    ConfigError for a run without a report.
     """
     contents = store.get_many([key(Summary, run_id), key(Comparison, run_id)])
     if key(Summary, run_id) not in contents:

@@ -1,4 +1,4 @@
-"""The container side of a step: flags and files in, files and an exit code out. No step knows what started it."""
+"""The container side of a step: flags and files in, files and an exit code out. A step does not know its engine."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ D = TypeVar("D", bound=Record | Raw)
 
 
 class Inputs:
-    """The files a step was handed, read when asked for."""
+    """The input files of a step, read on request."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def __getitem__(self, kind: type[D]) -> D:
-        """The datum of that kind. Raises ConfigError when it is missing or malformed."""
+        """Return the datum of that kind. Raises ConfigError if it is missing or malformed."""
         datum = self.get(kind)
         if datum is None:
             raise ConfigError(f"{self._folder / kind.file} is missing", field="--in")
         return datum
 
     def get(self, kind: type[D]) -> D | None:
-        """The datum of that kind, or None when there is no such file."""
+        """Return the datum of that kind, or None if there is no such file."""
         path = self._folder / kind.file
         try:
             return cast(D, kind.from_bytes(path.read_bytes()))
-        except (FileNotFoundError, IsADirectoryError):  # an engine that mounts files makes a folder where there is none
+        except (FileNotFoundError, IsADirectoryError):  # an engine that mounts files makes a folder for a missing file
             return None
         except (ValidationError, ValueError) as error:
             raise ConfigError(f"{path} is malformed: {error}", field="--in") from error
@@ -76,10 +76,10 @@ Work = Callable[[Context, Inputs], Iterable[Record | Raw]]
 
 
 def run_step(step: Step, work: Work) -> NoReturn:
-    """The main program of a step: parse flags, read inputs, work, write outputs, exit with the code of how it ended.
+    """Run the main program of a step: parse flags, read inputs, work, write outputs, exit with the code of the result.
 
-    Outputs are written only when the step succeeds, each atomically, their word in ``outcome``; a failed try leaves
-    ``failure.json`` and what the failure carries, in the folder ``try``.
+    Outputs are written only if the step succeeds, each atomically, with its result word in ``outcome``; a failed try
+    leaves ``failure.json`` and partial outputs in the folder ``try``.
     """
     flags = read_flags(step.program)
     _end_cleanly()
@@ -108,7 +108,7 @@ def run_step(step: Step, work: Work) -> NoReturn:
         _take_back(flags["out"])
         try:
             _leave(flags["out"] / TRY, failure, leaves, inputs)
-        except OSError as full:  # the exit code still tells what to do
+        except OSError as full:  # the exit code still says what to do
             sys.stderr.write(f"{step.name}: cannot write {Failure.file}: {full.strerror}\n")
         detail = failure.detail if failure.exit_code == EXIT_BUG else ""
         sys.stderr.write(f"{line(step.name, failure.reason)}\n{detail}")
@@ -129,13 +129,13 @@ def _now() -> str:
 
 
 def _take_back(folder: Path) -> None:
-    """Files of a step that failed while it wrote them: they are no result, and take the room of what is to be said."""
+    """Remove the files of a step that failed while writing: they are no result, and failure.json needs the space."""
     for file in [path for path in folder.glob("*") if path.is_file()]:
         file.unlink()
 
 
 def _leave(folder: Path, failure: Failure, leaves: tuple[Record | Raw, ...], inputs: Inputs) -> None:
-    """What a failed try leaves: why, what it cost, and what it had got to unless the spec says otherwise."""
+    """Write the files of a failed try: reason, cost, and its progress unless the spec disables checkpoints."""
     write_all(folder, leaves)
     growing = folder / Trajectory.file
     usage = spent_in(growing.read_bytes()) if growing.exists() else Usage()
@@ -147,17 +147,17 @@ def _leave(folder: Path, failure: Failure, leaves: tuple[Record | Raw, ...], inp
 
 
 def write_word(folder: Path, word: str) -> None:
-    """Say in a line what a step came to, in a file beside its outputs."""
+    """Write the result of a step in a line, to a file beside its outputs."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / OUTCOME).write_text(word, "utf-8")
 
 
 REASON = 150
-"""Characters of the line for a watcher: Argo keeps it for each try of each unit, and an object has its limit."""
+"""The most characters of the line for a watcher: Argo keeps it for each try of each unit, and objects are limited."""
 
 
 def _announce(name: str, reason: str, *, most: int = 1000, whole: str = "its log") -> None:
-    """Tell whoever watches a step why it failed, where there is a place for that."""
+    """Write the reason of a failure for watchers of the step, if there is a file for it."""
     if (place := settings().reason_file) is not None:
         with suppress(OSError):
             place.write_text(one_line(line(name, reason), most, f"all of it: {whole}"), "utf-8")
@@ -173,17 +173,17 @@ def write_all(folder: Path, data: Iterable[Record | Raw]) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A flag that it does not know is a wrong request: whoever started the program is of another version."""
+    """A parser for which an unknown flag is a wrong request: the caller has another version."""
 
     def error(self, message: str) -> NoReturn:
-        """Exit 64."""
+        """Exit with code 64."""
         sys.stderr.write(f"{message}\n")
         _announce(self.prog.rpartition(".")[2], message)
         sys.exit(EXIT_CONFIG)
 
 
 def read_flags(program: Program) -> Flags:
-    """Option name -> value, of this process' command line. Exits with 64 where it is wrong."""
+    """Return option name -> value of this process' command line. Exits with 64 if it is wrong."""
     parser = _Parser(prog=f"python -m swe_argo.steps.{program.name}", description=program.meaning, allow_abbrev=False)
     for option in program.options:
         if option.kind is bool:
@@ -210,7 +210,7 @@ def _end_cleanly() -> None:
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
-    # SystemExit runs every finally on its way out: the sandbox is destroyed.
+    # SystemExit runs every finally block, so the sandbox is destroyed.
     sys.exit(128 + signal.SIGTERM)
 
 
@@ -220,16 +220,16 @@ def tie_to_stdin() -> None:
 
 
 def _end_with_stdin() -> None:
-    # Whoever started this step holds the other end: when it dies, however it dies, this process must not go on.
+    # The parent of this step holds the other end: if it dies in any way, this process must not continue.
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def run_program(program: Program, work: Callable[[Flags], str | None]) -> NoReturn:
-    """The main program of a step that works on a whole run in the store: one line and an exit code on failure.
+    """Run the main program of a step on a whole run in the store: one line and an exit code on failure.
 
-    ``work`` returns what it came to in a word, for the file ``outcome``; None where it writes that itself.
+    ``work`` returns its result in a word, for the file ``outcome``; None if it writes that itself.
     """
     flags = read_flags(program)
     _end_cleanly()
@@ -251,8 +251,7 @@ def run_program(program: Program, work: Callable[[Flags], str | None]) -> NoRetu
 
 
 def run_threaded_program(program: Program, work: Callable[[Flags], str | None]) -> NoReturn:
-    """``run_program`` of what has native threads, as Tinker's SDK does: where they wait for an answer they abort an
-    interpreter that ends in the usual way, and the exit code would be another."""
+    """Run ``run_program`` and exit at once: native threads (Tinker's SDK) would abort the exit and change its code."""
     try:
         run_program(program, work)
     except SystemExit as end:
@@ -274,7 +273,7 @@ def _failure(
     elif isinstance(error, KeyboardInterrupt):
         failure_class, reason, detail = FailureClass.STEP_KILLED, "interrupted", ""
         exit_code, leaves = 128 + signal.SIGINT, ()
-    elif isinstance(error, SystemExit):  # by _terminate: whoever sent the signal may try again
+    elif isinstance(error, SystemExit):  # by _terminate: the sender of the signal may try again
         failure_class, reason, detail = FailureClass.STEP_KILLED, "told to end (SIGTERM)", ""
         exit_code, leaves = EXIT_INFRA, ()
     elif isinstance(error, OSError) and error.errno in _FULL:

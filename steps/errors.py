@@ -1,4 +1,4 @@
-"""Failures that are not the agent's. Each is one exit code, one class and one line for a person."""
+"""Failures that are not the agent's. Each has one exit code, one class and one line for a person."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ EXTRAS = {
 
 
 def one_line(text: str, most: int, whole: str = "") -> str:
-    """The text in one line of at most so many characters, cut between words. ``whole``: where all of it is kept."""
+    """Return the text in a line of at most ``most`` characters, cut between words. ``whole``: where all of it is."""
     line = " ".join(text.split())
     if len(line) <= most:
         return line
     end = f" ... ({whole})" if whole else " ..."
     head = line[: most - len(end) + 1]
-    word = head.rfind(" ", len(head) // 2)  # what has no spaces for so long has no words to keep whole
+    word = head.rfind(" ", len(head) // 2)  # a long run without spaces has no words to keep whole
     return f"{head[:word] if word > 0 else head[:-1]}{end}"
 
 
 class StepError(Exception):
-    """A step could not do its work through no fault of the agent.
+    """A failure of a step that is not the agent's fault.
 
-    ``reason`` is one line for a person, ``detail`` what the infrastructure said, ``leaves`` the data worth keeping of
-    the try (a partial trajectory with its usage).
+    ``reason`` is one line for a person, ``detail`` the output of the infrastructure, ``leaves`` the partial outputs of
+    the try worth keeping (a partial trajectory with its usage).
     """
 
     exit_code = EXIT_BUG
     output: bytes = b""
-    """What a command of a sandbox had printed by the time it failed."""
+    """The output of a sandbox command up to its failure."""
 
     def __init__(
         self, failure_class: FailureClass, reason: str, *, detail: str = "", leaves: tuple[Record | Raw, ...] = ()
     ) -> None:
-        # The arguments are left as they were given: an exception crosses processes by being made again from them.
+        # The arguments stay as given: an exception crosses processes by being recreated from them.
         self.failure_class = failure_class
         self.reason = reason
         self.detail = detail
@@ -68,23 +68,23 @@ class StepError(Exception):
 
 
 class InfraError(StepError):
-    """The world failed: retried with backoff, then reported by class."""
+    """A failure of the infrastructure: retried with backoff, then reported by class."""
 
     exit_code = EXIT_INFRA
 
 
 class ForeignAnswerError(InfraError):
-    """Something else than the model's API answered, retries included: a firewall, a proxy, a login page."""
+    """A response from something other than the model's API, retries included: a firewall, a proxy, a login page."""
 
 
 class ResourceError(StepError):
-    """The sandbox ran out of memory or disk: retried with twice the resources."""
+    """A sandbox without enough memory or disk: retried with twice the resources."""
 
     exit_code = EXIT_RESOURCE
 
 
 class ConfigError(StepError):
-    """The request is wrong: never retried. ``field`` names what to change; the message says how."""
+    """A wrong request, never retried. ``field`` names the field to change; the message says how."""
 
     exit_code = EXIT_CONFIG
 
@@ -96,7 +96,7 @@ class ConfigError(StepError):
 
 
 def extra_hint(extra: str) -> str:
-    """Return how to install an extra."""
+    """Return the command that installs an extra."""
     return f"pip install 'swe-argo[{extra}]', or in a checkout: make setup"
 
 

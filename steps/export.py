@@ -1,4 +1,4 @@
-"""A run in its store -> its trajectories and patches in the files that other projects' tools and trainers read."""
+"""Export of a run's trajectories and patches to the file formats of other projects' tools and trainers."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from swe_argo.steps.training import sample_files
 from swe_argo.steps.training.export_samples import write_samples
 
 FOLDER = "exports"
-"""Where exports go by default, as ``exports/<run>/<format>``."""
+"""The default folder of exports, as ``exports/<run>/<format>``."""
 ExportFormat = Literal[Format, "samples"]
-"""samples: what was sampled, token by token, for training."""
+"""A format of another project, or samples: the sampled tokens, for training."""
 AT_ONCE = 8
-"""Units in memory: a trajectory may be many megabytes."""
+"""The number of units in memory: a trajectory may be many megabytes."""
 _SHOWN = 5
 
 
 @dataclass
 class ExportResult:
-    """What came of it. ``notices`` are for the person who asked."""
+    """The result of an export. ``notices`` are for the user."""
 
     path: Path
     units: int = 0
@@ -52,12 +52,13 @@ class ExportResult:
 def export(
     store: Store, run_id: str, form: ExportFormat, out: Path | None = None, *, force: bool = False
 ) -> ExportResult:
-    """Write the units of a run that were solved in another project's format, each attempt in a folder of its own where
-    there are several (``run_1``, ``run_2``). Nothing is at ``out`` before all of it is.
+    """Write the solved units of a run in another project's format.
 
-    ``out``: a folder, ``exports/<run>/<format>`` by default; for r2egym and preds of one attempt also a .jsonl file,
-    for samples, which are one file for all attempts, a .parquet file. What is there is replaced with ``force`` only.
-    Raises ConfigError: no such run, nothing to export, ``out`` taken or not writable; InfraError when the store fails.
+    Several attempts have a folder each (``run_1``, ``run_2``). ``out`` appears only when everything is written. It is a
+    folder, ``exports/<run>/<format>`` by default; for r2egym and preds of one attempt also a .jsonl file, for samples,
+    which are one file for all attempts, a .parquet file. Existing files are replaced only with ``force``. Raises
+    ConfigError if there is no such run or nothing to export, or ``out`` exists or is not writable; InfraError if the
+    store fails.
     """
     run, plan = record_of(store, RunFile, run_id), record_of(store, Plan, run_id)
     target = out or Path(FOLDER) / run_id / form
@@ -92,7 +93,7 @@ def _nothing(store: Store, run: RunFile, form: Format) -> str:
 
 
 class _Export:
-    """One export while it goes on."""
+    """One export in progress."""
 
     def __init__(self, store: Store, run: RunFile, sheets: FormatWriters, result: ExportResult) -> None:
         self.store, self.run, self.sheets, self.result = store, run, sheets, result
@@ -101,7 +102,7 @@ class _Export:
         self.unreadable: list[str] = []
 
     def units(self, units: list[Unit], form: Format) -> None:
-        """Write them, a few at a time."""
+        """Write the units, a few at a time."""
         for start in range(0, len(units), AT_ONCE):
             batch = units[start : start + AT_ONCE]
             if form in WITHOUT_TRAJECTORY:
@@ -128,7 +129,7 @@ class _Export:
         for unit, name in zip(units, names, strict=True):
             try:
                 solved = self._read_unit(contents, unit, name)
-            except ValueError:  # pydantic's too
+            except ValueError:  # includes pydantic's error
                 self.unreadable.append(unit_name(unit.instance_id, unit.attempt))
                 continue
             if solved is not None:
@@ -190,7 +191,7 @@ EXPORT = Program(
 
 
 def main(flags: Flags) -> None:
-    """Export, and say where it is."""
+    """Export a run, and print the path."""
     store = open_store(flags["store"])
     result = export(store, flags["run"], flags["format"], flags["out"], force=flags["force"])
     for notice in result.notices:

@@ -1,4 +1,4 @@
-"""A name that is no field -> the fields that were meant: by their own last word, by a flag's name, by closeness."""
+"""Suggestions of fields for an unknown name: by its last word, by a flag's name, by similarity."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _CLOSE = 0.5
 
 
 def suggest_fields(wrong: str, names: Iterable[str], spellings: Mapping[str, Collection[str]] | None = None) -> str:
-    """``; did you mean 'select.k'?`` with the closest first, or nothing. ``spellings``: field -> its other names.
+    """Return ``; did you mean 'select.k'?`` with the closest first, or nothing. ``spellings``: field -> other names.
 
-    The last word decides, whatever table it stood in: k and select_k's own flag --k are select.k.
+    The last word decides, whatever its table: k and select_k's own flag --k are select.k.
     """
     known = list(names)
     word = wrong.rpartition(".")[2].lower().replace("-", "_")

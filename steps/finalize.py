@@ -1,4 +1,4 @@
-"""A run's Workflow that ended, however it ended -> nothing of the run runs on, and a report that says what is known."""
+"""Clean-up after a run's Workflow has ended in any way: nothing of the run keeps running, and a report is written."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from swe_argo.steps.settings import has_variables
 from swe_argo.steps.store import Store, open_store
 
 STOP_S = 180.0
-"""Seconds for the run's shards to end after they were told to."""
+"""Seconds for the run's shards to end after they are stopped."""
 PODS_S = 90.0
-"""Seconds for the pods of their steps: 30 to put a sandbox away, the rest to store what is left."""
+"""Seconds for the pods of their steps: 30 to remove a sandbox, the rest to store partial outputs."""
 
 
 class Finalize:
-    """The parts, in their order. Each is of use without the others, so a failure of one does not keep the next."""
+    """The parts of the clean-up, in order. Each is useful alone, so a failure of one does not stop the next."""
 
     def __init__(self, store: str, run_id: str, workflow: str, namespace: str | None = None) -> None:
         self.run_id, self.workflow = run_id, workflow
@@ -47,12 +47,12 @@ class Finalize:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """The pod's own, or the kubeconfig's. Raises ConfigError."""
+        """The pod's own cluster, or the kubeconfig's. Raises ConfigError."""
         return find(KubernetesSpec(namespace=self._namespace))
 
     @cached_property
     def store(self) -> Store:
-        """Raises ConfigError, InfraError."""
+        """The store of the run. Raises ConfigError, InfraError."""
         return open_store(self._url)
 
     def stop(self) -> None:
@@ -60,17 +60,17 @@ class Finalize:
         self._log("stopped", shards.stop_shards(self.cluster, self.run_id, self.workflow, patience_s=STOP_S))
 
     def unlock(self) -> None:
-        """Have the places given up that the units of ended shards still hold."""
+        """Release the semaphore places that units of ended shards still hold."""
         semaphores.hand_over(self.cluster, self.run_id, self.workflow)
 
     def end(self) -> None:
-        """See the pods of the run's steps to their end."""
+        """Wait for the pods of the run's steps to end, then delete them."""
         self._log("deleted", step_pods.end_step_pods(self.cluster, self.run_id, patience_s=PODS_S))
 
     def sweep(self) -> None:
-        """Remove the run's sandboxes: pods of this namespace, or what a provider has of them.
+        """Remove the run's sandboxes: pods of this namespace, or a provider's sandboxes.
 
-        Where its spec cannot be read, whatever a step could have made.
+        If the run's spec cannot be read, remove everything that a step could have made.
         """
         known = self._backend()
         for backend in BACKENDS.values():
@@ -80,7 +80,7 @@ class Finalize:
             self._log("removed", sweep_run(self.cluster, self.run_id))
 
     def report(self, out: Path | None) -> None:
-        """Write what is known of the units, and the report where it does not say so."""
+        """Write the known results of the units, and the report if it does not have them yet."""
         stored = read_stored_units(self.store, self.run_id)
         if stored is None:
             sys.stderr.write(f"run {self.run_id} was never planned: there is nothing to report\n")
@@ -94,12 +94,12 @@ class Finalize:
             (out / PAGE).write_bytes(self.store.get(page_key(self.run_id)))
 
     def part(self, work: Callable[[], None]) -> None:
-        """Do one part; what it raises is told at the end."""
+        """Do one part; its error is reported at the end."""
         try:
             work()
         except OutOfTimeError:
             raise
-        except Exception as error:  # noqa: BLE001 - the other parts are to be done whatever it is
+        except Exception as error:  # noqa: BLE001 - the other parts must be done in any case
             self.troubles.append(error)
 
     def _write_report(self, stored: StoredUnits) -> Summary:
@@ -113,16 +113,16 @@ class Finalize:
                 return summary
         except (FileNotFoundError, ValueError):
             pass
-        # What draws pages and tables is loaded only where there is something to say.
+        # The code for pages and tables is loaded only if there is something to write.
         from swe_argo.steps.reports.write import write_report
 
         return write_report(self.store, self.run_id)
 
     def _backend(self) -> str | None:
-        """Of the run; None where that cannot be known."""
+        """Return the backend of the run; None if it cannot be known."""
         try:
             return RunFile.from_bytes(self.store.get(key(RunFile, self.run_id))).spec.sandbox.backend
-        except (FileNotFoundError, ValueError, StepError):  # the report says what is wrong with the store
+        except (FileNotFoundError, ValueError, StepError):  # the report reports errors of the store
             return None
 
     def _remove_run(self, backend: str) -> None:
@@ -139,18 +139,18 @@ class Finalize:
 
 
 def summary_counts(summary: Summary) -> tuple[int, int, int]:
-    """How many units, verdicts and failed tries a report tells of: whatever was written since is one more of these."""
+    """Return the counts of units, verdicts and failed tries in a report: each later result raises one of them."""
     without = summary.outcomes.get("failed", 0) + summary.outcomes.get("not_run", 0)
     return summary.units, summary.units - without, sum(summary.failed_tries.values())
 
 
 class OutOfTimeError(InfraError):
-    """The time for everything is over."""
+    """The time limit of the clean-up has passed."""
 
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise OutOfTimeError in this, the main thread, when so much time has passed."""
+    """Raise OutOfTimeError in the main thread, which calls this, after ``seconds``."""
 
     def over(_signal: int, _frame: FrameType | None) -> NoReturn:
         raise OutOfTimeError(FailureClass.STEP_TIMEOUT, f"not done after {seconds:g} s")
@@ -165,7 +165,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def _worst(troubles: list[Exception]) -> Exception:
-    """What decides the exit code: what another try may mend, then our own bugs, then what is wrong with the request."""
+    """Return the error for the exit code: first one that a retry may fix, then our own bugs, then a wrong request."""
 
     def rank(error: Exception) -> int:
         return (
@@ -178,7 +178,7 @@ def _worst(troubles: list[Exception]) -> Exception:
 
 
 def main(flags: Flags) -> None:
-    """All parts, whichever of them fails; then what decides the exit code is raised."""
+    """Do all parts, whichever of them fails; then raise the error that decides the exit code."""
     one = Finalize(flags["store"], flags["run"], flags["workflow"], flags["namespace"])
     with limited(flags["within"]):
         for part in (one.stop, one.unlock, one.end, one.sweep, lambda: one.report(flags["out"])):

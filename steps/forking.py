@@ -1,15 +1,15 @@
-"""Requests on a socket -> programs of ours, each a process forked from this one, which has imported what they need.
+"""A fork server: requests on a socket start programs of ours, forked from a process that has imported their modules.
 
-Importing takes a step longer than its own work. What begins many programs on one machine keeps a process that forks
-them: ``python -m swe_argo.steps.forking``, a socket its standard input, or one forked from a program that has done
-nothing yet but import (``fork_here``). Over that socket it sends, for each program, four descriptors: a socket for it
-alone, its standard input, output and error. Over its own socket it sends the ``Request``, then a byte for each signal
-that the program and its process group are to have; the exit code comes back. So signals come from the one process that
-knows when the id of a program becomes somebody else's.
+Importing takes a step longer than its own work. A runner of many programs on one machine keeps a process that forks
+them: ``python -m swe_argo.steps.forking`` with a socket as its standard input, or a process forked from a program that
+has done nothing yet but import (``fork_here``). For each program the runner sends four descriptors over that socket: a
+socket for the program alone, its standard input, output and error. Over the program's socket it sends the ``Request``,
+then a byte for each signal for the program and its process group; the exit code comes back. So signals come from the
+one process that knows when the id of a program is reused.
 
-This process has one thread and opens nothing: a program finds what it would find if it had been started by itself. One
-of them may be what forks tries of a step: ``python -m swe_argo.steps.forking STEP BACKEND``, which imports what these
-need.
+This process has one thread and opens nothing: a program finds the same state as if it had been started by itself. One
+of the programs may be a fork server for tries of a step: ``python -m swe_argo.steps.forking STEP BACKEND``, which
+imports the modules of these.
 """
 
 from __future__ import annotations
@@ -41,45 +41,45 @@ _SIZE_BYTES = 8
 
 @dataclass(frozen=True)
 class Request:
-    """What a program is started with."""
+    """The start parameters of a program."""
 
     module: str
     words: list[str]
-    """Its command line, after ``python -m module``."""
+    """The command line, after ``python -m module``."""
     environment: dict[str, str]
-    """All of it."""
+    """The whole environment."""
     folder: str
-    """Its current one."""
+    """The current folder."""
 
     def to_bytes(self) -> bytes:
-        """As it is sent: its size, then JSON."""
+        """Return the request in its wire format: its size, then JSON."""
         data = json.dumps(asdict(self)).encode()
         return len(data).to_bytes(_SIZE_BYTES, "big") + data
 
     @classmethod
     def read(cls, line: socket.socket) -> Request:
-        """Raises ValueError where whoever asks is gone before all has come."""
+        """Read a request. Raises ValueError if the sender goes away before it is complete."""
         size = int.from_bytes(line.recv(_SIZE_BYTES, socket.MSG_WAITALL), "big")
         return cls(**json.loads(line.recv(size, socket.MSG_WAITALL)))
 
     def run(self) -> None:
-        """Be that program, in a process that was forked for it. Raises SystemExit, and what the program raises."""
+        """Become the program, in a process that was forked for it. Raises SystemExit, and the program's errors."""
         os.environ.clear()
         os.environ.update(self.environment)
-        with suppress(OSError):  # it was removed
+        with suppress(OSError):  # the folder was removed
             os.chdir(self.folder)
         if not sys.flags.safe_path:
             sys.path[0] = self.folder
         sys.stdin, sys.stdout = _standard_stream(0, "rb"), _standard_stream(1, "wb")  # stderr is the same for all
-        with suppress(OSError):  # what top calls it, on Linux
+        with suppress(OSError):  # the name that top shows, on Linux
             Path("/proc/self/comm").write_text(self.module)
         sys.argv = [self.module, *self.words]
-        sys.modules.pop(self.module, None)  # it is the main program now
+        sys.modules.pop(self.module, None)  # it becomes the main program
         runpy.run_module(self.module, run_name="__main__", alter_sys=True)
 
 
 def _standard_stream(number: int, mode: str) -> TextIO:
-    """As it is in a process that is started with PYTHONUTF8=1."""
+    """Open a standard stream as in a process that is started with PYTHONUTF8=1."""
     at_once = mode == "wb" and bool(os.environ.get("PYTHONUNBUFFERED"))
     return TextIOWrapper(
         os.fdopen(number, mode, buffering=0 if at_once else -1, closefd=False),
@@ -91,16 +91,16 @@ def _standard_stream(number: int, mode: str) -> TextIO:
 
 
 def main() -> None:
-    """Import what tries of a step need, where one is named, and fork."""
-    import_module("swe_argo.steps.entry")  # which all need
+    """Import the modules for tries of a step, if one is named, and fork on request."""
+    import_module("swe_argo.steps.entry")  # which all steps need
     if sys.argv[1:]:
-        with suppress(Exception):  # each try meets it as well, and says so where somebody reads it
+        with suppress(Exception):  # each try gets the same error, and reports it to its reader
             _load(*sys.argv[1:])
     fork_from_stdin()
 
 
 def fork_from_stdin() -> None:
-    """Fork until nobody asks any more over the socket that standard input is. In what was forked, be the program."""
+    """Fork on request until the socket on standard input closes. In a forked process, run the program."""
     control = socket.socket(fileno=os.dup(0))
     _close_standard_streams(0)
     if request := _serve(control):
@@ -108,24 +108,24 @@ def fork_from_stdin() -> None:
 
 
 def can_fork_here() -> bool:
-    """Whether what is forked from this process is like what is started: no other thread, streams, text in UTF-8."""
+    """Return whether a fork of this process is like a fresh process: no other thread, standard streams, UTF-8 text."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     is_utf8 = lookup(locale.getencoding()).name == "utf-8"
     return hasattr(os, "fork") and None not in streams and is_utf8 and threading.active_count() == 1
 
 
 def fork_here() -> tuple[socket.socket, int]:
-    """A process forked from this one, which forks others: the socket to ask it over, and its id.
+    """Fork a fork server from this process; return its request socket and its process id.
 
-    To be called before this process has done anything but import. It returns in this process alone: in a program that
-    was asked for, that runs here, and ends this process.
+    Call it before this process has done anything but import. It returns only in this process: a requested program runs
+    inside this call, and ends its own process.
     """
     control, its = socket.socketpair()
     if pid := os.fork():
         its.close()
         return control, pid
     control.close()
-    os.setsid()  # Ctrl-C reaches whoever asks
+    os.setsid()  # Ctrl-C reaches the runner
     _close_standard_streams(0, 1, 2)
     if request := _serve(its):
         request.run()
@@ -133,7 +133,7 @@ def fork_here() -> tuple[socket.socket, int]:
 
 
 def _serve(control: socket.socket) -> Request | None:
-    gc.freeze()  # a collection that walks over what is there would copy it into every program
+    gc.freeze()  # a garbage collection over existing objects would copy them into every program
     return ForkServer(control).serve()
 
 
@@ -147,7 +147,7 @@ def _close_standard_streams(*numbers: int) -> None:
 def _load(step: str, backend: str, *modules: str) -> None:
     for name in (f"swe_argo.steps.{step}", *modules):
         import_module(name)
-    if not is_own_backend(backend):  # one's own may begin threads, which a fork would lose
+    if not is_own_backend(backend):  # a user's own backend may start threads, which a fork would lose
         load_backend(backend)
     if step == GRADE.name:
         from swe_argo.steps.grading import official
@@ -156,7 +156,7 @@ def _load(step: str, backend: str, *modules: str) -> None:
 
 
 class ForkServer:
-    """Forks a process for each request that comes over a socket, until nobody can ask any more."""
+    """A server that forks a process for each request on a socket, until the socket closes."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -170,7 +170,7 @@ class ForkServer:
             self._ready.register(each, selectors.EVENT_READ)
 
     def serve(self) -> Request | None:
-        """In a process forked for a program what it is to be; None in this one when nobody can ask any more."""
+        """Return the request in a process forked for a program; None in this process when the socket closes."""
         while True:
             came = [key.fileobj for key, _ in self._ready.select()]
             for pid, line in self._programs.items():
@@ -189,12 +189,12 @@ class ForkServer:
                     return request
 
     def _pass_on(self, signals: bytes, pid: int, line: socket.socket) -> None:
-        if not signals:  # whoever asked for it is gone; a try sees that at its standard input
+        if not signals:  # the requester is gone; a try sees that at its standard input
             self._ready.unregister(line)
         for number in signals:
             try:
                 os.killpg(pid, number)
-            except ProcessLookupError:  # it has no group of its own yet
+            except ProcessLookupError:  # the program has no group of its own yet
                 os.kill(pid, number)
 
     def _tell_end(self, pid: int) -> None:
@@ -208,7 +208,7 @@ class ForkServer:
             line.send(str(os.waitstatus_to_exitcode(status)).encode())
 
     def _fork(self, line: socket.socket, *streams: int) -> Request | None:
-        """The request in the process forked for it. Where there can be none, the line is closed without a word."""
+        """Return the request in the process forked for it. If that fails, the socket is closed without a message."""
         try:
             request = Request.read(line)
             pid = os.fork()
@@ -225,7 +225,7 @@ class ForkServer:
         return None
 
     def _begin(self, line: socket.socket, streams: tuple[int, ...]) -> None:
-        """Be a process of its own, with nothing of the one that it comes from."""
+        """Become a process of its own, with nothing left of its parent."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()

@@ -1,4 +1,4 @@
-"""RunFile, Instance, Answer, Patch, (Layer) -> GradeRecord, TestLog, Report, InstanceLog, EvalScript: the verdict."""
+"""The grade step: the verdict on a patch or layer, with its test log, report, log and evaluation script."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from swe_argo.steps.layers.take import take
 from swe_argo.steps.sandbox.protocol import Sandbox
 from swe_argo.steps.sandbox.unit_sandbox import Context, open_sandbox
 
-# A sandbox outlives its tests by this: making it, applying the patch, fetching the log, and the step that asked for it.
+# A sandbox outlives its tests by this time: for creation, patch, fetching the log, and the step that requested it.
 SANDBOX_MARGIN_S = 2700.0
 
 
 def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
-    """Grade one patch (or layer) in a fresh sandbox, where its end is doubtful in one more.
+    """Grade one patch (or layer) in a fresh sandbox, and in a second one if the end of the run is doubtful.
 
-    An empty one is listed, not run, unless nobody was asked for one (idle). A reference that is no patch is run in a
-    sandbox of its own first: what it leaves there is graded as what an agent leaves.
+    An empty patch is recorded, not run, unless no agent was asked for one (idle). A reference that is no patch first
+    runs in a sandbox of its own: its layer is graded like an agent's.
     """
     run_file, instance, answer, patch = inputs[RunFile], inputs[Instance], inputs[Answer], inputs[Patch].data
     kind, family, problem = agent_of(run_file.spec.agent).kind, load_family(answer.family), ""
@@ -97,7 +97,7 @@ def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
 
 
 def _run_reference(context: Context, run_file: RunFile, instance: Instance, answer: Answer) -> tuple[bytes, str]:
-    """The layer that the reference makes, in a machine with what network the tests have, and what went wrong there."""
+    """Return the layer that the reference makes in a machine with the tests' network, and its problems."""
     family = cast(LayerFamily, load_family(answer.family))
     grading = run_file.spec.grading
     with open_sandbox(
@@ -125,7 +125,7 @@ def _is_ours(run_file: RunFile, context: Context) -> bool:
 
 
 def _is_to_confirm(run_file: RunFile, context: Context, verdict: Verdict) -> bool:
-    """Return whether a verdict is to be confirmed; of a reference patch the first attempt is enough."""
+    """Return whether a verdict must be confirmed; for a reference patch the first attempt is enough."""
     grading = run_file.spec.grading
     if not verdict.resolved or grading.confirm == "never" or grading.confirm_runs == 0:
         return False
@@ -134,7 +134,7 @@ def _is_to_confirm(run_file: RunFile, context: Context, verdict: Verdict) -> boo
 
 @dataclass(frozen=True)
 class _GradedRun:
-    """One run of the tests, what came of it, and where."""
+    """One run of the tests, its verdict, and its machine."""
 
     run: ProcedureRun
     verdict: Verdict
@@ -143,7 +143,7 @@ class _GradedRun:
 
 @dataclass(frozen=True)
 class _Tests:
-    """One patch (or layer) and its tests; ``patch`` is None where the untouched machine is graded."""
+    """One patch (or layer) and its tests; ``patch`` is None if the untouched machine is graded."""
 
     context: Context
     run_file: RunFile
@@ -156,7 +156,7 @@ class _Tests:
     """See ``TestRuns``."""
 
     def run(self, *, again: bool = False, factor: float = 1.0) -> _GradedRun:
-        """Run them in a fresh sandbox, ``factor`` times as large. Raises what ``run_tests`` does."""
+        """Run the tests in a fresh sandbox, ``factor`` times as large. Raises the errors of ``run_tests``."""
         limit_s = self.run_file.spec.grading.timeout_s
         context = self.second if again else self.context
         context = replace(context, resource_factor=context.resource_factor * factor)
@@ -211,13 +211,13 @@ class _Tests:
 
     @property
     def second(self) -> Context:
-        """For a second sandbox of this step."""
+        """The context of a second sandbox of this step."""
         return replace(self.context, try_name=_another(self.context.try_name))
 
     def sandbox(self, context: Context, *, network: bool | None = None) -> AbstractContextManager[Sandbox]:
         """Create a fresh sandbox, by default with the network of official runs.
 
-        On backend local that is this machine's own network: tests that are known to pass without one have none.
+        On backend local that is this machine's own network: tests known to pass without a network get none.
         """
         spec, twins = self.run_file.spec, self.twins
         is_separate = spec.sandbox.backend == "local" and twins is not None and not twins.needs_network
@@ -234,14 +234,14 @@ class _Tests:
 
 
 def _another(try_name: str) -> str:
-    """The name of the second sandbox: a cluster shows it inside, where it must not tell which of the two it is."""
+    """Return the name of the second sandbox; a cluster shows it inside, where it must not reveal which one it is."""
     kinds = {letter: kind for kind in ("0123456789", "abcdef") for letter in kind}
     drawn = "".join(secrets.choice(kinds.get(letter, letter)) for letter in try_name[-12:])
     return try_name[:-12] + (drawn if drawn != try_name[-12:] else f"{drawn}0")
 
 
 def _files(run: ProcedureRun, verdict: Verdict) -> Iterator[Raw]:
-    """The official files, as far as this outcome has them."""
+    """Yield the official files, as far as this outcome has them."""
     yield InstanceLog(run.journal.to_bytes())
     if run.log is not None:
         yield EvalScript(run.script)
@@ -282,7 +282,7 @@ def _record(
 
 
 def _versions(run_file: RunFile) -> dict[str, str]:
-    """What graded: this process' versions over those the run was planned with."""
+    """Return the versions of the grader: this process' versions over those of the run's planning."""
     return {**run_file.versions, "swebench": official.swebench_version(), "python": platform.python_version()}
 
 

@@ -1,4 +1,4 @@
-"""A Workflow of a training that ended -> what it made ends too: Argo stops no children by itself."""
+"""Clean-up after a training's Workflow: the Workflows that it made end too, because Argo stops no children itself."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from swe_argo.steps.kube.kubeconfig import find
 
 
 def main(flags: Flags) -> None:
-    """What was made ends in its own way, an evaluation with a report, and ends what it made itself.
+    """Stop the Workflows that this one made; an evaluation ends with a report, and each ends those that it made.
 
-    Raises InfraError: it has not ended in time, or the API server is away; ConfigError: without the rights.
+    Raises InfraError if they do not end in time or the API server is away; ConfigError without the permissions.
     """
     cluster = find(KubernetesSpec(namespace=flags["namespace"]))
     made = f"the Workflows that {flags['workflow']} made"

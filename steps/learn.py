@@ -1,4 +1,4 @@
-"""The rollouts of a step -> new weights, which the proxy serves, a line of checkpoints.jsonl, figures."""
+"""The learn step: a step's rollouts -> new weights for the proxy, a line of checkpoints.jsonl, and figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def main(flags: Flags) -> str:
-    """Learn the step. Raises ConfigError, InfraError."""
+    """Learn from the rollouts of a step. Raises ConfigError, InfraError."""
     set_up_logging()
     from swe_argo.steps.training.learner import Learner
 

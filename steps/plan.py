@@ -1,4 +1,4 @@
-"""RunSpec -> RunFile, Plan, Instance x n, Answer x n: what is to be done, and for each unit the stage it begins at."""
+"""The plan step: RunFile, Plan, Instance x n, Answer x n from a RunSpec, and the stage at which each unit begins."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from swe_argo.steps.store.run_lock import refuse_busy
 
 
 def plan(spec: RunSpec, *, submitted: bool = False) -> Plan:
-    """Resolve the spec, refuse what cannot work, and write the run's first files. The same spec again resumes.
+    """Resolve the spec, reject specs that cannot work, and write the run's first files. The same spec resumes a run.
 
     ``submitted``: a recipe from the bucket takes no folder of this machine.
 
-    Nothing is written before everything is known to be right. Raises ConfigError, InfraError.
+    Nothing is written before all checks have passed. Raises ConfigError, InfraError.
     """
     if spec.run_id is None:
         raise ConfigError("a run needs a name", field="run_id")
@@ -39,7 +39,7 @@ def plan(spec: RunSpec, *, submitted: bool = False) -> Plan:
             refuse_recipe_folder(here.agent)
         resolution = resolve(spec, here, store)
     if resolution.run.program is not None:
-        find_gate(architecture_of(spec.sandbox), doing)  # here, or the first agents would lose their time to it
+        find_gate(architecture_of(spec.sandbox), doing)  # find it here, or the first agents would lose their time to it
     write(store, resolution)
     return resolution.plan
 
@@ -53,7 +53,7 @@ def _end_earlier(spec: RunSpec, workflow: str) -> None:
 
 
 def main(flags: Flags) -> str:
-    """Plan what the flags say, cut it into shards, and write what an engine heeds. Returns the plan in a word."""
+    """Plan the run of the flags, cut it into shards, and write an engine's parameters. Returns the plan in a word."""
     limits = {name: float(most) for name, _, most in (item.partition("=") for item in flags["at-most"])}
     spec = fit_to_limits(read_spec(flags), limits)
     refuse_fields(spec, flags["refuse"])

@@ -1,4 +1,4 @@
-"""TrainFile, StepFigures x n -> RunSpec: the run of a step's rollouts, or the one that measures its weights."""
+"""Planning of a round of a training: the spec of a step's rollouts, or of the run that measures its weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from swe_argo.steps.training.served_weights import await_weights
 
 
 def main(flags: Flags) -> str:
-    """Plan the round that the flags name. Returns it in a word."""
+    """Plan the round that the flags name, and return it in a word."""
     store, step = open_store(flags["store"]), flags["step"]
     training = training_of(store, flags["training"])
     plan = plan_measurement if flags["held-out"] else plan_rollouts

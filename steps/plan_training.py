@@ -1,4 +1,4 @@
-"""TrainSpec -> TrainFile: what is trained on, and what is measured with."""
+"""Planning of a training: the instances to train on, and the instances to measure with."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from swe_argo.steps.versions import versions
 
 
 def plan_training(spec: TrainSpec) -> TrainFile:
-    """Write what a training is; the same spec again goes on with it, under fields that say how it is done.
+    """Write the record of a training; an equal spec resumes it, with new values for fields that only affect execution.
 
-    Raises ConfigError: nothing is written then; InfraError.
+    Raises ConfigError, before anything is written, or InfraError.
     """
     store = open_store(spec.run.store, create=True)
     before = training_of(store, spec.name) if _has_begun(store, spec.name) else None
@@ -44,7 +44,7 @@ def plan_training(spec: TrainSpec) -> TrainFile:
 
 
 def _has_begun(store: Store, name: str) -> bool:
-    """Whether anything follows from its spec: until then a spec may be put right under the same name."""
+    """Return whether anything depends on its spec: until then a spec may be corrected under the same name."""
     plans = [key(Plan, run) for run in (run_of(name, 1), held_out_run_of(name, 0))]
     return bool(store.get_many(plans) or CheckpointLog(store, name).read())
 
@@ -72,7 +72,7 @@ def _begin(store: Store, spec: TrainSpec) -> TrainFile:
 
 
 def _read_others(run: RunSpec, here: RunSpec, ids: list[str], store: Store) -> SelectedDataset:
-    """Instances to measure with that are not among those to train on; what is not valid is no measure, either."""
+    """Return held-out instances that are not among those to train on, without invalid ones."""
     select = SelectSpec(instance_ids=ids, validated=here.select.validated, keep_invalid=here.select.keep_invalid)
     return read_dataset(run, here.model_copy(update={"select": select}), None, store)
 
@@ -100,7 +100,7 @@ def _lock_now(store: Store, before: TrainFile) -> DatasetLock:
 
 
 def identity_fields(table: BaseModel, prefix: str = "") -> dict[str, Any]:
-    """The flat fields that make a training what it is: without those that say how it is done."""
+    """Return the flat fields that identify a training, without those that only affect its execution."""
     flat: dict[str, Any] = {}
     for name, info in type(table).model_fields.items():
         value = getattr(table, name)
@@ -112,9 +112,9 @@ def identity_fields(table: BaseModel, prefix: str = "") -> dict[str, Any]:
 
 
 def read_spec(flags: Flags) -> TrainSpec:
-    """The spec that the flags come to: --default < --spec < --spec-text < --set < --training and --store.
+    """Return the spec of the flags: --default < --spec < --spec-text < --set < --training and --store.
 
-    With --submitted it names nothing of this machine. Raises ConfigError.
+    With --submitted it names no file of this machine. Raises ConfigError.
     """
     tables = [of_train_pairs(each for each in flags["default"] if each.partition("=")[2])]
     tables += [of_train_file(flags["spec"])] if flags["spec"] else []
@@ -126,7 +126,7 @@ def read_spec(flags: Flags) -> TrainSpec:
 
 
 def main(flags: Flags) -> str:
-    """Plan what the flags say. Returns the training in a word."""
+    """Plan the training of the flags, and return it in a word."""
     training = plan_training(read_spec(flags))
     spec, learned = training.spec, len(CheckpointLog(open_store(training.spec.run.store), training.name).read())
     if out := flags["out"]:

@@ -1,4 +1,4 @@
-"""Code of one's own that a spec names: ``package.module:Name`` or ``path/to/file.py:Name``, imported when needed."""
+"""A user's own code that a spec names: ``package.module:Name`` or ``path/to/file.py:Name``, imported when needed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _LONGEST = 300
 
 
 def file_of(reference: str) -> Path | None:
-    """The file that a reference names; None where it names a module."""
+    """Return the file that a reference names; None if it names a module."""
     place = reference.rpartition(":")[0]
     return Path(place).expanduser() if place.endswith(".py") or "/" in place else None
 
 
 def load(reference: str, field: str, *, as_of_now: bool = False) -> Any:
-    """What a reference names. Raises ConfigError in one line: no such module or file, or none of that name in it."""
+    """Import the object that a reference names. Raises ConfigError in one line if it does not exist."""
     module, (place, _, name) = load_module(reference, field, as_of_now=as_of_now), reference.rpartition(":")
     if not hasattr(module, name):
         raise ConfigError(f"{place} has no {name}", field=field)
@@ -30,9 +30,9 @@ def load(reference: str, field: str, *, as_of_now: bool = False) -> Any:
 
 
 def load_module(reference: str, field: str, *, as_of_now: bool = False) -> ModuleType:
-    """The module that a reference names something of; ``as_of_now``: a file that has changed is imported anew.
+    """Import the module of a reference; with ``as_of_now`` a changed file is imported again.
 
-    Raises ConfigError in one line: there is none, or it fails.
+    Raises ConfigError in one line if there is none, or it fails.
     """
     place, _, name = reference.rpartition(":")
     file = file_of(reference)
@@ -51,8 +51,8 @@ def load_module(reference: str, field: str, *, as_of_now: bool = False) -> Modul
 
 
 def load_agent(reference: str) -> type[Any]:
-    """The class of an agent of one's own. Raises ConfigError where it is not of the protocol (agents/runner.py)."""
-    found = load(reference, "agent.name", as_of_now=True)  # in a notebook it is written anew, again and again
+    """Import a user's own agent class. Raises ConfigError if it does not follow the protocol (agents/runner.py)."""
+    found = load(reference, "agent.name", as_of_now=True)  # a notebook rewrites it again and again
     act = getattr(found, "act", None)
     if not inspect.isclass(found) or not callable(act):
         raise ConfigError(f"{reference} is no agent: it must be a class with act(self, task)", field="agent.name")
@@ -70,7 +70,7 @@ def load_agent(reference: str) -> type[Any]:
 
 
 def _imported(file: Path, *, as_of_now: bool) -> ModuleType:
-    """The file as a module, once in a process, or once as it is now."""
+    """Import a file as a module, once per process, or once per version of the file."""
     name = f"swe_argo_file_{abs(hash(file.resolve()))}"
     if as_of_now:
         name += f"_{file.stat().st_mtime_ns}_{file.stat().st_size}"

@@ -1,4 +1,4 @@
-"""Tinker's models -> an OpenAI-compatible endpoint that tells the tokens it sampled."""
+"""The proxy: an OpenAI-compatible endpoint for Tinker's models that reports the sampled tokens."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ NUMBERS = {
     "timeout": (1.0, 86_400.0),
     "port": (0, 65_535),
 }
-"""Flags -> what they may be."""
+"""Flags -> their allowed range."""
 
 
 def main(flags: Flags) -> None:
-    """Serve until it is stopped. Raises ConfigError, InfraError."""
+    """Serve until the process is stopped. Raises ConfigError, InfraError."""
     for name, (least, most) in NUMBERS.items():
         if flags[name] is not None and not least <= flags[name] <= most:
             raise ConfigError(f"{flags[name]} is not within {least:,} to {most:,}", field=f"--{name}")

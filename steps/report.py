@@ -1,6 +1,6 @@
-"""Store -> report/: official summaries, predictions, figures, leaderboard bundle, page, and a comparison on request.
+"""The report step: official summaries, predictions, figures, leaderboard bundle, page, and an optional comparison.
 
-Nothing is graded here. A run that is a part of a validation, or measures a training, has the page of that written, too.
+It grades nothing. For a run of a validation, or one that measures a training, that page is written, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def main(flags: Flags) -> str:
-    """Returns the score in a word."""
+    """Write the report, and return the score in a word."""
     store, out = open_store(flags["store"]), flags["out"]
     summary = write_report(store, flags["run"], flags["against"] or None)
     write_validation_of(store, flags["run"])

@@ -1,4 +1,4 @@
-"""The only reader of the environment: where things are on this machine, never what a run is."""
+"""Settings from the environment, the only place that reads it: locations on this machine, never a run's content."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from swe_argo.steps.errors import ConfigError
 
 
 class Settings(BaseSettings):
-    """Environment variables, each under the name its users know."""
+    """Environment variables, each under the name that its users know."""
 
-    # An engine that has nothing to say about a variable sets it to nothing.
+    # An engine without a value for a variable sets it to an empty text.
     model_config = SettingsConfigDict(extra="ignore", env_ignore_empty=True)
 
     home: Path | None = Field(None, validation_alias="SWE_ARGO_HOME")
-    """Where images for backend local and downloads are kept; swe-argo in the user's cache by default."""
+    """Folder of images for backend local and of downloads; swe-argo in the user's cache by default."""
     cache: Path = Field(Path("~/.cache"), validation_alias="XDG_CACHE_HOME")
     """The user's cache."""
     store: str | None = Field(None, validation_alias="SWE_ARGO_STORE")
@@ -29,111 +29,111 @@ class Settings(BaseSettings):
     s3_endpoint: str | None = Field(None, validation_alias=AliasChoices("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
     """S3-compatible endpoint; AWS itself by default."""
     hf_endpoint: str = Field("https://huggingface.co", validation_alias="HF_ENDPOINT")
-    """Hub that dataset ids are loaded from."""
+    """Hub from which dataset ids are loaded."""
     mini_base_image: str = Field("python:3.11-slim", validation_alias="SWE_ARGO_MINI_BASE")
     """Base of the mini images for backend docker: python3 with pytest, git and patch, or with apt and pip."""
     harbor_registry: Path | None = Field(None, validation_alias="SWE_ARGO_HARBOR_REGISTRY")
-    """registry.json, or the folder it lies in, of --dataset harbor:<entry>."""
+    """registry.json, or its folder, for --dataset harbor:<entry>."""
     revision: str | None = Field(None, validation_alias="SWE_ARGO_REVISION")
-    """Commit of this project that an image was built from, where there is no checkout."""
+    """Commit of this project that an image was built from, if there is no checkout."""
     pod_name: str | None = Field(None, validation_alias="POD_NAME")
-    """This pod, where a step runs in one (downward API): it owns the sandboxes that the step makes."""
+    """Name of this pod, if a step runs in one (downward API): it owns the sandboxes that the step makes."""
     pod_uid: str | None = Field(None, validation_alias="POD_UID")
-    """Its uid."""
+    """The uid of this pod."""
     lease: str | None = Field(None, validation_alias="SWE_ARGO_LEASE", pattern="^[^/]+/[^/]+$")
     """Name and uid, with a slash between, of the Lease that owns the sandboxes of a runner outside the cluster."""
     hold: str | None = Field(None, validation_alias="SWE_ARGO_HOLD")
-    """Token of the lock on the run, where the runner that started this step holds it."""
+    """Token of the lock on the run, if the runner that started this step holds it."""
     reason_file: Path | None = Field(None, validation_alias="SWE_ARGO_REASON")
-    """File for the one line that says why a step failed, where something reads one (Kubernetes' termination log)."""
+    """File for the reason of a step's failure in one line, if something reads it (Kubernetes' termination log)."""
     webhook: SecretStr | None = Field(None, validation_alias="SWE_ARGO_WEBHOOK")
-    """Slack-compatible address that is told how a run compares with the one before it. A secret."""
+    """Slack-compatible address that receives the comparison of a run with the one before it. A secret."""
     report_url: str | None = Field(None, validation_alias="SWE_ARGO_REPORT_URL")
-    """What stands before runs/<run>/report/report.html in a link that a person can open."""
+    """Prefix of runs/<run>/report/report.html in a link that a person can open."""
     view_token: SecretStr | None = Field(None, validation_alias="SWE_ARGO_VIEW_TOKEN")
-    """What whoever looks at runs by ``swe-argo view`` has to show; needed where other machines reach it. A secret."""
+    """Token that readers of ``swe-argo view`` must present; required if other machines reach it. A secret."""
     log_level: str = Field("INFO", validation_alias="LOG_LEVEL")
-    """What steps print to stderr, which failed tries keep: with DEBUG a line for each call and each command, too."""
+    """Log level of steps on stderr, which failed tries keep: with DEBUG also a line for each call and each command."""
     isolation: str = Field("auto", validation_alias="SWE_ARGO_ISOLATION", pattern="^(auto|none)$")
     """auto: backend local uses bubblewrap where it works. none: never."""
 
     llm_base_url: str | None = Field(
         None, validation_alias=AliasChoices("LLM_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE")
     )
-    """OpenAI-compatible endpoint, where llm.base_url names none."""
+    """OpenAI-compatible endpoint, if llm.base_url names none."""
     llm_api_key: SecretStr | None = Field(None, validation_alias=AliasChoices("LLM_API_KEY", "OPENAI_API_KEY"))
-    """Its key; some endpoints need none."""
+    """Key of that endpoint; some endpoints need none."""
     proxy_url: str | None = Field(None, validation_alias="SWE_ARGO_PROXY_URL")
-    """The namespace's own proxy: the endpoint where neither llm.base_url nor LLM_BASE_URL names one."""
+    """The namespace's own proxy: the endpoint if neither llm.base_url nor LLM_BASE_URL names one."""
     proxy_key: SecretStr | None = Field(None, validation_alias="SWE_ARGO_PROXY_KEY")
-    """Its key, which no other endpoint is given."""
+    """Key of that proxy, which no other endpoint receives."""
     credentials: str | None = Field(None, validation_alias="SWE_ARGO_CREDENTIALS")
-    """Secret of the cluster that the keys of this process come from, by name."""
+    """Name of the cluster's Secret with the keys of this process."""
     model_gate: Path | None = Field(None, validation_alias="SWE_ARGO_GATE")
-    """Unix socket of the runner that keeps the endpoint's limits over all of its units."""
+    """Unix socket of the runner that enforces the endpoint's limits over all of its units."""
     groups: Path | None = Field(None, validation_alias="SWE_ARGO_GROUPS")
-    """Folder of the runner in which attempts at one instance find what the first of them prepared."""
+    """Folder of the runner in which attempts at one instance find the preparation of the first attempt."""
     units: float | None = Field(None, validation_alias="SWE_ARGO_UNITS", gt=0)
-    """How many units run at a time, where no such runner is: each keeps its share of the endpoint's limits."""
+    """Number of units that run at a time without such a runner: each keeps its share of the endpoint's limits."""
 
     tinker_api_key: SecretStr | None = Field(None, validation_alias="TINKER_API_KEY")
-    """Key of the Tinker account that the proxy samples with and the learner learns with. A secret."""
+    """Key of the Tinker account with which the proxy samples and the learner learns. A secret."""
     tinker_base_url: str | None = Field(None, validation_alias="TINKER_BASE_URL")
     """Address of a service that speaks Tinker's protocol; Tinker's own by default."""
     proxy_admin_key: SecretStr | None = Field(None, validation_alias="SWE_ARGO_PROXY_ADMIN_KEY")
-    """Key by which the proxy's weights may be changed; the key of its callers is LLM_API_KEY. A secret."""
+    """Key that permits a change of the proxy's weights; the key of its callers is LLM_API_KEY. A secret."""
     wandb_api_key: SecretStr | None = Field(None, validation_alias="WANDB_API_KEY")
-    """Key of the Weights & Biases account that figures of trainings are sent to; its other variables (WANDB_ENTITY,
-    WANDB_BASE_URL, WANDB_DIR, ...) are its client's own. A secret."""
+    """Key of the Weights & Biases account that receives the figures of trainings; its other variables (WANDB_ENTITY,
+    WANDB_BASE_URL, WANDB_DIR, ...) are read by its client. A secret."""
     wandb_project: str = Field("swe-argo", validation_alias="WANDB_PROJECT")
-    """Project there."""
+    """Project in that account."""
     wandb_mode: str | None = Field(None, validation_alias="WANDB_MODE", pattern="^(online|offline|shared|disabled)$")
-    """offline: figures are kept in ./wandb until they are sent by ``wandb sync``, without any key; disabled: none."""
+    """offline: figures are kept in ./wandb until ``wandb sync`` sends them, without a key; disabled: no figures."""
 
     e2b_api_key: SecretStr | None = Field(None, validation_alias="E2B_API_KEY")
     """Key of the E2B account whose sandboxes are used. A secret."""
     e2b_domain: str | None = Field(None, validation_alias="E2B_DOMAIN")
     """Domain of a self-hosted or compatible service; E2B's own by default."""
     e2b_api_url: str | None = Field(None, validation_alias="E2B_API_URL")
-    """Its control plane, where that is not api.<domain>."""
+    """The control plane of that service, if it is not api.<domain>."""
     e2b_connection_timeout_s: float = Field(60.0, validation_alias="E2B_CONNECTION_TIMEOUT", gt=0)
     """Seconds that one request to it may take."""
     registry_username: str | None = Field(None, validation_alias="SWE_ARGO_REGISTRY_USERNAME")
-    """User of the registry that templates are built from, where it is private."""
+    """User of the registry that templates are built from, if it is private."""
     registry_password: SecretStr | None = Field(None, validation_alias="SWE_ARGO_REGISTRY_PASSWORD")
-    """Password or token for it, handed to the service that builds. A secret."""
+    """Password or token for that registry, passed to the build service. A secret."""
 
     tencentcloud_secret_id: SecretStr | None = Field(None, validation_alias="TENCENTCLOUD_SECRET_ID")
-    """Keys of the Tencent Cloud account whose sandboxes (AGS) are used. Secrets."""
+    """Id of the key of the Tencent Cloud account whose sandboxes (AGS) are used. A secret."""
     tencentcloud_secret_key: SecretStr | None = Field(None, validation_alias="TENCENTCLOUD_SECRET_KEY")
-    """The other half."""
+    """Secret part of that key."""
     tencentcloud_token: SecretStr | None = Field(None, validation_alias="TENCENTCLOUD_TOKEN")
-    """With keys that hold for a time only."""
+    """Token for temporary keys."""
     tencentcloud_role_arn: str | None = Field(None, validation_alias="TENCENTCLOUD_ROLE_ARN")
-    """Role by which AGS pulls images of the account's registries."""
+    """Role with which AGS pulls images of the account's registries."""
     ags_region: str = Field("ap-guangzhou", validation_alias="AGS_REGION")
-    """Where its sandboxes are."""
+    """Region of its sandboxes."""
     ags_domain: str = Field("tencentags.com", validation_alias="AGS_DOMAIN")
-    """What stands behind <sandbox>.<region>. in the address of a sandbox."""
+    """Domain after <sandbox>.<region>. in the address of a sandbox."""
     ags_endpoint: str | None = Field(None, validation_alias="AGS_ENDPOINT")
-    """Its control plane, where that is not ags.tencentcloudapi.com."""
+    """The control plane of AGS, if it is not ags.tencentcloudapi.com."""
     ags_sandbox_url: str | None = Field(None, validation_alias="AGS_SANDBOX_URL")
-    """One address of all its sandboxes, where a proxy stands before them."""
+    """A single address for all its sandboxes, if a proxy stands before them."""
     ags_envd_image: str | None = Field(None, validation_alias="AGS_ENVD_IMAGE")
-    """Image that holds /usr/bin/envd, for the tools that are made there."""
+    """Image with /usr/bin/envd, for the tools that are made there."""
 
     argo_server: str | None = Field(None, validation_alias="ARGO_SERVER")
-    """host:port of an argo-server to go through; the Kubernetes API by default."""
+    """host:port of an argo-server to use; the Kubernetes API by default."""
     argo_token: SecretStr | None = Field(None, validation_alias="ARGO_TOKEN")
-    """Token for it."""
+    """Token for the argo-server."""
     argo_namespace: str | None = Field(None, validation_alias="ARGO_NAMESPACE")
-    """Namespace there, where --namespace names none."""
+    """Namespace on the argo-server, if --namespace names none."""
     argo_base_href: str = Field("", validation_alias="ARGO_BASE_HREF")
-    """Path that it is served under."""
+    """Path under which the argo-server is served."""
     argo_secure: bool = Field(True, validation_alias="ARGO_SECURE")
-    """Whether it speaks TLS."""
+    """Whether the argo-server uses TLS."""
     argo_skip_verify: bool = Field(False, validation_alias="ARGO_INSECURE_SKIP_VERIFY")
-    """Whether its certificate goes unchecked."""
+    """Whether its certificate is not verified."""
 
     @field_validator("log_level", mode="before")
     @classmethod
@@ -157,7 +157,7 @@ class Settings(BaseSettings):
     )
     @classmethod
     def _fit_for_a_header(cls, value: object, info: ValidationInfo) -> object:
-        """Without the newline that a file or a Secret ends with: clients show a header they refuse, key and all."""
+        """Strip the newline that a file or Secret ends with: clients print a header that they refuse, with the key."""
         if not isinstance(value, str):
             return value
         if not (key := value.strip()):
@@ -174,7 +174,7 @@ class Settings(BaseSettings):
 
     @property
     def home_folder(self) -> Path:
-        """``home``. Raises ConfigError for a user who has no home, as in a container with a user id of its own."""
+        """The folder ``home``. Raises ConfigError for a user without a home, as in a container with its own user id."""
         try:
             return (self.home or self.cache / "swe-argo").expanduser()
         except RuntimeError:
@@ -185,7 +185,7 @@ class Settings(BaseSettings):
 
 @cache
 def settings() -> Settings:
-    """The settings of this process, read once. Raises ConfigError naming the variable that is wrong."""
+    """Return the settings of this process, read once. Raises ConfigError naming the wrong variable."""
     try:
         return Settings()
     except ValidationError as error:
@@ -195,7 +195,7 @@ def settings() -> Settings:
 
 
 def _variable_of(alias: str) -> str:
-    """The variable that is set, of those that a setting may be read from: pydantic names the first of them."""
+    """Return the variable that is set, of a setting's alternatives: pydantic names the first of them."""
     for field in Settings.model_fields.values():
         if isinstance(choices := field.validation_alias, AliasChoices) and alias in choices.choices:
             return next((name for name in map(str, choices.choices) if os.environ.get(name)), alias)
@@ -203,12 +203,12 @@ def _variable_of(alias: str) -> str:
 
 
 def has_variables(names: Iterable[str]) -> bool:
-    """Whether all of these are set."""
+    """Return whether all of these variables are set."""
     return all(os.environ.get(name, "").strip() for name in names)
 
 
 def variables(names: Iterable[str], prefix: str) -> dict[str, str]:
-    """Of the environment what is called one of ``names``, or begins with ``prefix``; what is empty is not there."""
+    """Return the environment's non-empty variables that are in ``names`` or begin with ``prefix``."""
     wanted_names = set(names)
     values = {name: value for name, value in os.environ.items() if name in wanted_names or name.startswith(prefix)}
     return {name: value for name, value in values.items() if value.strip()}

@@ -1,4 +1,4 @@
-"""RunFile, Instance, (Recording) -> Trajectory, Patch, (Layer), SolveRecord: an agent works in its own sandbox."""
+"""The solve step: an agent works in its own sandbox and submits a trajectory, a patch or layer, and a SolveRecord."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 
 def solve(context: Context, inputs: Inputs) -> Iterable[Record | Raw]:
-    """Hide what HEAD does not reach, let the agent work, take its patch; in iterative mode again, and keep the best.
+    """Hide history that HEAD does not reach, run the agent, take its patch; in iterative mode repeat, keep the best.
 
-    Raises ConfigError, InfraError, ResourceError; one that comes after the agent began leaves what it had done.
+    Raises ConfigError, InfraError, ResourceError; an error after the agent began carries the agent's partial outputs.
     """
     run, instance, recording = inputs[RunFile], inputs[Instance], inputs.get(Recording)
     agent = agent_of(run.spec.agent)
@@ -68,9 +68,9 @@ def _marks(context: Context, run: RunFile, instance: Instance) -> UnitMarks | No
 
 @contextmanager
 def _calls(context: Context, run: RunFile, instance: Instance) -> Iterator[SolveCalls]:
-    """What it may go on from, and what keeps its own answers in the store: on this machine they end with it.
+    """Yield earlier recorded calls to resume from, and the recorder of this try's own answers in the store.
 
-    Raises InfraError where the store fails: to begin anew would cost what is paid for.
+    A machine's own copy dies with it. Raises InfraError if the store fails: a fresh start would pay again.
     """
     spec = run.spec
     wanted = spec.continue_solves and spec.save_checkpoints and agent_of(spec.agent).asks_model

@@ -1,4 +1,4 @@
-"""A RunSpec from what was written: TOML or JSON text, and NAME=VALUE pairs. A wrong one is told in one line."""
+"""Parsing of a RunSpec: TOML or JSON text, and NAME=VALUE pairs. A wrong spec gives an error in one line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EARLIER_NAMES = {"counter_proof": "confirm"}
 """Last word of a field's name in earlier releases -> its name; both are accepted wherever a spec is written."""
 
 Tables = dict[str, Any]
-"""A spec as TOML has it, not checked yet."""
+"""A spec as TOML tables, not checked yet."""
 
 
 def of_file(file: Path) -> Tables:
@@ -46,7 +46,7 @@ def of_file(file: Path) -> Tables:
 
 
 def of_text(text: str, source: str) -> Tables:
-    """The spec in a TOML document, or in a JSON object, each field in its place. Raises ConfigError."""
+    """Return the spec in a TOML document or a JSON object, each field in its place. Raises ConfigError."""
     try:
         tables: Tables = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
@@ -64,7 +64,7 @@ def current_name(name: str) -> str:
 
 
 def put(tables: Tables, path: tuple[str, ...], value: Any) -> None:
-    """Set one field. Raises ConfigError where a value stands in the place of a table."""
+    """Set one field. Raises ConfigError if a value is in the place of a table."""
     table = tables
     for name in path[:-1]:
         table = table.setdefault(name, {})
@@ -74,7 +74,7 @@ def put(tables: Tables, path: tuple[str, ...], value: Any) -> None:
 
 
 def has(tables: Tables, path: tuple[str, ...]) -> bool:
-    """Whether a spec says something of a field."""
+    """Return whether a spec sets a field."""
     table: Any = tables
     for name in path:
         if not isinstance(table, dict) or name not in table:
@@ -84,7 +84,7 @@ def has(tables: Tables, path: tuple[str, ...]) -> bool:
 
 
 def agent_name(tables: Tables) -> str:
-    """The name of the agent that a spec comes to."""
+    """Return the name of the agent that a spec resolves to."""
     copy = laid_over({}, tables)
     follow(copy)
     agent = copy.get("agent", {})
@@ -93,7 +93,7 @@ def agent_name(tables: Tables) -> str:
 
 
 def put_item(tables: Tables, item: str) -> None:
-    """Set what ``NAME=VALUE`` says: agent.name=gold. Raises ConfigError."""
+    """Set a field from ``NAME=VALUE``: agent.name=gold. Raises ConfigError."""
     name, equals, text = item.partition("=")
     if not equals:
         raise ConfigError(f"{item!r} is not NAME=VALUE", field="--set")
@@ -105,7 +105,7 @@ def put_item(tables: Tables, item: str) -> None:
 
 
 def laid_over(below: Tables, above: Tables) -> Tables:
-    """Both tables as one; where both have a field, ``above`` holds."""
+    """Merge two tables; ``above`` takes precedence."""
     merged = dict(below)
     for written, value in above.items():
         name = EARLIER_NAMES.get(written, written)
@@ -116,9 +116,9 @@ def laid_over(below: Tables, above: Tables) -> Tables:
 
 
 def checked(tables: Tables, source: str, admit: Callable[[RunSpec], None] | None = None) -> RunSpec:
-    """The spec, every field of it right. Raises ConfigError naming each that is not, and the way out.
+    """Return the checked spec. Raises ConfigError naming each wrong field, and the way out.
 
-    ``admit`` sees the spec before code that it names is imported, and raises ConfigError to refuse it.
+    ``admit`` gets the spec before code that it names is imported, and raises ConfigError to reject it.
     """
     follow(tables)
     if admit:
@@ -135,7 +135,7 @@ def _validated(tables: Tables, source: str) -> RunSpec:
 
 
 def asks_model(tables: Tables) -> bool:
-    """Whether the agent that a spec comes to asks a model; False where there is no such agent."""
+    """Return whether the agent of a spec asks a model; False if there is no such agent."""
     name = agent_name(tables)
     if is_own(name):
         return bool(getattr(load_agent(name), "asks_model", False))
@@ -143,7 +143,7 @@ def asks_model(tables: Tables) -> bool:
 
 
 def add_own_agent(tables: Tables) -> None:
-    """Say what an agent of one's own says of itself, and its defaults where nothing else is said."""
+    """Add the facts that a user's own agent class declares, and its defaults for fields that are not set."""
     agent = tables.get("agent")
     if not isinstance(agent, dict) or not is_own(name := agent.get("name")):
         return
@@ -153,7 +153,7 @@ def add_own_agent(tables: Tables) -> None:
 
 
 def value_of(text: str) -> Any:
-    """A TOML value, or the text itself where it is none: ``--set agent.name=gold`` needs no quotes."""
+    """Return a TOML value, or the text itself if it is none: ``--set agent.name=gold`` needs no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -161,10 +161,10 @@ def value_of(text: str) -> Any:
 
 
 def follow(tables: Tables) -> None:
-    """Say what follows from what was said, where nothing else is said of it.
+    """Set fields that follow from other fields, if they are not set.
 
-    A predictions file means agent given, and the word gold what it means in swebench; recorded trajectories mean
-    replay, a recipe or a command program; a model means r2egym, as in R2E-Gym. llm.native_tool_calling is OpenHands'
+    A predictions file means agent given, and the word gold its meaning in swebench; recorded trajectories mean replay,
+    a recipe or a command program; a model means r2egym, as in R2E-Gym. llm.native_tool_calling is OpenHands'
     agent.use_fn_calling.
     """
     agent, llm = tables.setdefault("agent", {}), tables.get("llm", {})
@@ -192,11 +192,11 @@ _WORDS = {
     "int_from_float": "input should be a whole number",
     "float_parsing": "input should be a number",
 }
-"""In place of pydantic's own, by its types of errors."""
+"""Messages in place of pydantic's own, by its error types."""
 
 
 def _spellings() -> dict[str, set[str]]:
-    """Field -> what its flags are called."""
+    """Return field -> the names of its flags."""
     return {
         field.name: {part.strip("-").replace("-", "_") for name in field.flag.names for part in name.split("/")}
         for field in fields()
@@ -206,8 +206,7 @@ def _spellings() -> dict[str, set[str]]:
 def explain(
     error: ValidationError, source: str, names: list[str], spellings: Mapping[str, Collection[str]] | None = None
 ) -> str:
-    """What is wrong with a spec from ``source``, in a line. ``names``: all fields that there are, ``spellings``: what
-    else they are called."""
+    """Return the errors of a spec from ``source`` in a line; ``names`` are all fields, ``spellings`` other names."""
     lines = []
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"] if not isinstance(part, int))
@@ -218,7 +217,7 @@ def explain(
         else:
             message = _WORDS.get(problem["type"], problem["msg"]).removeprefix("Value error, ")
             message = message[0].lower() + message[1:]
-            # What is refused for its secrets is not said again, nor what is said already.
+            # A value that is refused for its secrets is not repeated, nor a value that the message already has.
             names_value = (
                 problem["type"] == "missing"
                 or "input" not in problem

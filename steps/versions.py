@@ -1,4 +1,4 @@
-"""Which versions made a run."""
+"""Versions of the software that made a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swe_argo.steps.settings import settings
 
 
 def versions() -> dict[str, str]:
-    """What a run was made by: this project, its grader, Python and the platform, and the commit where it is known."""
+    """Return the versions behind a run: this project, its grader, Python, the platform, and the commit if known."""
     return {
         "swe-argo": version("swe-argo"),
         "swebench": version("swebench"),
@@ -22,7 +22,7 @@ def versions() -> dict[str, str]:
 
 
 def _code_version() -> str:
-    """The commit of this project where it runs from a checkout, marked when there are changes on top."""
+    """Return the commit of this project if it runs from a checkout, marked if there are uncommitted changes."""
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return settings().revision or "released"
