@@ -1,1 +1,1 @@
-"""What differs between a machine and the one it began as, as an archive: taken from one machine, laid into another."""
+"""Layers: the differences between a machine and its start, as an archive taken from one machine, applied to another."""

@@ -1,8 +1,9 @@
-"""A layer as a file: ``layer.tgz`` with what is gone, what was there before and the changed files themselves.
+"""The file format of a layer: ``layer.tgz`` with deleted paths, replaced paths and the changed files themselves.
 
-``deleted`` and ``replaced`` are absolute paths, each ended by NUL: what is gone or of another kind than before, and
-which of the files were there before. ``files/<path>`` are the files: folders, then the rest, links last, so that
-nothing is laid through a link. What a machine says is foreign: it is read by ``members``, bounded, and written anew.
+``deleted`` and ``replaced`` are absolute paths, each ended by NUL: paths that are gone or of another kind than before,
+and the changed files that existed before. ``files/<path>`` are the files: folders, then the rest, links last, so that
+nothing is written through a link. A machine's output is untrusted: ``members`` reads it within limits, and it is
+written anew.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Self
 
 MAX_BYTES = 256 << 20
-"""Of an archive."""
+"""The limit of an archive."""
 MAX_CONTENT = 512 << 20
-"""Of all that is in one, unpacked."""
+"""The limit of an archive's unpacked content."""
 DELETED, REPLACED, FILES = "deleted", "replaced", "files/"
 _NAME_BYTES = 64 << 10
 _LONG_NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE)
 _DEVICES = (tarfile.CHRTYPE, tarfile.BLKTYPE)
 BROKEN = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError)
-"""What reading an archive raises that somebody has made so."""
+"""Errors of reading an archive that somebody manipulated."""
 
 
 class _Header(tarfile.TarInfo):
@@ -37,7 +38,7 @@ class _Header(tarfile.TarInfo):
         try:
             header = super().frombuf(buf, encoding, errors)
         except tarfile.InvalidHeaderError as error:  # type: ignore[attr-defined]
-            # The archive ends here: zeros alone are passed over.
+            # The archive ends here: only zeros are skipped.
             raise tarfile.EmptyHeaderError(str(error)) from None  # type: ignore[attr-defined]
         if header.type in _LONG_NAMES and header.size <= _NAME_BYTES:
             return header
@@ -47,7 +48,7 @@ class _Header(tarfile.TarInfo):
 
 
 class _Bounded:
-    """What is read of a stream, up to so many bytes."""
+    """A reader of a stream with a byte limit."""
 
     def __init__(self, stream: IO[bytes], most: int) -> None:
         self._stream, self._left = stream, most
@@ -61,14 +62,14 @@ class _Bounded:
 
 
 Member = tuple[tarfile.TarInfo, IO[bytes] | None]
-"""A member and its content, to be read before the next one is asked for; None for what has none."""
+"""A member and its content, to be read before the next member is requested; None for a member without content."""
 
 
 def members(data: bytes) -> Iterator[Member]:
-    """The members of a tar, or of several in a row, packed by gzip or not.
+    """Yield the members of a tar, or of several in a row, packed by gzip or not.
 
-    Files, links, folders and pipes by honest paths, in their order. Devices are passed over, and so is a name that
-    leads out of the tree. Raises one of BROKEN.
+    Yields files, links, folders and pipes with valid paths, in order. Skips devices, and names that lead out of the
+    tree. Raises one of BROKEN.
     """
     packed: Any = io.BytesIO(data)
     stream: Any = gzip.GzipFile(fileobj=packed) if data[:2] == b"\x1f\x8b" else packed
@@ -77,7 +78,7 @@ def members(data: bytes) -> Iterator[Member]:
         fileobj=bounded, mode="r|", tarinfo=_Header, ignore_zeros=True, errors="surrogateescape"
     ) as tar:
         while (member := tar.next()) is not None:
-            tar.members.clear()  # else all of them stay in memory
+            tar.members.clear()  # else all members stay in memory
             member.name = member.name.removeprefix("./").strip("/")
             if member.type in _DEVICES or not is_inside(member.name):
                 continue
@@ -87,7 +88,7 @@ def members(data: bytes) -> Iterator[Member]:
 
 
 def is_inside(name: str) -> bool:
-    """Whether a relative name stays in its tree."""
+    """Return whether a relative name stays in its tree."""
     return not {"", ".", ".."} & set(name.split("/")) and "\0" not in name
 
 
@@ -97,7 +98,7 @@ class TooLargeError(ValueError):
 
 @dataclass
 class LayerWriter:
-    """Writes an archive; the same content gives the same bytes."""
+    """A writer of an archive; the same content gives the same bytes."""
 
     buffer: io.BytesIO = field(default_factory=io.BytesIO)
     _links: list[tarfile.TarInfo] = field(default_factory=list)
@@ -107,7 +108,7 @@ class LayerWriter:
     @classmethod
     @contextmanager
     def opened(cls, prefix: str = FILES) -> Iterator[LayerWriter]:
-        """A writer; ``data`` is whole when the block has ended. Raises TooLargeError."""
+        """Yield a writer; ``data`` is complete when the block has ended. Raises TooLargeError."""
         writer = cls(_prefix=prefix)
         with (
             gzip.GzipFile(fileobj=writer.buffer, mode="wb", mtime=0, compresslevel=3) as packed,
@@ -126,14 +127,14 @@ class LayerWriter:
         return self.buffer.getvalue()
 
     def add_list(self, name: str, paths: Iterable[bytes]) -> None:
-        """One of the two lists."""
+        """Add one of the two lists."""
         content = b"".join(path + b"\0" for path in sorted(paths))
         member = tarfile.TarInfo(name)
         member.size = len(content)
         self._tar.addfile(member, io.BytesIO(content))
 
     def add(self, member: tarfile.TarInfo, content: IO[bytes] | None) -> None:
-        """A member by its relative name. A second name of a file that is not in the archive is left out."""
+        """Add a member by its relative name. A second name of a file that is not in the archive is left out."""
         clean = tarfile.TarInfo(self._prefix + member.name)
         clean.type = tarfile.REGTYPE if member.isreg() else member.type
         clean.mode, clean.uid, clean.gid = member.mode & 0o7777, member.uid, member.gid
@@ -160,7 +161,7 @@ class LayerWriter:
 
 @dataclass(frozen=True)
 class LayerContent:
-    """What a layer holds, by absolute paths: ``changed`` -> the kind of file it is now (tarfile's type)."""
+    """The content of a layer, by absolute paths: ``changed`` -> the current kind of file (tarfile's type)."""
 
     deleted: list[bytes]
     replaced: set[bytes]
@@ -168,7 +169,7 @@ class LayerContent:
 
 
 def read_content(layer: bytes, each: Callable[[tarfile.TarInfo, IO[bytes] | None], None] | None = None) -> LayerContent:
-    """What a layer holds; ``each`` is handed its files one by one, by their relative names. Raises one of BROKEN."""
+    """Read a layer; ``each`` receives its files one by one, by their relative names. Raises one of BROKEN."""
     lists: dict[str, list[bytes]] = {DELETED: [], REPLACED: []}
     changed: dict[bytes, bytes] = {}
     for member, content in members(layer):

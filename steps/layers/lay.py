@@ -1,4 +1,4 @@
-"""Laying a layer into a fresh machine."""
+"""Applying of a layer to a fresh machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ rm -f "$STEM.first" "$STEM.last" "$STEM.tgz" """
 
 @dataclass(frozen=True)
 class LaidLayer:
-    """What was laid, ``kept_out`` what was not, and what the machine said on the way."""
+    """The applied layer, ``kept_out`` paths that were not applied, and the machine's output."""
 
     content: LayerContent
     kept_out: list[bytes]
@@ -30,10 +30,10 @@ class LaidLayer:
 
 
 def lay(box: Sandbox, layer: bytes, *, keep_out: Iterable[str]) -> LaidLayer:
-    """Give a fresh machine the files of a layer, what lies at or above or below ``keep_out`` and SYSTEM as it was.
+    """Write the files of a layer to a fresh machine, except paths at, above or below ``keep_out`` and SYSTEM.
 
-    What is in it is foreign (``as_untrusted``). Raises one of ``archive.BROKEN`` where it is no layer, and what Sandbox
-    raises.
+    The content is untrusted (``as_untrusted``). Raises one of ``archive.BROKEN`` if it is no layer, and Sandbox's
+    errors.
     """
     places = [*SYSTEM, *(place.encode() for place in keep_out)]
     kept_out: list[bytes] = []
@@ -52,9 +52,9 @@ def lay(box: Sandbox, layer: bytes, *, keep_out: Iterable[str]) -> LaidLayer:
 
         content = read_content(layer, add)
     stem = f"/var/tmp/swe-argo-{secrets.token_hex(8)}"  # noqa: S108 - of the sandbox
-    # Where something of another kind stood, that goes first; the rest last, for a tool that lays may be among it.
+    # Files of another kind are removed first; the rest last, because a tool that this needs may be among them.
     deleted = {path for path in content.deleted if not refused(path)}
-    # What was below one that is gone went with it. By then that one may be a link, to where its files were moved.
+    # The content of a deleted folder went with it. By now the folder may be a link, to the new place of its files.
     deleted = {path for path in deleted if deleted.isdisjoint(_folders_above(path))}
     box.write(f"{stem}.first", _list(path for path in deleted if path in content.changed))
     box.write(f"{stem}.last", _list(path for path in deleted if path not in content.changed))

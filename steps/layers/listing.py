@@ -1,4 +1,4 @@
-"""The files of a machine at one moment: what each is, whose, how large, and when it changed."""
+"""Listing of a machine's files at one moment: kind, owner, size, and time of change."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from swe_argo.steps.sandbox.script_failure import script_failure
 
 TIMEOUT_S = 900.0
 MAX_BYTES = 256 << 20
-"""Of a listing: some two million files."""
+"""The limit of a listing: some two million files."""
 OURS = b"/run/swe-argo"
-"""Where backends keep the files of their commands."""
+"""The folder in which backends keep the files of their commands."""
 SYSTEM = (b"/proc", b"/sys", b"/dev", OURS)
-"""Where no file of a layer belongs: /proc/self/root is the whole machine by another name."""
+"""Folders that no file of a layer is in: /proc/self/root is the whole machine by another name."""
 PROGRAMS = ("find", "tar", "gzip", "xargs")
-"""What an image must have beside what every sandbox needs."""
+"""Programs that an image must have beside those that every sandbox needs."""
 _KINDS = {
     stat.S_IFREG: "f",
     stat.S_IFDIR: "d",
@@ -36,7 +36,7 @@ _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class ListedFile(NamedTuple):
-    """A file. ``kind`` is find's letter: f, d, l, p and so on; ``facts`` differ wherever the file does."""
+    """A file. ``kind`` is find's letter: f, d, l, p and so on; ``facts`` differ whenever the file does."""
 
     path: bytes
     kind: str
@@ -50,10 +50,10 @@ class ListedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Listing:
-    """All files of a machine, packed: there may be a million, and it is kept while an agent works.
+    """All files of a machine, packed: there may be a million, and the listing is kept while an agent works.
 
-    ``mounts`` are folders and files of other file systems, which are left out: the system's, those that cannot be
-    written, and single files. Folders that an image declares as volumes are new in each machine and belong to it.
+    ``mounts`` are folders and files of other file systems, which are left out: the system's, read-only ones, and single
+    files. Folders that an image declares as volumes are new in each machine and belong to it.
     """
 
     packed: bytes
@@ -61,11 +61,11 @@ class Listing:
 
     @classmethod
     def of(cls, listed: bytes, mounts: tuple[bytes, ...]) -> Listing:
-        """A listing as a machine gave it."""
+        """Return a listing from a machine's output."""
         return cls(zlib.compress(listed, 1), mounts)
 
     def files(self) -> Iterator[ListedFile]:
-        """Each of them; what is no line of a listing is passed over."""
+        """Yield each file; invalid lines are skipped."""
         listed, begin = zlib.decompress(self.packed), 0
         while (end := listed.find(b"\0", begin)) >= 0:
             if (file := _parse(listed[begin:end])) is not None:
@@ -74,8 +74,7 @@ class Listing:
 
 
 def record(box: Sandbox) -> Listing:
-    """List a machine before foreign code runs in it. Raises ConfigError for want of a program in the image, and
-    InfraError or ResourceError."""
+    """List a machine before foreign code runs. Raises ConfigError for missing programs, InfraError, ResourceError."""
     tools = " ".join(PROGRAMS)
     script = f"for each in {tools}; do command -v $each >/dev/null || echo $each; done >&2; cat /proc/self/mountinfo"
     result = box.exec(script, timeout_s=TIMEOUT_S, cwd="/")
@@ -92,10 +91,10 @@ def record(box: Sandbox) -> Listing:
 
 
 def list_files(box: Sandbox, mounts: tuple[bytes, ...]) -> ExecResult:
-    """The listing as a machine gives it, one file after the other, each ended by NUL.
+    """Run the command that lists a machine's files, one after the other, each ended by NUL.
 
-    Times have a fraction where find is GNU's. Others tell seconds alone: there the clock is let go on by one, so that
-    what changes later has another time.
+    GNU find's times have a fraction. Others have whole seconds: there the command waits for one second, so that later
+    changes have another time.
     """
     pruned = " -o ".join(f"-path {shlex.quote(_pattern(place))}" for place in (OURS, *mounts))
     return box.exec(
@@ -113,14 +112,14 @@ fi""",
 
 
 def is_whole(listed: ExecResult) -> bool:
-    """Whether a listing came to its end: find ends with 1 where a file went meanwhile, and begins with the root."""
+    """Return whether a listing is complete: find ends with 1 if a file vanished meanwhile, and begins with the root."""
     return listed.exit_code in (0, 1) and not listed.truncated and b" /\0" in listed.stdout[:4096]
 
 
 def read_mounts(mountinfo: bytes) -> dict[bytes, bool]:
-    """Place of another file system -> whether it can be written: fields 5 and 6 of proc(5) mountinfo.
+    """Return mount point -> whether it is writable: fields 5 and 6 of proc(5) mountinfo.
 
-    Blanks are \\040 there; of several at one place the last is seen.
+    A blank is the octal escape 040 there; the last of several mounts at one place is visible.
     """
     mounts = {}
     for line in mountinfo.splitlines():
@@ -132,7 +131,7 @@ def read_mounts(mountinfo: bytes) -> dict[bytes, bool]:
 
 
 def _outside(box: Sandbox, mounts: dict[bytes, bool]) -> tuple[bytes, ...]:
-    """The mounts that are no part of the machine's own files; those within others are left out."""
+    """Return the mounts that are no part of the machine's own files, without those inside others."""
     writable = [place for place, can_write in mounts.items() if can_write and not _is_below(place, SYSTEM)]
     quoted = " ".join(shlex.quote(place.decode(errors="surrogateescape")) for place in writable)
     script = f'for each in {quoted}; do [ ! -d "$each" ] || printf \'%s\\0\' "$each"; done'

@@ -1,4 +1,4 @@
-"""What an agent leaves beside a repository: every file of its machine that is not as it was."""
+"""Taking of a layer: every file of an agent's machine that has changed."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ then tar --format=gnu --no-recursion --null -T "$NAMES" -cf -
 else xargs -0 tar -cf - <"$NAMES"
 fi | gzip -1
 rm -f "$NAMES" """
-"""Not every busybox' tar reads names from a file: where there are many, it writes several archives in a
-row, and two names of one file that are in different ones become two files."""
+"""Some tars of busybox do not read names from a file: with many names they write several archives in a row, and two
+names of one file in different archives become two files."""
 _CACHE = b"/__pycache__/"
-"""What Python makes anew from the sources, and believes unseen where it is told to: no part of an answer."""
+"""Files that Python makes from the sources, and trusts unchecked if told to: they are no part of a submission."""
 MAX_CHANGES = 400_000
-"""Changed files and folders of one layer: each is kept in memory."""
+"""The most changed files and folders of one layer: each is kept in memory."""
 SHOWN = 200
-"""Changes that a summary names."""
+"""The most changes that a summary names."""
 NOTHING = "nothing can be taken from the machine"
 
 
 @dataclass(frozen=True)
 class TakenLayer:
-    """An archive, empty where nothing changed, and why it is empty or lacks something where that is not the reason."""
+    """An archive, empty if nothing changed, and a note if it is empty or incomplete for another reason."""
 
     data: bytes
     note: str = ""
     summary: LayerSummary | None = None
-    """None where it is empty."""
+    """None if the layer is empty."""
 
 
 @dataclass(frozen=True)
 class _Changes:
-    """``files`` are those to be packed, by path; ``folders`` those that are new or have another mode or owner."""
+    """Changes of a machine: ``files`` to be packed, by path; ``folders`` that are new or have another mode or owner."""
 
     files: dict[bytes, ListedFile]
     folders: list[ListedFile]
@@ -55,17 +55,17 @@ class _Changes:
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to hand on."""
+        """Whether there is anything to submit."""
         return bool(self.files or self.folders or self.deleted)
 
 
 def take(box: Sandbox, before: Listing) -> TakenLayer:
-    """What differs in the machine from ``before``: content, kind, mode and owner, mounts left out.
+    """Return the differences of a machine from ``before``: content, kind, mode and owner, without mounts.
 
-    The machine is one in which an agent has worked (``as_untrusted``). What cannot be taken because of what it did
-    there (its tools replaced, the disk filled, more than MAX_CONTENT bytes or MAX_CHANGES files) is its loss: the layer
-    is empty, with a note. Sockets and devices are left out, and so are files larger than all of it may be. Raises
-    InfraError where what is outside of the machine says that it is lost.
+    An agent has worked in the machine (``as_untrusted``). If its actions prevent the taking (tools replaced, disk
+    filled, more than MAX_CONTENT bytes or MAX_CHANGES files), the loss is the agent's: the layer is empty, with a note.
+    Sockets and devices are left out, and so are files larger than the limit of all files. Raises InfraError if a source
+    outside the machine reports that it is lost.
     """
     try:
         return _take(box, before)
@@ -103,7 +103,7 @@ def _compare(before: Listing, now: Listing) -> _Changes:
     old = {file.path: (file.facts, file.kind) for file in before.files()}
     changes, mounts, folders = _Changes({}, [], [], [], []), {OURS, *before.mounts}, {b""}
     for file in now.files():
-        # A replaced find may list what lies through a link or on another file system, by a name that is not its own.
+        # A replaced find may list files behind a link or on another file system, under a wrong name.
         if file.path in mounts or file.path.rpartition(b"/")[0] not in folders:
             continue
         if file.kind == "d":
@@ -126,7 +126,7 @@ def _compare(before: Listing, now: Listing) -> _Changes:
             changes.deleted.append(file.path)
     last = b"\0"
     for path in sorted(old):
-        # What was in a folder that is gone went with it.
+        # The content of a deleted folder went with it.
         if not path.startswith(last) and is_inside(_name(path)):
             changes.deleted.append(path)
             last = path + b"/"
@@ -140,7 +140,7 @@ def _pack(box: Sandbox, changes: _Changes) -> ExecResult:
 
 
 def _write(changes: _Changes, packed: bytes) -> tuple[bytes, dict[bytes, int]]:
-    """The layer, and the sizes of its files by their paths: of those that the machine packed."""
+    """Return the layer, and the sizes of the files that the machine packed, by their paths."""
     with LayerWriter.opened() as writer:
         writer.add_list(archive.DELETED, changes.deleted)
         writer.add_list(archive.REPLACED, changes.replaced)
