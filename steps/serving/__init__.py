@@ -1,1 +1,1 @@
-"""Models that are sampled token by token (Tinker's), behind the OpenAI API."""
+"""Serving of models that are sampled token by token (Tinker's), behind the OpenAI API."""

@@ -1,4 +1,4 @@
-"""The text that a model wrote -> what it thought, said and called, in the ways that open models write them."""
+"""Parsing of a model's text into reasoning, answer and tool calls, in the formats that open models write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _START, _END = "<think>", "</think>"
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """An answer in the parts that the OpenAI API has. ``calls`` are entries of ``tool_calls``."""
+    """An answer in the parts of the OpenAI API. ``calls`` are entries of ``tool_calls``."""
 
     text: str
     reasoning: str = ""
@@ -26,7 +26,7 @@ class ParsedAnswer:
 
 
 def tool_format_of(template: str) -> ToolFormat | None:
-    """How a chat template tells its model to write calls; None where it knows of none."""
+    """Return the call format in which a chat template instructs its model; None if it has none."""
     if "<function=" in template:
         return "qwen3_coder"
     return "hermes" if "<tool_call>" in template else None
@@ -35,9 +35,9 @@ def tool_format_of(template: str) -> ToolFormat | None:
 def parse_answer(
     text: str, form: ToolFormat | None, tools: list[dict[str, Any]] | None, stops: list[str]
 ) -> ParsedAnswer:
-    """The parts of an answer, cut before the first of ``stops``. Calls are read where ``tools`` were offered.
+    """Return the parts of an answer, cut before the first of ``stops``. Calls are parsed only if there are ``tools``.
 
-    If any call cannot be read, the answer is text, for the agent to say so: nothing is guessed.
+    If any call is malformed, the whole answer is text, so that the agent can report it: nothing is guessed.
     """
     reasoning, text = _thoughts(cut_at(text, stops))
     if not tools or form is None:
@@ -55,17 +55,17 @@ def parse_answer(
 
 
 def cut_at(text: str, stops: list[str]) -> str:
-    """What comes before the first of ``stops``."""
+    """Return the text before the first of ``stops``."""
     ends = [place for stop in stops if (place := text.find(stop)) >= 0]
     return text[: min(ends, default=len(text))]
 
 
 def _thoughts(text: str) -> tuple[str, str]:
-    """Thoughts and the rest; many templates open the thoughts themselves, so that only their end is written."""
+    """Return reasoning and the rest; many templates open the reasoning themselves, so that only its end is written."""
     before, end, after = text.partition(_END)
     if end:
         return before.removeprefix(_START).strip("\n"), after.lstrip("\n")
-    if text.startswith(_START):  # cut by the limit before it said anything
+    if text.startswith(_START):  # cut off by the limit before an answer
         return text.removeprefix(_START).strip("\n"), ""
     return "", text
 
@@ -83,7 +83,7 @@ def _hermes(text: str) -> list[dict[str, Any]]:
     while begins := _CALL_BEGINS.search(text, place):
         value, place = json.JSONDecoder().raw_decode(text, begins.end())  # arguments may hold any tag
         if not isinstance(value, dict):
-            raise ValueError("a call is no object")  # noqa: TRY004 - as json says it of what is no JSON
+            raise ValueError("a call is no object")  # noqa: TRY004 - like json's error for invalid JSON
         arguments = value.get("arguments", {})
         as_text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         calls.append(_call(str(value["name"]), as_text))
@@ -101,7 +101,7 @@ def _qwen3_coder(text: str, tools: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 
 def _value(text: str, schema: dict[str, Any]) -> Any:
-    """Text, unless the tool's schema says that it is something else and it can be read as that."""
+    """Return the text, or its JSON value if the tool's schema has another type than string and it can be parsed."""
     if schema.get("type", "string") == "string":
         return text
     try:

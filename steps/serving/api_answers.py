@@ -1,4 +1,4 @@
-"""What was sampled, in the shapes of the OpenAI API: a completion in one piece, or as a stream of events."""
+"""Responses in the shapes of the OpenAI API: a completion in one piece, or as a stream of events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from swe_argo.steps.serving.sampler import SampledSequence
 
 @dataclass(frozen=True)
 class AnsweredCall:
-    """A call that was sampled. ``weights``: the version that did it."""
+    """A call that was sampled. ``weights``: the version that sampled it."""
 
     body: ChatBody | TextBody
     model: str
@@ -28,7 +28,7 @@ class AnsweredCall:
 
     @property
     def usage(self) -> dict[str, Any]:
-        """Tokens, those of all choices together."""
+        """The token counts; those of all choices together."""
         completion = sum(len(sequence.tokens) for sequence in self.sequences)
         return {
             "prompt_tokens": len(self.prompt),
@@ -38,7 +38,7 @@ class AnsweredCall:
 
 
 def chat_completion(call: AnsweredCall, template: ChatTemplate, form: ToolFormat | None) -> dict[str, Any]:
-    """``POST /v1/chat/completions``."""
+    """Return the body of a response to ``POST /v1/chat/completions``."""
     assert isinstance(call.body, ChatBody)
     choices = []
     for index, sequence in enumerate(call.sequences):
@@ -52,7 +52,7 @@ def chat_completion(call: AnsweredCall, template: ChatTemplate, form: ToolFormat
 
 
 def text_completion(call: AnsweredCall, template: ChatTemplate) -> dict[str, Any]:
-    """``POST /v1/completions``."""
+    """Return the body of a response to ``POST /v1/completions``."""
     assert isinstance(call.body, TextBody)
     choices = []
     for index, sequence in enumerate(call.sequences):
@@ -67,7 +67,7 @@ def text_completion(call: AnsweredCall, template: ChatTemplate) -> dict[str, Any
 
 
 def events_of(completion: dict[str, Any], *, with_usage: bool) -> Iterator[bytes]:
-    """A completion as server-sent events: all of an answer in one, for it was sampled as a whole."""
+    """Yield a completion as server-sent events: each answer in one event, because it was sampled as a whole."""
     usage, choices = completion["usage"], completion["choices"]
     chat = completion["object"] == "chat.completion"
     frame = {key: value for key, value in completion.items() if key not in ("choices", "usage")}
@@ -88,13 +88,13 @@ def events_of(completion: dict[str, Any], *, with_usage: bool) -> Iterator[bytes
 
 
 def event(value: dict[str, Any]) -> bytes:
-    """One server-sent event."""
+    """Return one server-sent event."""
     data: bytes = orjson.dumps(value)
     return b"data: " + data + b"\n\n"
 
 
 def text_of(sequence: SampledSequence, template: ChatTemplate) -> str:
-    """The text of an answer, up to the token that ended it."""
+    """Return the text of an answer, up to the token that ended it."""
     ends = [place for place, token in enumerate(sequence.tokens) if token in template.stop_ids]
     return template.decode(sequence.tokens[: ends[0]] if ends else sequence.tokens)
 

@@ -1,4 +1,4 @@
-"""The body of a request of the OpenAI API, read and checked: what is not kept is refused, never passed over."""
+"""Bodies of OpenAI API requests, parsed and checked: unsupported fields are rejected, never ignored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ B = TypeVar("B", bound=BaseModel)
 
 
 class ApiError(Exception):
-    """What is answered in place of a completion, in the words of OpenAI's errors."""
+    """An error response in place of a completion, in the format of OpenAI's errors."""
 
     def __init__(self, status: int, message: str, *, code: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
@@ -20,7 +20,7 @@ class ApiError(Exception):
         self.retry_after_s: int | None = None
 
     def body(self) -> dict[str, Any]:
-        """The error as JSON."""
+        """Return the error as JSON."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
@@ -31,7 +31,7 @@ class _StreamOptions(BaseModel):
 
 
 class _SamplingBody(BaseModel):
-    """What both kinds of completion have. Fields that change nothing here (user, metadata, store) are ignored."""
+    """The fields of both kinds of completion. Fields without effect here (user, metadata, store) are ignored."""
 
     model_config = ConfigDict(extra="ignore")
     model: str
@@ -46,7 +46,7 @@ class _SamplingBody(BaseModel):
     stream_options: _StreamOptions | None = None
     return_token_ids: bool | None = None
 
-    # Asked for with these values, an answer would be another one than is given.
+    # Other values of these fields would change the answer, which this server does not support.
     presence_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
     frequency_penalty: Annotated[float, Field(ge=0, le=0)] | None = None
     logit_bias: Annotated[dict[str, Any], Field(max_length=0)] | None = None
@@ -70,7 +70,7 @@ class _ResponseFormat(BaseModel):
 
 
 class ChatBody(_SamplingBody):
-    """``POST /v1/chat/completions``."""
+    """The body of ``POST /v1/chat/completions``."""
 
     messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
     tools: list[dict[str, Any]] | None = None
@@ -88,17 +88,17 @@ class ChatBody(_SamplingBody):
 
     @property
     def limit(self) -> int | None:
-        """Tokens that an answer may have."""
+        """The most tokens of an answer."""
         return self.max_completion_tokens or self.max_tokens
 
     @property
     def offered_tools(self) -> list[dict[str, Any]] | None:
-        """What the model is told of."""
+        """The tools that the model is offered."""
         return None if self.tool_choice == "none" else self.tools or None
 
 
 class TextBody(_SamplingBody):
-    """``POST /v1/completions``: a text, or the very ids of a prompt."""
+    """The body of ``POST /v1/completions``: a text, or the token ids of a prompt."""
 
     prompt: str | list[int]
     logprobs: Annotated[int, Field(ge=0, le=1)] | bool | None = None
@@ -108,7 +108,7 @@ class TextBody(_SamplingBody):
 
 
 def read_body(kind: type[B], body: bytes) -> B:
-    """The request in ``body``. Raises ApiError naming the parameter that is wrong or that this server does not have."""
+    """Parse the request in ``body``. Raises ApiError naming the parameter that is wrong or not supported."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
@@ -120,7 +120,7 @@ def read_body(kind: type[B], body: bytes) -> B:
 
 
 def _plain_message(message: dict[str, Any]) -> dict[str, Any]:
-    """As templates expect one: content is text, arguments of calls are objects."""
+    """Return a message as templates expect it: content is text, arguments of calls are objects."""
     plain = {**message, "content": _text(message.get("content"))}
     if message.get("tool_calls"):
         plain["tool_calls"] = [_plain_call(call) for call in message["tool_calls"]]
@@ -138,7 +138,7 @@ def _text(content: Any) -> str:
 
 def _plain_call(call: Any) -> dict[str, Any]:
     if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
-        raise ValueError("a call of a tool is no function")  # noqa: TRY004 - pydantic's word for it
+        raise ValueError("a call of a tool is no function")  # noqa: TRY004 - pydantic expects it
     arguments = call["function"].get("arguments")
     if isinstance(arguments, str):
         try:

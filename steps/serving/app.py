@@ -28,12 +28,12 @@ from swe_argo.steps.serving.weights import ServedWeights, read_pointer
 
 log = logging.getLogger(__name__)
 HUNG_UP = 499
-"""nginx's status for a caller who did not wait."""
+"""nginx's status for a client that closed the connection."""
 
 
 @dataclass
 class Proxy:
-    """All that the routes need. ``key`` None: everybody may ask; ``admin_key`` None: nobody may change the weights."""
+    """The state of the routes. ``key`` None: anyone may call; ``admin_key`` None: nobody may change the weights."""
 
     calls: CallMaker
     weights: ServedWeights
@@ -42,13 +42,13 @@ class Proxy:
     admin_key: str | None = None
     traces: Traces | None = None
     pointer: str | None = None
-    """Key of the file that it follows, for whoever asks it for a training."""
+    """Key of the file that the proxy follows, for a training that asks for it."""
     quiet_s: float = 15.0
-    """After so long without an answer a stream begins, with comments: proxies in between drop what is silent."""
+    """Seconds without an answer after which a stream begins, with comments: proxies drop silent connections."""
     metrics: ProxyMetrics = field(default_factory=ProxyMetrics)
 
     def app(self, lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None) -> Starlette:
-        """The server. ``lifespan`` opens what is needed before the first request and closes it after the last."""
+        """Return the server. ``lifespan`` opens resources before the first request and closes them after the last."""
         api = [
             Route("/v1/models", self._answering(self._models), methods=["GET"]),
             Route("/v1/chat/completions", self._answering(self._chat), methods=["POST"]),
@@ -66,7 +66,7 @@ class Proxy:
     def _answering(
         self, handler: Callable[[Request], Awaitable[Response]], *, admin: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """A route: the key is checked, errors are told as OpenAI tells them, responses are counted."""
+        """Return a route that checks the key, converts errors to OpenAI's format, and counts responses."""
 
         async def route(request: Request) -> Response:
             self.metrics.in_flight += 1
@@ -179,7 +179,7 @@ class Proxy:
         sampling: asyncio.Future[AnsweredCall],
         shape: Callable[[AnsweredCall], dict[str, Any]],
     ) -> AsyncIterator[bytes]:
-        """A stream that began before its answer was there. Nothing can be sent but an error in it."""
+        """Yield a stream that begins before its answer exists. A failure can only be an event in it."""
         try:
             while not sampling.done():
                 yield b": sampling\n\n"
@@ -214,7 +214,7 @@ class Proxy:
 
 
 async def _hung_up(request: Request) -> None:
-    """Until the caller is gone: the body has been read, so nothing else can come."""
+    """Wait until the client is gone: the body has been read, so nothing else can come."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

@@ -1,4 +1,4 @@
-"""A checked request -> a sampled answer: rendered, measured against the context, sampled with a bound on how many."""
+"""Sampling of a checked request: rendered, measured against the context, sampled with a limit of concurrent calls."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from swe_argo.steps.serving.sampler import SamplingError, SamplingRequest
 from swe_argo.steps.serving.weights import OpenWeights
 
 THREAD_FROM = 20_000
-"""Bytes of messages from which rendering leaves the event loop: a thread costs more than rendering less."""
+"""Bytes of messages from which rendering leaves the event loop: for less, a thread costs more than the rendering."""
 
 
 class CallMaker:
-    """``context``: tokens that prompt and answer may have together. ``timeout_s``: for one call, retries included."""
+    """A sampler of calls. ``context``: most tokens of prompt and answer; ``timeout_s``: for one call with retries."""
 
     def __init__(
         self, template: ChatTemplate, tool_format: ToolFormat | None, context: int, at_once: int, timeout_s: float
@@ -26,13 +26,13 @@ class CallMaker:
         self._turns = asyncio.Semaphore(at_once)
 
     async def make(self, body: ChatBody | TextBody, weights: OpenWeights, model: str) -> AnsweredCall:
-        """Raises ApiError for what cannot be sampled, SamplingError where it failed."""
+        """Sample an answer. Raises ApiError for a request that cannot be sampled, SamplingError if sampling fails."""
         prompt = await self._prompt(body)
         limit = self._limit(body, len(prompt))
         request = SamplingRequest(
             prompt=prompt,
             max_tokens=limit,
-            # Texts end an answer beside the token that ends it; the two kinds do not mix.
+            # Texts end an answer in addition to the token that ends it; the two kinds do not mix.
             stop=[*self.template.stop_texts, *body.stop] if body.stop else self.template.stop_ids,
             n=body.n or 1,
             temperature=1.0 if body.temperature is None else body.temperature,
@@ -62,7 +62,7 @@ class CallMaker:
         return self.template.render(body.messages, body.offered_tools, **body.chat_template_kwargs)
 
     def _limit(self, body: ChatBody | TextBody, prompt: int) -> int:
-        """Tokens that the answer may have. Raises ApiError in the words by which agents know that a context is full."""
+        """Return the most tokens of the answer. Raises ApiError with the text by which agents detect a full context."""
         wanted = body.limit if isinstance(body, ChatBody) else body.max_tokens
         if prompt + (wanted or 1) > self.context:
             asked = "" if wanted is None else f" and {wanted} in the completion"

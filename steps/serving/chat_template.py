@@ -1,7 +1,7 @@
 """A model's tokenizer and chat template, from its own files: messages and tools -> tokens, tokens -> text.
 
-Renders as transformers.apply_chat_template does, without transformers: Jinja in its sandbox, with the names that
-templates use.
+Renders like transformers.apply_chat_template, without transformers: Jinja in its sandbox, with the names that templates
+use.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls
 
 
 class UnrenderableError(ValueError):
-    """Messages that the template refuses."""
+    """Messages that the template rejects."""
 
 
 class ChatTemplate:
-    """One model's. For several threads: a tokenizer takes one at a time."""
+    """The chat template of one model. Thread-safe: a tokenizer serves one thread at a time."""
 
     def __init__(self, folder: Path) -> None:
-        """Of a folder with ``tokenizer.json`` and ``tokenizer_config.json``. Raises ConfigError."""
+        """Read a folder with ``tokenizer.json`` and ``tokenizer_config.json``. Raises ConfigError."""
         self._lock = threading.Lock()
         config = _json(folder / "tokenizer_config.json")
         try:
@@ -55,7 +55,7 @@ class ChatTemplate:
         return ids if own is None or own in ids else [own, *ids]
 
     def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, **more: Any) -> list[int]:
-        """Ids of the prompt of the next answer. Raises UnrenderableError."""
+        """Return the ids of the prompt of the next answer. Raises UnrenderableError."""
         names = {**self._special, **more}
         try:
             text = self._template.render(messages=messages, tools=tools, add_generation_prompt=True, **names)
@@ -64,12 +64,12 @@ class ChatTemplate:
         return self.encode(text)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, with no special token put before or after it."""
+        """Return the ids of a text, without special tokens before or after it."""
         with self._lock:
             return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: list[int]) -> str:
-        """The text of an answer, without the tokens that end it and without other special ones."""
+        """Return the text of an answer, without the tokens that end it and without other special tokens."""
         with self._lock:
             return str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
@@ -79,19 +79,19 @@ class ChatTemplate:
 
 
 class _Generation(jinja2.ext.Extension):
-    """``{% generation %}``, by which templates mark what a model wrote: nothing of it is printed."""
+    """The block ``{% generation %}``, with which templates mark a model's output; it prints nothing itself."""
 
     tags = {"generation"}
 
     def parse(self, parser: Any) -> Any:
-        """The block's own content."""
+        """Return the block's own content."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return jinja2.nodes.Scope(body).set_lineno(line)
 
 
 def _environment() -> jinja2.Environment:
-    """As transformers.utils.chat_template_utils makes it."""
+    """Return the environment as transformers.utils.chat_template_utils makes it."""
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
     )

@@ -1,4 +1,4 @@
-"""What the proxy did, counted, in the text that Prometheus reads."""
+"""Counters of the proxy, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass
 class ProxyMetrics:
-    """Counts since the start."""
+    """Counters since the start."""
 
     responses: Counter[int] = field(default_factory=Counter)
-    """By HTTP status; 499 where the caller hung up."""
+    """By HTTP status; 499 if the client closed the connection."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     in_flight: int = 0
@@ -19,7 +19,7 @@ class ProxyMetrics:
     sampled_calls: int = 0
 
     def text(self, weights: str, swaps: int) -> str:
-        """The page. ``weights``: the version that answers."""
+        """Return the metrics page. ``weights``: the version that answers."""
         lines = ["# TYPE swe_argo_proxy_responses_total counter"]
         lines += [
             f'swe_argo_proxy_responses_total{{status="{code}"}} {n}' for code, n in sorted(self.responses.items())

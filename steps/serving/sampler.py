@@ -1,4 +1,4 @@
-"""What samples: tokens -> tokens and their log probabilities; and why it did not."""
+"""The sampler interface: tokens -> tokens and their log probabilities, and the error if sampling fails."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SampledSequence:
 
 
 class SamplingError(Exception):
-    """A call that came to nothing: the HTTP status to answer with, and the reason."""
+    """A failed call: the HTTP status of the response, and the reason."""
 
     def __init__(self, status: int, reason: str, retry_after_s: int | None = None) -> None:
         super().__init__(reason)
@@ -43,17 +43,17 @@ class SamplingError(Exception):
 
 
 class Sampler(Protocol):
-    """Weights that can be sampled from. Any number of calls at a time."""
+    """Weights that can be sampled from, with any number of calls at a time."""
 
     async def sample(self, request: SamplingRequest) -> list[SampledSequence]:
-        """``n`` answers. Raises SamplingError."""
+        """Return ``n`` answers. Raises SamplingError."""
 
 
 class SamplerSource(Protocol):
-    """Where samplers come from."""
+    """A source of samplers."""
 
     async def open(self, path: str | None) -> Sampler:
-        """A sampler of the weights at ``path``, of the base model where it is None. Raises SamplingError."""
+        """Return a sampler of the weights at ``path``, or of the base model if it is None. Raises SamplingError."""
 
     async def context_length(self) -> int | None:
-        """Tokens that prompt and answer may have together, where it is known. Raises SamplingError."""
+        """Return the most tokens of prompt and answer together, if known. Raises SamplingError."""

@@ -1,4 +1,4 @@
-"""The proxy as a process: what it opens, where it listens, how it ends."""
+"""The process of the proxy: start, listening address, shutdown."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from swe_argo.steps.serving.weights import BASE, ServedWeights, WeightsPointer, 
 from swe_argo.steps.store import Store
 
 GRACE_S = 600
-"""An order to stop lets the calls that go on end, so long at most."""
+"""The most seconds that running calls get to end after an order to stop."""
 
 
 @dataclass(frozen=True)
 class ProxyOptions:
-    """What a person chooses. ``pointer``: key in ``store`` of the file that names the weights."""
+    """The user's options. ``pointer``: key in ``store`` of the file that names the weights."""
 
     tokenizer: Path
     model: str = "tinker"
@@ -48,9 +48,9 @@ class ProxyOptions:
 
 
 async def serve(options: ProxyOptions, source: SamplerSource, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; ``announce`` is given the address once calls are taken.
+    """Serve until SIGTERM or SIGINT; ``announce`` receives the address once calls are accepted.
 
-    Raises ConfigError for what is wrong, InfraError where the sampler's service fails at the start.
+    Raises ConfigError for wrong options, InfraError if the sampler's service fails at the start.
     """
     if options.key is None and not is_loopback(options.host):
         raise ConfigError(f"everybody who reaches {options.host} could ask: set LLM_API_KEY to a key", field="--host")

@@ -1,4 +1,4 @@
-"""Sampling from Tinker, by its own SDK, which also retries what may pass."""
+"""Sampling from Tinker by its own SDK, which also retries temporary failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TinkerSource:
     """One connection to the service. It sends heartbeats from a thread until ``close``."""
 
     def __init__(self, base_model: str, api_key: str, base_url: str | None = None) -> None:
-        """Raises ConfigError for a key of another form."""
+        """Connect to the service. Raises ConfigError for a malformed key."""
         self.base_model = base_model
         self._where: dict[str, Any] = {"api_key": api_key, "base_url": base_url}
         try:
@@ -26,7 +26,7 @@ class TinkerSource:
             raise ConfigError(f"Tinker cannot be reached: {error}", field="TINKER_API_KEY") from None
 
     async def open(self, path: str | None) -> Sampler:
-        """Weights at a ``tinker://`` path, or the base model. Raises SamplingError."""
+        """Open the weights at a ``tinker://`` path, or the base model. Raises SamplingError."""
         where = {"model_path": path} if path else {"base_model": self.base_model}
         try:
             return TinkerSampler(await self._service.create_sampling_client(**where))
@@ -34,7 +34,7 @@ class TinkerSource:
             raise sampling_error(error) from error
 
     async def context_length(self) -> int | None:
-        """As the service lists it for the base model, None where it does not say. Raises SamplingError."""
+        """Return the service's value for the base model, None if it has none. Raises SamplingError."""
         try:
             capabilities = await tinker.RestClient(**self._where).get_server_capabilities()
         except (tinker.TinkerError, ValueError) as error:
@@ -47,18 +47,18 @@ class TinkerSource:
         return lengths[self.base_model]
 
     def close(self) -> None:
-        """Tell the service that the session is over."""
+        """End the session with the service."""
         self._service.close("success")
 
 
 class TinkerSampler:
-    """One version of the weights."""
+    """A sampler of one version of the weights."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
 
     async def sample(self, request: SamplingRequest) -> list[SampledSequence]:
-        """See Sampler."""
+        """See ``Sampler``."""
         parameters = tinker.SamplingParams(
             max_tokens=request.max_tokens,
             seed=request.seed,
@@ -86,9 +86,9 @@ def _sequence(sequence: Any) -> SampledSequence:
 
 
 def sampling_error(error: Exception) -> SamplingError:
-    """What a failure of the SDK is to the one who called. It has retried already what may pass within minutes."""
+    """Convert an SDK error to one for the caller. The SDK has already retried failures that may pass in minutes."""
     reason = f"Tinker: {error}"
-    if "api_key" in str(error) and not isinstance(error, tinker.APIStatusError):  # its form is wrong: nothing was sent
+    if "api_key" in str(error) and not isinstance(error, tinker.APIStatusError):  # malformed: nothing was sent
         return SamplingError(401, f"Tinker refused the key of the proxy: {error}")
     if isinstance(error, tinker.RequestFailedError) and str(getattr(error, "category", "")).lower().endswith("user"):
         return SamplingError(400, reason)

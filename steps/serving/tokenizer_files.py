@@ -1,4 +1,4 @@
-"""Where a model's tokenizer and chat template are: a folder of this machine, else downloaded from the hub."""
+"""Lookup of a model's tokenizer and chat template: a local folder, else a download from the hub."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from swe_argo.steps.settings import settings
 
 NEEDED = ("tokenizer.json", "tokenizer_config.json")
 FILES = (*NEEDED, "chat_template.jinja", "generation_config.json")
-"""What ChatTemplate reads; weights are never downloaded."""
+"""Files that ChatTemplate reads; weights are never downloaded."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _FIELD = "--tokenizer"
 
 
 def find_tokenizer(name: str) -> Path:
-    """The folder of that name, or what the hub has under that id (``owner/name``), as of now.
+    """Return the folder of that name, or the hub's current files under that id (``owner/name``).
 
-    Downloads go to the hub's own cache (HF_HOME) with HF_TOKEN; what is there is used where the hub cannot be asked, or
-    with HF_HUB_OFFLINE. Raises ConfigError where it does not exist or may not be read, InfraError (storage) where the
-    hub cannot be reached.
+    Downloads go to the hub's own cache (HF_HOME) with HF_TOKEN; cached files are used if the hub does not answer, or
+    with HF_HUB_OFFLINE. Raises ConfigError if it does not exist or may not be read, InfraError (storage) if the hub
+    cannot be reached.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():

@@ -1,4 +1,4 @@
-"""The calls of each rollout, as they were sampled: a file of JSON lines for each, whoever's agent it was."""
+"""Traces: the calls of each rollout as they were sampled, by any agent, in a file of JSON lines for each rollout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Traces:
             file.write(orjson.dumps(line) + b"\n")
 
     def read(self, name: str) -> bytes:
-        """All calls so far. Raises FileNotFoundError."""
+        """Return all calls so far. Raises FileNotFoundError."""
         return self._path(name).read_bytes()
 
     def _path(self, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Which weights answer, and how they change without a call being dropped."""
+"""The weights that answer, and their change without dropped calls."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 
 class WeightsPointer(BaseModel):
-    """Which weights shall answer: a small JSON file in the store, or the body of ``POST /admin/weights``."""
+    """The name of the weights to serve: a small JSON file in the store, or the body of ``POST /admin/weights``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     version: str
-    """What samples and answers name them by."""
+    """The name of the weights in samples and answers."""
     sampler_path: str | None = None
     """``tinker://.../sampler_weights/...``; null: the base model."""
 
@@ -32,14 +32,14 @@ BASE = WeightsPointer(version="base")
 
 @dataclass(frozen=True)
 class OpenWeights:
-    """Weights that answer. Who began a call on them ends it on them."""
+    """Weights that answer. A call that began on them ends on them."""
 
     pointer: WeightsPointer
     sampler: Sampler
 
 
 class ServedWeights:
-    """The weights that new calls get. ``swaps`` counts how often they changed."""
+    """The weights that new calls use. ``swaps`` counts the changes."""
 
     def __init__(self, source: SamplerSource) -> None:
         self._source = source
@@ -49,15 +49,15 @@ class ServedWeights:
 
     @property
     def current(self) -> OpenWeights:
-        """Those of this moment; to be taken once for a call. Raises SamplingError while there are none."""
+        """The current weights; read them once per call. Raises SamplingError while there are none."""
         if self._current is None:
             raise SamplingError(503, "no weights are open yet", 1)
         return self._current
 
     async def swap(self, pointer: WeightsPointer) -> bool:
-        """Open other weights, then give them to the calls that come; False where they are those that answer already.
+        """Open other weights, then use them for new calls; return False if they are already in use.
 
-        Raises SamplingError: then the weights are as before.
+        Raises SamplingError; the weights then stay unchanged.
         """
         async with self._swapping:
             if self._current is not None and self._current.pointer == pointer:
@@ -70,7 +70,7 @@ class ServedWeights:
 
 
 def read_pointer(data: bytes) -> WeightsPointer:
-    """A pointer. Raises ConfigError."""
+    """Parse a pointer. Raises ConfigError."""
     try:
         return WeightsPointer.model_validate(json.loads(data))
     except (ValidationError, ValueError) as error:
@@ -78,7 +78,7 @@ def read_pointer(data: bytes) -> WeightsPointer:
 
 
 async def follow(weights: ServedWeights, store: Store, key: str, every_s: float) -> None:
-    """Read the pointer at ``key`` again and again, for ever. What cannot be read or opened leaves all as it is."""
+    """Read the pointer at ``key`` again and again, forever. Unreadable pointers and weights change nothing."""
     while True:
         try:
             data: Any = await asyncio.to_thread(store.get, key)
