@@ -93,7 +93,7 @@ def _nothing(store: Store, run: RunFile, form: Format) -> str:
 
 
 class _Export:
-    """One export in progress."""
+    """An export in progress."""
 
     def __init__(self, store: Store, run: RunFile, sheets: FormatWriters, result: ExportResult) -> None:
         self.store, self.run, self.sheets, self.result = store, run, sheets, result

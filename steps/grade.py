@@ -51,8 +51,8 @@ SANDBOX_MARGIN_S = 2700.0
 def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
     """Grade one patch (or layer) in a fresh sandbox, and in a second one if the end of the run is doubtful.
 
-    An empty patch is recorded, not run, unless no agent was asked for one (idle). A reference that is no patch first
-    runs in a sandbox of its own: its layer is graded like an agent's.
+    An empty patch is recorded, not run, unless the agent (idle) makes none. A reference that is no patch first runs in
+    a sandbox of its own: its layer is graded like an agent's.
     """
     run_file, instance, answer, patch = inputs[RunFile], inputs[Instance], inputs[Answer], inputs[Patch].data
     kind, family, problem = agent_of(run_file.spec.agent).kind, load_family(answer.family), ""
@@ -134,7 +134,7 @@ def _is_to_confirm(run_file: RunFile, context: Context, verdict: Verdict) -> boo
 
 @dataclass(frozen=True)
 class _GradedRun:
-    """One run of the tests, its verdict, and its machine."""
+    """A run of the tests, its verdict, and its machine."""
 
     run: ProcedureRun
     verdict: Verdict
@@ -143,7 +143,7 @@ class _GradedRun:
 
 @dataclass(frozen=True)
 class _Tests:
-    """One patch (or layer) and its tests; ``patch`` is None if the untouched machine is graded."""
+    """A patch (or layer) and its tests; ``patch`` is None if the untouched machine is graded."""
 
     context: Context
     run_file: RunFile

@@ -60,7 +60,7 @@ def _entry(name: str, entries: Any, file: Path) -> dict[str, Any]:
         if version not in versions:
             raise ConfigError(f"{wanted} has no version {version!r}; it has {', '.join(versions)}", field=_FIELD)
         return named[versions.index(version)]
-    # As in Harbor: head, else the newest by its numbers.
+    # Harbor's rule: head, else the newest by its numbers.
     return named[versions.index("head")] if "head" in versions else max(named, key=_version_key)
 
 

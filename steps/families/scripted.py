@@ -70,7 +70,7 @@ class ScriptedFamily:
     """The default timeout of the tests; at most 1800."""
     judge: Callable[[str, SourceRow], FamilyVerdict]
     twins: TwinRules | None = None
-    """None if a patch that resolves its tasks is never confirmed."""
+    """The rules of twin tests; None if patches of this family are never confirmed."""
     accepts: Callable[[SourceRow], bool] = lambda _row: True
     """Returns whether a row with its columns belongs to the family, if other families have the same columns."""
     test_files: Callable[[SourceRow], Sequence[str]] = lambda _row: ()
@@ -86,7 +86,7 @@ class ScriptedFamily:
     setup_failures: Mapping[int, str] = field(default_factory=dict)
     """Exit codes of the two scripts that set up a machine -> problem of the image."""
     offline_failures: Mapping[int, str] = field(default_factory=dict)
-    """The same for a machine without a network; with one, the network failed."""
+    """Exit codes -> problem of the image, on a machine without a network; with a network, it is the one that failed."""
     outside: str = ""
     """The files outside the repository that need an isolated sandbox."""
 

@@ -298,7 +298,7 @@ def _sections(lines: list[str], graded: Graded) -> list[list[str]]:
 
 
 def _is_failure(line: str) -> bool:
-    # Statuses stand at either end of a line, perhaps after a colour code.
+    # Statuses are at either end of a line, perhaps after a colour code.
     return (
         line.startswith(_FAILURE_FIRST)
         or line.endswith(_FAILURE_LAST)

@@ -34,7 +34,7 @@ class PatchFormError(ValueError):
 
 @dataclass(frozen=True)
 class PatchedFile:
-    """One file of a test patch: ``header`` and ``hunks`` are its lines, ``before`` is its path at the base commit."""
+    """A file of a test patch: ``header`` and ``hunks`` are its lines, ``before`` is its path at the base commit."""
 
     path: str
     before: str | None

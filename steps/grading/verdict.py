@@ -24,7 +24,7 @@ class RunDoubt:
     """A reason why a run may have ended through no fault of the patch."""
 
     reason: str
-    """One line for a person."""
+    """The reason in one line for a person."""
     of_size: bool
     """Whether more memory or disk may help."""
 

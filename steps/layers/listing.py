@@ -74,7 +74,7 @@ class Listing:
 
 
 def record(box: Sandbox) -> Listing:
-    """List a machine before foreign code runs. Raises ConfigError for missing programs, InfraError, ResourceError."""
+    """List a machine before untrusted code runs. Raises ConfigError for missing programs, InfraError, ResourceError."""
     tools = " ".join(PROGRAMS)
     script = f"for each in {tools}; do command -v $each >/dev/null || echo $each; done >&2; cat /proc/self/mountinfo"
     result = box.exec(script, timeout_s=TIMEOUT_S, cwd="/")

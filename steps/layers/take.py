@@ -25,7 +25,7 @@ rm -f "$NAMES" """
 """Some tars of busybox do not read names from a file: with many names they write several archives in a row, and two
 names of one file in different archives become two files."""
 _CACHE = b"/__pycache__/"
-"""Files that Python makes from the sources, and trusts unchecked if told to: they are no part of a submission."""
+"""Files that Python makes from the sources, and may trust unchecked: they are no part of a submission."""
 MAX_CHANGES = 400_000
 """The most changed files and folders of one layer: each is kept in memory."""
 SHOWN = 200
@@ -40,7 +40,7 @@ class TakenLayer:
     data: bytes
     note: str = ""
     summary: LayerSummary | None = None
-    """None if the layer is empty."""
+    """The summary of the layer; None if it is empty."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Redoing of verdicts on request: the files to archive, so that their units begin anew."""
+"""Redoing of verdicts on request: the files to archive, so that their units start again."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ class ProxyMetrics:
     """Counters since the start."""
 
     responses: Counter[int] = field(default_factory=Counter)
-    """By HTTP status; 499 if the client closed the connection."""
+    """Responses by HTTP status; 499 if the client closed the connection."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     in_flight: int = 0

@@ -11,7 +11,7 @@ ACCOUNT = (401, 402, 403)
 
 @dataclass(frozen=True)
 class SamplingRequest:
-    """One call. ``stop``: texts or ids that end an answer; ids and texts do not mix."""
+    """A sampling call. ``stop``: texts or ids that end an answer; ids and texts do not mix."""
 
     prompt: list[int]
     max_tokens: int
@@ -25,7 +25,7 @@ class SamplingRequest:
 
 @dataclass(frozen=True)
 class SampledSequence:
-    """One answer, exactly as it was sampled."""
+    """An answer, exactly as it was sampled."""
 
     tokens: list[int]
     logprobs: list[float]

@@ -14,7 +14,7 @@ RETRY_AFTER_S = 5
 
 
 class TinkerSource:
-    """One connection to the service. It sends heartbeats from a thread until ``close``."""
+    """A connection to the service. It sends heartbeats from a thread until ``close``."""
 
     def __init__(self, base_model: str, api_key: str, base_url: str | None = None) -> None:
         """Connect to the service. Raises ConfigError for a malformed key."""

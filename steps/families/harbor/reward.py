@@ -14,7 +14,7 @@ KEY = "reward"
 
 @dataclass(frozen=True)
 class WrittenReward:
-    """One finite number, and further numbers by their names; or the reason why there is none."""
+    """A finite number, and further numbers by their names; or the reason why there is none."""
 
     value: float | None
     others: dict[str, float] = field(default_factory=dict)

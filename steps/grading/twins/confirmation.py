@@ -134,7 +134,7 @@ class _UnstableError(Exception):
 
 
 class _Confirmer:
-    """One confirmation."""
+    """A single confirmation of a patch."""
 
     def __init__(self, runs: TestRuns, twins: ValidatedTwins, request: ConfirmationRequest) -> None:
         self._runs, self._twins, self._request = runs, twins, request

@@ -25,7 +25,7 @@ MAX_CHANCE = 1 / 8
 """The default of ``grading.confirm_chance``."""
 
 Pattern = tuple[bool, ...]
-"""For each run, whether a test is a twin in it."""
+"""For each run of a draw, whether the test is a twin in it."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TwinGroup:
 
 @dataclass(frozen=True)
 class TwinRun:
-    """One planned run: the changes to the test files, and the ids of the tests they make twins.
+    """A planned run: the changes to the test files, and the ids of the tests they make twins.
 
     Every other test of the draw is an original, which must pass.
     """
@@ -56,13 +56,13 @@ class TwinRun:
 
 @dataclass(frozen=True)
 class Draw:
-    """The planned runs of one confirmation.
+    """The planned runs of a confirmation.
 
     Attributes:
         runs: The runs, in order.
         with_site: The FAIL_TO_PASS tests that are originals and twins in these runs.
         without_site: The FAIL_TO_PASS tests that have no strong site, or none whose value could be drawn.
-        chance: An upper bound of the chance to pass all runs by guessing, the second try included.
+        chance: An upper bound of the chance to pass all runs by guessing, including the second try.
         is_bounded: Whether the chance is within the limit; otherwise the outcome is at most ``partly``.
     """
 

@@ -131,7 +131,7 @@ class Leaf:
 
 
 class Test:
-    """One test function and the values that its assertions expect."""
+    """A test function and the values that its assertions expect."""
 
     def __init__(self, module: Module, function: Function, name: str, classes: list[ast.ClassDef]) -> None:
         self.module, self.function, self.name, self.classes = module, function, name, classes

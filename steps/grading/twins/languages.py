@@ -20,9 +20,9 @@ class Assertion:
 
     Attributes:
         pattern: Matches ``receiver.name``, or ``name``.
-        first: The place of the first of the two arguments; the second follows it.
-        between: Matches an argument that stands between the two.
-        exact: Whether the call has these arguments alone: a third one would make it unclear which they are.
+        first: The index of the first of the two arguments; the second follows it.
+        between: Matches an argument between the two.
+        exact: Whether the call has only these arguments: with a third it would be unclear which arguments they are.
         loose: Whether the equality converts types, as ``==`` of JavaScript does.
     """
 
@@ -39,8 +39,8 @@ class Language:
 
     Attributes:
         name: The language.
-        suffixes: Of its files.
-        grammar: The module of the grammar, and the function of it that returns the grammar.
+        suffixes: The suffixes of its files.
+        grammar: The module of the grammar, and its function that returns the grammar.
         containers: Nodes that group tests under a name, such as classes.
         functions: Nodes that are tests if they have such a name or mark.
         test_names: The names of tests.
@@ -48,11 +48,11 @@ class Language:
         macros: Calls before a block that is a test named by the arguments.
         group_calls: Calls with a title and a function that group tests.
         test_calls: Calls with a title and a function that are tests.
-        trims: What ids leave out of titles.
+        trims: Parts of titles that ids leave out.
         assertions: Calls that compare two arguments.
         conditions: Calls whose first argument must be true.
         subjects: The call that holds the result in ``expect(result).toBe(expected)``.
-        matchers: The calls that hold what is expected there.
+        matchers: The calls that hold the expected value there.
         chained: The words between both.
         equal: Operators that compare, with the kinds of constants that they compare by value.
         comparisons: Calls that are true if their arguments, or receiver and argument, are equal; 0 for ``strcmp``.
@@ -61,13 +61,13 @@ class Language:
         strings: Nodes that are strings, or characters.
         numbers: Nodes that are numbers.
         displays: Nodes that are equal if their parts are.
-        wrappers: Calls that are equal if their arguments are, or macros.
+        wrappers: Calls, or macros, that are equal if their arguments are.
         declarations: Nodes that give a name a value: the fields of both.
         loops: Nodes that give a name each value of a table: the fields of both.
         subtests: Calls with a title and a function inside a test, whose id is that of the test with the title.
         raw: The openings of strings without escapes.
         character: Whether single quotes hold one character.
-        interpolation: What a string may not hold.
+        interpolation: Matches text that a string may not hold.
         escapes: The escapes that mean the same in Python.
     """
 
@@ -372,6 +372,6 @@ def from_python(language: Language, original: str, literal: str) -> str | None:
 
 
 def _measure(literal: str) -> int:
-    """Return the size of the smallest type of integer that holds a number: a greater one may not compile."""
+    """Return the size of the smallest integer type that holds a number: a greater number may not compile."""
     value = ast.literal_eval(literal)
     return next((at for at, size in enumerate(_SIZES) if abs(value) < size), -1)

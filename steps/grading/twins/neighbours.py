@@ -42,7 +42,7 @@ ROUNDS = 3
 ENOUGH = 3
 """The number of neighbours of FAIL_TO_PASS tests after which no further input is tried."""
 TIME_SHARE = 5
-"""The divisor of the official limit: a run with neighbours may take this part, one without half of that part."""
+"""Divisor of the official limit for runs with neighbours; runs without them may take half of that, to leave time."""
 MOST = 40
 """The most neighbours of an instance, those of FAIL_TO_PASS tests first."""
 _DRAWS = 5

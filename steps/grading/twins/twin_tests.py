@@ -112,4 +112,4 @@ def collect_sites(files: Iterable[TestFile]) -> dict[str, list[Site]]:
 
 
 class NoTwinsError(ValueError):
-    """The tests of an instance cannot be changed; the message is the reason."""
+    """Error for tests that cannot be changed; the message is the reason."""

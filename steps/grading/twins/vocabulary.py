@@ -39,7 +39,7 @@ class Vocabulary:
         self.constants: dict[str, Counter[str]] = defaultdict(Counter)
         """The source texts of the file's constants, by type."""
         self.truths = Counter[bool]()
-        """How often assertions expect each truth value."""
+        """The number of assertions that expect each truth value."""
         if language is None:
             self._read_python(text)
         elif file := ParsedFile.parse(language, source):
