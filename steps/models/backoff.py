@@ -1,4 +1,4 @@
-"""How long to wait before a request is made again."""
+"""Waiting times between retries of a model request."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 LONGEST_S = 120.0
-"""Longer than this is no wait for one call: the engine tries the unit again."""
+"""Longest wait within one call; after a longer one the engine tries the unit again."""
 
 
 _IN_WORDS = re.compile(r"(?:try again|retry)(?: after| in) (?:(\d+)m)?(\d+(?:\.\d+)?) ?(ms|s)", re.IGNORECASE)
 
 
 def requested_wait_s(headers: Mapping[str, str], now: datetime | None = None, *, words: str = "") -> float | None:
-    """Seconds that Retry-After tells, as a number or as a date (RFC 9110), at most LONGEST_S; None where it does not.
+    """Return the seconds to wait that the endpoint asks for, at most LONGEST_S; None if it names none.
 
-    ``retry-after-ms`` is what OpenAI and Azure send beside it. Else what the refusal's ``words`` say: Gemini's have it
-    alone, and Groq's where it says 413.
+    Sources in order: ``retry-after-ms`` (OpenAI, Azure), Retry-After as a number or a date (RFC 9110), then the error
+    message in ``words`` (Gemini names the wait only there, Groq with status 413).
     """
     seconds = retry_after_s(headers, now)
     if seconds is None and (match := _IN_WORDS.search(words)):
@@ -30,7 +30,7 @@ def requested_wait_s(headers: Mapping[str, str], now: datetime | None = None, *,
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds that ``retry-after-ms`` or Retry-After tell, the latter as a number or as a date, however many."""
+    """Return the seconds in ``retry-after-ms`` or Retry-After (number or date), None if absent."""
     retry_after = headers.get("retry-after")
     seconds = _number(headers.get("retry-after-ms"), 0.001)
     if seconds is None:
@@ -54,8 +54,7 @@ def _number(text: str | None, unit: float) -> float | None:
 
 
 def wait_s(failed: int, requested_s: float | None, first_s: float) -> float:
-    """Seconds before the next request after so many failed ones: what was told, and a little more, so that not all who
-    were told the same come back at once; else twice as long each time, spread at random over its upper half."""
+    """Return the seconds to wait: the requested wait with a little jitter, else exponential backoff with jitter."""
     if requested_s is not None:
         return requested_s + random.uniform(0, min(1.0, requested_s / 10))
     longest = min(first_s * 2.0**failed, LONGEST_S / 2)

@@ -1,4 +1,4 @@
-"""The body of an answer, streamed or not, as it would be in one piece: while it comes, within its time."""
+"""Reader of response bodies: joins a streamed or plain body into one JSON object within the call's time limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swe_argo.steps.models.stream import is_event_stream, stream_events, stream_
 
 
 class DroppedError(Exception):
-    """There was no whole answer: no connection, a dropped one, silence, a body cut off, nothing in it."""
+    """No complete answer: no connection, a dropped one, a timeout, or a truncated or empty body."""
 
     def __init__(
         self,
@@ -26,22 +26,22 @@ class DroppedError(Exception):
         foreign: bool = False,
     ) -> None:
         self.was_sent = was_sent
-        """Whether the request can have reached the endpoint."""
+        """Whether the request may have reached the endpoint."""
         self.silent = silent
-        """Whether it was time that ended it."""
+        """Whether the cause was a timeout."""
         self.response = response
-        """What came all the same: it may have been billed."""
+        """The partial response, if any: it may have been billed."""
         self.foreign = foreign
         """Whether the body is not the API's JSON."""
         super().__init__(what)
 
 
 class ResponseTimeoutError(Exception):
-    """The time of the call was over while the model was still speaking."""
+    """The call's time limit passed while the model was still generating."""
 
 
 def read_body(response: Any, headers: Mapping[str, str], until: float, wire: Wire) -> dict[str, Any]:
-    """The body of a response, in its protocol. Raises DroppedError, ResponseTimeoutError."""
+    """Return the body of a response, in its protocol. Raises DroppedError, ResponseTimeoutError."""
     if "event-stream" in headers.get("content-type", ""):
         return _streamed(response.iter_bytes(), until, wire)
     return _whole(response.iter_bytes(), until, wire)
@@ -55,7 +55,7 @@ def _in_time(parts: Iterable[Any], until: float) -> Iterator[Any]:
 
 
 def _whole(parts: Iterable[bytes], until: float, wire: Wire) -> dict[str, Any]:
-    # Blanks, by which some proxies keep a line open, are no answer.
+    # Some proxies keep a connection open with blanks; these are not part of the answer.
     data = bytearray()
     try:
         for part in _in_time(parts, until):

@@ -1,4 +1,4 @@
-"""One call of the model while it is made: what is asked, and what came of its requests so far."""
+"""State of one model call: the request, and the result of its requests so far."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swe_argo.steps.models.response_body import ModelResponse
 
 
 class PassingError(Exception):
-    """What may be otherwise the next time."""
+    """A failure that a retry may fix."""
 
     def __init__(
         self,
@@ -31,17 +31,17 @@ class PassingError(Exception):
         self.foreign = foreign
         """Whether the body was not the API's JSON."""
         self.outcome = outcome
-        """What it comes to when it is not; by default a failure of the endpoint."""
+        """The error to raise when retries are used up; by default a failure of the endpoint."""
         super().__init__(what)
 
 
 class NotSpokenError(Exception):
-    """Nothing at the endpoint speaks the protocol of a request; the message quotes what was said instead."""
+    """The endpoint does not support the protocol of a request; the message quotes its response."""
 
 
 @dataclass(frozen=True)
 class Answered:
-    """An answer of the endpoint, counted: with something to go on with, or with the reason why there is nothing."""
+    """An answer of the endpoint with its usage: a reply, or the reason why the conversation cannot continue."""
 
     response: ModelResponse
     metrics: Metrics
@@ -50,28 +50,27 @@ class Answered:
 
 @dataclass
 class Call:
-    """A call while it is made."""
+    """The state of a running call."""
 
     write: Callable[[], dict[str, Any]]
-    """The body of the next request, in the words that the endpoint is known to take by then."""
+    """Builds the body of the next request, in the dialect learnt from the endpoint so far."""
     wording: RequestDialect
     goes_on: bool
-    """Whether the endpoint has taken such a request before: then what is wrong is what was said since."""
+    """Whether the endpoint accepted an earlier request of this conversation; a refusal is then about newer messages."""
     until: float = math.inf
-    """Monotonic time at which it must be over."""
+    """Deadline in monotonic time."""
     headers: Mapping[str, str] = field(default_factory=dict)
     probes: bool = False
-    """Whether it is made to find out if the endpoint speaks this protocol at all."""
+    """Whether the call only tests if the endpoint supports this protocol."""
     requests: int = 0
     failures: int = 0
-    """That may pass."""
+    """Number of failures that a retry may fix."""
     tested: bool = False
-    """Whether it was refused in words that do not tell why, and the endpoint then took a small request: a second such
-    refusal is for good."""
+    """Whether a small request succeeded after a refusal without a clear reason. The next such refusal is final."""
     answering_s: float = 0.0
-    """What the answer took, without the failures before it."""
+    """Duration of the answer, without the failures before it."""
 
     @property
     def remaining_s(self) -> float:
-        """Seconds that the call has left."""
+        """Return the seconds left until the deadline."""
         return self.until - time.monotonic()

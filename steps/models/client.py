@@ -1,4 +1,4 @@
-"""A model at an endpoint, asked through the openai library: by our own agents, and for agent programs."""
+"""Model client: sends requests of our agents and of agent programs to an endpoint through the openai library."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ from swe_argo.steps.models.token_ids import SharedIds
 
 log = logging.getLogger(__name__)
 FIRST_WAIT_S = 1.0
-"""At most, before the second request; each further wait may be twice as long."""
+"""Longest wait before the second request; each further wait may be twice as long."""
 MOMENT_S = 0.001
-"""The least time that a request is given."""
+"""Shortest timeout of a request."""
 _SHAPE = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
-"""What comes of reading JSON of another shape."""
+"""Errors raised by reading JSON of an unexpected shape."""
 
 
 def open_model(spec: RunSpec, *, gate: RequestGate | None = None, first_wait_s: float = FIRST_WAIT_S) -> Client:
-    """The model that a spec names, at its endpoint; to be closed, or used in a ``with``. Nothing is asked yet.
+    """Return a client for the spec's model, to be closed or used in a ``with``. Sends no request yet.
 
-    Raises ConfigError where model or key are missing.
+    Raises ConfigError if the model or the key is missing.
     """
     return Client(spec, resolve_endpoint(spec), gate or open_gate(spec.llm), first_wait_s)
 
 
 class Client:
-    """One unit's line to the endpoint. Several threads may forward at a time; ``ask`` is for one conversation."""
+    """A client of the endpoint for one unit. ``forward`` is thread-safe; ``ask`` serves one conversation."""
 
     def __init__(self, spec: RunSpec, where: Endpoint, gate: RequestGate, first_wait_s: float = FIRST_WAIT_S) -> None:
         self.name = spec.agent.model or ""
@@ -68,7 +68,7 @@ class Client:
         self.wording = RequestDialect(where.model, spec.llm)
         self.connection = Connection(where)
         self.is_probe = False
-        """Whether its own requests are the small ones that show if the endpoint answers: a refusal is not tested."""
+        """Whether its requests are the small test requests themselves; their refusals are not tested further."""
         self._llm, self._gate, self._first_wait_s = spec.llm, gate, first_wait_s
         self._shared = SharedIds()
         self._counting, self._lost_until = threading.Lock(), -math.inf
@@ -78,12 +78,12 @@ class Client:
 
     @property
     def endpoint(self) -> str:
-        """The address, without what may be secret in it."""
+        """Return the URL without parts that may be secret."""
         return self.where.display_url
 
     @property
     def wire_model(self) -> str:
-        """The model by the name that the endpoint has for it."""
+        """Return the model's name at the endpoint."""
         return self.where.model
 
     def __enter__(self) -> Client:
@@ -97,7 +97,7 @@ class Client:
         self.connection.close()
 
     def recall(self, metrics: Metrics) -> None:
-        """An answer of this conversation that is known already came before those that are to be asked for."""
+        """Register a recorded answer that precedes the next request of this conversation."""
         self._shared.recall(metrics)
 
     def ask(
@@ -109,11 +109,10 @@ class Client:
         timeout_s: float | None = None,
         stop: list[str] | None = None,
     ) -> Reply:
-        """One answer, as ``Model.ask`` promises. A request may take ``llm.timeout`` seconds, all of them ``timeout_s``.
+        """Return one answer. ``llm.timeout`` limits each request, ``timeout_s`` all of them together.
 
-        An endpoint's silence is its failure: retried, then an InfraError. ``call_timeout`` is for what is not: streams
-        that still run when the time of the call is over, again and again, and a call that had less time left than
-        ``llm.timeout`` and met no failure before.
+        A silent endpoint is retried, then raises InfraError. ``call_timeout`` is only for streams that repeatedly run
+        past the deadline, and for a call that had less than ``llm.timeout`` seconds left and met no failure before.
         """
         goes_on = any(message.get("role") == "assistant" for message in messages)
         call = Call(
@@ -138,17 +137,16 @@ class Client:
         timeout_s: float | None = None,
         goes_on: bool = False,
     ) -> Answered:
-        """An agent program's own request, answered as ``ask`` answers ours; the prompt's token ids are all told.
+        """Answer an agent program's own request as ``ask`` does; all token ids of the prompt are included.
 
-        ``wording`` has been learnt from earlier requests of its kind; ``goes_on``: the endpoint took some before.
-        Raises what ``ask`` raises; an answer that is a refusal is handed back.
+        ``wording`` is the dialect learnt from earlier requests of its kind; ``goes_on``: the endpoint accepted some
+        before. Raises what ``ask`` raises; an answer that is a refusal is returned.
         """
         taken = goes_on or self.usage.calls > 0
         return self._answer(Call(lambda: wording.rewrite(request), wording, taken, _end(timeout_s), headers or {}))
 
     def probe(self, request: dict[str, Any], wording: RequestDialect) -> Answered:
-        """A first request in the protocol of ``wording``, as ``forward``. Raises NotSpokenError where nobody is there
-        who speaks it."""
+        """Send a test request in ``wording``'s protocol. Raises NotSpokenError if that is unsupported."""
         return self._answer(Call(lambda: wording.rewrite(request), wording, goes_on=False, probes=True))
 
     def _answer(self, call: Call) -> Answered:
@@ -188,7 +186,7 @@ class Client:
         return error
 
     def _takes_small_request(self, call: Call, with_tools: bool) -> bool:
-        """Return whether the endpoint answers plan's small request now. Raises PassingError where that is not known."""
+        """Return whether the endpoint answers plan's small request. Raises PassingError if that is unknown."""
         wording = replace(call.wording, llm=small_settings(call.wording.llm))
         request = {
             name: value for name, value in REQUESTS[wording.wire.protocol].items() if with_tools or name != "tools"
@@ -207,7 +205,7 @@ class Client:
         return True
 
     def _count_lost(self, began: float, answered: float) -> None:
-        """Time that several calls lose at once is lost once."""
+        """Add the lost time; time lost by several calls at once counts once."""
         with self._counting:
             self.lost_s += max(0.0, answered - max(began, self._lost_until))
             self._lost_until = max(self._lost_until, answered)
@@ -217,7 +215,7 @@ class Client:
             self.usage += usage
 
     def _attempt(self, call: Call) -> Answered:
-        """One request, or some: what the endpoint does not take is put in another way."""
+        """Send a request until it is answered, adapting the dialect to parameters that the endpoint refuses."""
         while True:
             body = call.write()
             try:
@@ -233,8 +231,7 @@ class Client:
                 raise PassingError(late.detail, outcome=late) from None
 
     def _put_otherwise(self, error: ModelRefusedError, body: dict[str, Any], call: Call) -> None:
-        """Return where the request is to be sent again: in other words, or once unchanged, as a refusal that does not
-        tell why may be the endpoint's. Raises what the refusal comes to otherwise."""
+        """Prepare a retry in another form, or once unchanged after an unclear refusal; else raise its error."""
         if call.probes and is_unknown_page(error.refusal):
             raise NotSpokenError(str(error)) from None
         means = error_meaning(error.refusal)
@@ -282,7 +279,7 @@ class Client:
         return response
 
     def _billed(self, response: ModelResponse | None) -> Usage | None:
-        """What an answer took that is none, where the endpoint tells it."""
+        """Return the usage of a failed response, if the endpoint reports it."""
         try:
             if response is None or not usage_of(response.body):
                 return None
@@ -291,7 +288,7 @@ class Client:
             return None
 
     def _read(self, response: ModelResponse, call: Call) -> Answered:
-        """What an answer says, counted. JSON of another shape is the endpoint's failure."""
+        """Return the parsed answer and count its usage. JSON of an unexpected shape is the endpoint's failure."""
         call.answering_s, metrics = response.seconds, None
         try:
             metrics = metrics_of(response, self._llm, call.requests)
@@ -334,7 +331,7 @@ def _end(timeout_s: float | None) -> float:
 
 
 def _usage(metrics: Metrics) -> Usage:
-    """One answered request, and what it took."""
+    """Return the usage of one answered request."""
     extra = metrics.extra or MetricsExtra()
     return Usage(
         calls=1,

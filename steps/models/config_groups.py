@@ -1,4 +1,4 @@
-"""Named groups of models in OpenHands' config.toml: ``[llm.NAME]`` over ``[llm]``, as a spec."""
+"""Model groups of OpenHands' config.toml (``[llm.NAME]`` over ``[llm]``), read as fields of a spec."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OURS = (
     "base_url", "temperature", "top_p", "seed", "max_output_tokens", "reasoning_effort", "native_tool_calling",
     "input_cost_per_token", "output_cost_per_token", "timeout", "num_retries", "extra_body",
 )  # fmt: skip
-"""Keys that mean the same here, under ``llm``."""
+"""Keys with the same meaning under ``llm`` here."""
 _SECRET = ("api_key",)
 _HEEDLESS = (
     "aws_access_key_id", "aws_secret_access_key", "aws_region_name", "openrouter_site_url", "openrouter_app_name",
@@ -27,24 +27,24 @@ _HEEDLESS = (
     "custom_llm_provider", "max_input_tokens", "top_k", "embedding_model", "embedding_base_url",
     "embedding_deployment_name",
 )  # fmt: skip
-"""Keys of OpenHands' LLMConfig that have no meaning here. Those that steer what is sent are told, for a run would be
-another one there; the rest only say how OpenHands itself goes about it."""
+"""Keys of OpenHands' LLMConfig without a meaning here. Keys that change what is sent are reported, for OpenHands would
+run differently; the others only configure OpenHands itself."""
 _STEERING = ("custom_llm_provider", "api_version", "completion_kwargs", "safety_settings", "top_k", "max_input_tokens")
 
 
 @dataclass(frozen=True)
 class ModelGroup:
-    """What a group says."""
+    """The settings of one group."""
 
     fields: dict[str, Any]
-    """Tables of a RunSpec: ``llm`` and ``agent``. The key is not in it."""
+    """Tables of a RunSpec, ``llm`` and ``agent``, without the API key."""
     key: SecretStr | None = None
     notes: list[str] = field(default_factory=list)
-    """What was in it and has no effect here."""
+    """Notices about settings without an effect here."""
 
 
 def read_group(file: str, name: str) -> ModelGroup:
-    """The group that ``--llm-config llm.NAME`` (or NAME) names. Raises ConfigError, with the known ones."""
+    """Return the group named by ``--llm-config llm.NAME`` (or NAME). Raises ConfigError that lists the known groups."""
     tables = _read(file)
     llm = tables.get("llm")
     llm = llm if isinstance(llm, dict) else {}
@@ -73,7 +73,7 @@ def _read(file: str) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} cannot be read: {error}", field="llm.config_file") from None
     except tomllib.TOMLDecodeError as error:
-        # Its message tells a place, never what stands there.
+        # The message names a position, never the text at it.
         raise ConfigError(f"{file} is no TOML: {error}", field="llm.config_file") from None
 
 
@@ -85,7 +85,7 @@ def _group(settings: dict[str, Any], source: str) -> ModelGroup:
     if settings.get("model"):
         fields["agent"] = {"model": settings["model"]}
     for name in ("timeout", "max_output_tokens"):
-        if fields["llm"].get(name) == 0:  # OpenHands' word for: none
+        if fields["llm"].get(name) == 0:  # 0 means "none" in OpenHands
             del fields["llm"][name]
     if "native_tool_calling" in fields["llm"]:
         fields.setdefault("agent", {})["use_fn_calling"] = str(fields["llm"]["native_tool_calling"]).lower()

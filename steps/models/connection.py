@@ -1,4 +1,4 @@
-"""One request and what comes of it: the openai library's client, with its own retries off."""
+"""Transport of one model request through the openai library's client, with the library's own retries off."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from swe_argo.steps.models.response_body import ModelResponse, choice_of, with_p
 from swe_argo.steps.models.vendors import ANTHROPIC, vendor_of_host
 
 CONNECT_S = 30.0
-"""For the connection alone, within the time of the call."""
+"""Timeout of connecting, within the call's time limit."""
 UNREACHED = "no connection within"
 UNREACHABLE = ("refuses connections", "is at a host whose address nobody knows", "is at a host that cannot be reached")
-"""What is said of an endpoint at which nobody is."""
+"""Messages for an endpoint that cannot be reached."""
 BROKEN_OFF = ("abort", "error")
-"""Finish reasons of answers that the endpoint did not bring to an end: vLLM's and SGLang's as they shut down,
-OpenRouter's of a provider that failed, LMDeploy's of a request that it could not do."""
+"""Finish reasons of answers that the endpoint did not complete: vLLM and SGLang while shutting down, OpenRouter when
+its provider failed, LMDeploy when it could not process the request."""
 LMDEPLOY = "internal error happened, status code"
-"""With which its content begins then (lmdeploy 0.12, serve/async_engine.py)."""
+"""Beginning of LMDeploy's content for that finish reason (lmdeploy 0.12, serve/async_engine.py)."""
 _UNREADABLE = re.compile(r"error parsing tool call: raw='(.+)', err=|Failed to parse input at pos \d+: (.+)", re.DOTALL)
 STATUS_OF_TYPE = {
     "invalid_request_error": 400,
@@ -45,11 +45,11 @@ STATUS_OF_TYPE = {
     "insufficient_quota": 429,
 }
 RAW = "X-Stainless-Raw-Response"
-"""By which the library is told to hand on an answer as it comes (its ``with_streaming_response``, for any path)."""
+"""Header that makes the library return the raw response (its ``with_streaming_response``, for any path)."""
 VERSION = "2023-06-01"
-"""Of Anthropic's messages; an agent may name another."""
+"""Version of Anthropic's messages API; an agent may name another."""
 NO_KEY = "none"
-"""What the library is told where there is no key; it is not sent."""
+"""Placeholder key for the library if there is no key; it is not sent."""
 
 
 class ModelRefusedError(Exception):
@@ -65,10 +65,10 @@ class ModelRefusedError(Exception):
 
 
 class Connection:
-    """The library's client for one endpoint. Raises ConfigError for an address that it cannot read."""
+    """The openai library's client for one endpoint. Raises ConfigError for an invalid address."""
 
     def __init__(self, where: Endpoint, connect_s: float = CONNECT_S) -> None:
-        import openai  # a second of CPU, which only those pay who ask a model
+        import openai  # takes a second of CPU: imported only by runs that ask a model
 
         self.connect_s = connect_s
         key = where.key.get_secret_value() if where.key else ""
@@ -81,14 +81,14 @@ class Connection:
         if key:
             self._anthropic["x-api-key"] = key
         if vendor_of_host(urlsplit(where.url).hostname or "") is ANTHROPIC:
-            self._anthropic["Authorization"] = openai.Omit()  # it takes one of the two; other servers, either
+            self._anthropic["Authorization"] = openai.Omit()  # Anthropic takes one of the two; other servers, either
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the connections."""
         self._client.close()
 
     def models(self, timeout_s: float) -> list[str]:
-        """The names that the endpoint knows, none where it does not tell."""
+        """Return the model names that the endpoint lists; empty if it lists none."""
         import openai
 
         odd: tuple[type[Exception], ...] = (
@@ -108,13 +108,13 @@ class Connection:
     def send(
         self, body: dict[str, Any], timeout_s: float, *, wire: Wire = CHAT, headers: Mapping[str, str] | None = None
     ) -> ModelResponse:
-        """One request, one whole answer. Raises ModelRefusedError, DroppedError, ResponseTimeoutError."""
+        """Send one request, return the answer. Raises ModelRefusedError, DroppedError, ResponseTimeoutError."""
         import openai
 
         began = time.monotonic()
         try:
-            # Not by the library's typed parameters, which it would convert one by one: 7 ms of CPU for a conversation
-            # of 40 messages.
+            # The library's typed parameters are avoided: it would convert them one by one, 7 ms of CPU for a
+            # conversation of 40 messages.
             response = self._client.post(
                 wire.path,
                 cast_to=openai.APIResponse[object],
@@ -129,7 +129,7 @@ class Connection:
                 native = read_body(response, came, began + timeout_s, wire)
                 result = _response(native, came, time.monotonic() - began, wire)
         except UnicodeEncodeError:
-            if (clean := _encodable(body)) == body:  # it is a header, then: the library makes some of OPENAI_ORG_ID
+            if (clean := _encodable(body)) == body:  # a header is the cause: OPENAI_ORG_ID
                 raise ConfigError("OPENAI_ORG_ID or OPENAI_PROJECT_ID holds what no header can carry") from None
             return self.send(clean, timeout_s, wire=wire, headers=headers)
         except openai.APIStatusError as error:
@@ -159,16 +159,13 @@ class Connection:
 
 
 def _encodable(body: dict[str, Any]) -> dict[str, Any]:
-    # Output of commands may hold bytes that are no text; they travel as lone surrogates, which UTF-8 does not have.
+    # Command output may hold bytes that are not text. They are stored as lone surrogates, which UTF-8 cannot encode.
     clean: dict[str, Any] = json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
     return clean
 
 
 def _generated(refusal: object) -> dict[str, Any] | None:
-    """The answer within a refusal: what the model said where the server could not read a call in it.
-
-    Groq's 400 has a field for it (tool_use_failed), Ollama's 500 (harmony.go) and llama.cpp's (common/chat.cpp) words.
-    """
+    """Return the answer quoted in an error because the server could not parse a call in it."""
     fields = refusal if isinstance(refusal, dict) else {}
     text = fields.get("failed_generation")
     if not isinstance(text, str):
@@ -180,7 +177,7 @@ def _generated(refusal: object) -> dict[str, Any] | None:
 
 
 def _error_body(error: Any) -> object:
-    """The whole body where its "error" is mere text: the library hands that on alone, as if it were no JSON."""
+    """Return the whole body if its "error" is plain text, which the library returns without the rest."""
     if not isinstance(error.body, str):
         return error.body
     try:
@@ -199,7 +196,7 @@ def _was_sent(error: BaseException) -> bool:
 
 
 def _unreached(error: BaseException | None) -> str:
-    """Why nobody is there, in words; empty where somebody was, or nothing tells. The HTTP client wraps the system's."""
+    """Return why the endpoint cannot be reached, or "". The HTTP client wraps the operating system's error."""
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__ or error.__context__
     if isinstance(error, ConnectionRefusedError):
@@ -212,17 +209,17 @@ def _unreached(error: BaseException | None) -> str:
 
 
 def _transport_errors() -> tuple[type[Exception], ...]:
-    """What the library's HTTP client raises while a body is read."""
+    """Return the errors that the library's HTTP client raises while reading a body."""
     return tuple(error for client in _http_clients() for error in (client.HTTPError, client.StreamError))
 
 
 def _address_errors() -> tuple[type[Exception], ...]:
-    """What it raises of an address that it cannot read."""
+    """Return the errors that the library's HTTP client raises for an invalid address."""
     return tuple(client.InvalidURL for client in _http_clients())
 
 
 def _http_clients() -> list[Any]:
-    """The modules of it: httpx for openai 2, httpx2 for openai 3."""
+    """Return the imported HTTP modules: httpx for openai 2, httpx2 for openai 3."""
     return [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
 
 
@@ -236,9 +233,9 @@ def _response(native: dict[str, Any], headers: Mapping[str, str], seconds: float
 
 
 def _checked(response: ModelResponse) -> ModelResponse:
-    """The answer. Raises ModelRefusedError for an error in it, whatever its status, DroppedError where it is empty.
+    """Return the response. Raises ModelRefusedError if it contains an error, DroppedError if it is empty.
 
-    An answer that a filter took has no message with some endpoints.
+    With some endpoints a filtered answer has no message.
     """
     body, choice = response.body, choice_of(response.body)
     message, finish = choice.get("message"), choice.get("finish_reason")
@@ -259,7 +256,7 @@ def _checked(response: ModelResponse) -> ModelResponse:
 
 
 def _status(error: object) -> int:
-    """That of an error which came with another: its code, else what its type stands for (OpenAI, Anthropic)."""
+    """Return the status of an error inside a response: its code, else its type's status (OpenAI, Anthropic)."""
     code, kind = (error.get("code"), error.get("type")) if isinstance(error, dict) else (None, None)
     number = int(code) if isinstance(code, int | str) and str(code).isdecimal() else STATUS_OF_TYPE.get(str(kind), 500)
     return number if 400 <= number < 600 else 500

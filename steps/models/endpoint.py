@@ -1,5 +1,4 @@
-"""Which endpoint is asked, for which model, with which key: from the spec, else from the environment, else the
-namespace's own proxy."""
+"""Endpoint of a run's model: URL, model name and key from the spec, the environment or the namespace's proxy."""
 
 from __future__ import annotations
 
@@ -15,30 +14,30 @@ from swe_argo.steps.models.vendors import OPENAI, Vendor, vendor_of_host, vendor
 from swe_argo.steps.settings import settings, variables
 
 PROVIDERS = ("openai/", "litellm_proxy/", "hosted_vllm/")
-"""LiteLLM's words for an endpoint of OpenAI's protocol. One of them before a name is no part of it; whatever else
-stands before a slash is (Qwen/Qwen3-Coder, anthropic/claude-sonnet-4 on a router). Where the endpoint's own name begins
-with such a word, it is written twice, as for LiteLLM: openai/openai/gpt-oss-20b."""
+"""LiteLLM's prefixes for OpenAI's protocol; a name loses one of them. Any other prefix is part of the name
+(Qwen/Qwen3-Coder, anthropic/claude-sonnet-4 on a router). A name that itself begins with such a prefix needs it twice,
+as with LiteLLM: openai/openai/gpt-oss-20b."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model is asked."""
+    """Address, model name and key for model requests."""
 
     url: str
     model: str
-    """As the endpoint knows it."""
+    """The model's name at the endpoint."""
     key: SecretStr | None
 
     @property
     def display_url(self) -> str:
-        """The address without what may be secret in it."""
+        """Return the URL without parts that may be secret."""
         parts = urlsplit(self.url)
         port = f":{parts.port}" if parts.port else ""
         return urlunsplit((parts.scheme, f"{parts.hostname or ''}{port}", parts.path, "", ""))
 
 
 def resolve_endpoint(spec: RunSpec) -> Endpoint:
-    """Of the spec and the environment. Raises ConfigError where a model, an address or OpenAI's key is missing."""
+    """Return the endpoint of a spec. Raises ConfigError if the model, the address or OpenAI's key is missing."""
     if not spec.agent.model:
         group = f"a model in {spec.llm.config}, which names none" if spec.llm.config else "--llm-config llm.NAME"
         raise ConfigError(
@@ -68,7 +67,7 @@ def resolve_endpoint(spec: RunSpec) -> Endpoint:
 
 
 def _refuse_what_is_not_openais(spec: RunSpec, model: str, *, has_base_url: bool) -> None:
-    """Where no address is named it is OpenAI's, and a model that is not OpenAI's would go there with another's key."""
+    """Refuse other vendors' models if no address is set: OpenAI would get another vendor's key."""
     if "/" in model:
         line = _address_line(spec, f"URL ({OPENAI.url} has no such names)")
         raise ConfigError(
@@ -88,7 +87,7 @@ def _refuse_what_is_not_openais(spec: RunSpec, model: str, *, has_base_url: bool
 
 
 def _refuse_foreign(spec: RunSpec, key: SecretStr | None, theirs: Vendor | None) -> None:
-    """A key of one vendor's form is not for another vendor's eyes."""
+    """Refuse to send one vendor's key to another vendor."""
     owner = vendor_of_key(key.get_secret_value()) if key else None
     if owner is None or theirs is None or owner is theirs:
         return
@@ -100,7 +99,7 @@ def _refuse_foreign(spec: RunSpec, key: SecretStr | None, theirs: Vendor | None)
 
 
 def _address_line(spec: RunSpec, url: str) -> str:
-    """What to write where, so that an address is named."""
+    """Return a hint for setting the endpoint's address."""
     if spec.llm.config is None:
         return f"name its endpoint with --base-url or LLM_BASE_URL: {url}"
     group = spec.llm.config.removeprefix("llm.").removeprefix("llm")
@@ -110,11 +109,11 @@ def _address_line(spec: RunSpec, url: str) -> str:
 
 
 KEYS = ("LLM_API_KEY", "OPENAI_API_KEY")
-"""Variables that may hold the endpoint's key; the first that does wins."""
+"""Variables that may hold the endpoint's key; the first one set is used."""
 
 
 def key_place() -> str:
-    """Where the key is to be mended, in words: the variable, and on a cluster the Secret that it comes from."""
+    """Return the name of the key's variable, on a cluster with the Secret that sets it."""
     there = [name for name in KEYS if name in variables(KEYS, KEYS[0])]
     name = there[0] if there else " or ".join(KEYS)
     secret = settings().credentials
@@ -122,7 +121,7 @@ def key_place() -> str:
 
 
 def way_to_give_a_key() -> str:
-    """What to do where an endpoint wants a key and there is none, in words."""
+    """Return a hint for setting the missing key."""
     environment = settings()
     if environment.credentials:
         return f"put it into Secret {environment.credentials} as {KEYS[1]}"
@@ -132,11 +131,11 @@ def way_to_give_a_key() -> str:
 
 
 def _is_address(url: str) -> bool:
-    """Whether requests can be sent below it: a path is joined to its end, so that nothing may stand there."""
+    """Return whether requests can be sent below the URL; paths are appended, so query and fragment are not allowed."""
     try:
         parts = urlsplit(url)
-        _ = parts.port  # raises where it is no number, or too large
-        (parts.hostname or "").encode("idna")  # raises where a label is empty or too long
+        _ = parts.port  # raises for a port that is invalid or too large
+        (parts.hostname or "").encode("idna")  # raises for an empty or too long label
     except ValueError:
         return False
     plain = not parts.query and not parts.fragment and url.isprintable() and " " not in url
@@ -144,7 +143,7 @@ def _is_address(url: str) -> bool:
 
 
 def wire_name(model: str) -> str:
-    """The model's name without LiteLLM's word for the protocol."""
+    """Return the model's name without LiteLLM's protocol prefix."""
     for word in PROVIDERS:
         if model.startswith(word) and len(model) > len(word):
             return model.removeprefix(word)

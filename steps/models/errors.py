@@ -1,7 +1,7 @@
-"""What an endpoint's refusal means. Told apart by status, code and wording: endpoints agree on none of them alone.
+"""Classification of endpoints' errors by status, code and wording; endpoints agree on none of these alone.
 
-What is read from code, type and status counts where endpoints have them; the rest is their words, of which
-tests/steps/models/wordings.jsonl has one each.
+Code, type and status are used if present. The remaining patterns match messages; tests/steps/models/wordings.jsonl has
+an example of each.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from typing import Any
 
 
 class ErrorMeaning(StrEnum):
-    """What to do about it."""
+    """The cause of an error, which decides how the client continues."""
 
     PASSING = "passing"
-    """Ask again: 429, 5xx, timeouts, dropped connections."""
+    """Retry: 429, 5xx, timeouts, dropped connections."""
     ACCESS = "access"
-    """A dead key or a used-up quota: nothing can be asked until somebody mends it."""
+    """An invalid key or a spent quota: requests fail until a person fixes it."""
     OVERFLOW = "overflow"
-    """The conversation is too long."""
+    """The conversation exceeds the context window."""
     FILTERED = "filtered"
-    """The endpoint will not have this conversation."""
+    """A content filter rejected the conversation."""
     NO_TOOLS = "no_tools"
-    """It takes no tools."""
+    """The endpoint does not support tools."""
     PARAMETER = "parameter"
-    """It does not take one of the request's parameters, or not this value."""
+    """The endpoint does not support a parameter of the request, or its value."""
     NO_MODEL = "no_model"
-    """It does not know the model."""
+    """Unknown model."""
     NO_PAGE = "no_page"
-    """Nothing speaks OpenAI's protocol at this address."""
+    """The address does not serve OpenAI's protocol."""
     REFUSED = "refused"
-    """The request is wrong in some other way."""
+    """The request is invalid for another reason."""
     UNANSWERABLE = "unanswerable"
-    """The conversation has become one that the endpoint does not answer, for a reason that its words do not tell."""
+    """The endpoint rejects the continued conversation without a clear reason."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """An error as the endpoint told it. ``code`` and ``type`` are lower case, empty where it tells none."""
+    """An error response of the endpoint. ``code`` and ``type`` are lower case, empty if absent."""
 
     status: int
     message: str
@@ -48,22 +48,22 @@ class Refusal:
     type: str = ""
     param: str = ""
     structured: bool = True
-    """Whether it came in JSON: an API speaks, not a proxy before it."""
+    """Whether the body was JSON, so from an API and not from a proxy in front of it."""
 
     @classmethod
     def of(cls, status: int, body: Any) -> Refusal:
-        """Read the body of an error: OpenAI's form, vLLM's flat one, FastAPI's ``detail``, or text."""
+        """Parse an error's body: OpenAI's form, vLLM's flat one, FastAPI's ``detail``, or text."""
         inner = (body.get("error") or body) if isinstance(body, dict) else body
-        if isinstance(inner, list) and inner:  # Gemini puts its object into a list
+        if isinstance(inner, list) and inner:  # Gemini wraps the object in a list
             inner = inner[0].get("error", inner[0]) if isinstance(inner[0], dict) else inner[0]
         if not isinstance(inner, dict):
-            # xAI's and Hugging Face's code and type stand beside the words.
+            # xAI and Hugging Face put code and type beside the message.
             fields = body if isinstance(body, dict) else {}
             code, kind = str(fields.get("code") or ""), str(fields.get("type") or fields.get("error_type") or "")
             words = str(inner or "").strip()
             return cls(status, words, code.lower(), kind.lower(), structured=isinstance(body, dict))
         texts = [str(inner[name]) for name in ("message", "detail", "msg") if inner.get(name)]
-        metadata = inner.get("metadata")  # where OpenRouter hands on what its provider said
+        metadata = inner.get("metadata")  # OpenRouter's copy of its provider's error
         if isinstance(metadata, dict) and metadata.get("raw"):
             texts.append(str(metadata["raw"]))
         code, kind = str(inner.get("code") or "").lower(), str(inner.get("type") or inner.get("status") or "").lower()
@@ -71,12 +71,12 @@ class Refusal:
 
     @property
     def is_page(self) -> bool:
-        """Whether it is a page of HTML: a firewall or a proxy answered, whatever its words."""
+        """Return whether the body is an HTML page, which comes from a firewall or a proxy."""
         return not self.structured and self.message.lstrip().startswith("<")
 
     @property
     def is_foreign(self) -> bool:
-        """Whether something else than the API refused, and not because it is busy."""
+        """Return whether something other than the API refused the request, and not because it is busy."""
         return not self.structured and self.status < 500 and self.status not in _BUSY
 
 
@@ -89,27 +89,28 @@ _OVERFLOW = _any(
     # Codes and names of errors: OpenAI, LiteLLM, llama.cpp, Anthropic, GitHub Models, LMDeploy.
     r"context_(length|window)_exceeded|ContextWindowExceeded|exceed_context_size|request_too_large",
     r"tokens_limit_reached|INPUT_LENGTH_ERROR",
-    # What is exceeded: OpenAI, vLLM, xAI (maximum prompt length), DeepInfra (maximum input length), Mistral, Poolside
-    # (maximum allowed input length), Triton (maximum sequence length), Ark (max message tokens), TensorRT-LLM.
+    # Names of the exceeded limit: OpenAI, vLLM, xAI (maximum prompt length), DeepInfra (maximum input length), Mistral,
+    # Poolside (maximum allowed input length), Triton (maximum sequence length), Ark (max message tokens), TensorRT-LLM.
     r"max(imum)?[ _](allowed )?(model|context|prompt|input|sequence|seq|message)[ _]?(length|len|tokens)",
     r"max_num_tokens|model'?s? (context|max) length|available context size|configured context size|model token limit",
     r"context (window|limit)|context size has been exceeded|context shift is disabled",
-    # What is too long: Anthropic, Bedrock, Zhipu (prompt exceeds max length), Ark, LM Studio, Ollama, Copilot, Cohere.
+    # Things that are too long: Anthropic, Bedrock, Zhipu (prompt exceeds max length), Ark, LM Studio, Ollama, Copilot,
+    # Cohere.
     rf"{_SUBJECT}.{{0,40}}too long",
     rf"{_SUBJECT}.{{0,70}}(exceed\w*|greater than|longer than|larger than|too large).{{0,60}}(length|limit|tokens)",
     r"request exceeds the (maximum size|model)|max length exceeded|too many tokens.{0,80}prompt",
-    # What to do about it: Groq, Cerebras.
+    # Advice: Groq, Cerebras.
     r"reduce the length of|current length is \d+ while limit",
-    # What it must be: Hugging Face, Together, DashScope, vLLM.
+    # Required ranges: Hugging Face, Together, DashScope, vLLM.
     r"inputs`? (tokens \+ `?max_new_tokens`? must be|must have less than)|range of input length should be",
     r"max_(completion_)?tokens.{0,20}must be at least 1, got -?\d+",
 )
 _DYING = _any(
     r"engine.{0,20}(died|dead|fail)|crash|unavailable|overloaded|out of memory|shutting down|time[d ]*out|deadline"
 )
-"""Words of a server whose own state is the matter."""
+"""Wordings of a server that is itself failing."""
 _RATE = _any(r"rate[ _-]?limit|throttl|too many requests|(tokens|requests) per (min|hour|day)")
-"""Groq says it with 413, proxies of Bedrock with 400 and 500."""
+"""Rate limits. Groq sends these with 413, proxies of Bedrock with 400 and 500."""
 _QUOTA = _any(
     r"insufficient[_ ](quota|credit|balance|funds)|exceeded_current_quota|billing_(hard_limit|not_active)",
     r"credit balance is too low",
@@ -118,7 +119,7 @@ _QUOTA = _any(
     r"(account|organization).{0,20}(deactivated|disabled|suspended|arrears)|overdue balance",
 )
 _PLAN_QUOTA = _any(r"exceeded your current quota")
-"""OpenAI says so for good, Gemini of a minute's limit, too."""
+"""OpenAI's wording for a spent quota; Gemini also uses it for a limit per minute."""
 _PASSING_QUOTA = _any(r"retry in|retryDelay|per[ _-]?minute|resource_exhausted")
 _WAIT = _any(
     _RATE.pattern, _PASSING_QUOTA.pattern, _DYING.pattern, r"try again|later|slow down|busy|capacity|concurren|tempora"
@@ -148,22 +149,22 @@ _PARAMETER = _any(
     r"is not allowed|not compatible",
 )
 _NO_PAGE = _any(
-    # OpenAI, Groq, LM Studio (which says it with 200), Express.
+    # OpenAI, Groq, LM Studio (with status 200), Express.
     r"(invalid|unknown request) url|unexpected endpoint or method|cannot post /",
     r"(unknown|unsupported|no such|invalid) (path|endpoint|route)",
 )
 
 
 def error_meaning(refusal: Refusal) -> ErrorMeaning:
-    """What an error answer means; a used-up quota is looked for first, it comes as 400, 403 and 429, too."""
+    """Return the meaning of an error. Spent quotas are checked first, because they come with 400, 403 and 429, too."""
     text = f"{refusal.code} {refusal.type} {refusal.message}"
     return next((means for applies, means in _RULES if applies(refusal, text)), ErrorMeaning.REFUSED)
 
 
 def is_unknown_page(refusal: Refusal) -> bool:
-    """Whether nothing is at the path of a request that was made to find that out.
+    """Return whether a probe's error means that its path does not exist.
 
-    Then a proxy's page is an answer, too: where requests are known to be taken, it is one that passes.
+    For probes this includes a proxy's page; elsewhere such a page counts as temporary.
     """
     if refusal.status in (404, 405, 501) and (not refusal.structured or error_meaning(refusal) is ErrorMeaning.REFUSED):
         return True
@@ -172,10 +173,9 @@ def is_unknown_page(refusal: Refusal) -> bool:
 
 
 def later_meaning(means: ErrorMeaning) -> ErrorMeaning:
-    """What it means of a request that goes on with a conversation which the endpoint took so far.
+    """Return the meaning of an error for a conversation that the endpoint accepted so far.
 
-    What it did not mind then is not what is wrong now: a model that is gone may be back, and what else is refused is
-    what was said since.
+    The earlier parts are not at fault: a missing model may come back, and any other refusal is about newer messages.
     """
     if means in (ErrorMeaning.NO_MODEL, ErrorMeaning.NO_PAGE):
         return ErrorMeaning.PASSING
@@ -193,16 +193,16 @@ def _is_access(refusal: Refusal, text: str) -> bool:
 
 
 def is_in_doubt(refusal: Refusal, means: ErrorMeaning) -> bool:
-    """Return whether a refusal does not tell if it is about this one request, or about whatever is asked."""
+    """Return whether it is unclear if a refusal is about this request or about all requests."""
     text = f"{refusal.code} {refusal.type} {refusal.message}"
     doubtful = (ErrorMeaning.REFUSED, ErrorMeaning.UNANSWERABLE)
     return means in doubtful or (means is ErrorMeaning.ACCESS and not _is_access(refusal, text))
 
 
 def can_be_waited_for(refusal: Refusal, requested_s: float | None) -> bool:
-    """Return whether a refusal that counts as passing says so itself: by its status, its words or a time to wait.
+    """Return whether a temporary refusal says so by its status, its message or a requested wait.
 
-    A 429 with words about something else may be a used-up quota (xAI's).
+    A 429 with another message may be a spent quota (xAI).
     """
     text = f"{refusal.code} {refusal.type} {refusal.message}"
     says_so = refusal.status != 429 or not refusal.structured or requested_s is not None
@@ -210,7 +210,7 @@ def can_be_waited_for(refusal: Refusal, requested_s: float | None) -> bool:
 
 
 def is_of_key(refusal: Refusal) -> bool:
-    """Whether a refusal is about the key itself: not about its quota, and not about who may ask from where."""
+    """Return whether a refusal is about the key itself, not about its quota or permissions."""
     text = f"{refusal.code} {refusal.type} {refusal.message}"
     return refusal.status == 401 or (refusal.status in (400, 403) and _KEY.search(text) is not None)
 
@@ -220,14 +220,14 @@ def _is_overflow_told_as_failure(text: str) -> bool:
 
 
 _BUSY = (408, 409, 423, 424, 425, 429, 498, 499)
-"""Of them 424 is what Bedrock and Hugging Face's server say where the model itself failed."""
+"""Statuses of temporary failures. Bedrock and Hugging Face's server send 424 if the model itself failed."""
 _RULES: tuple[tuple[Callable[[Refusal, str], object], ErrorMeaning], ...] = (
     (lambda refusal, text: refusal.status >= 500 and _is_overflow_told_as_failure(text), ErrorMeaning.OVERFLOW),
     (lambda refusal, _: refusal.status >= 500 and refusal.status != 501, ErrorMeaning.PASSING),
     (lambda refusal, _: refusal.is_page and refusal.status not in (401, 402, 413), ErrorMeaning.PASSING),
     (_is_access, ErrorMeaning.ACCESS),
     (lambda refusal, text: refusal.status in _BUSY or _RATE.search(text), ErrorMeaning.PASSING),
-    # A page of a proxy, for want of a server behind it: the endpoint itself answers in JSON.
+    # A proxy's page without a server behind it; the endpoint itself answers in JSON.
     (lambda refusal, _: refusal.status in (404, 405) and not refusal.structured, ErrorMeaning.PASSING),
     (lambda refusal, text: refusal.status == 413 or _OVERFLOW.search(text), ErrorMeaning.OVERFLOW),
     (lambda _, text: _FILTERED.search(text), ErrorMeaning.FILTERED),
@@ -238,11 +238,11 @@ _RULES: tuple[tuple[Callable[[Refusal, str], object], ErrorMeaning], ...] = (
     (lambda _, text: _PARAMETER.search(text), ErrorMeaning.PARAMETER),
     (lambda refusal, _: refusal.is_foreign, ErrorMeaning.PASSING),
 )
-"""The first that applies counts."""
+"""Rules in order; the first match decides."""
 
 
 def parameter_of(refusal: Refusal, parameters: tuple[str, ...]) -> str | None:
-    """Which of the parameters that were sent is meant: the one that is named, or named first in the message."""
+    """Return the sent parameter that a refusal is about: its ``param``, else the first one in the message."""
     if refusal.param in parameters:
         return refusal.param
     places = {name: match.start() for name in parameters if (match := re.search(rf"\b{name}\b", refusal.message))}

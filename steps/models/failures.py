@@ -1,4 +1,4 @@
-"""What is raised when there is no answer: whose failure it is, in one line, with the way out."""
+"""Errors of failed model calls: whose failure it is, in one line, with a way out."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from swe_argo.steps.models.reply import NoReplyError
 from swe_argo.steps.models.scrub import scrub
 
 SHORT = 300
-"""Characters of an endpoint's own words in a line for a person; the rest is in the detail."""
+"""Characters of an endpoint's message in a one-line error; the rest goes into the detail."""
 
 
 def clean_error_text(text: str, key: SecretStr | None) -> str:
-    """An endpoint's words in a line that holds no key."""
+    """Return an endpoint's message in one line, without the key."""
     return one_line(scrub(text, key), SHORT)
 
 
 def refusal_error(refusal: Refusal, means: ErrorMeaning, where: Endpoint, field: str) -> NoReplyError | ConfigError:
-    """What a refusal comes to that asking again does not mend. ``field``: what of the spec it is about, if known."""
+    """Return the error of a refusal that a retry cannot fix. ``field``: the spec's field at fault, if known."""
     detail = scrub(refusal.message, where.key)
     if means in _REASONS:
         return NoReplyError(_REASONS[means], detail)
@@ -44,7 +44,7 @@ _REASONS = {
     ErrorMeaning.FILTERED: StopReason.CONTENT_FILTER,
     ErrorMeaning.UNANSWERABLE: StopReason.REQUEST_REFUSED,
 }
-"""What is the conversation's own doing."""
+"""Meanings caused by the conversation itself."""
 _LINES = {
     ErrorMeaning.ACCESS: (
         "the endpoint {url} gives no access ({words}): mend the key ({key}) or its quota",
@@ -60,7 +60,7 @@ _LINES = {
         "llm.base_url",
     ),
 }
-"""Meaning -> the line, and the field that it is about."""
+"""Meaning -> the message, and the spec's field at fault."""
 
 
 def exhausted_error(what: str, requests: int, where: Endpoint, *, foreign: bool = False) -> InfraError:

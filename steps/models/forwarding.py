@@ -1,4 +1,4 @@
-"""An agent program's model calls: each request as it came out of the sandbox, answered by the one model client."""
+"""Forwarder for agent programs: answers each model request from the sandbox through the model client."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from swe_argo.steps.models.request_body import RequestDialect
 
 ANTHROPIC, CHAT = WIRES[WireProtocol.ANTHROPIC], WIRES[WireProtocol.CHAT]
 PASSED = ("anthropic-version", "anthropic-beta")
-"""Headers of an agent that the endpoint is shown."""
+"""Headers of an agent that are passed on to the endpoint."""
 TOKEN = 4
-"""Characters that a token is taken for where the endpoint does not count (OpenAI's rule of thumb for English)."""
+"""Estimated characters per token if the endpoint does not count (OpenAI's rule of thumb for English)."""
 IMAGE = 1500
-"""Tokens that an image is taken for: about what one of 1.15 megapixels takes of Anthropic's models."""
+"""Estimated tokens per image: about the count of Anthropic's models for 1.15 megapixels."""
 _SHAPE = (AttributeError, KeyError, TypeError, ValueError)
-"""What comes of reading JSON of another shape."""
+"""Errors raised by reading JSON of an unexpected shape."""
 _HEADER = re.compile(r"[ -~]+")
-"""What a header carries whoever reads it."""
+"""Header values that every server can read."""
 
 
 class RequestSender(Protocol):
-    """What answers requests: ``Client``, or a model that has no endpoint (``ModelSender``). Any threads may ask it."""
+    """Thread-safe sender of requests: ``Client``, or a model without an endpoint (``ModelSender``)."""
 
     @property
     def usage(self) -> Usage: ...  # noqa: D102
@@ -81,37 +81,37 @@ class RequestSender(Protocol):
 
 
 class Forwarder:
-    """One unit's line to the endpoint for an agent program. Several threads may use it at a time."""
+    """A thread-safe connection to the endpoint for one unit's agent program."""
 
     def __init__(self, spec: RunSpec, client: RequestSender, speaks: Collection[WireProtocol]) -> None:
         self._spec, self._client, self._speaks = spec, client, speaks
         self._wordings: dict[tuple[WireProtocol, str], RequestDialect] = {}
         self.goes_on = False
-        """Whether the endpoint took requests of this agent before, in an earlier try."""
+        """Whether the endpoint accepted requests of this agent in an earlier try."""
 
     @property
     def usage(self) -> Usage:
-        """Of all calls so far, those that failed included."""
+        """Return the usage of all calls so far, including failed ones."""
         return self._client.usage
 
     @property
     def lost_s(self) -> float:
-        """As ``Model.lost_s``."""
+        """Return the lost seconds, see ``Model.lost_s``."""
         return self._client.lost_s
 
     @property
     def endpoint(self) -> str:
-        """The address, without what may be secret in it."""
+        """Return the URL without parts that may be secret."""
         return self._client.endpoint
 
     @property
     def model(self) -> str:
-        """The name by which an agent asks for the run's model; one that it does not know is a helper's."""
+        """Return the agent's name for the run's model; any other name stands for the helper model."""
         return self._client.wire_model
 
     @property
     def helper_model(self) -> str:
-        """The name by which it asks for the model of its helpers."""
+        """Return the agent's name for the helper model."""
         return wire_name(self._spec.agent.helper_model or "") or self.model
 
     def __enter__(self) -> Forwarder:
@@ -127,10 +127,10 @@ class Forwarder:
     def answer(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float | None = None
     ) -> Forwarded:
-        """What to answer; ``headers`` in lower case. All that it takes may last ``timeout_s`` seconds together.
+        """Return the response to a request. ``headers`` are lower case; ``timeout_s`` limits the total time.
 
-        Whatever the agent did wrong is told to it. Raises InfraError when the endpoint failed, retries included, and
-        ConfigError for a dead key, a used-up quota, a request that the endpoint refuses at once.
+        The agent's own mistakes become error responses. Raises InfraError if the endpoint failed despite retries, and
+        ConfigError for an invalid key, a spent quota or a request that the endpoint refuses at once.
         """
         place, asked, counts = api_path(path), wire_at(path), f"{ANTHROPIC.path}/count_tokens"
         if method == "POST" and (asked or place == counts):
@@ -149,7 +149,7 @@ class Forwarder:
         return refuse_request(spoken, Trouble.NO_PAGE, why)
 
     def read_call(self, path: str, body: bytes) -> ModelCall | None:
-        """The call that a request makes, as it is recorded until it is answered; None where it makes none."""
+        """Return the model call of a request, to be recorded until it is answered; None if it calls no model."""
         asked = wire_at(path)
         try:
             request = asked and read_request({}, body, asked)
@@ -158,7 +158,7 @@ class Forwarder:
         return unanswered_call(asked, self._model_of(request.body), request) if asked and request else None
 
     def refuse(self, path: str, why: str) -> Forwarded:
-        """The answer to a request that is not to be made any more, as a limit of the run is reached."""
+        """Return an error response for a request beyond a limit of the run."""
         return refuse_request(wire_at(path) or CHAT, Trouble.ENDED, why)
 
     def _ask(self, request: ProgramRequest, asked: Wire, headers: dict[str, str], timeout_s: float | None) -> Forwarded:
@@ -193,7 +193,7 @@ class Forwarder:
         return self.model if named in ("", self.model) else self.helper_model
 
     def _count(self, request: ProgramRequest) -> Forwarded:
-        """An estimate: no endpoint but Anthropic's own counts, and agents only ask how full their window is."""
+        """Return an estimated token count: only Anthropic counts, and agents only check their context window."""
         messages, images = _without_images(request.chat["messages"])
         text = json.dumps([messages, request.chat.get("tools")], ensure_ascii=False)
         return answer_json({"input_tokens": max(1, len(text) // TOKEN + images * IMAGE)})
@@ -211,22 +211,22 @@ class Forwarder:
 
 
 def open_forwarder(spec: RunSpec, speaks: Collection[WireProtocol], *, first_wait_s: float = 1.0) -> Forwarder:
-    """For an agent program of this run; ``speaks``: what the endpoint does, as plan found it.
+    """Return a forwarder for an agent program; ``speaks``: the endpoint's protocols as found by plan.
 
-    Raises ConfigError where model or key are missing.
+    Raises ConfigError if the model or the key is missing.
     """
     return Forwarder(spec, open_model(spec, first_wait_s=first_wait_s), speaks)
 
 
 def _without_images(messages: list[Message]) -> tuple[list[Message], int]:
-    """The messages' other parts, and how many images and files they had."""
+    """Return the messages without images and files, and the number of those."""
     kept, images = [], 0
     for message in messages:
         parts = message.get("content")
         if isinstance(parts, list):
             rest = [part for part in parts if isinstance(part, str) or part.get("type") not in ("image_url", "file")]
             images += len(parts) - len(rest)
-            message = message | {"content": rest}  # noqa: PLW2901 - the same message, lighter
+            message = message | {"content": rest}  # noqa: PLW2901 - the same message without images
         kept.append(message)
     return kept, images
 

@@ -1,13 +1,13 @@
-"""Foreign JSON may be deeper than what writes and reads the record of it can go."""
+"""Depth limit for JSON from outside, which may be nested deeper than the record can store."""
 
 from __future__ import annotations
 
 DEEPEST = 100
-"""Levels; pydantic writes some 250."""
+"""Levels; pydantic writes about 250."""
 
 
 def is_deeper(value: object, levels: int = DEEPEST) -> bool:
-    """Whether lists and objects lie more than so many levels within each other."""
+    """Return whether lists and objects are nested more than ``levels`` deep."""
     if not isinstance(value, dict | list):
         return False
     inner = value.values() if isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""A model that is asked by messages, in the place of an endpoint: what samples for a training has no address."""
+"""Sender for models without an endpoint, such as a training's sampler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swe_argo.steps.models.response_body import ModelResponse
 
 
 class ModelSender:
-    """See ``RequestSender``. Of several requests one is answered at a time, for a model has one conversation."""
+    """Adapter of a ``Model`` to ``RequestSender``. Answers one request at a time, as a model has one conversation."""
 
     endpoint = ""
 
@@ -26,32 +26,32 @@ class ModelSender:
 
     @property
     def wire_model(self) -> str:
-        """The name by which it is asked for."""
+        """Return the name by which requests ask for the model."""
         return self._model.name or "model"
 
     @property
     def usage(self) -> Usage:
-        """Of all calls so far."""
+        """Return the usage of all calls so far."""
         return self._model.usage
 
     @property
     def lost_s(self) -> float:
-        """As ``Model.lost_s``."""
+        """Return the lost seconds, see ``Model.lost_s``."""
         return self._model.lost_s
 
     def close(self) -> None:
-        """The model is closed by whoever made it."""
+        """Do nothing: the model's creator closes it."""
 
     def forward(
         self,
         request: dict[str, Any],
-        wording: RequestDialect,  # noqa: ARG002 - whoever trains says how it samples
+        wording: RequestDialect,  # noqa: ARG002 - the training decides how to sample
         *,
         headers: Mapping[str, str] | None = None,  # noqa: ARG002
         timeout_s: float | None = None,
         goes_on: bool = False,  # noqa: ARG002
     ) -> Answered:
-        """The answer to a chat completion's request. Raises what ``Model.ask`` raises."""
+        """Return the answer to a chat completion request. Raises what ``Model.ask`` raises."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         if not self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
             raise NoReplyError(StopReason.CALL_TIMEOUT, "the agent's time was over before its turn")

@@ -1,7 +1,7 @@
-"""An answer as a chat completion whose every field has OpenAI's form, for translations to other protocols.
+"""Normalisation of an answer to a chat completion in OpenAI's exact form, for translation to other protocols.
 
-Endpoints write the arguments of calls as objects, usage as text, contents as parts: ``reply_of`` and ``metrics_of``
-have read them all.
+Endpoints send call arguments as objects, usage as text and contents as parts; ``reply_of`` and ``metrics_of`` have
+parsed them all.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from swe_argo.steps.models.reply import Reply
 from swe_argo.steps.models.response_body import choice_of
 
 STOPPED_BY = "stop_reason"
-"""Field of a choice: the stop word that ended the answer, as vLLM names it; OpenAI does not tell."""
+"""Field of a choice for the stop word that ended the answer, as vLLM names it; OpenAI does not send it."""
 
 
 def plain_completion(answered: Answered) -> Body:
-    """The same; the arguments of calls in the model's own letters."""
+    """Return the normalised completion; call arguments keep the model's exact text."""
     body, metrics = answered.response.body, answered.metrics
     choice, extra, created = choice_of(body), metrics.extra, body.get("created")
     finish = {"finish_reason": extra and extra.finish_reason} | {STOPPED_BY: _stop_word(choice)}
@@ -33,7 +33,7 @@ def plain_completion(answered: Answered) -> Body:
 
 
 def _stop_word(choice: Body) -> str | None:
-    words = (choice.get(name) for name in (STOPPED_BY, "matched_stop"))  # SGLang's name; either may be a token's id
+    words = (choice.get(name) for name in (STOPPED_BY, "matched_stop"))  # SGLang's name; either may be a token id
     return next((word for word in words if isinstance(word, str)), None)
 
 

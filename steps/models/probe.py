@@ -1,4 +1,4 @@
-"""One small call before a run: whether the key, the model and the request are right, and how tools are called."""
+"""Test of the model endpoint before a run: key, model, request parameters, and the way tools are called."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from swe_argo.steps.models.small_request import TOOL, WITH_TOOL, WITHOUT
 def probe_for_run(
     spec: RunSpec, *, solves: bool, before: RunFile | None, program: AgentProgram | None = None
 ) -> EndpointFacts:
-    """What a run has to know of its model. Nothing is asked where no model is, or where nothing is left to be solved.
+    """Return the facts about a run's model endpoint. Sends no request if no model or no solving is needed.
 
-    ``before``: the run as an earlier plan left it; how its tools are called stays, and in which protocols it is asked.
-    Raises what ``probe`` and ``probe_for_program`` raise.
+    ``before``: the run as an earlier plan left it; its way of calling tools and its protocols are kept. Raises what
+    ``probe`` and ``probe_for_program`` raise.
     """
     agent = agent_of(spec.agent)
     fn_calling, speaks = (before.fn_calling, before.speaks) if before else (None, [])
@@ -38,10 +38,10 @@ def probe_for_run(
 
 
 def probe(spec: RunSpec, *, tools: bool, fn_calling: bool | None = None) -> EndpointFacts:
-    """Ask once. ``tools``: whether the agent calls any; ``fn_calling``: how it calls them, where that is settled.
+    """Test the endpoint. ``tools``: the agent calls tools; ``fn_calling``: how it calls them, if already decided.
 
-    Raises ConfigError in one line with the way out, for whatever would stop every unit: a key, a model, a parameter, an
-    address, tools that the endpoint does not take, a limit in money without a price. InfraError: it does not answer.
+    Raises ConfigError in one line with the way out if every unit would fail: wrong key, model, parameter or address,
+    unsupported tools, a cost limit without prices. Raises InfraError if the endpoint does not answer.
     """
     with open_for_probing(spec) as model:
         asking = _Probe(spec, model)
@@ -55,7 +55,7 @@ def probe(spec: RunSpec, *, tools: bool, fn_calling: bool | None = None) -> Endp
 
 
 def _wants_fn_calling(spec: RunSpec, fn_calling: bool | None) -> bool | None:
-    """Whether tools are to be called by function calling; None: as the endpoint can."""
+    """Return whether tools must be called by function calling; None if the endpoint decides."""
     if fn_calling is not None:
         return fn_calling
     setting = spec.agent.use_fn_calling
@@ -64,7 +64,7 @@ def _wants_fn_calling(spec: RunSpec, fn_calling: bool | None) -> bool | None:
 
 class _Probe(Probing):
     def with_tool(self, required: bool | None) -> bool | None:
-        """Whether the model calls a tool that it is offered; None where the endpoint would not have it offered."""
+        """Return whether the model calls an offered tool; None if the endpoint does not support tools."""
         try:
             reply = self._ask(WITH_TOOL, [TOOL])
         except ConfigError as error:
@@ -82,11 +82,11 @@ class _Probe(Probing):
         return called
 
     def without_tools(self) -> None:
-        """Whether it answers at all."""
+        """Check that the endpoint answers without tools."""
         self._ask(WITHOUT, None)
 
     def with_image(self) -> None:
-        """Refuse issues' images where the endpoint takes none."""
+        """Check that the endpoint accepts images. Raises ConfigError if not."""
         content = with_images(str(WITHOUT[0]["content"]), [PIXEL])
         try:
             self._ask([{"role": "user", "content": content}], None)

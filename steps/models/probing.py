@@ -1,4 +1,4 @@
-"""A small call before a run: how it is made, and what its failures come to in one line with the way out."""
+"""Test calls to the model endpoint before a run, and clear errors for their failures."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from swe_argo.steps.models.reply import NoReplyError
 from swe_argo.steps.models.small_request import small_settings
 
 CONNECT_S = 10.0
-"""A network policy that keeps the endpoint away answers nothing: it is told within the minute."""
+"""Timeout of connecting. A network policy that blocks the endpoint drops packets; this reports it within a minute."""
 
 
 def open_for_probing(spec: RunSpec) -> Client:
-    """For few and small answers, soon."""
+    """Return a client for few, small and quick test requests."""
     model = open_model(spec.model_copy(update={"llm": small_settings(spec.llm)}), gate=Unlimited())
     model.is_probe = True
     model.connection.connect_s = CONNECT_S
@@ -31,39 +31,39 @@ def open_for_probing(spec: RunSpec) -> Client:
 
 @dataclass(frozen=True)
 class EndpointFacts:
-    """What was found."""
+    """Facts about a run's endpoint that the test found."""
 
     fn_calling: bool | None
-    """None where the agent calls no tools."""
+    """None if the agent calls no tools."""
     speaks: list[WireProtocol] = field(default_factory=list)
-    """Of an agent program's endpoint: the protocols, as far as it has to be asked for them."""
+    """Protocols of an agent program's endpoint, as far as they were tested."""
     notices: list[str] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
-    """What the asking took, and that of earlier plans."""
+    """Usage of the test requests and of earlier plans."""
 
 
 class Probing:
-    """What was asked of a run's endpoint so far, and found."""
+    """State of an endpoint test: requests so far and their findings."""
 
     def __init__(self, spec: RunSpec, model: Client) -> None:
         self.spec, self.model = spec, model
         self.notices: list[str] = []
         self.metrics: Metrics | None = None
-        """Of the last answer."""
+        """Metrics of the last answer."""
 
     @property
     def agent(self) -> str:
-        """The agent's name."""
+        """Return the agent's name."""
         return agent_of(self.spec.agent).name
 
     def facts(self, *, fn_calling: bool | None = None, speaks: list[WireProtocol] | None = None) -> EndpointFacts:
-        """All that was found. Raises ConfigError where a limit in money could not be kept."""
+        """Return all findings. Raises ConfigError if a cost limit cannot be enforced."""
         self._price()
         notices = [*self.notices, *self._describe_findings()]
         return EndpointFacts(fn_calling, speaks or [], notices, self.model.usage)
 
     def _price(self) -> None:
-        """Refuse a limit in money where nothing tells what a call costs; tell of half a price."""
+        """Refuse a cost limit if the cost of a call is unknown; add a notice if only one price is set."""
         llm = self.spec.llm
         free = {"llm.input_cost_per_token": "completion", "llm.output_cost_per_token": "prompt"}
         priced = [name for name in free if getattr(llm, name.removeprefix("llm.")) is not None]
@@ -81,7 +81,7 @@ class Probing:
             self.notices.append(f"only {priced[0]} is given: {free[priced[0]]} tokens count as free")
 
     def _describe_findings(self) -> list[str]:
-        """What the endpoint did not take of the spec, and is done without."""
+        """Return notices about settings of the spec that the endpoint does not support."""
         model = self.model
         left_out = sorted(model.wording.without & {"temperature", "stop"})
         lines = [f"{model.endpoint} does not take {name} for {model.name}: it is left out" for name in left_out]
@@ -94,7 +94,7 @@ class Probing:
 
     @contextmanager
     def explain_failures(self) -> Iterator[None]:
-        """Whatever is raised within would stop every unit: it is told as such."""
+        """Convert failures inside the block to errors that explain why every unit would fail."""
         try:
             yield
         except NoReplyError as error:
@@ -115,7 +115,7 @@ class Probing:
             raise self._with_models(error) from None
 
     def _with_models(self, error: ConfigError) -> ConfigError:
-        """An unknown model is told with those that there are."""
+        """Return the error of an unknown model with the endpoint's model names added."""
         if error.field != "agent.model":
             return error
         names = self.model.connection.models(timeout_s=10.0)

@@ -1,4 +1,4 @@
-"""What an agent program is answered: what a model said, or why there is nothing, each in the agent's own protocol."""
+"""Responses to an agent program in its own protocol: the model's answer, or an error."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from swe_argo.steps.models.response_body import choice_of
 JSON = {"content-type": "application/json"}
 STREAM = {"content-type": "text/event-stream", "cache-control": "no-cache"}
 FINAL = {"x-should-retry": "false"}
-"""By which the clients of OpenAI and Anthropic are told not to ask again."""
+"""Header that tells the clients of OpenAI and Anthropic not to retry."""
 _LINE = 1000
-"""Characters of what is told of an error."""
+"""Longest error message, in characters."""
 _TROUBLES = {
     StopReason.CONTEXT_OVERFLOW: Trouble.TOO_LONG,
     StopReason.CONTENT_FILTER: Trouble.FILTERED,
@@ -31,24 +31,24 @@ _TROUBLES = {
 
 @dataclass(frozen=True)
 class Forwarded:
-    """What the agent is answered."""
+    """A response to the agent."""
 
     status: int
     headers: dict[str, str]
     body: bytes
     call: ModelCall | None = None
-    """None where no model was asked."""
+    """None if no model was called."""
 
 
 def answer_json(body: Body) -> Forwarded:
-    """A whole answer of no model."""
+    """Return a response that comes from no model."""
     return Forwarded(200, dict(JSON), dump(body))
 
 
 def rename_repeated_calls(answered: Answered, messages: Iterable[Message]) -> Answered:
-    """Return the answer to a conversation of chat completions, with call ids that the conversation has only once.
+    """Return an answer whose call ids are unique in its conversation of chat completions.
 
-    Some servers number the calls of each answer anew, and agents match results to calls by ids alone.
+    Some servers number the calls of each answer from the start, and agents match results to calls by ids alone.
     """
     reply, response = answered.outcome, answered.response
     if not isinstance(reply, Reply) or response.native is not None:
@@ -77,9 +77,9 @@ def _with_ids(calls: list[Body], names: list[str]) -> list[Body]:
 
 
 def forward_answer(answered: Answered, asked: Wire, wire: Wire, request: Body, call: ModelCall) -> Forwarded:
-    """What the model said in ``wire``, in the words of ``asked``: as the endpoint wrote it where that is the same.
+    """Return the model's answer translated from ``wire`` to ``asked``; unchanged if both are the same.
 
-    Raises AttributeError, KeyError, TypeError or ValueError where that is JSON of another shape.
+    Raises AttributeError, KeyError, TypeError or ValueError if the JSON has another shape.
     """
     response = answered.response
     if wire is not asked:
@@ -94,13 +94,13 @@ def forward_answer(answered: Answered, asked: Wire, wire: Wire, request: Body, c
 
 
 def refuse_request(wire: Wire, trouble: Trouble, why: str, call: ModelCall | None = None) -> Forwarded:
-    """An error in the protocol's own words, after which no agent asks the same again."""
+    """Return an error in the protocol's own format, which no agent retries."""
     body = wire.error(trouble, one_line(why, _LINE))
     return Forwarded(STATUS.get(trouble, 400), JSON | FINAL, dump(body), call)
 
 
 def forward_error(error: NoReplyError, asked: Wire, request: Body, call: ModelCall) -> Forwarded:
-    """Why there is no answer to go on with."""
+    """Return the error response for a call without a usable answer."""
     trouble, why = _TROUBLES.get(error.reason, Trouble.WRONG), one_line(error.detail or str(error.reason), _LINE)
     call = replace(call, ended=error.reason, detail=error.detail)
     if request.get("stream") and (stream := asked.error_stream(trouble, why)) is not None:

@@ -1,4 +1,4 @@
-"""In which protocols an agent program's requests are sent, found by one small call in each that comes into question."""
+"""Test of an endpoint's protocols for an agent program, with one small call in each candidate."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ HELPER = "agent.helper_model"
 
 
 def probe_for_program(spec: RunSpec, asks_in: WireProtocol, settled: Sequence[WireProtocol] = ()) -> EndpointFacts:
-    """What serves a program that asks in ``asks_in``: that, or chat completions, to which it is translated then. Those
-    are asked for as well where token ids are to be recorded: no other protocol tells them.
+    """Return the protocols for a program that uses ``asks_in``: that one, or chat completions to translate to.
 
-    ``settled``: what an earlier plan found; what the spec says goes before it. Raises as ``probe`` does, and
-    ConfigError where the endpoint speaks neither.
+    Recorded token ids need chat completions, too: no other protocol returns them. ``settled``: findings of an earlier
+    plan; the spec overrides them. Raises what ``probe`` raises, and ConfigError if neither protocol works.
     """
     with open_for_probing(spec) as model:
         asking = _ProgramProbe(spec, model)
@@ -37,7 +36,7 @@ def probe_for_program(spec: RunSpec, asks_in: WireProtocol, settled: Sequence[Wi
 
 class _ProgramProbe(Probing):
     def keep(self, asks_in: WireProtocol, said: list[WireProtocol]) -> list[WireProtocol]:
-        """Of what is said to be spoken, what serves; asked for once."""
+        """Return the usable ones of the stated protocols, after one test request."""
         serves = [protocol for protocol in (asks_in, CHAT) if protocol in said]
         if not serves:
             raise self._neither(asks_in, field="llm.speaks")
@@ -52,7 +51,7 @@ class _ProgramProbe(Probing):
         return list(dict.fromkeys(serves))
 
     def find(self, asks_in: WireProtocol) -> list[WireProtocol]:
-        """What serves, as the endpoint answers."""
+        """Return the usable protocols found by test requests."""
         spoken = [asks_in] if asks_in is not CHAT and self._serves(asks_in) else []
         if not spoken or self.spec.llm.logprobs:
             try:
@@ -68,7 +67,7 @@ class _ProgramProbe(Probing):
         return spoken
 
     def helper(self, name: str, protocol: WireProtocol) -> None:
-        """See that the model of the helpers is there, too."""
+        """Check that the endpoint serves the helper model."""
         try:
             self._ask(protocol, wire_name(name))
         except NotSpokenError as error:
@@ -81,8 +80,7 @@ class _ProgramProbe(Probing):
         self.notices.append(f"helpers of {self.agent} are answered by {name}")
 
     def _serves(self, protocol: WireProtocol) -> bool:
-        """Whether a protocol that can be done without is spoken. A refusal that is neither of the key nor of the model
-        is told: some servers take the path and not the request."""
+        """Return whether an optional protocol works; other refusals become notices: some servers know only the path."""
         try:
             self._ask(protocol)
         except NotSpokenError:
@@ -95,7 +93,7 @@ class _ProgramProbe(Probing):
         return True
 
     def _ask(self, protocol: WireProtocol, name: str | None = None) -> None:
-        """Ask in it; the model takes no tools: without. Raises NotSpokenError, and as ``probe``."""
+        """Send a test request, without tools if the model supports none. Raises NotSpokenError, else as ``probe``."""
         wording = RequestDialect(name or self.model.where.model, self.model.wording.llm, wire=WIRES[protocol])
         request = REQUESTS[protocol]
         with self.explain_failures():

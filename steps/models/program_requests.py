@@ -1,4 +1,4 @@
-"""An agent program's requests, read: which of them ask a model, for what, and what is recorded of each."""
+"""Parser of agent programs' requests: finds model calls and the parts of them to record."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from swe_argo.steps.models.protocols.wire import Body, Wire
 from swe_argo.steps.models.reply import Message, Reply, ToolDefinition
 
 _SHAPE = (AttributeError, KeyError, TypeError, ValueError, IndexError, RecursionError)
-"""What comes of reading JSON of another shape."""
+"""Errors raised by reading JSON of an unexpected shape."""
 
 
 @dataclass(frozen=True)
 class ProgramRequest:
-    """A request for an answer of a model, and the same as a chat completion's."""
+    """A request to a model, in its own protocol and as a chat completion request."""
 
     body: Body
     chat: Body
@@ -32,43 +32,43 @@ class ProgramRequest:
 
 @dataclass(frozen=True)
 class ModelCall:
-    """A call as it is recorded. Messages, tools and reply are in the form of chat completions, whatever was spoken."""
+    """A recorded model call. Messages, tools and reply are in chat completions form, whatever the protocol."""
 
     protocol: WireProtocol
-    """The agent's."""
+    """The agent's protocol."""
     model: str
-    """The one that was asked, as the endpoint knows it."""
+    """The called model's name at the endpoint."""
     system: str
-    """What leads the conversation as the system's or the developer's words."""
+    """System or developer messages at the beginning of the conversation."""
     messages: list[Message]
-    """Everything after that."""
+    """All later messages."""
     tools: list[ToolDefinition]
     reply: Reply | None
     metrics: Metrics
-    """All token ids of the prompt are told, those of the conversation's earlier calls, too."""
+    """Includes all token ids of the prompt, also those of earlier calls of the conversation."""
     ended: StopReason | None = None
-    """Why there is no reply to go on with: context_overflow, refusal, content_filter, request_refused, call_timeout."""
+    """Reason for a missing reply: context_overflow, refusal, content_filter, request_refused or call_timeout."""
     detail: str = ""
-    """The same in the endpoint's words."""
+    """The endpoint's message about it."""
 
 
 def api_path(path: str) -> str:
-    """The path without its query and the version that some agents put before it."""
+    """Return the path without its query and without the version that some agents prepend."""
     return urlsplit(path).path.rstrip("/").removeprefix("/v1")
 
 
 def wire_at(path: str) -> Wire | None:
-    """The protocol in which a model is asked there."""
+    """Return the protocol whose model requests use this path, None if there is none."""
     return next((wire for wire in WIRES.values() if api_path(path) == wire.path), None)
 
 
 def asks_model(method: str, path: str) -> bool:
-    """Whether a request is one for an answer of the model, by whatever protocol."""
+    """Return whether a request calls a model, in any protocol."""
     return method == "POST" and wire_at(path) is not None
 
 
 def read_request(headers: Mapping[str, str], body: bytes, wire: Wire) -> ProgramRequest:
-    """The request of a body. Raises ValueError with what is to be told of one that cannot be read."""
+    """Return the parsed request. Raises ValueError with a message for the agent if the body is invalid."""
     encoding = headers.get("content-encoding", "identity")
     if encoding != "identity":
         raise ValueError(f"the body is {encoding}: send it as it is")
@@ -84,7 +84,7 @@ def read_request(headers: Mapping[str, str], body: bytes, wire: Wire) -> Program
 
 
 def unanswered_call(asked: Wire, model: str, request: ProgramRequest) -> ModelCall:
-    """The call that a request makes, as it is recorded until it is answered."""
+    """Return the model call of a request, to be recorded until it is answered."""
     messages, tools = request.chat["messages"], request.chat.get("tools") or []
     leading = sum(1 for _ in takewhile(lambda each: each["role"] in ("system", "developer"), messages))
     system = "\n\n".join(text_of(each.get("content")) for each in messages[:leading])
@@ -92,7 +92,7 @@ def unanswered_call(asked: Wire, model: str, request: ProgramRequest) -> ModelCa
 
 
 def _finite(text: str) -> float:
-    """A number that JSON has: none may be sent that is not finite."""
+    """Return a finite number; JSON has no others."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is no number of JSON")

@@ -1,4 +1,4 @@
-"""The endpoint's limits, kept round each request: by the runner's gate where there is one, else by a unit's share."""
+"""Rate and concurrency limits of model requests: the runner's request limiter if present, else the unit's share."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from swe_argo.steps.settings import settings
 
 
 class RequestGate(Protocol):
-    """Lets requests through."""
+    """A limiter of model requests."""
 
     def turn(self, timeout_s: float) -> AbstractContextManager[None]:
-        """Wait for a turn, at most ``timeout_s``, and keep it while the request runs. Raises InfraError."""
+        """Wait for a turn, at most ``timeout_s``, and hold it while the request runs. Raises InfraError on timeout."""
 
 
 def open_gate(llm: LlmSpec) -> RequestGate:
-    """The gate that the environment names, or this unit's share of the limits, or none."""
+    """Return the runner's limiter named by the environment, or this unit's share of the limits, or no limit."""
     if (path := settings().model_gate) is not None:
         return RunnersGate(path)
     units = settings().units
@@ -36,17 +36,17 @@ def open_gate(llm: LlmSpec) -> RequestGate:
 
 
 class Unlimited:
-    """No limit."""
+    """A limiter without limits."""
 
     def turn(self, timeout_s: float) -> AbstractContextManager[None]:  # noqa: ARG002 - the protocol's
-        """At once."""
+        """Return at once."""
         return nullcontext()
 
 
 class RunnersGate:
-    """A Unix stream socket: connect, read one byte (go), close when the request is over.
+    """Client of the runner's limiter, a Unix stream socket: connect, read one byte (go), close after the request.
 
-    The kernel closes it when a process dies, so a turn is never lost.
+    The kernel closes the connection when a process dies, so a turn is never lost.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,7 +54,7 @@ class RunnersGate:
 
     @contextmanager
     def turn(self, timeout_s: float) -> Iterator[None]:
-        """Raises InfraError when no turn comes in time, or the runner is gone."""
+        """Hold a turn. Raises InfraError if none comes in time, or if the runner is gone."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             try:
                 line.settimeout(None if math.isinf(timeout_s) else max(timeout_s, 0.001))
@@ -70,11 +70,11 @@ class RunnersGate:
 
 
 class UnitShare:
-    """One unit's part of the limits, where nobody sees all units: their number divides both.
+    """Limiter for one unit's share of the limits, which are divided by the number of units, without a central view.
 
-    Requests are spaced. A share of less than one call at a time is kept by resting after each call in proportion: a
-    unit that may use a fifth of a call at a time rests four times as long as its call took; what its tools take counts
-    as rest. Of several threads as many ask at a time as the share has whole calls, at least one.
+    Requests are spaced. A share below one concurrent call is enforced by resting after each call: with a fifth of a
+    call, the unit rests four times as long as its call took; time in tools counts as rest. Up to as many threads run at
+    once as the share has whole calls, at least one.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class UnitShare:
         self._sleep, self._clock = sleep, clock
         self._spacing = threading.Lock()
         self._at_once = threading.BoundedSemaphore(max(1, int(concurrency / units))) if concurrency else None
-        # Units that begin together must not ask together.
+        # Random offset, so that units that start together do not send requests together.
         self._next = clock() + random.uniform(0, self._space_s)
 
     @contextmanager
     def turn(self, timeout_s: float) -> Iterator[None]:
-        """Raises InfraError when the share's turn comes later than ``timeout_s``."""
+        """Hold a turn. Raises InfraError if the wait would exceed ``timeout_s``."""
         asked = self._clock()
         if self._at_once and not self._at_once.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX)):
             raise _late(timeout_s)

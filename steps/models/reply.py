@@ -1,4 +1,4 @@
-"""What comes back from a model: an answer, or the reason why there is none that is the agent's own doing."""
+"""Model interface and its results: a reply, or the reason for none that is the agent's own doing."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import Any, Literal, Protocol
 from swe_argo.steps.contracts.trajectory import Metrics, StopReason, Usage
 
 Message = dict[str, Any]
-"""A chat message as the OpenAI API has it."""
+"""Chat message in the format of the OpenAI API."""
 ToolDefinition = dict[str, Any]
 """``{"type": "function", "function": {"name", "description", "parameters"}}``."""
 
 REASONING = ("reasoning_content", "reasoning")
-"""Fields of an assistant's message that servers with a reasoning parser send, and most of them want back."""
+"""Reasoning fields of an assistant message. Servers with a reasoning parser send them, most expect them back."""
 _KNOWN = {
     "message": ("role", "content", "tool_calls", "function_call", "refusal"),
     "call": ("id", "type", "function"),
     "function": ("name", "arguments"),
 }
-"""Part of a chat completion -> its fields that the client reads and writes itself."""
+"""Part of a chat completion -> its fields that the client handles itself."""
 REFUSED_FIELDS = ("annotations", "audio", "index")
-"""Fields of answers that requests have no place for: OpenAI's sources and speech (its reference of chat completions),
-and the place of a call, which vLLM refuses for Mistral's models (mistralai/mistral-common#165)."""
+"""Fields of answers that requests do not allow: OpenAI's sources and speech (its reference of chat completions), and a
+call's index, which vLLM refuses for Mistral's models (mistralai/mistral-common#165)."""
 
 
 def fields_to_return(part: Mapping[str, Any], kind: Literal["message", "call", "function"]) -> dict[str, Any]:
-    """Return the fields of an assistant's message, of a call or of its function that the client does not understand.
+    """Return the fields of an assistant message, a call or its function that the client does not interpret.
 
-    They go back unchanged: without signatures of thoughts (Gemini, OpenRouter, LiteLLM) or a thought, even an empty one
-    (DeepSeek), the next request is refused.
+    These are sent back unchanged: endpoints refuse requests without thought signatures (Gemini, OpenRouter, LiteLLM) or
+    without a thought, even an empty one (DeepSeek).
     """
     return {name: value for name, value in part.items() if name not in _KNOWN[kind] and name not in REFUSED_FIELDS}
 
 
 @dataclass(frozen=True)
 class RequestedCall:
-    """A call of a tool as the model wrote it: ``arguments`` is JSON text, perhaps malformed."""
+    """A tool call as written by the model; ``arguments`` is JSON text, possibly malformed."""
 
     id: str
     name: str
@@ -46,7 +46,7 @@ class RequestedCall:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer. ``message`` is what joins the conversation: the assistant's message, ready to be sent back."""
+    """An answer. ``message`` is the assistant message to append to the conversation."""
 
     text: str
     metrics: Metrics
@@ -56,31 +56,31 @@ class Reply:
 
 
 class NoReplyError(Exception):
-    """The endpoint answered, but with nothing to go on with, for a reason that is the agent's own."""
+    """The endpoint's answer cannot continue the conversation, for a reason on the agent's side."""
 
     def __init__(self, reason: StopReason, detail: str = "", metrics: Metrics | None = None) -> None:
         self.reason = reason
-        """context_overflow, refusal, content_filter or call_timeout."""
+        """Reason: context_overflow, refusal, content_filter or call_timeout."""
         self.detail = detail
         self.metrics = metrics
-        """What the call took, where it was billed."""
+        """Metrics of the call, if it was billed."""
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
 
 
 class Model(Protocol):
-    """A model that can be asked."""
+    """A model that answers conversations."""
 
     name: str
 
     @property
     def usage(self) -> Usage:
-        """What every request took, those that failed included."""
+        """Return the usage of all requests, including failed ones."""
 
     @property
     def lost_s(self) -> float:
-        """Seconds lost so far to the endpoint's failures and to waiting for a turn: not the agent's time."""
+        """Return the seconds lost to endpoint failures and to the request limiter; they do not count as agent time."""
 
     def ask(
         self,
@@ -91,8 +91,8 @@ class Model(Protocol):
         timeout_s: float | None = None,
         stop: list[str] | None = None,
     ) -> Reply:
-        """One answer. ``temperature`` and ``timeout_s`` (seconds for all, retries included) narrow what the spec says.
+        """Return one answer. ``temperature`` and ``timeout_s`` (seconds, including retries) override the spec.
 
-        Raises NoReplyError; InfraError (class model) when all retries failed; ConfigError, class model_access for a
-        dead key or a used-up quota, class config for a request that the endpoint refuses.
+        Raises NoReplyError; InfraError (class model) if all retries failed; ConfigError, with class model_access for an
+        invalid key or a spent quota, with class config for a request that the endpoint refuses.
         """

@@ -1,4 +1,4 @@
-"""The body of a request: what the spec says, in the words that this endpoint takes."""
+"""Builder of request bodies: the spec's settings in the dialect that the endpoint accepts."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from swe_argo.steps.models.protocols.wire import Wire
 from swe_argo.steps.models.reply import Message, ToolDefinition, fields_to_return
 
 LIMIT, NEWER_LIMIT = "max_tokens", "max_completion_tokens"
-"""Every server knows the older name, some ignore the newer one in silence; OpenAI's reasoning models refuse the older
-one and say so. So the older is sent until it is refused."""
+"""All servers know the older name, and some silently ignore the newer one. OpenAI's reasoning models refuse the older
+name with a clear error. The older one is therefore sent until refused."""
 _DISPENSABLE = ("temperature", "stop", "return_token_ids", "stream_options", "reasoning")
-"""What a request can do without. Any other parameter was requested: without it, it would be another run."""
+"""Optional parameters of a request. Dropping any other parameter would change the run."""
 _UNASKED = (
     "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort",
     "response_format", "safety_identifier", "service_tier", "store", "top_k", "top_p", "user", "verbosity",
     "context_management",
 )  # fmt: skip
-"""Of an agent program's own request, too, where the spec does not say it: a program does not know who answers it."""
+"""Further optional parameters of agent programs, unless the spec sets them: programs do not know the endpoint."""
 FIELDS = {
     LIMIT: "llm.max_output_tokens",
     NEWER_LIMIT: "llm.max_output_tokens",
@@ -37,27 +37,27 @@ FIELDS = {
     "tools": "agent.use_fn_calling",
     "model": "agent.model",
 }
-"""Parameter -> what to change where it is refused."""
+"""Parameter -> field of the spec to change if the endpoint refuses it."""
 
 
 @dataclass
 class RequestDialect:
-    """How requests are put to one endpoint; it learns from refusals."""
+    """Format of requests for one endpoint; learns from refusals."""
 
     model: str
     llm: LlmSpec
     limit: str = LIMIT
     without: set[str] = field(default_factory=set)
-    """Parameters that the endpoint refused and that a request can do without."""
+    """Optional parameters that the endpoint refused."""
     unreturned: set[str] = field(default_factory=set)
-    """Fields of its own answers that the endpoint refused."""
+    """Fields of the endpoint's own answers that it refuses in requests."""
     wire: Wire = CHAT
 
     def rewrite(self, request: dict[str, Any]) -> dict[str, Any]:
-        """An agent program's request in the protocol of ``wire``: what the spec says holds, all else is as it came.
+        """Return an agent program's request in the protocol of ``wire``, with the spec's settings applied.
 
-        Of two limits of tokens the lower one holds. Answers are taken as a stream where the spec says so: what the
-        program wishes is for whoever hands it the answer.
+        Of two token limits the lower one is used. The spec decides about streaming to the endpoint; the program's own
+        wish for a stream is handled when its response is written.
         """
         llm, wire = self.llm, self.wire
         body = {name: value for name, value in request.items() if name not in ("stream", "stream_options")}
@@ -68,7 +68,7 @@ class RequestDialect:
         told = [limit for limit in (*limits, llm.max_output_tokens) if isinstance(limit, int)]
         limit = self.limit if wire is CHAT else wire.fields["max_output_tokens"][0]
         _set(body, (limit,), min(told, default=None))
-        if llm.stream and body.get("n") in (None, 1):  # several answers in one stream are taken for one
+        if llm.stream and body.get("n") in (None, 1):  # several answers in one stream would be merged into one
             body |= {"stream": True} | ({"stream_options": {"include_usage": True}} if wire is CHAT else {})
         if llm.logprobs and wire is CHAT:
             body |= {"logprobs": True, "return_token_ids": True}
@@ -84,7 +84,7 @@ class RequestDialect:
         temperature: float | None,
         stop: list[str] | None,
     ) -> dict[str, Any]:
-        """Everything but the messages' own words is as the spec says; what is None is left to the endpoint."""
+        """Return a request body with the spec's settings; parameters that are None are left to the endpoint."""
         llm = self.llm
         wished: dict[str, Any] = {
             "model": self.model,
@@ -118,7 +118,7 @@ class RequestDialect:
         return kept
 
     def learn(self, refusal: Refusal, body: dict[str, Any]) -> bool:
-        """Whether the request can be put in another way, which the endpoint may take."""
+        """Adapt to a refusal. Return whether the request can be sent in another form."""
         if self.wire is CHAT and (returned := parameter_of(refusal, _returned_fields(body["messages"]))):
             self.unreturned.add(returned)
             return True
@@ -126,7 +126,7 @@ class RequestDialect:
         if name == LIMIT and self.limit == LIMIT:
             self.limit = NEWER_LIMIT
             return True
-        neutral = name == "top_p" and body.get(name) == 1  # what projects send by default
+        neutral = name == "top_p" and body.get(name) == 1  # sent by many projects by default
         unasked = name in _UNASKED and getattr(self.llm, str(name), None) is None
         dispensable = neutral or unasked or name in _DISPENSABLE
         if name is None or not dispensable or name in self.without or name in self.llm.extra_body:
@@ -135,7 +135,7 @@ class RequestDialect:
         return True
 
     def field_of(self, refusal: Refusal, body: dict[str, Any]) -> str:
-        """The field of the spec that a refusal is about, as far as it tells."""
+        """Return the spec's field that a refusal is about, or ""."""
         name = parameter_of(refusal, tuple(body))
         if name in self.llm.extra_body:
             return f"llm.extra_body.{name}"
@@ -143,7 +143,7 @@ class RequestDialect:
 
 
 def _returned_fields(messages: list[Message]) -> tuple[str, ...]:
-    """Return the names of what assistant messages and their calls bring back to the endpoint."""
+    """Return the names of extra fields that assistant messages and their calls return to the endpoint."""
     names: dict[str, Any] = {}
     for message in messages:
         if message["role"] == "assistant":
@@ -154,7 +154,7 @@ def _returned_fields(messages: list[Message]) -> tuple[str, ...]:
 
 
 def _set(body: dict[str, Any], path: tuple[str, ...], value: object) -> None:
-    """Put a value where it belongs, if there is one, without a change of what the body holds."""
+    """Set the value at a nested path, unless it is None, without changing nested objects in place."""
     if value is None:
         return
     name, *inner = path

@@ -1,4 +1,4 @@
-"""The body of an answer, read: what was said, what was called, what it took."""
+"""Parser of chat completion responses: text, tool calls, usage and cost."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from swe_argo.steps.models.reply import REASONING, NoReplyError, Reply, Requeste
 
 @dataclass(frozen=True)
 class ModelResponse:
-    """An answer as it came: ``body`` is a chat completion, headers are in lower case."""
+    """A response as received: ``body`` is a chat completion, header names are lower case."""
 
     body: dict[str, Any]
     headers: Mapping[str, str]
     seconds: float
     native: dict[str, Any] | None = None
-    """The same as the endpoint wrote it, where that was in another protocol."""
+    """The original body, if it was in another protocol."""
 
 
 def choice_of(body: dict[str, Any]) -> dict[str, Any]:
-    """The one choice of a completion; empty where there is none."""
+    """Return the first choice of a completion, {} if there is none."""
     choices = body.get("choices")
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
 
 
 def with_plain_calls(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the completion, id and arguments of each call as text: some servers send numbers and objects, or no id."""
+    """Return the completion with call ids and arguments as text: some servers send numbers and objects, or no id."""
     message = choice_of(body).get("message")
     calls = message.get("tool_calls") if isinstance(message, dict) else None
     for call in calls if isinstance(calls, list) else []:
@@ -44,13 +44,13 @@ def with_plain_calls(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def usage_of(body: dict[str, Any]) -> dict[str, Any]:
-    """What an answer took, in the endpoint's words; empty where it tells nothing. Raises ValueError, TypeError."""
+    """Return the endpoint's usage object, {} if absent. Raises ValueError or TypeError if it is malformed."""
     usage = body.get("usage") or {}
     return dict(json.loads(usage) if isinstance(usage, str) else usage)
 
 
 def metrics_of(response: ModelResponse, llm: LlmSpec, requests: int) -> Metrics:
-    """What a call took, as far as the endpoint tells; ``requests`` are all that it took."""
+    """Return the metrics of a call as far as the endpoint reports them; ``requests`` counts all its requests."""
     body, choice, usage = response.body, choice_of(response.body), usage_of(response.body)
     cached = _inner(usage, "prompt_tokens_details", "cached_tokens")
     if cached is None:
@@ -85,18 +85,18 @@ def _inner(usage: dict[str, Any], table: str, name: str) -> Any:
 
 
 def _word(value: object) -> str | None:
-    """Ids are numbers with some servers."""
+    """Return an id as text; some servers send numbers."""
     return None if value is None else str(value)
 
 
 def _told_as_tokens(logprobs: list[dict[str, Any]]) -> list[int] | None:
-    """Ids in the tokens' own place, ``token_id:17``, as vLLM writes them with return_tokens_as_token_ids."""
+    """Return ids from tokens written as ``token_id:17``, which vLLM does with return_tokens_as_token_ids."""
     words = [str(each.get("token", "")).partition("token_id:") for each in logprobs]
     return [int(number) for _, _, number in words] if all(number.isdigit() for _, _, number in words) else None
 
 
 def _cost(metrics: Metrics, llm: LlmSpec, usage: dict[str, Any], headers: Mapping[str, str]) -> float | None:
-    """By the spec's prices; else as the endpoint tells (OpenRouter, LiteLLM, DeepInfra); else unknown."""
+    """Return the cost by the spec's prices, else as reported (OpenRouter, LiteLLM, DeepInfra), else None."""
     if llm.input_cost_per_token is not None or llm.output_cost_per_token is not None:
         if metrics.prompt_tokens is None and metrics.completion_tokens is None:
             return None
@@ -105,7 +105,7 @@ def _cost(metrics: Metrics, llm: LlmSpec, usage: dict[str, Any], headers: Mappin
         price = llm.input_cost_per_token or 0.0
         cached_price = price if llm.cached_cost_per_token is None else llm.cached_cost_per_token
         return (into - cached) * price + cached * cached_price + out * (llm.output_cost_per_token or 0.0)
-    if usage.get("is_byok"):  # OpenRouter's own fee, beside the bill of the provider whose key is the user's
+    if usage.get("is_byok"):  # OpenRouter's own fee, in addition to the provider's bill for the user's key
         fee, bill = dollars(usage.get("cost") or 0), dollars(_inner(usage, "cost_details", "upstream_inference_cost"))
         return None if fee is None or bill is None else fee + bill
     stated = (usage.get("cost"), usage.get("estimated_cost"), headers.get("x-litellm-response-cost"))
@@ -113,15 +113,15 @@ def _cost(metrics: Metrics, llm: LlmSpec, usage: dict[str, Any], headers: Mappin
 
 
 def reply_of(response: ModelResponse, metrics: Metrics) -> Reply:
-    """What was said. An empty answer is an empty reply.
+    """Return the model's reply. An empty answer gives an empty reply.
 
-    Raises NoReplyError for a refusal, what a filter took, and a conversation that left no room for an answer.
+    Raises NoReplyError for a refusal, a filtered answer, and a conversation that left no room for an answer.
     """
     choice = choice_of(response.body)
     reply_message = choice.get("message") or {}
     text, reasoning = read_content(reply_message.get("content"))
     called = [each for each in reply_message.get("tool_calls") or [] if isinstance(each, dict)]
-    if not called and isinstance(reply_message.get("function_call"), dict):  # as OpenAI had it before tools
+    if not called and isinstance(reply_message.get("function_call"), dict):  # OpenAI's form before tools
         called = [{"function": reply_message["function_call"]}]
     calls = tuple(map(_call, called))
     finish = choice.get("finish_reason")
@@ -152,21 +152,24 @@ def reply_of(response: ModelResponse, metrics: Metrics) -> Reply:
 
 
 def _had_no_room(finish: object, text: str, metrics: Metrics) -> bool:
-    """Z.ai has a finish reason for it (docs.z.ai, chat completion); LMDeploy until 0.12 (serve/async_engine.py) and
-    Xiaomi's MiMo end at the limit before the first token, and LMDeploy words that as an answer."""
+    """Return whether the context window left no room for an answer.
+
+    Z.ai has a finish reason for it (docs.z.ai, chat completion). LMDeploy until 0.12 (serve/async_engine.py) and
+    Xiaomi's MiMo end at the limit before the first token; LMDeploy puts a message into the answer.
+    """
     if finish == "model_context_window_exceeded":
         return not text
     return finish == "length" and bool(metrics.prompt_tokens) and metrics.completion_tokens == 0
 
 
 def _has_other_parts(content: object) -> bool:
-    """Whether a content has more than text: thoughts among the parts (Mistral, Databricks) are wanted back."""
+    """Return whether a content has more than text: thoughts among the parts (Mistral, Databricks) must be sent back."""
     parts = content if isinstance(content, list) else []
     return any(isinstance(part, dict) and part.get("type") != "text" for part in parts)
 
 
 def read_content(content: object) -> tuple[str, str]:
-    """Return text and thoughts of a content that is text, or a list of parts (Mistral's reasoning models)."""
+    """Return the text and the thoughts of a content: text, or a list of parts (Mistral's reasoning models)."""
     if not isinstance(content, list):
         return (content if isinstance(content, str) else ""), ""
     parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content if part]
@@ -185,7 +188,7 @@ def _call(call: dict[str, Any]) -> RequestedCall:
 
 
 def read_arguments(text: str | None) -> dict[str, Any]:
-    """Return the arguments of a call; what is no JSON object stands in one, for the tool to refuse."""
+    """Return a call's arguments; text that is not a JSON object goes into ``unreadable``, which the tool refuses."""
     try:
         arguments = json.loads(text or "{}", parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -194,7 +197,7 @@ def read_arguments(text: str | None) -> dict[str, Any]:
 
 
 def legal_arguments(text: str | None) -> str:
-    """Return the arguments of a call fit to be sent back: servers and chat templates parse them as a JSON object."""
+    """Return a call's arguments as a JSON object, as servers and chat templates parse them."""
     arguments = read_arguments(text)
     return json.dumps(arguments) if not text or arguments == {"unreadable": text} else text
 

@@ -1,4 +1,4 @@
-"""Texts of others that may echo a key, made fit to be kept."""
+"""Removal of API keys from text of other programs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pydantic import SecretStr
 
 MASK = "***"
 PIECE = 6
-"""Characters of a key in a row that are taken for a piece of it."""
+"""Length of a run of key characters that counts as a piece of the key."""
 LONGEST = 2000
 _MASKED = re.compile(r"[\w.-]*(?:\*{2,}|•{2,})[\w.*•-]*|\b(?:sk|pk|key|tml|hf|gsk|xai)-[\w-]*\.{3}[\w-]*")
-"""How endpoints echo a key with its middle left out: sk-pr****1234, sk-...1234."""
+"""Keys with an omitted middle as endpoints quote them: sk-pr****1234, sk-...1234."""
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
-"""LiteLLM tells a key's SHA-256, by which its database knows it."""
+"""SHA-256 of a key, which LiteLLM's database uses and its messages contain."""
 
 
 def scrub(text: str, key: SecretStr | None) -> str:
-    """The text without the key, pieces of it, its hash, and what looks like any key with its middle left out; short."""
+    """Return the text, shortened, without the key, its pieces, its hash and any abbreviated key."""
     text = text[: LONGEST * 4]
     if key is not None and (secret := key.get_secret_value()):
         digest = hashlib.sha256(secret.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The small request that shows whether an endpoint answers at all: plan sends it, and a client that is refused."""
+"""Small test request that shows whether an endpoint answers; used by plan and after unclear refusals."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ REQUESTS: dict[WireProtocol, Body] = {
         ],
     },
 }
-"""The same question in each. A tool is offered, for nearly all programs offer some."""
+"""Test request per protocol, with a tool, as nearly all programs offer tools."""
 TOKENS = 1024
-"""An answer may take: room for some reasoning. One that has not ended by then is asked for again without a limit."""
+"""Token limit of the test answer, with room for reasoning. A longer answer is requested again without a limit."""
 RETRIES = 2
-"""Long enough for a busy endpoint to answer, short enough to report a missing one soon."""
+"""Retries of the test: enough for a busy endpoint, few enough to report a missing one soon."""
 TIMEOUT_S = 120.0
 
 
 def small_settings(llm: LlmSpec) -> LlmSpec:
-    """Return the settings for few and small answers, soon."""
+    """Return the settings for few, small and quick requests."""
     return llm.model_copy(
         update={
             "num_retries": min(llm.num_retries, RETRIES),

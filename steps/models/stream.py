@@ -1,4 +1,4 @@
-"""A streamed answer put together: server-sent events into the body that the same answer would have in one piece."""
+"""Assembly of streamed answers: merges server-sent events into the body of a non-streamed answer."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 _FIELDS = ("data:", "event:", "id:", "retry:", ":")
-"""With which a line of a stream begins."""
+"""Line prefixes of an event stream."""
 
 
 def is_event_stream(beginning: bytes) -> bool:
-    """Whether an answer that begins so is one, whatever it is labelled."""
+    """Return whether a body with this beginning is an event stream, whatever its content type."""
     return beginning.lstrip().decode("utf-8", "replace").startswith(_FIELDS)
 
 
 def stream_lines(parts: Iterable[bytes]) -> Iterator[str]:
-    """The lines of a stream: they end where it says so, not at the other line ends that Unicode has."""
+    """Return the lines of a stream, split at line feeds only and not at Unicode's other line ends."""
     rest = b""
     for part in parts:
         *whole, rest = (rest + part).split(b"\n")
@@ -25,9 +25,9 @@ def stream_lines(parts: Iterable[bytes]) -> Iterator[str]:
 
 
 def stream_events(lines: Iterable[str], odd: list[str]) -> Iterator[str]:
-    """The data of each event (WHATWG server-sent events); comments, by which proxies keep a line open, are skipped.
+    """Yield the data of each event (WHATWG server-sent events), without the comments that keep a connection open.
 
-    Lines that are none of a stream are added to ``odd``: some endpoints send an answer in one piece under its label.
+    Other lines are appended to ``odd``: some endpoints label a plain answer as a stream.
     """
     data: list[str] = []
     for line in lines:
@@ -43,14 +43,14 @@ def stream_events(lines: Iterable[str], odd: list[str]) -> Iterator[str]:
 
 
 _SET = ("id", "type", "name", "format", "index")
-"""Fields of a message's parts that are set, not appended to: some endpoints repeat them in every chunk."""
+"""Fields of message parts that a delta replaces; some endpoints repeat them in every chunk."""
 
 
 def merge_delta(known: Any, delta: Any, name: str = "") -> Any:
-    """Return the value of a message's field ``name`` with a further delta of it.
+    """Return the value of a message's field ``name`` merged with a delta.
 
-    Lists are merged by index, objects by key, texts are appended; a null or empty delta changes nothing. Content may
-    change from text to a list of parts, and arguments that come as an object are whole.
+    Lists are merged by index, objects by key, texts are appended; null and empty deltas change nothing. Content may
+    change from text to a list of parts, and arguments sent as an object are complete.
     """
     if isinstance(delta, list) and (known is None or isinstance(known, str)):
         known = _parts(known)
@@ -81,10 +81,10 @@ def _merge_lists(known: list[Any], delta: list[Any]) -> list[Any]:
 
 
 def _place(merged: list[Any], piece: Any, position: int) -> int | None:
-    """Return which element a piece continues: that of its index, else at ``position``; None for a new element.
+    """Return the index of the element that a piece continues (by its index, else ``position``); None for a new one.
 
-    Another type or id under the same index is another element (OpenRouter's summaries and encrypted thoughts, servers
-    that number every call 0). Thinking blocks of LiteLLM have no index: one ends with its signature.
+    A different type or id under the same index means a new element (OpenRouter's summaries and encrypted thoughts,
+    servers that number every call 0). LiteLLM's thinking blocks have no index: a block ends with its signature.
     """
     if not isinstance(piece, dict):
         return None
@@ -99,7 +99,7 @@ def _place(merged: list[Any], piece: Any, position: int) -> int | None:
         return None if any(piece[key] for key in piece if key not in (*_SET, "signature")) else places[-1]
     differing = {name for name in ("id", "type") if piece.get(name) and element.get(name, piece[name]) != piece[name]}
     if isinstance(piece.get("function"), dict) and not piece["function"].get("name"):
-        differing.discard("id")  # a new id in every chunk of one call
+        differing.discard("id")  # some servers send a new id in every chunk of one call
     return None if differing else places[-1]
 
 
@@ -108,7 +108,7 @@ def _is_at(element: Any, index: Any, place: int) -> bool:
 
 
 class Assembly:
-    """The chunks of one answer so far."""
+    """The merged chunks of one streamed answer."""
 
     def __init__(self) -> None:
         self._body: dict[str, Any] = {}
@@ -117,18 +117,18 @@ class Assembly:
         self._ids: list[int] | None = None
         self.finish_reason: str | None = None
         self.begun = False
-        """Whether the model has said anything."""
+        """Whether the model has produced any output."""
         self.done = False
-        """Whether all was said: there was a finish reason, or the end mark."""
+        """Whether the answer is complete: it had a finish reason or the end mark."""
 
     def add(self, data: str) -> dict[str, Any] | None:
-        """Take an event; an error that it tells of is handed back. Raises ValueError where it is no JSON object."""
+        """Add an event; return the error that it contains, if any. Raises ValueError if it is not a JSON object."""
         if data.strip() == "[DONE]":
             self.done = True
             return None
         chunk = json.loads(data)
         if not isinstance(chunk, dict):
-            raise ValueError("an event is no object")  # noqa: TRY004 - as json.loads says it of what is no JSON
+            raise ValueError("an event is no object")  # noqa: TRY004 - same type as json.loads raises for invalid JSON
         if chunk.get("error"):
             return chunk
         for name in ("id", "model", "system_fingerprint", "usage", "prompt_token_ids"):
@@ -140,7 +140,7 @@ class Assembly:
 
     def _choice(self, choice: dict[str, Any]) -> None:
         delta = {name: value for name, value in (choice.get("delta") or {}).items() if name != "role"}
-        if called := delta.pop("function_call", None):  # as OpenAI had it before tools
+        if called := delta.pop("function_call", None):  # OpenAI's form before tools
             delta["tool_calls"] = [{"index": 0, "function": called}]
         for piece in delta.get("tool_calls") or []:
             if not isinstance(piece, dict) or not isinstance(piece.get("function") or {}, dict):
@@ -157,7 +157,7 @@ class Assembly:
             self.finish_reason, self.done = choice["finish_reason"], True
 
     def whole(self) -> dict[str, Any]:
-        """What the endpoint would have answered without streaming."""
+        """Return the body of the equivalent answer without streaming."""
         message = dict(self._message)
         if calls := message.pop("tool_calls", None):
             message["tool_calls"] = [_call(each) for each in calls]
@@ -170,6 +170,6 @@ class Assembly:
 
 
 def _call(merged: dict[str, Any]) -> dict[str, Any]:
-    """Return a call as it would be in an answer in one piece: without its place, with all that a call has."""
+    """Return a call in the form of a non-streamed answer: all fields, no index."""
     call = {"id": "", "type": "function"} | {name: value for name, value in merged.items() if name != "index"}
     return call | {"function": {"name": "", "arguments": ""} | (merged.get("function") or {})}

@@ -1,4 +1,4 @@
-"""Token ids of a conversation, each recorded once: a prompt begins with what the call before recorded."""
+"""Deduplication of recorded token ids: a prompt repeats the ids of the previous call, which are stored once."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from swe_argo.steps.models.reply import Message
 
 
 class SharedIds:
-    """Remembers the ids of the last call."""
+    """The token ids of the last call."""
 
     def __init__(self) -> None:
         self._last: list[int] = []
 
     def recall(self, metrics: Metrics) -> None:
-        """A call that was recorded before comes before the next."""
+        """Register a recorded call that precedes the next one."""
         shared = metrics.extra.shared_prompt_ids or 0 if metrics.extra else 0
         prompt = metrics.prompt_token_ids
         self._last = [] if prompt is None else [*self._last[:shared], *prompt, *(metrics.completion_token_ids or [])]
 
     def add_token_ids(self, metrics: Metrics, messages: list[Message]) -> Metrics:
-        """The metrics, their prompt ids without those that lead the prompt and are known from the call before.
+        """Return the metrics without the leading prompt ids that the previous call already recorded.
 
-        A conversation in which nobody has answered yet is a new one: its first prompt is recorded whole.
+        A conversation without an assistant message is new: its first prompt is recorded in full.
         """
         prompt, completion = metrics.prompt_token_ids, metrics.completion_token_ids
         if prompt is None:
@@ -38,7 +38,7 @@ class SharedIds:
 
 
 def count_common(one: list[int], other: list[int]) -> int:
-    """With how many ids both begin."""
+    """Return the length of the common prefix."""
     shorter = min(len(one), len(other))
     if one[:shorter] == other[:shorter]:
         return shorter

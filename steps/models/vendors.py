@@ -1,4 +1,4 @@
-"""Whose a key, an address and a model's name are, as far as their form tells: a key goes to nobody else."""
+"""Recognition of the vendor of a key, a host or a model by its form, so that a key goes only to its vendor."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from fnmatch import fnmatch
 
 @dataclass(frozen=True)
 class Vendor:
-    """Who sells models."""
+    """A vendor of models."""
 
     name: str
     url: str
-    """Address of its OpenAI-compatible interface."""
+    """URL of its OpenAI-compatible API."""
     hosts: tuple[str, ...]
-    """Patterns of the names of its hosts. What is none of anybody's may be a proxy, which takes any key."""
+    """Host name patterns. A host without a match may be a proxy, which accepts any key."""
     keys: tuple[str, ...] = ()
-    """What its keys begin with, where that tells them from others'."""
+    """Prefixes of its keys, if they are distinctive."""
     models: tuple[str, ...] = ()
-    """What its models' names begin with."""
+    """Prefixes of its model names."""
 
 
 OPENAI = Vendor(
@@ -28,10 +28,10 @@ OPENAI = Vendor(
     ("sk-proj-", "sk-svcacct-", "sk-admin-", "sk-None-"),
     ("gpt-", "chatgpt", "o1", "o3", "o4", "o5", "codex", "computer-use", "ft:", "davinci", "babbage", "text-davinci"),
 )
-"""Whose address stands where a spec names none."""
+"""Default vendor if a spec names no URL."""
 ANTHROPIC = Vendor("Anthropic", "https://api.anthropic.com/v1", ("*.anthropic.com",), ("sk-ant-",), ("claude",))
 OPEN = Vendor("whoever serves it", "URL", (), (), ("gpt-oss", "gpt-j", "gpt-neo", "llama", "phi-", "olmo", "starcoder"))
-"""Open weights that are no vendor's own."""
+"""Open weights without a vendor of their own."""
 VENDORS = (
     OPEN,
     OPENAI,
@@ -89,22 +89,22 @@ VENDORS = (
     Vendor("Azure", "https://NAME.openai.azure.com/openai/v1", ("*.openai.azure.com", "*.services.ai.azure.com")),
 )
 _LEGACY = "T3BlbkFJ"
-"""In the middle of every OpenAI key that begins with sk- alone, as others' do."""
+"""Marker inside every OpenAI key that begins with plain sk-, a prefix that other vendors use, too."""
 
 
 def vendor_of_key(secret: str) -> Vendor | None:
-    """Whose key it is; None where its form is nobody's own."""
+    """Return the vendor of a key, None if its form is not distinctive."""
     if _LEGACY in secret:
         return OPENAI
     return next((vendor for vendor in VENDORS if secret.startswith(vendor.keys or ("\0",))), None)
 
 
 def vendor_of_host(host: str) -> Vendor | None:
-    """Whose host it is; None for a server of one's own, a proxy, somebody unknown."""
+    """Return the vendor of a host, None for a private server, a proxy or an unknown one."""
     name = host.lower().rstrip(".")
     return next((vendor for vendor in VENDORS if any(fnmatch(name, each) for each in vendor.hosts)), None)
 
 
 def vendor_of_model(name: str) -> Vendor | None:
-    """Whose model it is by the sound of its name; open weights are served by others, too."""
+    """Return the vendor of a model by its name; open weights may be served by others, too."""
     return next((vendor for vendor in VENDORS if name.lower().startswith(vendor.models or ("\0",))), None)

@@ -1,1 +1,1 @@
-"""How requests and answers are put in each of the protocols, and one in the words of another."""
+"""Model API protocols: their requests and answers, and the translation between them."""

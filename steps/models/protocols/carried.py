@@ -1,7 +1,7 @@
-"""What a conversation must bring back to its endpoint, in a form that agents of other protocols hand back untouched.
+"""Transport of endpoint-specific fields through agents of other protocols, which return them unchanged.
 
-Anthropic's thinking blocks have a signature, Responses' reasoning items an encrypted content: both are the endpoint's
-own affair, and every agent sends them back byte for byte. So nothing is to be remembered here between two calls.
+Anthropic's thinking blocks have a signature, Responses' reasoning items an encrypted content. Both are opaque to
+agents, which send them back byte for byte. The fields are stored there, so no state is kept between calls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MARK = "swe-argo:"
 
 
 def reasoning_of(message: dict[str, Any]) -> str:
-    """Return what the model thought: a field of an assistant's message, or parts of its content."""
+    """Return the model's reasoning from a field of an assistant message or from parts of its content."""
     named = _reasoning_field(message)
     return message[named] if named else read_content(message.get("content"))[1]
 
@@ -29,10 +29,10 @@ def _reasoning_field(message: dict[str, Any]) -> str | None:
 
 
 def pack(message: dict[str, Any], again: Callable[[dict[str, Any]], str]) -> str:
-    """The fields of an assistant's message that the other protocol has no place for; empty where there are none.
+    """Return an assistant message's fields without a place in the other protocol, packed; "" if there are none.
 
-    ``again``: a call -> its arguments as they will come back. Where the model wrote the same JSON in other letters,
-    those are kept, for they are the tokens that it has said.
+    ``again``: a call -> its arguments as the agent will send them back. If the model wrote the same JSON differently,
+    its text is packed, too, for it is the text of its tokens.
     """
     named, content = _reasoning_field(message), message.get("content")
     fields = {name: value for name, value in fields_to_return(message, "message").items() if value is not None}
@@ -53,7 +53,7 @@ def pack(message: dict[str, Any], again: Callable[[dict[str, Any]], str]) -> str
 
 
 def unpack(text: object, thought: str, message: dict[str, Any]) -> None:
-    """Put what ``pack`` packed, and what was thought, back into the assistant's message, its calls included."""
+    """Restore the fields packed by ``pack``, and the reasoning, in the assistant message and its calls."""
     packed: dict[str, Any] = {}
     if isinstance(text, str) and text.startswith(_MARK):
         packed = json.loads(base64.b64decode(text.removeprefix(_MARK)))
@@ -77,7 +77,7 @@ def _letters(call: dict[str, Any], again: str) -> dict[str, str]:
 
 
 def _same(one: str | None, other: str) -> bool:
-    """Whether two texts are the same JSON; what an agent has changed stays as it came."""
+    """Return whether two texts are the same JSON; arguments changed by an agent are kept as sent."""
     try:
         return one is not None and bool(json.loads(one) == json.loads(other))
     except (ValueError, RecursionError):

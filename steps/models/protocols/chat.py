@@ -1,4 +1,4 @@
-"""OpenAI's chat completions: what the other protocols are translated to and from."""
+"""OpenAI's chat completions, the protocol that all others are translated to and from."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ CODES = {
     Trouble.FILTERED: "content_filter",
     Trouble.NO_PAGE: "unknown_url",
 }
-"""OpenAI's codes: by that of TOO_LONG agents know that a conversation is to be shortened."""
+"""OpenAI's error codes. Agents shorten the conversation on the code of TOO_LONG."""
 
 
 def _answer(completion: Body, request: Body) -> Body:
-    """Without the token ids that are recorded: those of a prompt are longer than all else, and no agent asked."""
+    """Return the completion without recorded token ids: a prompt's ids are long, and no agent asked for them."""
     unasked = {"prompt_token_ids", "token_ids", *(() if request.get("logprobs") else ("logprobs",))}
     choices = [
-        {"message": {"role": "assistant", "content": None}}  # some filters leave none
+        {"message": {"role": "assistant", "content": None}}  # some filters send no message
         | {name: each[name] for name in each if name not in unasked}
         for each in completion["choices"]
     ]
@@ -28,7 +28,7 @@ def _answer(completion: Body, request: Body) -> Body:
 
 
 def _events(completion: Body, request: Body) -> bytes:
-    """One chunk with all that was said, one with why it ended, one with what it took where the request asks for it."""
+    """Return a stream of one chunk with all content, one with the finish reason, and one with usage if requested."""
     names = ("id", "created", "model", "system_fingerprint", "service_tier")
     frame = {name: completion[name] for name in names if name in completion} | {"object": "chat.completion.chunk"}
     said, ends = [], []
@@ -54,7 +54,7 @@ def _error(trouble: Trouble, told: str) -> Body:
 
 
 def openai_error(trouble: Trouble, told: str) -> dict[str, Any]:
-    """An error as OpenAI's interfaces tell it."""
+    """Return an error in the format of OpenAI's APIs."""
     return {"message": told, "type": "invalid_request_error", "param": None, "code": CODES.get(trouble)}
 
 

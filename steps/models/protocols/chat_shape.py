@@ -1,4 +1,4 @@
-"""What of a chat completion's request is read here must have the form that is read: programs write what they like."""
+"""Validation of the fields of chat completion requests that are read here; programs may send anything."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Tool(BaseModel):
 
 
 class _ChatRequest(BaseModel):
-    """All else is the endpoint's affair."""
+    """The validated fields; all others are left to the endpoint."""
 
     messages: list[_Message]
     tools: list[_Tool] | None = None
@@ -47,7 +47,7 @@ class _ChatRequest(BaseModel):
 
 
 def check_chat_request(request: Body) -> None:
-    """Raises ValueError, which names the field, where a request has another form."""
+    """Check a request's form. Raises ValueError that names the invalid field."""
     try:
         _ChatRequest.model_validate(request, strict=True)
     except ValidationError as error:
@@ -56,7 +56,7 @@ def check_chat_request(request: Body) -> None:
 
 
 def find_form_fault(messages: list[Message]) -> str:
-    """Return what is wrong with the tool calls of a conversation of the form above; empty where nothing is."""
+    """Return the fault in a valid conversation's tool calls; "" if there is none."""
     unanswered: set[str] = set()
     for message in messages:
         if message["role"] == "tool":

@@ -1,4 +1,4 @@
-"""Who says what, so that every chat template takes it."""
+"""Normalisation of message roles for chat templates."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _SYSTEM = ("system", "developer")
 
 
 def lead_by_one_system(messages: list[Body]) -> list[Body]:
-    """What leads a conversation as the system's or developer's words as one message; what comes later the user says.
+    """Return the messages with one leading system message; later system messages become user messages.
 
-    Chat templates of open models (Qwen's, Mistral's) take one such message, at the beginning.
+    Chat templates of open models (Qwen's, Mistral's) accept only one such message, at the beginning.
     """
     leading = list(takewhile(lambda each: each["role"] in _SYSTEM, messages))
     rest = [each | {"role": "user"} if each["role"] in _SYSTEM else each for each in messages[len(leading) :]]

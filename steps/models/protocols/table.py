@@ -1,4 +1,4 @@
-"""The protocols that are spoken, and which of them an agent's request travels in."""
+"""Table of protocols, and the choice of the protocol to use with an endpoint."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ WIRES: Mapping[WireProtocol, Wire] = MappingProxyType({wire.protocol: wire for w
 
 
 def endpoint_wire(asked: WireProtocol, speaks: Collection[WireProtocol], spec: RunSpec) -> Wire:
-    """That of the agent where the endpoint speaks it, else chat completions; those, too, where token ids are recorded,
-    for no other protocol tells them. Raises ConfigError where the endpoint speaks neither."""
+    """Return the agent's protocol if the endpoint supports it, else chat completions.
+
+    Recorded token ids need chat completions, too. Raises ConfigError if the endpoint supports neither.
+    """
     if asked in speaks and not (spec.llm.logprobs and WireProtocol.CHAT in speaks):
         return WIRES[asked]
     if WireProtocol.CHAT in speaks:

@@ -1,4 +1,4 @@
-"""What is to be known of a protocol: where requests go, and how its bodies are those of chat completions."""
+"""Definition of a protocol: its path, and the translation of its bodies to and from chat completions."""
 
 from __future__ import annotations
 
@@ -11,77 +11,79 @@ from swe_argo.steps.contracts.record import to_json
 from swe_argo.steps.contracts.wire_protocol import WireProtocol
 
 Body = dict[str, Any]
-"""JSON of a request or of an answer."""
+"""JSON body of a request or an answer."""
 
 
 class Trouble(StrEnum):
-    """Why an agent gets no answer to go on with."""
+    """Reason for an error response to an agent."""
 
     WRONG = "wrong"
-    """The request is wrong, or refused in words that do not tell why."""
+    """The request is invalid, or was refused without a clear reason."""
     TOO_LONG = "too_long"
-    """The conversation: agents know how to shorten it."""
+    """The conversation is too long; agents know how to shorten it."""
     FILTERED = "filtered"
     NO_PAGE = "no_page"
-    """Nothing is at this path."""
+    """Unknown path."""
     ENDED = "ended"
-    """The agent's time, or another limit of its run, is used up."""
+    """The agent's time or another limit of its run is used up."""
 
 
 class AnswerAssembly(Protocol):
-    """The events of one streamed answer so far."""
+    """The merged events of one streamed answer."""
 
     begun: bool
-    """Whether the model has said anything."""
+    """Whether the model has produced any output."""
     done: bool
-    """Whether all was said."""
+    """Whether the answer is complete."""
 
     def add(self, data: str) -> Body | None:
-        """Take an event; an error that it tells of is handed back. Raises ValueError where it is no JSON object."""
+        """Add an event; return the error that it contains, if any. Raises ValueError if it is not a JSON object."""
 
     def whole(self) -> Body:
-        """What the endpoint would have answered without streaming."""
+        """Return the body of the equivalent answer without streaming."""
 
 
 @dataclass(frozen=True)
 class Wire:
-    """One protocol. None of the functions changes what it is given; of JSON of another shape they raise AttributeError,
-    KeyError, TypeError or ValueError."""
+    """A protocol, whose functions never change their arguments.
+
+    JSON of another shape makes these raise AttributeError, KeyError, TypeError or ValueError.
+    """
 
     protocol: WireProtocol
     path: str
-    """Below the base URL."""
+    """Path below the base URL."""
     answer: str
-    """What an answer is called."""
+    """Name of an answer in messages."""
     fields: Mapping[str, tuple[str, ...]]
-    """Field of ``LlmSpec`` -> where it stands in a request, from the outside in."""
+    """Field of ``LlmSpec`` -> its path in a request, outermost first."""
     assembly: Callable[[], AnswerAssembly]
     chat_request: Callable[[Body], Body]
-    """A request -> the same as a chat completion's."""
+    """Request -> chat completion request."""
     completion: Callable[[Body], Body]
-    """An answer, whole -> the same as a chat completion."""
+    """Complete answer -> chat completion."""
     answer_of: Callable[[Body, Body], Body]
-    """A chat completion, and the request in this protocol -> the same as an answer in this protocol."""
+    """Chat completion, and the request in this protocol -> answer in this protocol."""
     events: Callable[[Body, Body], bytes]
-    """An answer, whole, and its request -> the same as a stream of server-sent events, all in one."""
+    """Complete answer, and its request -> stream of server-sent events, as one byte string."""
     error: Callable[[Trouble, str], Body]
-    """What an agent is told, in one line -> the body of an error."""
+    """Cause and one-line message -> body of an error."""
     error_stream: Callable[[Trouble, str], bytes | None] = lambda _trouble, _told: None
-    """The same where a stream was asked for and the protocol tells it by one, with status 200."""
+    """The same as a stream with status 200, if the protocol reports errors so in streams; else None."""
 
 
 COST_FIELDS = ("cost", "estimated_cost", "is_byok", "cost_details")
-"""Fields of an answer's usage by which routers report its cost, in every protocol."""
+"""Usage fields by which routers report the cost, in every protocol."""
 
 STATUS = {Trouble.NO_PAGE: 404}
-"""Every other is 400: a request that is not to be made again as it is. Agents ask again after 408, 429 and 5xx."""
+"""Status of an error; the default is 400, after which agents do not retry. They do after 408, 429 and 5xx."""
 
 
 def event(data: Body, name: str = "") -> bytes:
-    """One server-sent event."""
+    """Return one server-sent event."""
     return (f"event: {name}\n" if name else "").encode() + b"data: " + dump(data) + b"\n\n"
 
 
 def dump(body: Body) -> bytes:
-    """JSON as it is sent. Of what is no text (a lone surrogate) JSON's own escape is left."""
+    """Return the JSON to send. Characters that UTF-8 cannot encode (lone surrogates) stay escaped."""
     return to_json(body, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""An answer of Anthropic's messages: as a chat completion, made of one, and as a stream."""
+"""Answers of Anthropic's messages: translation to and from chat completions, and streaming."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FINISH = {
     "tool_use": "tool_calls",
     "refusal": "refusal",
 }
-"""Anthropic's stop reason -> OpenAI's finish reason; another stands as it is."""
+"""Anthropic's stop reason -> OpenAI's finish reason; others stay unchanged."""
 _STOPPED = {"length": "max_tokens", "content_filter": "refusal"}
-"""OpenAI's finish reason -> Anthropic's stop reason, where it says more than whether tools are called."""
+"""OpenAI's finish reason -> Anthropic's stop reason, except reasons that only say whether tools are called."""
 
 
 def completion(answer: Body) -> Body:
-    """The same as a chat completion."""
+    """Return an Anthropic answer as a chat completion."""
     if answer.get("type") == "error" or "content" not in answer:
         return answer
     usage, said = answer.get("usage") or {}, answer["content"]
@@ -57,7 +57,7 @@ def _joined(blocks: list[Body], kind: str) -> str:
 
 
 def _chat_usage(usage: Body) -> Body:
-    """Anthropic counts what it reads from its cache, and what it writes there, apart."""
+    """Return the usage as OpenAI counts it; Anthropic counts cache reads and writes separately."""
     new, cached, written, said = (
         token_count(usage.get(f"{name}_tokens")) or 0
         for name in ("input", "cache_read_input", "cache_creation_input", "output")
@@ -77,7 +77,7 @@ def _chat_usage(usage: Body) -> Body:
 
 
 def answer_of(chat: Body, request: Body) -> Body:
-    """A chat completion as an answer to this request."""
+    """Return a chat completion as an Anthropic answer to this request."""
     choice = (chat.get("choices") or [{}])[0]
     message, usage = choice.get("message") or {}, chat.get("usage") or {}
     content, packed = [], pack(message, _again)
@@ -89,7 +89,7 @@ def answer_of(chat: Body, request: Body) -> Body:
         content.append({"type": "text", "text": text})
     content += [_tool_use(call) for call in message.get("tool_calls") or []]
     stopped = _STOPPED.get(str(choice.get("finish_reason")))
-    if stopped is None:  # what servers call the end is of many kinds; whether anything is called decides
+    if stopped is None:  # servers use many finish reasons for an ordinary end; tool calls decide
         stopped = "tool_use" if message.get("tool_calls") else "end_turn"
     stop_words, stop_word = request.get("stop_sequences"), choice.get("stop_reason")
     if stopped != "end_turn" or not stop_word or not isinstance(stop_words, list) or stop_word not in stop_words:
@@ -124,8 +124,8 @@ def _tool_use(call: Body) -> Body:
     return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": arguments}
 
 
-def events(answer: Body, request: Body) -> bytes:  # noqa: ARG001 - what every protocol's takes
-    """The same as a stream: each block in one delta."""
+def events(answer: Body, request: Body) -> bytes:  # noqa: ARG001 - signature shared by all protocols
+    """Return an answer as a stream, with one delta per block."""
     usage = answer.get("usage") or {}
     begun = answer | {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage | {"output_tokens": 0}}
     told: list[Body] = [{"type": "message_start", "message": begun}]
@@ -140,7 +140,7 @@ def events(answer: Body, request: Body) -> bytes:  # noqa: ARG001 - what every p
 
 
 def _pieces(block: Body) -> tuple[Body, list[Body]]:
-    """How a block begins, and what is added to it."""
+    """Return the start of a block, and its deltas."""
     kind = block["type"]
     if kind == "text":
         return block | {"text": ""}, [{"type": "text_delta", "text": block["text"]}]
@@ -164,7 +164,7 @@ def _added(known: Any, part: Any) -> Any:
 
 
 class MessageAssembly:
-    """The events of one streamed answer so far."""
+    """The merged events of one streamed answer."""
 
     def __init__(self) -> None:
         self._message: Body = {}
@@ -174,7 +174,7 @@ class MessageAssembly:
         self.done = False
 
     def add(self, data: str) -> Body | None:
-        """Take an event; an error that it tells of is handed back. Raises ValueError where it is no JSON object."""
+        """Add an event; return the error that it contains, if any. Raises ValueError if it is not a JSON object."""
         told: Any = json.loads(data)
         kind = told.get("type")
         if kind == "error" or told.get("error"):
@@ -195,7 +195,7 @@ class MessageAssembly:
         return None
 
     def _delta(self, index: int, delta: Body) -> None:
-        """Add to a block. What deltas of kinds unknown here hold is added to the block's fields of the same names."""
+        """Merge a delta into its block; fields of unknown delta types go to the block's fields of these names."""
         kind = str(delta.get("type"))
         block = self._blocks.setdefault(index, {"type": kind.removesuffix("_delta")})
         if kind == "input_json_delta":
@@ -206,7 +206,7 @@ class MessageAssembly:
             block |= {name: _added(block.get(name), part) for name, part in delta.items() if name != "type"}
 
     def whole(self) -> Body:
-        """The message; a call's input that was cut off at the limit of tokens is no JSON."""
+        """Return the message; a call's input may be invalid JSON if it was cut off at the token limit."""
         for index, text in self._inputs.items():
             self._blocks[index]["input"] = read_arguments(text)
         return self._message | {"content": [self._blocks[index] for index in sorted(self._blocks)]}

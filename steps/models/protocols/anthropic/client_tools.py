@@ -1,4 +1,4 @@
-"""Tools that Anthropic's models know and the agent runs, as functions: bash, text_editor and memory."""
+"""Built-in Anthropic tools that the agent runs, as functions: bash, text_editor and memory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from swe_argo.steps.models.protocols.wire import Body
 
 _KIND = re.compile(r"(bash|text_editor|memory)_(\d{8})")
-"""A tool's type, with the day of its version."""
+"""A tool's type, with the date of its version."""
 _WITHOUT_UNDO = "20250429"
-"""The version since which the editor has no undo_edit, and names the text of insert by a field of its own."""
+"""First version whose editor has no undo_edit and a separate field for the text of insert."""
 _TEXT: Body = {"type": "string"}
 _PROPERTIES: Body = {
     "path": _TEXT | {"description": "Absolute path of a file, or of a folder to view."},
@@ -31,7 +31,7 @@ _BASH: Body = {
 
 
 def client_tool(tool: Body) -> Body | None:
-    """Return a tool without a schema as a function; None for one that Anthropic's servers run."""
+    """Return a tool without a schema as a function; None for a tool that Anthropic's servers run."""
     if (known := _KIND.fullmatch(str(tool.get("type")))) is None:
         return None
     kind, version = known.groups()

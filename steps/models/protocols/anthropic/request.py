@@ -1,4 +1,4 @@
-"""A request of Anthropic's messages as a chat completion's."""
+"""Translation of Anthropic messages requests to chat completion requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Block = dict[str, Any]
 
 
 def chat_request(request: Body) -> Body:
-    """The same as a chat completion's. What only Anthropic's own servers can do is left out: their tools, caching."""
+    """Return the request as a chat completion request, without features of Anthropic's own servers: tools, caching."""
     system = _text(request.get("system"))
     messages = [{"role": "system", "content": system}] if system else []
     for by_model, turn in groupby(request["messages"], lambda message: message["role"] == "assistant"):
@@ -41,7 +41,7 @@ def chat_request(request: Body) -> Body:
 
 
 def arguments_of(block: Block) -> str:
-    """What a tool is given, as text."""
+    """Return a tool call's arguments as JSON text."""
     return json.dumps(block["input"], ensure_ascii=False)
 
 
@@ -75,7 +75,7 @@ def _assistants(message: Body) -> list[Body]:
 
 
 def _others(message: Body) -> list[Body]:
-    """Results of tools first, as they must follow their calls. The user shows what has no place in them."""
+    """Return a user turn: tool results first, as they must follow their calls, then all other content."""
     results, parts = [], list[Body]()
     for block in _blocks(message["content"]):
         if block["type"] == "tool_result":
@@ -110,7 +110,7 @@ def _part(block: Block) -> Block | None:
 
 
 def _document(source: Block, title: str) -> Block:
-    """Raises ValueError for one that only Anthropic's own servers could get."""
+    """Return a document as a part. Raises ValueError if only Anthropic's own servers can fetch it."""
     if source.get("type") == "base64":
         return file_part(title, f"data:{source['media_type']};base64,{source['data']}")
     if source.get("type") in ("text", "content"):
@@ -119,7 +119,7 @@ def _document(source: Block, title: str) -> Block:
 
 
 def _tool(tool: Body) -> Body | None:
-    """None for a tool that Anthropic's servers run."""
+    """Return a tool as a function; None if Anthropic's servers run it."""
     if "input_schema" in tool:
         described = tool.get("description", "")
         function = {"name": tool["name"], "description": described, "parameters": tool["input_schema"]}
@@ -131,7 +131,7 @@ def _tool(tool: Body) -> Body | None:
 
 
 def _choice(chosen: Body, offered: set[str]) -> str | Body:
-    """A tool that is not offered, as it is one of Anthropic's servers, cannot be asked for."""
+    """Return the tool choice; a tool that is not offered, because Anthropic's servers run it, becomes "auto"."""
     words = {"auto": "auto", "any": "required", "none": "none"}
     if chosen.get("type") == "tool":
         name = chosen["name"]

@@ -1,4 +1,4 @@
-"""The protocol as a value."""
+"""Definition of Anthropic's protocol."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from swe_argo.steps.models.protocols.anthropic.request import chat_request
 from swe_argo.steps.models.protocols.wire import Body, Trouble, Wire
 
 TOO_LONG = "prompt is too long"
-"""By which Claude Code knows that a conversation is to be shortened: there is no code for it."""
+"""Message by which Claude Code recognises a context overflow; there is no error code for it."""
 
 
 def _error(trouble: Trouble, told: str) -> Body:

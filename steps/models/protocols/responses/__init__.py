@@ -1,1 +1,1 @@
-"""OpenAI's Responses (platform.openai.com/docs/api-reference/responses): in the words of chat completions, and back."""
+"""OpenAI's Responses (platform.openai.com/docs/api-reference/responses), translated to and from chat completions."""

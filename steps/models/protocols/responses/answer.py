@@ -1,4 +1,4 @@
-"""An answer of OpenAI's Responses: as a chat completion, and made of one."""
+"""Answers of OpenAI's Responses: translation to and from chat completions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from swe_argo.steps.models.protocols.responses.request import INPUT, call_of
 from swe_argo.steps.models.protocols.wire import COST_FIELDS, Body
 
 FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
-"""Why a response is incomplete -> OpenAI's finish reason."""
+"""Reason of an incomplete response -> OpenAI's finish reason."""
 _ECHOED = ("instructions", "metadata", "temperature", "top_p")
 
 
 def completion(answer: Body) -> Body:
-    """The same as a chat completion."""
+    """Return a response as a chat completion."""
     if "output" not in answer or answer.get("error"):
         return {"error": answer["error"]} if answer.get("error") else answer
     message: Body = {"role": "assistant", "content": ""}
@@ -61,7 +61,7 @@ def _chat_usage(usage: Body) -> Body:
 
 
 def answer_of(chat: Body, request: Body) -> Body:
-    """A chat completion as an answer to this request."""
+    """Return a chat completion as a response to this request."""
     choice = (chat.get("choices") or [{}])[0]
     message, usage = choice.get("message") or {}, chat.get("usage") or {}
     offered = _offered(request.get("tools") or [])
@@ -105,7 +105,7 @@ def _message(part: Body) -> Body:
 
 
 def _offered(tools: list[Body], namespace: str | None = None) -> dict[str, Body]:
-    """Name of a tool by which it is called in chat completions -> its type, and the namespace that it is in."""
+    """Return a map of a tool's name in chat completions to its type and its namespace."""
     offered: dict[str, Body] = {}
     for tool in tools:
         kind = tool.get("type")
@@ -135,7 +135,7 @@ def _call(call: Body, offered: dict[str, Body]) -> Body:
 
 
 def _plain(arguments: str) -> str:
-    """The text that a custom tool is given; arguments that are none of it stand for themselves."""
+    """Return the text input of a custom tool; malformed arguments are returned unchanged."""
     try:
         text = json.loads(arguments)[INPUT]
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Tools that OpenAI's models know and the agent runs, as functions: local_shell, shell and apply_patch."""
+"""Built-in OpenAI tools that the agent runs, as functions: local_shell, shell and apply_patch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swe_argo.steps.models.protocols.wire import Body
 
 @dataclass(frozen=True)
 class ClientTool:
-    """A tool that is offered as a function by the name of its type; its arguments are one field of its call's item."""
+    """A tool offered as a function named after its type; one field of the call's item holds its arguments."""
 
     field: str
     id_kind: str
@@ -20,12 +20,12 @@ class ClientTool:
     properties: Body
     required: tuple[str, ...]
     read: Callable[[Body], Body | None]
-    """Arguments -> the field; None where they are none of this tool."""
+    """Arguments -> the field; None if they do not fit this tool."""
     output: Callable[[Body], str]
-    """The item of a result -> its text."""
+    """Result item -> its text."""
 
     def definition(self, name: str) -> Body:
-        """Return the tool as a chat completion's request offers it."""
+        """Return the tool as a chat completion request offers it."""
         parameters = {"type": "object", "properties": self.properties, "required": list(self.required)}
         return {
             "type": "function",
@@ -34,24 +34,24 @@ class ClientTool:
 
 
 def client_tool(kind: object) -> ClientTool | None:
-    """Return the tool of a type of tools or of items (shell, shell_call, shell_call_output); None for other types."""
+    """Return the tool of a tool or item type (shell, shell_call, shell_call_output); None for other types."""
     return CLIENT_TOOLS.get(str(kind).removesuffix("_output").removesuffix("_call"))
 
 
 def is_hosted(part: Body) -> bool:
-    """Return whether a tool, or a call of it, is run by OpenAI's servers: in a container of theirs."""
+    """Return whether OpenAI's servers run a tool or a call of it, in a container of theirs."""
     return str((part.get("environment") or {}).get("type")).startswith("container")
 
 
 def arguments_of(item: Body, tool: ClientTool) -> str:
-    """Return the arguments that a call's item stands for."""
+    """Return a call item's arguments as JSON text."""
     field = item[tool.field].items()
     given = {name: each for name, each in field if each not in (None, {}) and (name, each) != ("type", "exec")}
     return json.dumps(given, ensure_ascii=False)
 
 
 def call_item(arguments: str, name: str, tool: ClientTool) -> Body | None:
-    """Return what a call's item has of its own; None for arguments of another form, which the agent refuses itself."""
+    """Return the tool's fields of a call item; None for malformed arguments, which the agent refuses."""
     try:
         given = json.loads(arguments)
     except (ValueError, RecursionError):

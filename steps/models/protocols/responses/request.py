@@ -1,4 +1,4 @@
-"""A request of OpenAI's Responses as a chat completion's."""
+"""Translation of OpenAI Responses requests to chat completion requests."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from swe_argo.steps.models.response_body import legal_arguments
 
 Item = dict[str, Any]
 INPUT = "input"
-"""The one parameter of a custom tool, whose input is text, where it is offered as a function."""
+"""The single parameter of a custom tool, which takes text, when offered as a function."""
 _SAME = ("temperature", "top_p", "parallel_tool_calls", "prompt_cache_key", "service_tier")
 
 
 def chat_request(request: Body) -> Body:
-    """The same as a chat completion's. What only OpenAI's own servers can do is left out: their tools, stored answers.
+    """Return the request as a chat completion request, without features of OpenAI's servers: tools, stored answers.
 
-    A custom tool, whose input is text, is offered as a function of one parameter.
+    A custom tool, which takes text, is offered as a function with one parameter.
     """
     for name in ("previous_response_id", "conversation"):
         if request.get(name):
@@ -36,7 +36,7 @@ def chat_request(request: Body) -> Body:
         reading.add(item)
     chosen = request.get("tool_choice")
     tools = [each for tool in request.get("tools") or [] for each in _tools(tool)]
-    if isinstance(chosen, dict) and chosen.get("type") == "allowed_tools":  # few endpoints know it: these are all then
+    if isinstance(chosen, dict) and chosen.get("type") == "allowed_tools":  # "allowed_tools"= few endpoints support it
         allowed = {each.get("name") or each["type"] for each in chosen["tools"]}
         tools = [each for each in tools if each["function"]["name"] in allowed]
         chosen = chosen.get("mode")
@@ -56,8 +56,10 @@ def chat_request(request: Body) -> Body:
 
 
 class _ItemReading:
-    """Items in order. Those of one answer, up to the next result or word of the user's, are one message; the results of
-    its calls follow it at once, as servers insist on, and then what else was said before the next answer."""
+    """Converter of items to messages; the items of one answer, up to the next result or user message, become one.
+
+    Results of its calls follow directly, as servers require, then the other messages before the next answer.
+    """
 
     def __init__(self, messages: list[Body]) -> None:
         self._messages = messages
@@ -68,7 +70,7 @@ class _ItemReading:
         self._others: list[Body] = []
 
     def add(self, item: Item) -> None:
-        """Take an item. What no model says and no tool answers here (a search of OpenAI's) is left out."""
+        """Add an item. Items of OpenAI's own servers, such as a search, are left out."""
         kind = item.get("type", "message")
         if kind == "message" and item["role"] != "assistant":
             self._end_answer()
@@ -95,7 +97,7 @@ class _ItemReading:
             raise ValueError("item_reference names what is stored, and nothing is: send the conversation whole")
 
     def messages(self) -> list[Body]:
-        """All, at the end."""
+        """Return all messages, after the last item."""
         self._end_answer()
         self._end_turn()
         return self._messages
@@ -115,7 +117,7 @@ class _ItemReading:
         self._answer, self._thought, self._packed = None, "", ""
 
     def _end_turn(self) -> None:
-        """Images and files have no place in a result: the user shows them, behind the last one."""
+        """End the turn. Results cannot hold images and files, so a user message shows these after the last result."""
         shown = [{"role": "user", "content": self._shown}] if self._shown else []
         self._messages += [*self._results, *shown, *self._others]
         self._results, self._shown, self._others = [], [], []
@@ -127,7 +129,7 @@ class _ItemReading:
 
 
 def call_of(item: Item) -> Body | None:
-    """Return the call of an item as chat completions have it; None where it calls no tool that the agent runs."""
+    """Return an item's call in chat completions form; None if it calls no tool that the agent runs."""
     name, kind = item.get("name"), item.get("type")
     if kind == "function_call":
         arguments = item["arguments"]
@@ -148,7 +150,7 @@ def _text(content: object, between: str = "") -> str:
 
 
 def _content(content: object) -> Any:
-    """Text where there is nothing else, else parts."""
+    """Return the content as text if it has only text, else as parts."""
     if not isinstance(content, list) or not any(part.get("type") in ("input_image", "input_file") for part in content):
         return _text(content, "\n\n")
     parts: list[Body] = []
@@ -165,7 +167,7 @@ def _content(content: object) -> Any:
 
 
 def _tools(tool: Item) -> list[Body]:
-    if tool.get("type") == "namespace":  # of tools, as Codex has it: their names are told apart without it
+    if tool.get("type") == "namespace":  # namespaces of tools (Codex): their names are unique without it
         return [each for inner in tool.get("tools") or [] for each in _tools(inner)]
     if tool.get("type") == "function":
         names = ("name", "description", "parameters", "strict")
@@ -183,7 +185,7 @@ def _tools(tool: Item) -> list[Body]:
 
 
 def _choice(chosen: object, offered: set[str]) -> Any:
-    """A tool that is not offered, as it is one of OpenAI's servers, cannot be asked for."""
+    """Return the tool choice; a tool that is not offered, because OpenAI's servers run it, becomes "auto"."""
     if isinstance(chosen, dict):
         name = chosen.get("name") or chosen.get("type")
         return {"type": "function", "function": {"name": name}} if name in offered else "auto"

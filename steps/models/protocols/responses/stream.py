@@ -1,4 +1,4 @@
-"""Responses as a stream, and a stream put together."""
+"""Streaming of Responses: writing and assembly of events."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from swe_argo.steps.models.protocols.wire import Body, event
 
 ENDS = ("response.completed", "response.incomplete", "response.failed")
-"""Events that hold the whole response."""
+"""Events that contain the complete response."""
 
 
-def events(answer: Body, request: Body) -> bytes:  # noqa: ARG001 - what every protocol's takes
-    """The same as a stream: each text in one delta."""
+def events(answer: Body, request: Body) -> bytes:  # noqa: ARG001 - signature shared by all protocols
+    """Return a response as a stream, with one delta per text."""
     numbered = (each | {"sequence_number": number} for number, each in enumerate(_events(answer)))
     return b"".join(event(each, each["type"]) for each in numbered)
 
 
 def failed(code: str, told: str) -> bytes:
-    """A stream that ends with an error: some agents read its code there alone."""
+    """Return a stream that ends with an error; some agents read its code only there."""
     response = {"id": "resp_none", "object": "response", "created_at": 0, "status": "failed", "output": []}
     error = {"code": code, "message": told}
     return event({"type": ENDS[2], "sequence_number": 0, "response": response | {"error": error}}, ENDS[2])
@@ -38,7 +38,7 @@ def _events(answer: Body) -> Iterator[Body]:
 
 
 def _empty(item: Body) -> Body:
-    """An item as it begins."""
+    """Return an item in its initial state."""
     texts: Body = {name: "" for name in ("arguments", "input") if name in item}
     lists: Body = {name: [] for name in ("content", "summary") if item.get(name)}
     return item | texts | lists | ({"status": "in_progress"} if "status" in item else {})
@@ -69,7 +69,7 @@ def _tell_text(kind: str, name: str, text: str, about: Body) -> Iterator[Body]:
 
 
 class ResponseAssembly:
-    """The events of one streamed answer so far: the last of them holds it whole."""
+    """The events of one streamed answer; the last one contains the complete response."""
 
     def __init__(self) -> None:
         self._response: Body = {}
@@ -78,7 +78,7 @@ class ResponseAssembly:
         self.done = False
 
     def add(self, data: str) -> Body | None:
-        """Take an event; an error that it tells of is handed back. Raises ValueError where it is no JSON object."""
+        """Add an event; return the error that it contains, if any. Raises ValueError if it is not a JSON object."""
         if data.strip() == "[DONE]":
             return None
         told: Any = json.loads(data)
@@ -94,5 +94,5 @@ class ResponseAssembly:
         return None
 
     def whole(self) -> Body:
-        """The response; some servers leave its items out at the end, for they were all told before."""
+        """Return the response; items that the last event omits come from the earlier events."""
         return self._response | {"output": self._response.get("output") or self._items}

@@ -1,4 +1,4 @@
-"""The protocol as a value."""
+"""Definition of the Responses protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _error(trouble: Trouble, told: str) -> Body:
 
 
 def _error_stream(trouble: Trouble, told: str) -> bytes | None:
-    """Codex knows that a conversation is to be shortened by this event alone."""
+    """Return a stream with the error; Codex recognises a context overflow only by this event."""
     return failed(CODES[trouble], told) if trouble is Trouble.TOO_LONG else None
 
 
