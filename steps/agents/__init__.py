@@ -1,1 +1,1 @@
-"""Who works on an issue, what it may see, and what it leaves."""
+"""Agents: their loop, the repository as prepared for them, and the patches that they produce."""

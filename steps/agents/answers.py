@@ -1,4 +1,4 @@
-"""The patch in a model's answer, by the rule of SWE-bench's own inference, and whether a repository takes it."""
+"""Extraction of a patch from a model's answer, by the rule of SWE-bench's own inference, and its application."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
 
 _OPENS = re.compile(r"<([\w-]+)>")
 _FENCE = re.compile(r"```(\w+)?\n(.*?)```", re.DOTALL)
-_FILE = "/var/tmp/swe-argo-answer.diff"  # noqa: S108 - of the sandbox
+_FILE = "/var/tmp/swe-argo-answer.diff"  # noqa: S108 - path in the sandbox
 _TIMEOUT_S = 900.0
 
 
 def patch_in(answer: str) -> str:
-    """What swebench 5.0.2's extract_diff makes of an answer: the first element or fence named diff or patch, elements
-    before fences; else the first of any name; else everything up to ``</s>``."""
+    """Return the patch in an answer as swebench 5.0.2's extract_diff does.
+
+    In order: the first element, then fence, named diff or patch; the first of any name; all text up to ``</s>``.
+    """
     blocks = [*_elements(answer), *_FENCE.findall(answer)]
     tagged = next((text for name, text in blocks if name in ("diff", "patch")), None)
     if tagged is not None:
@@ -28,8 +30,9 @@ def patch_in(answer: str) -> str:
 
 
 def _elements(answer: str) -> Iterator[tuple[str, str]]:
-    r"""What ``<([\w-]+)>(.*?)</\1>`` finds, name and content. That expression looks for an end behind every beginning,
-    which takes minutes where a model repeats one tag until it is cut off.
+    r"""Yield name and content of each match of ``<([\w-]+)>(.*?)</\1>``, in linear time.
+
+    The expression itself takes minutes if a model repeats one tag until it is cut off: it seeks every tag's end.
     """
     at, never_closed = 0, set()
     while match := _OPENS.search(answer, at):
@@ -43,19 +46,18 @@ def _elements(answer: str) -> Iterator[tuple[str, str]]:
 
 
 def is_patch(text: str) -> bool:
-    """Whether a text has anything that a patch program could look for."""
+    """Return whether a text contains a line that a patch program could use."""
     return re.search(r"^(diff --git |--- |@@ )", text, re.MULTILINE) is not None
 
 
 def describe_apply(box: Sandbox, patch: bytes) -> tuple[str, int]:
-    """``apply``, in words, and 0 where a command took the patch, else 1."""
+    """Apply the patch. Return a message about the result, and 0 if a command accepted the patch, else 1."""
     command, output = apply(box, patch)
     return (f"taken by {command}", 0) if command else (f"not taken:\n{output}", 1)
 
 
 def apply(box: Sandbox, patch: bytes) -> tuple[str | None, str]:
-    """Change the repository by ``patch`` as the grader will: the command that took it, None where none did, and what
-    was said. Raises what Sandbox raises."""
+    """Apply ``patch`` as the grader will. Return the accepting command or None, and its output. Raises as Sandbox."""
     box.write(_FILE, patch)
     output = ""
     for command, result in try_commands(partial(_run, box), _FILE):

@@ -1,4 +1,4 @@
-"""Whether an attempt in iterative mode is good enough, and which of several is the best."""
+"""Critics of iterative mode: decide whether an attempt is accepted, and which of several is best."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from swe_argo.steps.contracts.trajectory import StopReason
 
 FINISHED = (StopReason.FINISHED, StopReason.MAX_STEPS)
-"""It said that it is done."""
+"""Stop reasons of an attempt whose agent declared itself done."""
 ERRORS = frozenset(
     (
         StopReason.CALL_TIMEOUT,
@@ -29,19 +29,19 @@ ERRORS = frozenset(
         StopReason.INTERRUPTED,
     )
 )
-"""Something went wrong; it neither finished nor reached a limit that was set."""
+"""Stop reasons of an attempt that failed, instead of finishing or reaching a set limit."""
 
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """What an attempt left."""
+    """Stop reason and patch of an attempt."""
 
     reason: StopReason
     patch: bytes
 
 
 def accepts(critic: str, left: AttemptResult) -> bool:
-    """Whether no further attempt is needed (OpenHands' critics of these names)."""
+    """Return whether the critic accepts an attempt, so that no other is needed (OpenHands' critics of these names)."""
     has_patch = bool(left.patch.strip())
     match critic:
         case "pass":
@@ -52,9 +52,9 @@ def accepts(critic: str, left: AttemptResult) -> bool:
 
 
 def choose_best(critic: str, attempts: Sequence[AttemptResult]) -> int:
-    """Index of the attempt to keep: one that is accepted, else one that ended without an error, else any (OpenHands).
+    """Return the index of the best attempt: an accepted one, else one without an error, else any (OpenHands).
 
-    Among equals one with a patch is better than one without, then the newest is the best.
+    Among equals an attempt with a patch wins over one without, then the newest wins.
     """
 
     def rank(number: int) -> tuple[int, bool, int]:

@@ -1,4 +1,4 @@
-"""What a model is told first, by the style of a prompt: for files of prompts that another program asks models."""
+"""First messages of a conversation per prompt style, for prompt files that another program sends to models."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ TOOLS: Final = "tools"
 MINI: Final = "mini-swe-agent"
 LAYOUTS: Final = ("style-2", "style-3")
 STYLES: Final = (TOOLS, *LAYOUTS, *SCAFFOLDS, MINI)
-"""tools: the issue, and what bash and submit_solution do. style-2, style-3: SWE-bench's published layouts with the
-issue alone in them, for the files that its retrieval shows are of another file's making. The others: a scaffold's own
-two messages."""
+"""Prompt styles. tools: the issue, and the use of bash and submit_solution. style-2, style-3: SWE-bench's published
+layouts with the issue alone, as their retrieved files come from another dataset. Others: the two messages of that
+scaffold."""
 PROGRAM: Final = "program"
-"""Of a run whose agent is a program, and of no other: the instruction, around which the program puts its own words."""
+"""Style of runs whose agent is a program: the instruction, which the program surrounds with its own text."""
 FIELD: Final = "--prompt-style"
 
 
 def style_named(name: str) -> str:
-    """A style by its name, ``2`` and ``3`` for short. Raises ConfigError."""
+    """Return a style by its name; ``2`` and ``3`` are short forms. Raises ConfigError if it is unknown."""
     style = f"style-{name}" if name in ("2", "3") else name
     if style not in STYLES:
         known = ", ".join(STYLES)
@@ -40,12 +40,12 @@ def style_named(name: str) -> str:
 
 
 def is_scaffold_style(style: str) -> bool:
-    """Whether the words are those of one of our agents, which has tools of its own."""
+    """Return whether the style is that of a bundled agent with tools of its own."""
     return style in SCAFFOLDS or style == MINI
 
 
 def own_style(agent: AgentSpec) -> str | None:
-    """The style of what works in a loop of its own: a scaffold, or a program; None of every other agent."""
+    """Return the style of an agent with its own loop (a scaffold or a program), None for any other."""
     if agent_of(agent).is_program:
         return PROGRAM
     return agent.name if is_scaffold_style(agent.name) else None
@@ -61,9 +61,9 @@ def first_messages(
     fn_calling: bool = False,
     hints: bool = False,
 ) -> list[Message]:
-    """System and user. Nothing is shown of an instance but what an agent may know, and its hints only if asked for.
+    """Return the system and the user message. Only facts that an agent may know are shown, hints only on request.
 
-    ``instruction`` and ``words``: texts of the files that ``spec`` names, of scaffolds. Raises ConfigError.
+    ``instruction`` and ``words``: contents of the files that ``spec`` names, for scaffolds. Raises ConfigError.
     """
     if not hints:
         instance = instance.model_copy(update={"hints_text": None, "context": None})

@@ -1,9 +1,8 @@
-"""Going on where an earlier try stopped: its answered calls are answered from the record while the agent does all
-again, and the model is asked only what comes after them.
+"""Resuming of a lost solve: recorded calls of an earlier try are replayed, only later ones go to the model.
 
-The agent works as ever, in a fresh machine. It is shown what came of its actions then, if that is what comes of them
-now but for what varies from one run of a program to the next; so each request is the recorded one, byte for byte, or
-there is no going on.
+The agent works from the start in a fresh sandbox. It is shown the recorded observations, provided the new ones differ
+only in parts that vary between runs of a program. So each request equals the recorded one byte for byte; otherwise the
+attempt cannot be resumed.
 """
 
 from __future__ import annotations
@@ -27,63 +26,63 @@ if TYPE_CHECKING:
 
 
 class DivergedError(Exception):
-    """What an earlier try did came out otherwise: there is no going on from it."""
+    """A replayed action had another result or request than recorded: the attempt cannot be resumed."""
 
 
 class AgentClock:
-    """Seconds that an agent has worked, those of earlier tries included."""
+    """Clock of the seconds an agent has worked, earlier tries included."""
 
     def __init__(self) -> None:
         self._zero = time.monotonic()
 
     def __call__(self) -> float:
-        """So many."""
+        """Return the seconds worked."""
         return time.monotonic() - self._zero
 
     def set(self, seconds: float) -> None:
-        """It has worked so long."""
+        """Set the seconds worked."""
         self._zero = time.monotonic() - seconds
 
 
 @dataclass
 class SolveCalls:
-    """The answered calls of a solve: ``earlier`` are those of tries before, ``keep`` takes its own."""
+    """Recorded model calls of a solve: ``earlier`` come from previous tries, ``keep`` records new ones."""
 
     try_name: str = ""
     earlier: list[KeptCall] = field(default_factory=list)
     keep: Callable[[Iterable[KeptCall]], None] = lambda _: None
     kept_as: str = ""
-    """Where, by ``SolveRecord.kept_calls``."""
+    """File name of the recorded calls without its number, see ``SolveRecord.kept_calls``."""
     started_over: str = ""
-    """Why what an earlier try had done is not, or not all, taken over."""
+    """Reason why the work of an earlier try is not, or only partly, reused."""
     spent: Usage = field(default_factory=Usage)
-    """Of the attempts of this try that are over."""
+    """Usage of this try's finished attempts."""
 
     def begin(self) -> None:
-        """Keep what is taken over first: a further try needs only the record of the newest."""
+        """Record the reused calls first, so that a further try needs only the newest record."""
         if self.earlier:
             self.keep(self.earlier)
 
     def start_over(self, attempt: int, why: str) -> None:
-        """Forget what is known of an attempt and of those after it."""
+        """Drop the recorded calls of an attempt and of later ones."""
         self.started_over = why
         self.earlier = [call for call in self.earlier if call.attempt < attempt]
 
     def of_attempt(
         self, number: int, clock: AgentClock, workdir: str = WORKDIR, kind: type[AttemptCalls] | None = None
     ) -> AttemptCalls:
-        """Those of one attempt. ``workdir``: where the repository is."""
+        """Return the calls of one attempt. ``workdir``: the repository's folder."""
         known = [call for call in self.earlier if call.attempt == number]
         return (kind or AttemptCalls)(self, number, known, clock, workdir)
 
 
 class AttemptCalls:
-    """The calls of one attempt: first those that are known, then its own."""
+    """Calls of one attempt: the recorded ones first, then new ones."""
 
     def __init__(self, solve: SolveCalls, number: int, known: list[KeptCall], clock: AgentClock, workdir: str) -> None:
         self.solve, self.known, self.clock = solve, known, clock
         self.reused: list[KeptCall] = []
-        """Of those that are known, the ones that were asked again."""
+        """The recorded calls that were replayed."""
         self.workdir = workdir
         self._number = number
         self._shown: list[str | None] = []
@@ -91,12 +90,12 @@ class AttemptCalls:
 
     @property
     def inherited(self) -> Usage:
-        """What the calls that are taken over had cost."""
+        """Return the usage of the replayed calls."""
         return self.reused[-1].usage if self.reused else Usage()
 
     @property
     def lost_s(self) -> float:
-        """Seconds that the endpoint had wasted until the last of these was answered."""
+        """Return the seconds lost to the endpoint up to the last replayed call."""
         return self.reused[-1].lost_s if self.reused else 0.0
 
     @property
@@ -104,7 +103,7 @@ class AttemptCalls:
         return self.known[len(self.reused)] if len(self.reused) < len(self.known) else None
 
     def show(self, results: list[Result]) -> list[Result]:
-        """What the agent is to see of its actions: what it saw then. Raises DivergedError where that was another."""
+        """Return the recorded results of the agent's actions. Raises DivergedError if the new results differ."""
         if (known := self._next) is not None:
             then = known.shown[len(self._shown) :][: len(results)]
             number = len(self.reused)
@@ -118,7 +117,7 @@ class AttemptCalls:
         return results
 
     def take(self, request: str) -> KeptCall | None:
-        """The known answer; None where there is none any more. Raises DivergedError where another was asked then."""
+        """Return the next recorded answer, None if none is left. Raises DivergedError if its request differs."""
         if (known := self._next) is None:
             return None
         if known.request != request:
@@ -129,13 +128,13 @@ class AttemptCalls:
         return known
 
     def add(self, request: str, answer: Reply | NoReplyError, model: ContinuedModel) -> None:
-        """Keep an answer that has come."""
+        """Record a new answer."""
         shown, self._shown = self._shown, []
         own = model.usage - self.inherited
         self.keep(request, own, model.lost_s, shown=shown, metrics=answer.metrics, **describe_answer(answer))
 
     def keep(self, request: str, own: Usage, lost_s: float, **said: Any) -> None:
-        """Keep what was said, by the names of ``KeptCall``. ``own``: what this try took for the attempt so far."""
+        """Record an answer by the fields of ``KeptCall``. ``own``: this try's usage for the attempt so far."""
         starts_over, self._starts_over = self._starts_over, False
         call = KeptCall(
             try_name=self.solve.try_name,
@@ -153,7 +152,7 @@ class AttemptCalls:
 
 
 class ContinuedModel:
-    """A model whose first answers are known already. ``usage`` and ``lost_s`` are the attempt's, theirs included."""
+    """A model that replays recorded answers first. ``usage`` and ``lost_s`` include the replayed calls."""
 
     def __init__(self, client: Client, calls: AttemptCalls) -> None:
         self.name = client.name
@@ -161,12 +160,12 @@ class ContinuedModel:
 
     @property
     def usage(self) -> Usage:
-        """Of all calls of the attempt."""
+        """Return the usage of all calls of the attempt."""
         return self._calls.inherited + self._client.usage
 
     @property
     def lost_s(self) -> float:
-        """Seconds that the endpoint wasted."""
+        """Return the seconds lost to the endpoint."""
         return self._calls.lost_s + self._client.lost_s
 
     def ask(
@@ -178,7 +177,7 @@ class ContinuedModel:
         timeout_s: float | None = None,
         stop: list[str] | None = None,
     ) -> Reply:
-        """The known answer, else the client's, which is kept. Raises as Model, and DivergedError."""
+        """Return the recorded answer, else the client's, which is recorded. Raises as Model, and DivergedError."""
         request = _digest(self.name, messages, tools, temperature, stop)
         if (known := self._calls.take(request)) is not None:
             answer = answer_of(known)
@@ -200,7 +199,7 @@ def _digest(*asked: object) -> str:
 
 
 def describe_answer(answer: Reply | NoReplyError) -> dict[str, Any]:
-    """What was said, by the names of ``KeptCall``."""
+    """Return an answer as fields of ``KeptCall``."""
     if isinstance(answer, NoReplyError):
         return {"ended": answer.reason, "detail": answer.detail}
     calls = [KeptToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in answer.calls]
@@ -208,7 +207,7 @@ def describe_answer(answer: Reply | NoReplyError) -> dict[str, Any]:
 
 
 def answer_of(call: KeptCall) -> Reply | NoReplyError:
-    """What was said. Raises DivergedError where that is not whole."""
+    """Return the answer of a recorded call. Raises DivergedError if the record is incomplete."""
     if call.ended is not None:
         return NoReplyError(call.ended, call.detail, call.metrics)
     if call.metrics is None:

@@ -1,4 +1,4 @@
-"""What an agent hands on, by what its family wants: remembered before it begins, taken when it has ended."""
+"""Deliverable of a solve: the state of the sandbox is recorded before the agent works, and its changes taken after."""
 
 from __future__ import annotations
 
@@ -18,34 +18,33 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 @dataclass(frozen=True)
 class HandedOn:
-    """A patch or a layer, and why it is empty where that is not for want of changes."""
+    """The solve's deliverable, a patch or a filesystem layer, with a note if it is empty for a special reason."""
 
     patch: bytes = b""
     layer: bytes = b""
     note: str = ""
     summary: LayerSummary | None = None
-    """Of a layer."""
+    """Summary of the layer."""
 
     @property
     def answer(self) -> bytes:
-        """The one of the two that there is."""
+        """Return the layer if present, else the patch."""
         return self.layer or self.patch
 
 
 class WorkStart(Protocol):
-    """A machine as an agent finds it. ``history`` is None where none was hidden."""
+    """State of a sandbox before the agent works. ``history`` is None if no history was hidden."""
 
     history: History | None
 
     def take(self, box: Sandbox) -> HandedOn:
-        """What differs now. Never fails for what the agent did."""
+        """Return the changes since the start. Never fails because of the agent's actions."""
 
 
 def begin(box: Sandbox, hands_on: HandsOn) -> WorkStart:
-    """Remember a prepared machine; where a patch is wanted, hide what HEAD does not reach first.
+    """Record the state of a prepared sandbox; for patches, first hide commits that HEAD does not reach.
 
-    Of other machines nothing is hidden: what their repositories hold is part of the task. Raises ConfigError,
-    InfraError, ResourceError.
+    For layers nothing is hidden: the repositories are part of the task. Raises ConfigError, InfraError, ResourceError.
     """
     if hands_on == "layer":
         return _FilesStart(record(box))
@@ -54,14 +53,14 @@ def begin(box: Sandbox, hands_on: HandsOn) -> WorkStart:
 
 
 def prepare(box: Sandbox, instance: Instance) -> WorkStart:
-    """Make a fresh machine what an agent is to find, by the rule of its family. Raises as ``begin``."""
+    """Prepare a fresh sandbox for an agent, as its task family requires. Raises as ``begin``."""
     family = load_family(instance.family)
     family.prepare(box, instance)
     return begin(box, family.hands_on)
 
 
 def describe_start(start: WorkStart) -> dict[str, Any] | None:
-    """A repository as an agent finds it, as JSON, for ``start_of`` in another process; None of whole machines."""
+    """Return a repository's start state as JSON, for ``start_of`` in another process; None for layers."""
     if not isinstance(start, _RepositoryStart) or start.history is None:
         return None
     dirty = {_text(path): _text(entry) for path, entry in start.start.dirty.items()}
@@ -70,7 +69,7 @@ def describe_start(start: WorkStart) -> dict[str, Any] | None:
 
 
 def start_of(described: dict[str, Any]) -> WorkStart:
-    """What ``describe_start`` described, of a machine that is a copy of that one."""
+    """Return the start state described by ``describe_start``, for a copy of that sandbox."""
     found = described["start"]
     dirty = {_bytes(path): _bytes(entry) for path, entry in found["dirty"].items()}
     start = Start(root=found["root"], tree=found["tree"], dirty=dirty)

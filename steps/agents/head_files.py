@@ -1,4 +1,4 @@
-"""Files of the repository as its HEAD has them, by few commands however many they are."""
+"""Reader of the repository's files at HEAD, with few commands for any number of files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from swe_argo.steps.sandbox.script_failure import script_failure
 
 _TIMEOUT_S = 300.0
 _MOST = 16 << 20
-"""Bytes, of all files together."""
+"""Limit in bytes for all files together."""
 
 
 def readme_names(box: Sandbox) -> list[str]:
-    """The names of the READMEs in the repository's own folder. Raises InfraError, ResourceError."""
+    """Return the names of READMEs in the repository's root. Raises InfraError, ResourceError."""
     listed = _git(box, "git ls-tree -z HEAD").stdout.split(b"\0")
     entries = [entry.partition(b"\t") for entry in listed if entry]
     names = [name.decode("utf-8", "surrogateescape") for kind, _, name in entries if b" blob " in kind]
@@ -23,9 +23,10 @@ def readme_names(box: Sandbox) -> list[str]:
 
 
 def read(box: Sandbox, paths: Sequence[str]) -> dict[str, str]:
-    """Path -> text, as Python's ``open`` reads it (every line ends in \\n), undecodable bytes replaced.
+    """Return path -> text, read with universal newlines, undecodable bytes replaced.
 
-    Links are followed inside the repository; what is no file of HEAD is not in it. Raises InfraError, ResourceError.
+    Links are followed inside the repository; paths without a file at HEAD are omitted. Raises InfraError,
+    ResourceError.
     """
     readable_paths = [path for path in paths if "\n" not in path]
     if not readable_paths:
@@ -41,14 +42,17 @@ def read(box: Sandbox, paths: Sequence[str]) -> dict[str, str]:
 
 
 def _answer(data: bytes) -> tuple[str, bytes, bytes]:
-    """One answer of ``git cat-file --batch``: ``<name> <kind> <size>``, or ``<kind> <size>`` of a link that leads out;
-    then as many bytes and a line feed. Or ``<asked for> missing``, alone."""
+    """Return kind, content and rest of ``git cat-file --batch``'s first answer.
+
+    Its header is ``<name> <kind> <size>``, or ``<kind> <size>`` for a link out, then content and a line feed; or
+    ``<name> missing`` alone.
+    """
     line, _, rest = data.partition(b"\n")
     if not line or line.endswith((b" missing", b" ambiguous")):
         return "", b"", rest
     words = line.decode("ascii", "replace").split(" ")
     size = int(words[-1])
-    if len(rest) < size:  # more than is fetched: nothing that a prompt could hold
+    if len(rest) < size:  # cut off at the limit: too large for any prompt
         return "", b"", b""
     return words[-2], rest[:size], rest[size + 1 :]
 

@@ -1,4 +1,4 @@
-"""What an agent may read of a repository's past: HEAD and what is below it. The rest is hidden before it begins."""
+"""Hiding of a repository's history: an agent may read HEAD and its ancestors only."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 from swe_argo.steps.sandbox.script_failure import script_failure
 
 TIMEOUT_S = 1800.0
-"""Repacking 50,000 objects takes about 2 s, a repository of ten million some minutes."""
+"""Timeout: repacking 50,000 objects takes about 2 s, a repository of ten million some minutes."""
 
 _SCRIPT = Path(__file__).resolve().with_name("hide_history.sh")
 
 
 def hide_history(sandbox: Sandbox) -> History:
-    """Make everything in /testbed's repository unreadable that HEAD does not reach, whatever its date, and prove it.
+    """Make all objects in /testbed's repository unreadable that HEAD does not reach, and verify it.
 
-    Images made before swebench 4.1.0 hold commits after the base commit, and HEAD is a commit made with the image, so
-    the fix may be older than it; agents have been seen to look for it (swebench #465, #471). The working tree, the
-    index, untracked files and the branch of HEAD stay as they are; tags on HEAD's history stay, for version tools need
-    them.
-    Repositories inside the working tree (submodules, vendored clones) are cleaned alike and counted with it; linked
+    Their date does not matter: images made before swebench 4.1.0 hold commits after the base commit, and HEAD is a
+    commit made with the image, so the fix may be older than HEAD. Agents have searched for it (swebench #465, #471).
+    The working tree, the index, untracked files, HEAD's branch and tags on HEAD's history stay; version tools need the
+    tags. Repositories inside the working tree (submodules, vendored clones) are cleaned and counted, too; linked
     worktrees inside it are removed.
 
-    Raises ConfigError where the image's repository cannot be cleaned: no agent begins on an unverified one, and another
-    try would end alike. Raises InfraError or ResourceError when the machine failed.
+    Raises ConfigError if the image's repository cannot be cleaned: no agent starts on an unverified one, and a retry
+    would fail the same way. Raises InfraError or ResourceError if the machine failed.
     """
     result = sandbox.exec(_SCRIPT.read_text(), timeout_s=TIMEOUT_S)
     if result.exit_code != 0:

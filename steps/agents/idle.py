@@ -1,4 +1,4 @@
-"""The agent that does nothing: the negative control of every evaluation."""
+"""Agent that does nothing: the negative control of every evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several attempts inside one solve: while the critic refuses, each in a sandbox of its own; the best is kept."""
+"""Iterative mode: attempts in separate sandboxes inside one solve until the critic accepts; the best one is kept."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from swe_argo.steps.contracts.solve_record import SolveAttempt
 from swe_argo.steps.contracts.trajectory import Trajectory, Usage
 
 HOTTER = 0.1
-"""Temperature of an attempt after the first where the spec's is 0: the same again would end the same (OpenHands)."""
+"""Temperature of later attempts if the spec's is 0: a plain repetition would end the same way (OpenHands)."""
 WORTH_IT = 0.1
-"""Part of the agent's time that must be left for a further attempt: its sandbox is made in that time, too."""
+"""Fraction of the agent's time required for a further attempt, which includes creating its sandbox."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt that is over. ``trajectory`` and its usage are its own alone."""
+    """A finished attempt. ``trajectory`` and its usage cover this attempt only."""
 
     left: critic.AttemptResult
     trajectory: Trajectory
@@ -27,22 +27,22 @@ class Attempt:
 
     @property
     def usage(self) -> Usage:
-        """What its model took."""
+        """Return the attempt's model usage."""
         return self.trajectory.extra.usage
 
 
 def is_iterative(spec: AgentSpec) -> bool:
-    """Whether there may be several attempts: an agent without a model does the same again."""
+    """Return whether several attempts are possible; an agent without a model would repeat itself."""
     return spec.iterative and agent_of(spec).asks_model
 
 
 def attempt_temperature(wished: float | None, number: int) -> float | None:
-    """The temperature of the ``number``-th attempt."""
+    """Return the temperature of an attempt by its number."""
     return HOTTER if number > 1 and wished == 0 else wished
 
 
 def needs_another_attempt(spec: AgentSpec, attempts: Sequence[Attempt], left_s: float) -> bool:
-    """Whether there is to be another attempt, and whether time, tokens and money are left for one."""
+    """Return whether to make another attempt: the critic refused, and time, tokens and money are left."""
     if not is_iterative(spec) or len(attempts) >= spec.iterative_max_attempts:
         return False
     if critic.accepts(spec.critic, attempts[-1].left) or left_s < WORTH_IT * spec.timeout_s:
@@ -51,7 +51,7 @@ def needs_another_attempt(spec: AgentSpec, attempts: Sequence[Attempt], left_s: 
 
 
 def remaining_limits(spec: AgentSpec, attempts: Sequence[Attempt], left_s: float) -> AgentSpec | None:
-    """The spec with what is left of the limits that hold for an instance in all; None where one is used up."""
+    """Return the spec with the rest of the limits that cover the whole instance; None if one is used up."""
     spent = total_usage(attempts)
     tokens, money = spec.max_total_tokens, spec.max_cost_usd
     if tokens is not None:
@@ -64,17 +64,17 @@ def remaining_limits(spec: AgentSpec, attempts: Sequence[Attempt], left_s: float
 
 
 def total_usage(attempts: Sequence[Attempt]) -> Usage:
-    """What all of them took."""
+    """Return the usage of all attempts."""
     return sum((attempt.usage for attempt in attempts), Usage())
 
 
 def choose_attempt(spec: AgentSpec, attempts: Sequence[Attempt]) -> int:
-    """Index of the attempt whose patch is graded."""
+    """Return the index of the attempt whose patch is graded."""
     return critic.choose_best(spec.critic, [attempt.left for attempt in attempts])
 
 
 def merge_trajectories(attempts: Sequence[Attempt], best: int) -> Trajectory:
-    """That of the chosen one, the others in it, whole."""
+    """Return the chosen attempt's trajectory with the others embedded in full."""
     if len(attempts) == 1:
         return attempts[0].trajectory
     named = [with_attempt_number(attempt.trajectory, number) for number, attempt in enumerate(attempts, 1)]
@@ -87,12 +87,12 @@ def merge_trajectories(attempts: Sequence[Attempt], best: int) -> Trajectory:
 
 
 def with_attempt_number(trajectory: Trajectory, number: int) -> Trajectory:
-    """The trajectory of the ``number``-th attempt under a name of its own: ATIF wants that of what it embeds."""
+    """Return the trajectory with a unique id for its attempt number, as ATIF requires for embedding."""
     return trajectory.model_copy(update={"trajectory_id": f"{trajectory.trajectory_id}/{number}"})
 
 
 def describe_attempts(spec: AgentSpec, attempts: Sequence[Attempt], best: int) -> list[SolveAttempt]:
-    """What the record of the solve says of each; nothing where there could be only one."""
+    """Return the solve record's entries of the attempts; empty if only one was possible."""
     if not is_iterative(spec):
         return []
     return [

@@ -1,4 +1,4 @@
-"""What an agent does, turn by turn: kept in memory for the trajectory, and in a file that is whole after every turn."""
+"""Recorder of an agent's turns, in memory for the trajectory and in a file that is complete after every turn."""
 
 from __future__ import annotations
 
@@ -36,16 +36,15 @@ if TYPE_CHECKING:
 
 
 def timestamp_now() -> str:
-    """This moment, ISO 8601 with milliseconds, UTC."""
+    """Return the current UTC time, ISO 8601 with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class Journal:
-    """The turns of one attempt. ``file``, where given, always holds a whole trajectory that ends in ``interrupted``.
+    """Recorder of an attempt's turns. ``file``, if given, always holds a complete, ``interrupted`` trajectory.
 
-    ``earlier`` are the attempts before it in the same solve: they stand in the file with it, and so do the further
-    conversations of this attempt (``open_beside``). Turns before the last are not serialized again: their bytes are
-    copied.
+    The file also contains the ``earlier`` attempts of the same solve and the side conversations of this one
+    (``open_beside``). Earlier turns are not serialized again: their bytes are copied.
     """
 
     def __init__(
@@ -61,18 +60,18 @@ class Journal:
         calls: AttemptCalls | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``watch`` is called with each turn of the agent, when it is in the file, and its number among these.
+        """Start recording. ``watch`` is called with each agent turn and its number, after the file was written.
 
-        ``calls``: where the attempt may go on from an earlier try.
+        ``calls``: recorded calls to resume from.
         """
         self.agent = agent
         self.turns: list[Turn] = []
         self.usage = Usage()
-        """Of the model so far; whoever asks the model keeps it up to date."""
+        """Model usage so far; kept up to date by the caller of the model."""
         self.note = ""
-        """What there is to say about the whole: how the endpoint put it that the conversation is over, and the like."""
+        """A note about the whole trajectory, such as the endpoint's message that ended the conversation."""
         self.printed = ""
-        """What an agent program printed itself."""
+        """Output of an agent program."""
         self.beside: list[SideJournal] = []
         self.started_at = timestamp_now()
         self._calls, self._clock, self._began = calls, clock, clock()
@@ -82,10 +81,10 @@ class Journal:
         self._file = file
         self._watch = watch
         self._agent_turns = 0
-        self._last = self._end = 0  # where the last turn lies in the file
+        self._last = self._end = 0  # offsets of the last turn in the file
 
     def add_message(self, source: Literal["system", "user"], message: str, **extra: Any) -> None:
-        """Add what the system or the user said."""
+        """Add a system or user message."""
         self.add(
             Turn(step_id=self._next, timestamp=timestamp_now(), source=source, message=message, extra=extra or None)
         )
@@ -100,7 +99,7 @@ class Journal:
         metrics: Metrics | None = None,
         **extra: Any,
     ) -> None:
-        """Add an agent's turn. Without ``metrics`` no model was asked for it."""
+        """Add an agent's turn. Without ``metrics`` the turn involved no model call."""
         self.add(
             Turn(
                 step_id=self._next,
@@ -118,10 +117,9 @@ class Journal:
         )
 
     def add_observations(self, results: list[Result]) -> list[Result]:
-        """Complete the last turn with what came of its calls, and give what the agent is to see of them.
+        """Add the results of the last turn's calls. Return the results to show to the agent.
 
-        That is the same, but for an agent that goes on where an earlier try stopped: it sees what was seen then. Raises
-        DivergedError where that was something else.
+        A resumed agent is shown the recorded results instead. Raises DivergedError if the new ones differ.
         """
         if self._calls is not None:
             results = self._calls.show(results)
@@ -136,21 +134,21 @@ class Journal:
         self._count_turn(turn)
 
     def set_usage(self, usage: Usage) -> None:
-        """Set what the model took so far, and write it: after a request that failed no turn may follow to carry it."""
+        """Set the model usage and write it, as no turn may follow a failed request."""
         if usage != self.usage or self.note:
             self.usage = usage
             if self.turns:
                 self._write(again=True)
 
     def open_beside(self, agent: AgentInfo) -> SideJournal:
-        """A further conversation of this attempt. Its turns are agent's turns of this one, for who counts them."""
+        """Open a side conversation of this attempt. Its agent turns count as turns of this recorder."""
         run, instance_id, attempt = self._names
         side = SideJournal(agent, run, instance_id, attempt, self._changed_beside)
         self.beside.append(side)
         return side
 
     def set_aside(self) -> None:
-        """The turns so far were no more than a further conversation's: what is added now is what this is about."""
+        """Move the turns so far to a side conversation; the main conversation starts with the next turn."""
         side = self.open_beside(self.agent)
         side.turns, side.started_at, self.turns = self.turns, self.started_at, []
 
@@ -171,17 +169,17 @@ class Journal:
         return len(self.turns) + 1
 
     def trajectory(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
-        """Everything so far. ``seconds``: the agent's own, by default the time since it began."""
+        """Return the trajectory so far. ``seconds``: the agent's time, by default the time since the start."""
         return embed_trajectories(self.alone(reason, seconds), self._earlier)
 
     def alone(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
-        """This attempt without the earlier ones."""
+        """Return this attempt's trajectory without earlier attempts."""
         beside = [side.alone(reason) for side in self.beside]
         update = {"steps": self.turns or [_NOTHING], "subagent_trajectories": beside or None}
         return self._around(reason, seconds).model_copy(update=update)
 
     def _around(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
-        """All but the turns."""
+        """Return the trajectory without its turns."""
         run, instance_id, attempt = self._names
         return Trajectory(
             session_id=run,
@@ -203,10 +201,10 @@ class Journal:
         )
 
     def _write(self, *, again: bool) -> None:
-        """Write the last turn and all that follows it over the end of the file.
+        """Write the last turn and the fields after it over the end of the file.
 
-        Over the end of a copy, which then takes the file's name: a SIGKILL can come between any two pages of a write,
-        and what it leaves is valid JSON still. Copying a megabyte takes half a millisecond.
+        A copy is written, which then replaces the file: a SIGKILL may hit between two pages of a write, and the file
+        must stay valid JSON. Copying a megabyte takes half a millisecond.
         """
         if self._file is None:
             return
@@ -233,7 +231,7 @@ class Journal:
         self._end = self._last + len(turn)
 
     def _before(self) -> bytes:
-        """What stands before the turns in the file."""
+        """Return the file's bytes before the turns."""
         early = self._around(StopReason.INTERRUPTED).model_dump(
             mode="json", exclude_none=True, exclude={*_LATE, "steps"}
         )
@@ -241,9 +239,9 @@ class Journal:
 
 
 class SideJournal(Journal):
-    """The turns of a further conversation of an attempt; ``changed`` is told of each.
+    """Recorder of a side conversation of an attempt; ``changed`` is called for each turn.
 
-    Its usage is that of its turns.
+    Its usage is the sum over its turns.
     """
 
     def __init__(
@@ -261,25 +259,25 @@ class SideJournal(Journal):
         self._changed(turn)
 
     def add_observations(self, results: list[Result]) -> list[Result]:
-        """Complete the last turn with what came of its calls."""
+        """Add the results of the last turn's calls."""
         shown = super().add_observations(results)
         self._bytes = b""
         self._changed(None)
         return shown
 
     def alone(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
-        """This conversation."""
+        """Return this conversation's trajectory."""
         self.usage = usage_of(self.turns)
         whole = super().alone(reason, self.usage.seconds if seconds is None else seconds)
         extra = whole.extra.model_copy(update={"beside": True})
         return whole.model_copy(update={"extra": extra, "trajectory_id": self.trajectory_id})
 
     def to_bytes(self) -> bytes:
-        """As it stands in the file of its attempt."""
+        """Return the conversation as embedded in the file of its attempt."""
         self._bytes = self._bytes or dump_trajectory(self.alone(StopReason.INTERRUPTED))
         return self._bytes
 
 
 _LATE = {"notes", "final_metrics", "extra"}
-"""The fields that change from turn to turn; they stand behind the turns."""
+"""Fields that change from turn to turn, stored after the turns."""
 _NOTHING = Turn(step_id=1, source="user", message="")

@@ -1,4 +1,4 @@
-"""What a person is told of the limits that an agent works under, before it does."""
+"""Notice about an agent's limits, shown before a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from swe_argo.steps.contracts.run_spec import RunSpec
 
 
 def describe_limits(spec: RunSpec) -> list[str]:
-    """A sentence with all that holds; what the agent's project has otherwise is said beside."""
+    """Return a sentence with all limits, and the defaults of the agent's project where these differ."""
     own = agent_of(spec.agent).defaults
     if not own.read_from:
         return []

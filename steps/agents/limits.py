@@ -1,4 +1,4 @@
-"""What an agent may take: steps, tokens, money and time; each limit that is reached has its own reason."""
+"""Limits of an agent: steps, tokens, cost and time. Each has its own stop reason."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from swe_argo.steps.models.images import text_of
 from swe_argo.steps.models.reply import Message
 
 EXCUSED_S = 300.0
-"""Seconds lost to the endpoint that are given back; a step's deadline leaves room for them."""
+"""Most seconds lost to the endpoint that are given back; a step's deadline includes them."""
 CHARACTERS_A_TOKEN = 3.5
-"""Of code and prose in English, for a conversation whose endpoint does not count."""
+"""Estimate for English code and prose if the endpoint does not count tokens."""
 
 
 class Limits:
-    """The limits of one attempt and how far it is. A step is an answer of the model, whatever it holds; where several
-    calls of an answer are made, each call (OpenHands)."""
+    """Limits and consumption of an attempt. A step is a model answer, or each executed call of one (OpenHands)."""
 
     def __init__(self, spec: AgentSpec, clock: Callable[[], float] = time.monotonic) -> None:
         self.spec = spec
@@ -36,22 +35,22 @@ class Limits:
 
     @property
     def remaining(self) -> int:
-        """Steps until it is told to finish; 0 and less afterwards."""
+        """Return the steps left until the agent is told to finish; 0 or negative afterwards."""
         return self.max_steps - self.steps
 
     @property
     def left_s(self) -> float:
-        """Seconds until its time is over, at least a little: what is waited for must be given a moment."""
+        """Return the seconds left, at least a little, for use as a timeout."""
         return max(0.001, self._end + min(self._lost_s, EXCUSED_S) - self._clock())
 
     @property
     def command_s(self) -> float:
-        """Seconds the next command may run."""
+        """Return the timeout of the next command in seconds."""
         return min(self.spec.command_timeout_s, self.left_s)
 
     @property
     def out_of_time(self) -> bool:
-        """Whether its time is over. Raises InfraError where it had more, but for the endpoint."""
+        """Return whether the time is used up. Raises InfraError if only the endpoint's delays used it up."""
         over = self._clock() - self._end
         if over < min(self._lost_s, EXCUSED_S):
             return False
@@ -61,20 +60,19 @@ class Limits:
         return True
 
     def ran(self, seconds: float) -> None:
-        """Count the time of a command."""
+        """Add the duration of a command."""
         self._commands_s += seconds
 
     def lost(self, lost_s: float) -> None:
-        """Set the seconds that the endpoint has wasted so far (``Model.lost_s``): they are not the agent's."""
+        """Set the seconds lost to the endpoint so far (``Model.lost_s``), which do not count as the agent's."""
         self._lost_s = lost_s
 
     def count_message(self, message: Message) -> None:
-        """Count, by estimate, a message that is not the model's: the endpoint tells its tokens with the next answer."""
+        """Add a message not from the model, by estimate; the endpoint reports its tokens with the next answer."""
         self._context += _estimate(message)
 
     def answered(self, message: Message, metrics: Metrics, calls: int = 1) -> None:
-        """Count an answer: its tokens as the endpoint tells them, else estimated from its text; a step for each call
-        that it makes."""
+        """Add an answer with its tokens, estimated if the endpoint reports none, and a step per executed call."""
         self.steps += calls
         if metrics.prompt_tokens is None:
             self._context += _estimate(message)
@@ -83,7 +81,7 @@ class Limits:
             self._context = metrics.prompt_tokens + (metrics.completion_tokens or 0)
 
     def reached(self, usage: Usage) -> StopReason | None:
-        """The limit that forbids another call, if any."""
+        """Return the limit that forbids another call, if any."""
         spec = self.spec
         if self.out_of_time or self._commands_s >= (spec.commands_timeout_s or math.inf):
             return StopReason.TIMEOUT

@@ -1,4 +1,4 @@
-"""The loop: ask the model, make the calls it wants, show what came of them, until it finishes or reaches a limit."""
+"""Agent loop: ask the model, execute its calls, show the results, until it finishes or reaches a limit."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from swe_argo.steps.models.reply import Message, Reply
 def act(task: Task) -> StopReason:
     """Work on the issue in the scaffold that ``task.spec`` names.
 
-    The conversation is: system, the instruction, then in turn the model's own message, unchanged, and what came of it.
-    Raises InfraError, ResourceError and ConfigError; the journal holds all that happened before.
+    The conversation is: system message, instruction, then in turn the model's unchanged message and its results. Raises
+    InfraError, ResourceError and ConfigError; all earlier turns are in the journal.
     """
     return _Loop(task).run()
 
 
 class _Loop:
-    """One attempt."""
+    """State of one attempt."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.journal = task, task.journal
@@ -42,7 +42,7 @@ class _Loop:
         self.shortened = 0
 
     def run(self) -> StopReason:
-        """Ask and act until something ends it."""
+        """Run turns until the agent finishes or a limit is reached."""
         self._open()
         while True:
             if (reason := self.limits.reached(self.journal.usage)) is not None:
@@ -65,7 +65,7 @@ class _Loop:
                 return StopReason.MAX_STEPS if is_out_of_steps else StopReason.FINISHED
 
     def _open(self) -> None:
-        """Say what the agent is and what it is to do."""
+        """Add the system message and the instruction."""
         task = self.task
         system, instruction = self.opening.system, self.opening.instruction
         definitions = [tool.definition for tool in self.tools.tools]
@@ -78,7 +78,7 @@ class _Loop:
         self.journal.add_message("user", instruction + describe_images(images))
 
     def _shorten(self) -> bool:
-        """Leave the older half of the turns out of the conversation; False where there is nothing to leave out."""
+        """Drop the older half of the turns from the conversation. Return False if there are none to drop."""
         answers = [place for place, message in enumerate(self.messages) if message["role"] == "assistant"]
         if len(answers) < 2:
             return False
@@ -88,9 +88,9 @@ class _Loop:
         return True
 
     def _perform(self, reply: Reply, calls: list[ParsedCall]) -> bool:
-        """Make the calls in turn, up to one that ends the work: whether there was one.
+        """Execute the calls in turn, up to one that ends the work. Return whether one did.
 
-        They are in the journal before, so that a machine lost under one leaves what was tried.
+        The calls are recorded first, so that they are known if the sandbox is lost during one.
         """
         tool_calls = [
             ToolCall(
@@ -126,7 +126,7 @@ class _Loop:
         return ends
 
     def _correct(self, reply: Reply, answer_message: Message, malformed: Malformed) -> StopReason | None:
-        """Say what was wrong with an answer, or end it where that was said too often."""
+        """Tell the model about a malformed answer. Return a stop reason after too many."""
         self.malformed.append(malformed.problem)
         calls = [
             ToolCall(
@@ -135,7 +135,7 @@ class _Loop:
             for tool_call, call in zip(answer_message.get("tool_calls") or [], reply.calls, strict=False)
         ]
         extra: dict[str, Any] = {"malformed": malformed.problem.value}
-        if reply.calls and not calls:  # by function calling, where none was offered
+        if reply.calls and not calls:  # function calls although none were offered
             extra["function_calls"] = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]
         self.journal.add_agent_turn(reply.text, calls, reasoning=reply.reasoning, metrics=reply.metrics, **extra)
         if len(self.malformed) >= (self.task.spec.max_malformed or math.inf):
@@ -161,7 +161,7 @@ class _Loop:
         self.limits.count_message(message)
 
     def _count(self) -> str:
-        """What stands behind an observation: how many steps are left, and when they are used up, what to do now."""
+        """Return the suffix of an observation: steps left, or the request to finish if there are none."""
         if self.limits.remaining <= 0 and self.limits.steps < self.task.spec.ended_after:
             return f"\n\nAll of your {self.limits.max_steps} steps are used up. Call {self.opening.finish} now."
         return count_steps(self.scaffold, self.limits.remaining)

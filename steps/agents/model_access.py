@@ -1,6 +1,6 @@
-"""What an agent asks its model by: what an earlier try was answered comes first, then the endpoint.
+"""Model access of an agent: recorded answers of an earlier try first, then the endpoint.
 
-What only some agents need is imported for those alone.
+Modules that only some agents need are imported on demand.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from swe_argo.steps.models.reply import Model
 
 
 def find_endpoint(run: RunFile) -> str:
-    """The endpoint, fit to be shown. Raises ConfigError where it cannot be asked at all."""
+    """Return the endpoint's URL without secrets. Raises ConfigError if no endpoint is configured."""
     from swe_argo.steps.models.endpoint import resolve_endpoint
 
     return resolve_endpoint(run.spec).display_url
 
 
 def calls_of_attempt(solve: SolveCalls, agent: Agent, number: int, clock: AgentClock, workdir: str) -> AttemptCalls:
-    """The calls of a solve's attempt, as its kind of agent takes them over."""
+    """Return an attempt's recorded calls, in the class for its kind of agent."""
     if not agent.is_program:
         return solve.of_attempt(number, clock, workdir)
     from swe_argo.steps.agents.program.continued import ProgramCalls
@@ -33,7 +33,7 @@ def calls_of_attempt(solve: SolveCalls, agent: Agent, number: int, clock: AgentC
 
 @contextmanager
 def open_model_for(agent: Agent, run: RunFile, calls: AttemptCalls) -> Iterator[Model]:
-    """The model of an agent of ours; none where it asks none."""
+    """Yield the model for a bundled agent; ``NoModel`` if it asks none."""
     if not agent.asks_model or agent.is_program:
         yield NoModel()
         return
@@ -47,7 +47,7 @@ def open_model_for(agent: Agent, run: RunFile, calls: AttemptCalls) -> Iterator[
 def open_forwarder_for(
     agent: Agent, run: RunFile, temperature: float | None, calls: AttemptCalls
 ) -> Iterator[Forwards | None]:
-    """What answers an agent program, whose requests have this temperature; None where the agent is none."""
+    """Yield the forwarder for an agent program at this temperature; None for other agents."""
     if not agent.is_program:
         yield None
         return

@@ -1,4 +1,4 @@
-"""One call of the model, as an agent makes it: counted in the journal and against the limits, whatever comes of it."""
+"""A single model call of an agent, recorded in the journal and counted against the limits whatever its result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def ask(
     tools: list[ToolDefinition] | None,
     stop: list[str] | None = None,
 ) -> Reply | StopReason:
-    """The answer, or the reason why the agent's work ends without one. Raises InfraError and ConfigError, as Model."""
+    """Return the answer, or the stop reason if there is none. Raises InfraError and ConfigError, as Model."""
     model, journal = task.model, task.journal
     try:
         reply = model.ask(messages, tools=tools, temperature=task.temperature, timeout_s=limits.left_s, stop=stop)
@@ -28,7 +28,7 @@ def ask(
         late = error.reason is StopReason.CALL_TIMEOUT and limits.out_of_time
         return StopReason.TIMEOUT if late else error.reason
     except BaseException:
-        journal.set_usage(model.usage)  # what a failed call took is counted, however the process ends
+        journal.set_usage(model.usage)  # count a failed call's usage however the process ends
         raise
     journal.usage = model.usage
     limits.lost(model.lost_s)

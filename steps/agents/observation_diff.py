@@ -1,7 +1,7 @@
-"""Whether what was seen again is what was seen then, but for what differs from one run of a program to the next.
+"""Comparison of observations that ignores parts which vary from one run of a program to the next.
 
-Not compared: durations, dates and times, epoch seconds and process numbers on lines of their own, addresses in memory,
-names of temporary files, the folder that a repository really lies in, and how many steps an agent had left.
+Ignored: durations, dates and times, epoch seconds and process ids on lines of their own, memory addresses, names of
+temporary files, the real folder of a repository, and an agent's remaining steps.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _VARIES = tuple(
     for pattern, instead in (
         (r"\nSteps Remaining: \d+\s*\Z", ""),
         (r"\n\nAll of your \d+ steps are used up\. Call \w+ now\.\s*\Z", ""),
-        # Before numbers, which are in them.
+        # Before the patterns for numbers, which UUIDs contain.
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
         (r"\b0x[0-9a-fA-F]{5,}\b", "<address>"),
-        # By which Codex's shell names what a command printed.
+        # Name of a command's output in Codex's shell.
         (r"(?m)^Chunk ID: [0-9a-f]+$", "<chunk>"),
-        # The root of a sandbox that shares its host's (swe_argo.steps.host.folders).
+        # Root of a sandbox that shares its host's file system (swe_argo.steps.host.folders).
         (r"(?:/[\w.+@~-]+)*/swe-argo-(?:\d+-){3}\w{8}\b", ""),
         (r"(?<=/tmp/)(?:tmp[\w.-]+|pytest-of-\w+/pytest-\d+|\.shell-[0-9a-f]+|pip-[\w-]+)", "<temporary>"),
         (r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?)?", "<time>"),
@@ -33,13 +33,13 @@ _VARIES = tuple(
         (rf"\b\d+[.,]\d+(?:e-?\d+)? ?{_UNIT}\b", "<duration>"),
         (r"\b\d+ ?(?:seconds?|secs?|ms|us|µs|ns)\b", "<duration>"),
         (r"(?m)^\[\d+\][ +-]*\d+$", "<job>"),
-        # date +%s, alone or with milliseconds, microseconds or nanoseconds: seconds of 2001 to 2096.
+        # date +%s, plain or with milliseconds, microseconds or nanoseconds: seconds of 2001 to 2096.
         (r"(?m)^[ \t]*[1-3]\d{9}(?:[.,]\d+|\d{3}|\d{6}|\d{9})?[ \t\r]*$", "<time>"),
-        # echo $!, pgrep: with fewer digits it is more likely a count.
+        # echo $!, pgrep: a number with fewer digits is more likely a count.
         (r"(?m)^[ \t]*[1-9]\d{2,6}[ \t\r]*$", "<pid>"),
         (r"\b([Pp][Ii][Dd]|[Pp]rocess)([ =:]+)\d+\b", r"\1\2<pid>"),
         (r"\b\d+ (?=(?:Killed|Terminated|Aborted|Hangup|Segmentation fault|Interrupt|Quit)\b)", "<pid> "),
-        # What surrounds a duration is as wide as the terminal.
+        # Rules around a duration are as wide as the terminal.
         (r"={3,}|-{3,}", "<rule>"),
     )
 )
@@ -47,19 +47,19 @@ _VARIES = tuple(
 
 _BLOBS = re.compile(r"^index [0-9a-f]+\.\.[0-9a-f]+.*\n", re.MULTILINE)
 _HUNK = re.compile(r"^@@ (.*?) @@.*$", re.MULTILINE)
-"""What stands behind the numbers of a hunk git words by its settings."""
+"""Hunk header; git's settings decide about the text after its numbers."""
 
 
 def is_same_observation(then: str, now: str, workdir: str = WORKDIR) -> bool:
-    """Whether two texts are the same but for what varies; white space at the ends of lines does not count.
+    """Return whether two texts are the same except for varying parts and trailing white space.
 
-    ``workdir``: what the repository's folder is called.
+    ``workdir``: name of the repository's folder.
     """
     return then == now or without_volatile_parts(then, workdir) == without_volatile_parts(now, workdir)
 
 
 def without_volatile_parts(text: str, workdir: str = WORKDIR) -> str:
-    """The text with a word in place of whatever varies."""
+    """Return the text with placeholders for varying parts."""
     text = re.sub(rf"(?:/[\w.+@~-]+)+(?={re.escape(workdir)}(?![\w-]))", "", text)
     for pattern, instead in _VARIES:
         text = pattern.sub(instead, text)
@@ -67,7 +67,7 @@ def without_volatile_parts(text: str, workdir: str = WORKDIR) -> str:
 
 
 def is_same_patch(then: str, now: str) -> bool:
-    """Whether two diffs make the same changes: their files' order and the names of blobs, if any, do not count."""
+    """Return whether two diffs make the same changes, ignoring the order of files and the names of blobs."""
     return then == now or _files(then) == _files(now)
 
 

@@ -1,4 +1,4 @@
-"""The agent that asks once and takes the answer for a patch, in SWE-bench's published prompt styles."""
+"""Agent with a single model call whose answer contains the patch, in SWE-bench's published prompt styles."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from swe_argo.steps.contracts.trajectory import Result, ResultExtra, StopReason,
 from swe_argo.steps.models.reply import Message, Reply
 
 CHARACTERS_A_TOKEN = 3
-"""A careful figure for code with line numbers: rather leave a file out than have the prompt refused."""
+"""Conservative estimate for code with line numbers: leaving a file out is better than a refused prompt."""
 
 
 def act(task: Task) -> StopReason:
-    """Show the issue and its files, ask once, and leave the answer's patch in ``task.patch``, byte for byte.
+    """Show the issue and its files, ask the model once, and store the answer's patch in ``task.patch``, byte for byte.
 
-    It is graded as a predictions file with it would be, whether it applies or not: that it is applied in the sandbox,
-    too, is for who reads the trajectory. Raises InfraError, ResourceError, ConfigError.
+    The patch is graded like one from a predictions file, whether it applies or not. It is applied in the sandbox only
+    to inform readers of the trajectory. Raises InfraError, ResourceError, ConfigError.
     """
     limits = Limits(task.spec, task.clock)
     task.patch = b""
@@ -36,7 +36,7 @@ def act(task: Task) -> StopReason:
 
 
 def _take(task: Task, reply: Reply) -> StopReason:
-    """The answer joins the journal as the call of a tool, so that it can be performed again without a model."""
+    """Record the answer as a tool call, so that it can be replayed without a model."""
     patch = answers.patch_in(reply.text)
     task.patch = Patch.from_text(patch).data
     if not answers.is_patch(patch):
@@ -54,10 +54,10 @@ def _take(task: Task, reply: Reply) -> StopReason:
 
 
 def _build_conversation(task: Task) -> tuple[list[Message], list[str]]:
-    """The conversation, and the paths of retrieved files that are not in it.
+    """Return the conversation, and the paths of retrieved files that did not fit.
 
-    What a row brings is shown. What it only names is read at HEAD, and shown while there is room for it, in the row's
-    order, as swebench fills its prompts (create_instance.add_text_inputs, with a tokenizer).
+    Files with text in the row are always included. Others are read at HEAD and included in the row's order while there
+    is room, as swebench fills its prompts (create_instance.add_text_inputs, with a tokenizer).
     """
     context = task.instance.context or []
     files = [file for file in context if not file.readme]
@@ -71,7 +71,7 @@ def _build_conversation(task: Task) -> tuple[list[Message], list[str]]:
     )
     shown = []
     for file in _with_text(task, files):
-        if file not in files:  # its text was not in the row
+        if file not in files:  # its text was read at HEAD
             if (size := len(file_layouts.render_files([file]))) >= room:
                 continue
             room -= size
@@ -82,7 +82,7 @@ def _build_conversation(task: Task) -> tuple[list[Message], list[str]]:
 
 
 def _with_text(task: Task, files: list[FileContext]) -> list[FileContext]:
-    """The files with their contents, without those that HEAD does not have."""
+    """Return the files with their contents, except those that HEAD does not have."""
     texts = head_files.read(task.box, [file.path for file in files if file.text is None])
     full = [file if file.text is not None else file.model_copy(update={"text": texts.get(file.path)}) for file in files]
     return [file for file in full if file.text is not None]

@@ -1,4 +1,4 @@
-"""What a scaffold's model is told before its first answer: who it is, its tools, and what it is to do."""
+"""Opening of a scaffold's conversation: system message, tools and instruction."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from swe_argo.steps.contracts.data import Instance
 
 @dataclass(frozen=True)
 class Opening:
-    """The tools in the words that the model meets, and the first two messages."""
+    """A scaffold's tools as worded for the model, and the first two messages."""
 
     tools: Toolset
     finish: str
-    """The tool that ends the work."""
+    """Name of the tool that ends the work."""
     format: CallFormat
     system: str
     instruction: str
 
 
 def open_scaffold(spec: AgentSpec, instance: Instance, instruction: str, words: str, *, fn_calling: bool) -> Opening:
-    """``instruction``: text of the prompt template; ``words``: of the file with the scaffold's words, or empty.
+    """Return the opening of a scaffold. Raises ConfigError if the template fails on the instance.
 
-    Raises ConfigError where the template fails on the instance.
+    ``instruction``: text of the prompt template; ``words``: text of the file with the scaffold's wording, or empty.
     """
     scaffold = SCAFFOLDS[spec.name]
     own = toolset(scaffold.name, spec.scaffold_fidelity, instance.workdir)
@@ -46,5 +46,5 @@ def open_scaffold(spec: AgentSpec, instance: Instance, instruction: str, words: 
 
 
 def count_steps(scaffold: Scaffold, remaining: int) -> str:
-    """What stands behind a message to it: how many steps are left, where its project says so."""
+    """Return the suffix with the steps left, if the scaffold's project adds one to its messages."""
     return f"\nSteps Remaining: {max(remaining, 0)}" if scaffold.counts_steps else ""

@@ -1,4 +1,4 @@
-"""What an agent leaves: the difference between its working tree and the HEAD it was given."""
+"""Extraction of an agent's patch: the diff of its working tree against the original HEAD."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from swe_argo.steps.sandbox.untrusted import SandboxBroken
 
 TIMEOUT_S = 900.0
 MAX_BYTES = 256 << 20
-"""A larger patch is nothing that a grader could apply."""
+"""Largest patch; graders could not apply a larger one."""
 LARGE_BYTES = MAX_BYTES
-"""A larger file is left out of it."""
+"""Largest file in a patch; larger files are left out."""
 _LIMITS = {"LARGE_KIB": str(LARGE_BYTES >> 10)}
 _SCRIPT = Path(__file__).resolve().with_name("take_patch.sh")
 
 
 @dataclass(frozen=True)
 class Start:
-    """The repository as an agent finds it.
+    """Start state of a repository, before the agent works.
 
-    ``root`` is its folder, ``tree`` that of HEAD with the files of its submodules in their place, ``dirty`` the entries
-    in which the working tree differed from it already, as ``git diff-index --raw`` gives them: path -> modes, names and
-    status.
+    ``root`` is its folder, ``tree`` HEAD's tree with the files of submodules in place, ``dirty`` the entries in which
+    the working tree already differed, in the format of ``git diff-index --raw``: path -> modes, names and status.
     """
 
     root: str
@@ -36,14 +35,14 @@ class Start:
 
 @dataclass(frozen=True)
 class ExtractedPatch:
-    """A patch, and why it is empty where that is not for want of changes."""
+    """A patch, with a note if it is empty for another reason than a lack of changes."""
 
     data: bytes
     note: str = ""
 
 
 def record_start(sandbox: Sandbox, head: str) -> Start:
-    """Remember ``head``'s tree and what differs from it before an agent begins. Raises InfraError, ResourceError."""
+    """Return ``head``'s tree and the differences from it before an agent works. Raises InfraError, ResourceError."""
     result = sandbox.exec(
         _SCRIPT.read_text(),
         timeout_s=TIMEOUT_S,
@@ -57,15 +56,14 @@ def record_start(sandbox: Sandbox, head: str) -> Start:
 
 
 def extract(sandbox: Sandbox, start: Start) -> ExtractedPatch:
-    """The diff of the working tree against the HEAD of ``start``, whatever HEAD is now. It applies with ``git apply``.
+    """Return the diff of the working tree against the HEAD of ``start``, wherever HEAD is now.
 
-    New files are in it, ignored ones are not, unless they were added by force or committed. What differed from HEAD
-    before the agent began, and is as it was, is not the agent's and is left out: the grader's sandbox has it too.
-    Repositories inside the tree count by their files, submodules too. Files of more than LARGE_BYTES are left out, with
-    a note. A patch that cannot be taken because of what the agent
-    did (HEAD's objects and their copy deleted, git removed, the disk filled, more than MAX_BYTES) is empty, with a
-    note. The sandbox is one in which the agent has worked (``as_untrusted``). Raises InfraError where what is
-    outside of it says that it is lost.
+    It applies with ``git apply``. New files are included. Ignored files are not, unless force-added or committed.
+    Differences from before the agent's work that it left unchanged are omitted: the grader's sandbox has them, too.
+    Nested repositories and submodules are included by their files. Files above LARGE_BYTES are omitted, with a note.
+    The patch is empty, with a note, if the agent made it impossible (deleted HEAD's objects and their copy, removed
+    git, filled the disk, changed more than MAX_BYTES). The sandbox is one in which the agent has worked
+    (``as_untrusted``). Raises InfraError if its backend reports it lost.
     """
     try:
         return _extract(sandbox, start)
@@ -87,7 +85,7 @@ def _extract(sandbox: Sandbox, start: Start) -> ExtractedPatch:
     if now == start.dirty:
         return ExtractedPatch(b"", note)
     undo = b"".join(_undo(path, entry) for path, entry in now.items() if start.dirty.get(path) == entry)
-    undo_file = f"/var/tmp/swe-argo-undo-{secrets.token_hex(8)}" if undo else ""  # noqa: S108 - of the sandbox
+    undo_file = f"/var/tmp/swe-argo-undo-{secrets.token_hex(8)}" if undo else ""  # noqa: S108 - path in the sandbox
     if undo:
         sandbox.write(undo_file, undo)
     env |= {"WHAT": "diff", "SIDE": side.decode("ascii", "replace"), "UNDO": undo_file}
@@ -100,19 +98,19 @@ def _extract(sandbox: Sandbox, start: Start) -> ExtractedPatch:
 
 
 def _entries(raw: bytes) -> dict[bytes, bytes]:
-    """``:modes names status NUL path NUL``, again and again."""
+    """Parse repeated ``:modes names status NUL path NUL``."""
     fields = raw.split(b"\0")
     return dict(zip(fields[1::2], fields[0:-1:2], strict=False))
 
 
 def _undo(path: bytes, entry: bytes) -> bytes:
-    """The line of ``git update-index --index-info`` that gives the path what HEAD has; mode 0 removes it."""
+    """Return the line of ``git update-index --index-info`` that resets the path to HEAD; mode 0 removes it."""
     mode, _, name = entry.removeprefix(b":").split(b" ")[:3]
     return (b"0 " if mode == b"000000" else mode + b" ") + name + b"\t" + path + b"\0"
 
 
 def _why(result: ExecResult) -> str:
-    """Why there is no patch."""
+    """Return the reason for a missing patch."""
     if result.timed_out:
         return f"no patch can be taken within {TIMEOUT_S:.0f} s"
     if result.truncated:

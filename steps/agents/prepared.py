@@ -1,4 +1,4 @@
-"""What an agent hands on before any unit runs: the reference patches, patches made elsewhere, recorded actions."""
+"""Outputs of agents that need no solving: reference patches, patches from a file or run, recorded actions."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from swe_argo.steps.store.runs import record_of
 
 @dataclass
 class Prepared:
-    """What is known of the units before any of them runs: ``files`` are store keys and their bytes."""
+    """Outputs of units known before any unit runs: ``files`` maps store keys to bytes."""
 
     model: str
     files: dict[str, bytes] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     draw_key: str = ""
-    """The draw key of the earlier run that is graded again; empty otherwise."""
+    """Draw key of the earlier run that is graded again; else empty."""
 
 
 def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], known: list[str]) -> Prepared:
-    """The files that the spec's agent hands on: patches, recordings, and verdicts of instances nobody predicted.
+    """Return the files of the spec's agent: patches, recordings, and verdicts of instances without a prediction.
 
     ``chosen`` are the selected rows, ``known`` all ids of the dataset. Raises ConfigError.
     """
@@ -68,7 +68,7 @@ def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], known: li
 
 
 def _refuse_patches(spec: RunSpec, chosen: list[dict[str, Any]]) -> None:
-    """Raises ConfigError where patches are handed on and a row's family takes other things."""
+    """Refuse patches for rows whose task family expects another deliverable. Raises ConfigError."""
     agent = agent_of(spec.agent)
     gives_patches = agent.takes_prompt_style or (agent.kind is AgentKind.GIVEN and spec.agent.earlier_run is None)
     other = next((row for row in chosen if rows.family_of(row).hands_on != "patch"), None) if gives_patches else None

@@ -1,4 +1,4 @@
-"""What makes a run the run it is: fields of its spec, and the content of the files that these name."""
+"""Identity of a run: the decisive fields of its spec, and hashes of the files that these name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from swe_argo.steps.plugins import file_of
 
 
 def input_hashes(spec: RunSpec) -> dict[str, str]:
-    """Field -> sha256 of the file or folder it names: under one run id these may move, but not change."""
+    """Return field -> sha256 of its file or folder, which under one run id may move but not change."""
     named = {field.name: field.of(spec) for field in _hashed_fields()}
     hashes = {}
     if is_own(spec.agent.name) and (file := file_of(spec.agent.name)):
@@ -45,13 +45,13 @@ def input_hashes(spec: RunSpec) -> dict[str, str]:
 
 
 def decisive_hashes(hashes: dict[str, str]) -> dict[str, str]:
-    """Those of files that make a run what it is: what sandboxes may take is how it is done."""
+    """Return the hashes of decisive files, without those that affect only execution, such as sandbox resources."""
     how = {field.name for field in _hashed_fields() if field.is_how}
     return {name: value for name, value in hashes.items() if name not in how}
 
 
 def identity_fields(spec: RunSpec) -> dict[str, Any]:
-    """The flat fields that make a run what it is: without how it is done, and without paths that are hashed."""
+    """Return the flat decisive fields, without execution settings and without paths that are hashed."""
     return dict(_flat(spec, ""))
 
 

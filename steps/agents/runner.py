@@ -1,4 +1,4 @@
-"""What an agent is to those who let it work: something that acts on a task, imported when it is to act."""
+"""Interface of agents to their callers, and the import of an agent on demand."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from swe_argo.steps.plugins import load_agent
 
 
 class Runner(Protocol):
-    """A module of ours is one, and so is what the class of an agent of one's own makes.
+    """An agent: a module of this package, or an instance of a user's agent class.
 
-    Such a class is made without arguments. It may say ``asks_model = True``, ``calls_tools = True`` (of Agent), and
-    ``defaults``, a dict of fields of AgentSpec that hold where a person says nothing.
+    Such a class is created without arguments. It may define ``asks_model = True``, ``calls_tools = True`` (see Agent),
+    and ``defaults``, a dict of AgentSpec fields that apply unless a person sets them.
     """
 
     def act(self, task: Task, /) -> StopReason:
-        """Work on the issue until it ends; what was done is in ``task.journal``, the patch in ``task.box``.
+        """Work on the issue until it ends; the turns are in ``task.journal``, the changes in ``task.box``.
 
         Raises what Sandbox and Model raise: InfraError, ResourceError, ConfigError.
         """
 
 
 class CheckedRunner(Runner, Protocol):
-    """One that may be unable to work here (``Agent.has_check``)."""
+    """An agent that can check whether it works here (``Agent.has_check``)."""
 
     def check(self) -> None:
-        """Raises ConfigError where it cannot."""
+        """Check the environment. Raises ConfigError if the agent cannot work here."""
 
 
 def runner_of(agent: Agent) -> Runner:
-    """What runs an agent that solves. Raises ConfigError where it is one's own and cannot be imported."""
+    """Return the runner of an agent that solves. Raises ConfigError if a user's agent cannot be imported."""
     name = agent.runs or ""
     return cast("Runner", load_agent(name)() if is_own(name) else import_module(name))
 
 
 def act(agent: Agent, task: Task) -> StopReason:
-    """Let it work. Raises what it raises, and ConfigError where it does not say how it ended."""
+    """Run the agent. Raises what it raises, and ConfigError if it returns no StopReason."""
     reason = runner_of(agent).act(task)
     if not isinstance(reason, StopReason):
         raise ConfigError(f"act of {agent.runs} returned {reason!r}, not a StopReason", field="agent.name")
@@ -48,6 +48,6 @@ def act(agent: Agent, task: Task) -> StopReason:
 
 
 def check(agent: Agent) -> None:
-    """Refuse an agent that cannot work here. Raises ConfigError."""
+    """Check that the agent can work here. Raises ConfigError if it cannot."""
     if agent.has_check:
         cast("CheckedRunner", runner_of(agent)).check()

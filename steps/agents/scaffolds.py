@@ -1,4 +1,4 @@
-"""The scaffolds as data over one loop; their tools are in tools, their prompts in templates/prompts."""
+"""Scaffolds as data for the shared loop; their tools are in tools, their prompts in templates/prompts."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from swe_argo.steps.agents.calls.parse_result import Rules
 
 @dataclass(frozen=True)
 class Scaffold:
-    """What tells scaffolds apart beside their tools, prompts and limits (swe_argo.steps.contracts.agents)."""
+    """Properties of a scaffold besides its tools, prompts and limits (swe_argo.steps.contracts.agents)."""
 
     name: str
     rules: Rules
-    """What counts of an answer."""
+    """Rules for parsing answers."""
     shortens: bool = False
-    """Whether a conversation that the endpoint finds too long goes on without the older half of its turns (OpenHands).
-    """
+    """Whether a conversation that is too long for the endpoint continues without the older half of its turns
+    (OpenHands)."""
     counts_steps: bool = False
-    """Whether every message to it says how many steps remain (R2E-Gym)."""
+    """Whether every message to it ends with the remaining steps (R2E-Gym)."""
 
 
 SCAFFOLDS = {

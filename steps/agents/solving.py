@@ -1,4 +1,4 @@
-"""The attempts of one solve: each in a sandbox of its own, in iterative mode while the critic refuses."""
+"""Attempts of one solve, each in its own sandbox; in iterative mode until the critic accepts."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 
 log = logging.getLogger(__name__)
 AROUND_S = 3600.0
-"""How much longer than its agent a sandbox may live: hiding the history before, taking the patch after."""
+"""Extra lifetime of a sandbox beyond its agent's, for hiding the history and taking the patch."""
 
 
 @dataclass(frozen=True)
 class FinishedAttempt(Attempt):
-    """An attempt that is over, and what is recorded of it beside."""
+    """A finished attempt with its records."""
 
     result: HandedOn
     history: History | None
@@ -53,7 +53,7 @@ class FinishedAttempt(Attempt):
 
 
 class Solving:
-    """What is known of a solve while it runs."""
+    """State of a running solve."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Solving:
         recording: Recording | None,
         calls: SolveCalls | None = None,
     ) -> None:
-        """``calls``: what it may go on from, and where its own answers are kept."""
+        """Set up a solve. ``calls``: recorded calls to resume from, and the recorder of new ones."""
         self.calls = calls or SolveCalls()
         self.context, self.run, self.instance, self.recording = context, run, instance, recording
         self.agent = agent_of(run.spec.agent)
@@ -71,13 +71,13 @@ class Solving:
         self.seconds: dict[str, float] = defaultdict(float)
         self.attempts: list[FinishedAttempt] = []
         self.journal: Journal | None = None
-        """Of the newest attempt whose agent began."""
+        """The journal of the newest attempt whose agent began."""
         self._clock: AgentClock | None = None
-        """Runs from when its agent first began."""
+        """Clock since the agent first began."""
         self._endpoint = find_endpoint(run) if self.agent.asks_model else None
 
     def outputs(self) -> Iterator[Trajectory | Patch | Layer | SolveRecord]:
-        """Attempt it, again while the critic refuses, and give the best."""
+        """Yield the outputs of the best attempt, after attempts until the critic accepts."""
         while self._attempt() and iterative.needs_another_attempt(self.spec, self.attempts, self._left_s):
             pass
         best = iterative.choose_attempt(self.spec, self.attempts)
@@ -119,11 +119,11 @@ class Solving:
 
     @property
     def _left_s(self) -> float:
-        """Of the agent's time, which runs from when it first began."""
+        """Return the seconds left of the agent's time, which starts when the agent first begins."""
         return self.spec.timeout_s - (self._clock() if self._clock else 0.0)
 
     def _attempt(self) -> bool:
-        """One attempt, begun anew where what is known of it comes out otherwise; False where it had no time."""
+        """Make one attempt, starting over if its recorded calls diverge. Return False if no time was left."""
         number = len(self.attempts) + 1
         worked_s = self._clock() if self._clock else 0.0
         try:
@@ -136,7 +136,7 @@ class Solving:
             return self._attempt_once(number)
 
     def _attempt_once(self, number: int) -> bool:
-        """In a sandbox of its own; False where making that took all the time that was left."""
+        """Make one attempt in its own sandbox. Return False if creating that took all the remaining time."""
         began = time.monotonic()
         with (
             join_group(self.run, self.instance) as member,
@@ -192,7 +192,7 @@ class Solving:
         return True
 
     def _prepare(self, box: Sandbox, member: GroupMember) -> WorkStart:
-        """The machine as the agent is to find it: as a copy of one that is so, or made so."""
+        """Prepare the sandbox for the agent, or take over the state of the snapshot it was copied from."""
         if member.snapshot is not None:
             return start_of(member.start)
         start = prepare(box, self.instance)
@@ -241,7 +241,7 @@ class Solving:
     def _act_in(
         self, box: Sandbox, spec: AgentSpec, journal: Journal, temperature: float | None, calls: AttemptCalls
     ) -> AgentEnd:
-        """Let the agent work until it ends, or breaks its machine."""
+        """Run the agent until it ends or breaks its sandbox."""
         try:
             return self._act(self._untrusted(box), spec, journal, temperature, calls)
         except SandboxBroken as error:
@@ -250,7 +250,7 @@ class Solving:
     def _act(
         self, box: Sandbox, spec: AgentSpec, journal: Journal, temperature: float | None, calls: AttemptCalls
     ) -> AgentEnd:
-        """Let the agent work."""
+        """Run the agent."""
         with (
             open_model_for(self.agent, self.run, calls) as model,
             open_forwarder_for(self.agent, self.run, temperature, calls) as forwarder,
@@ -285,7 +285,7 @@ class Solving:
 
 
 def _with_task_limit(spec: AgentSpec, default_s: float, instance: Instance) -> AgentSpec:
-    """The spec with the task's own limit of time, where that is shorter and nobody chose another."""
+    """Return the spec with the task's own time limit if that is shorter and nobody set another one."""
     limit_s = instance.machine.agent_timeout_s if instance.machine else None
     if limit_s is None or limit_s >= spec.timeout_s or spec.timeout_s != default_s:
         return spec
@@ -294,9 +294,9 @@ def _with_task_limit(spec: AgentSpec, default_s: float, instance: Instance) -> A
 
 @dataclass(frozen=True)
 class AgentEnd:
-    """How an agent ended. ``patch``: where it answered with one instead of leaving changes."""
+    """Result of an agent's work. ``patch`` is set if the agent answered with a patch instead of changing files."""
 
     reason: StopReason
     patch: bytes | None = None
     note: str = ""
-    """What broke its machine."""
+    """Cause of a broken sandbox."""

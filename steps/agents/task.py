@@ -1,4 +1,4 @@
-"""What an agent is handed: the issue, a machine with the repository, a model to ask, and a journal to write."""
+"""Input of an agent: the issue, a sandbox with the repository, a model, and a journal for its turns."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 def issue_with_hints(instance: Instance) -> str:
-    """The issue, with --hints its discussion behind it: for prompts that have no place of their own for that."""
+    """Return the issue, followed by its hints if given, for prompts without a separate place for hints."""
     hints, text = instance.hints_text, instance.problem_statement
     return f"{text}\n\nWhat was said about it:\n\n{hints}" if hints else text
 
 
 class Forwards(Protocol):
-    """Answers an agent program's requests; ``swe_argo.steps.models.forwarding.Forwarder`` documents each method."""
+    """Forwarder of agent programs' requests; see ``swe_argo.steps.models.forwarding.Forwarder`` for each method."""
 
     @property
     def model(self) -> str: ...  # noqa: D102
@@ -47,20 +47,20 @@ class Forwards(Protocol):
 
 
 class NoModel:
-    """What an agent is handed that says it asks no model."""
+    """Placeholder model of an agent that asks none."""
 
     name = ""
     usage = Usage()
     lost_s = 0.0
 
     def ask(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Raises ConfigError."""
+        """Refuse the request. Raises ConfigError."""
         raise ConfigError("this agent asked a model, and does not say that it does: asks_model", field="agent.name")
 
 
 @dataclass
 class Task:
-    """One attempt at one issue. An agent is ``act(task) -> StopReason``; what it did is in ``journal`` afterwards.
+    """An attempt at an issue. An agent is ``act(task) -> StopReason`` and records its turns in ``journal``.
 
     ``act`` raises what Sandbox and Model raise (InfraError, ResourceError, ConfigError), never NoReplyError.
     """
@@ -70,25 +70,25 @@ class Task:
     box: Sandbox
     journal: Journal
     model: Model
-    """``NoModel`` where the agent asks none."""
+    """``NoModel`` if the agent asks none."""
     instruction: str
-    """Text of the prompt template, not rendered yet."""
+    """Text of the prompt template, not yet rendered."""
     fn_calling: bool
     temperature: float | None = None
     words: str = ""
-    """Text of the file with the scaffold's words; empty where they are its own."""
+    """Text of the file with the scaffold's wording; empty for its own wording."""
     recording: Recording | None = None
-    """What is to be performed again, for what replays."""
+    """Recorded actions, for replaying agents."""
     patch: bytes | None = None
-    """What an agent answered, where a patch is its answer: graded as it is, instead of what changed in ``box``."""
+    """Patch that an agent answered with, graded instead of the changes in ``box``."""
     program: AgentProgram | None = None
-    """The agent program that is to run, and what answers its requests; ``model`` is NoModel then."""
+    """Agent program to run with ``forwarder`` for its requests; ``model`` is NoModel then."""
     forwarder: Forwards | None = None
 
     clock: Callable[[], float] = time.monotonic
-    """Seconds by which its time is counted."""
+    """Clock of the agent's time, in seconds."""
 
     @property
     def issue(self) -> str:
-        """See ``issue_with_hints``."""
+        """Return the issue with its hints, see ``issue_with_hints``."""
         return issue_with_hints(self.instance)

@@ -1,4 +1,4 @@
-"""What several conversations and attempts of one solve come to together."""
+"""Sums over the conversations and attempts of one solve."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from swe_argo.steps.contracts.trajectory import FinalMetrics, MetricsExtra, Traj
 
 
 def usage_of(turns: list[Turn]) -> Usage:
-    """What the calls of these turns took."""
+    """Return the usage of the model calls in these turns."""
     asked = [(turn.metrics, turn.metrics.extra or MetricsExtra()) for turn in turns if turn.metrics is not None]
     costs = [metrics.cost_usd for metrics, _ in asked if metrics.cost_usd is not None]
     return Usage(
@@ -25,7 +25,7 @@ def usage_of(turns: list[Turn]) -> Usage:
 
 
 def embed_trajectories(trajectory: Trajectory, others: list[Trajectory]) -> Trajectory:
-    """The trajectory with others of the same solve inside it, its sums those of all."""
+    """Return the trajectory with others of the same solve embedded, and its sums extended by theirs."""
     if not others:
         return trajectory
     within = [*(trajectory.subagent_trajectories or []), *others]
@@ -33,7 +33,7 @@ def embed_trajectories(trajectory: Trajectory, others: list[Trajectory]) -> Traj
 
 
 def add_others(trajectory: Trajectory, others: list[Trajectory]) -> Trajectory:
-    """The trajectory with its sums those of it and of others."""
+    """Return the trajectory with its sums extended by those of others."""
     usage = sum((other.extra.usage for other in others), trajectory.extra.usage)
     own = trajectory.final_metrics.total_steps if trajectory.final_metrics else None
     steps = (own or 0) + sum(
@@ -46,7 +46,7 @@ def add_others(trajectory: Trajectory, others: list[Trajectory]) -> Trajectory:
 
 
 def sum_up(usage: Usage, steps: int) -> FinalMetrics:
-    """The sums as ATIF has them."""
+    """Return the sums in ATIF's form."""
     return FinalMetrics(
         total_prompt_tokens=usage.prompt_tokens,
         total_completion_tokens=usage.completion_tokens,
@@ -57,10 +57,10 @@ def sum_up(usage: Usage, steps: int) -> FinalMetrics:
 
 
 def dump_trajectory(trajectory: Trajectory) -> bytes:
-    """As it stands within another, without what is not known."""
+    """Return the trajectory as embedded in another, without unknown values."""
     return dump(trajectory.model_dump(mode="json", exclude_none=True))
 
 
 def dump(value: Any) -> bytes:
-    """JSON without spaces."""
+    """Return JSON without spaces."""
     return to_json(value, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""The two ways models call tools: function calling, and blocks in their text."""
+"""Tool call formats: function calling, and blocks in the model's text."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from swe_argo.steps.agents.calls.text_calls import TextCalls
 
 
 def call_format(fn_calling: bool, rules: Rules) -> CallFormat:
-    """Function calling, or text, by the rules of a scaffold."""
+    """Return the call format, with the rules of a scaffold."""
     return FunctionCalling(rules) if fn_calling else TextCalls(rules)

@@ -1,4 +1,4 @@
-"""What a model is told of an answer without a call that can be made: what was wrong, and what a right one is like."""
+"""Corrections for answers without a valid call: the fault, and an example of a correct answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXAMPLES = {"cmd": "ls -la", "command": "ls -la", "search_term": "def main", "t
 
 
 def make_correction(problem: Problem, what: str, how: str, reply: Reply) -> Malformed:
-    """A correction: ``what`` was wrong, ``how`` it is done."""
+    """Return a correction. ``what``: the fault; ``how``: the right form."""
     extra = reply.metrics.extra
     cut = ""
     if extra is not None and extra.finish_reason == "length":
@@ -22,12 +22,12 @@ def make_correction(problem: Problem, what: str, how: str, reply: Reply) -> Malf
 
 
 def describe_empty_answer(reply: Reply) -> str:
-    """The sentence for an answer without anything."""
+    """Return the sentence for an empty answer."""
     return "Your answer was empty" + ("; what you think is no part of it." if reply.reasoning.strip() else ".")
 
 
 def describe_unknown_tool(name: str, toolset: Toolset) -> str:
-    """The sentence for a tool that does not exist."""
+    """Return the sentence for an unknown tool."""
     names = [tool.name for tool in toolset.tools]
     near = get_close_matches(name, [*names, *toolset.aliases], 1)
     hint = f" Did you mean `{toolset.aliases.get(near[0], near[0])}`?" if near else ""
@@ -36,7 +36,7 @@ def describe_unknown_tool(name: str, toolset: Toolset) -> str:
 
 
 def example_arguments(tool: Tool) -> dict[str, str]:
-    """Arguments of a right call of a tool: its required ones."""
+    """Return example arguments for a tool's required parameters."""
     return {
         parameter.name: parameter.enum[0]
         if parameter.enum
@@ -47,11 +47,11 @@ def example_arguments(tool: Tool) -> dict[str, str]:
 
 
 def example_tool(toolset: Toolset) -> Tool:
-    """The tool that examples show where no other was meant: the shell."""
+    """Return the tool for examples if no other was meant: the shell."""
     return next(tool for tool in toolset.tools if tool.kind == "shell")
 
 
 def describe_way_to_finish(toolset: Toolset) -> str:
-    """How the work is ended: a model that thinks it is done often just says so."""
+    """Return the sentence on ending the work: a model that thinks it is done often only says so."""
     tool = next(tool for tool in toolset.tools if tool.ends)
     return f"If the work is done, call `{tool.name}`."

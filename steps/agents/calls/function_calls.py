@@ -1,4 +1,4 @@
-"""Function calling: the endpoint knows the tools, and its answers hold calls apart from their text."""
+"""Function calling: the endpoint knows the tools and returns calls separately from the text."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _IN_TEXT = re.compile(r"<function\s*=|<tool_call>|\"arguments\"\s*:")
 
 @dataclass(frozen=True)
 class FunctionCalling:
-    """Calls by the API's ``tool_calls``."""
+    """Tool calls through the API's ``tool_calls``."""
 
     rules: Rules
     name: Literal["text", "function_calling"] = "function_calling"
     stop: None = None
 
     def parse(self, reply: Reply, toolset: Toolset) -> list[ParsedCall] | Malformed:
-        """See ``CallFormat.parse``. With one call that cannot be made, none is."""
+        """Parse the calls, see ``CallFormat.parse``. One invalid call makes the whole answer malformed."""
         calls = self._calls_to_keep(reply)
         if not calls or (self.rules.calls == "one" and len(calls) > 1):
             return _not_one(reply, toolset)
@@ -56,22 +56,22 @@ class FunctionCalling:
         return parsed
 
     def _calls_to_keep(self, reply: Reply) -> tuple[RequestedCall, ...]:
-        """The calls that stay in the conversation."""
+        """Return the calls that stay in the conversation."""
         return reply.calls[:1] if self.rules.calls == "first" else reply.calls
 
-    def instructions(self, toolset: Toolset) -> str:  # noqa: ARG002 - the endpoint tells the model
-        """See ``CallFormat.instructions``."""
+    def instructions(self, toolset: Toolset) -> str:  # noqa: ARG002 - the endpoint describes the tools
+        """Return no instructions, see ``CallFormat.instructions``."""
         return ""
 
     def definitions(self, toolset: Toolset) -> list[ToolDefinition] | None:
-        """See ``CallFormat.definitions``."""
+        """Return the tools' definitions, see ``CallFormat.definitions``."""
         return [tool.definition for tool in toolset.tools]
 
     def to_message(self, reply: Reply) -> Message:
-        """See ``CallFormat.to_message``. Arguments that are no JSON object are wrapped in one: vLLM refuses them."""
+        """Return the message, see ``CallFormat.to_message``. Invalid arguments become an object, as vLLM requires."""
         message, calls = dict(reply.message), self._calls_to_keep(reply)
         if calls:
-            tool_calls = message.get("tool_calls") or [{}] * len(calls)  # with what else the endpoint wants back
+            tool_calls = message.get("tool_calls") or [{}] * len(calls)  # with other fields to send back
             message["tool_calls"] = [
                 {
                     **fields,
@@ -90,7 +90,7 @@ class FunctionCalling:
         return message
 
     def answer(self, reply: Reply, texts: list[str]) -> list[Message]:
-        """See ``CallFormat.answer``. Every call must be answered."""
+        """Return the results, see ``CallFormat.answer``. Every call must have one."""
         calls = self._calls_to_keep(reply)
         if not calls:
             return [{"role": "user", "content": "\n\n".join(texts)}]
@@ -129,12 +129,12 @@ def _how(tool: Tool, toolset: Toolset) -> str:
 
 
 def _decoded(call: RequestedCall) -> tuple[dict[str, Any] | None, str]:
-    """The arguments; where they are no JSON object, None and why."""
+    """Return the arguments, or None and the reason if they are not a JSON object."""
     text = call.arguments.strip()
     if not text:
         return {}, ""
     try:
-        # Line breaks within strings are not JSON, and models write them all the same.
+        # Line breaks within strings are not valid JSON, but models write them.
         value = json.loads(text, strict=False)
     except ValueError as error:
         return None, str(error)
@@ -164,7 +164,7 @@ def _name(name: str) -> str:
 
 
 def _ids(calls: Sequence[RequestedCall]) -> list[str]:
-    """The calls' ids; those that are missing or used twice, made up."""
+    """Return the calls' ids, with new ones for missing and repeated ids."""
     ids: list[str] = []
     for number, call in enumerate(calls):
         ids.append(call.id if call.id and call.id not in ids else f"call_{number}_{len(ids)}")

@@ -1,4 +1,4 @@
-"""What an answer of a model comes to: a call that can be made, or what is wrong with it and how to do better."""
+"""Results of parsing a model's answer: valid calls, or the fault with a correction."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from swe_argo.steps.agents.tools.toolsets import Toolset
 from swe_argo.steps.models.reply import Message, Reply, ToolDefinition
 
 BLANK = "(empty)"
-"""Stands for an answer without anything: some endpoints take no empty messages."""
+"""Content of an empty answer; some endpoints refuse empty messages."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What counts of an answer with more than one call, or less than a whole one: each project has rules of its own."""
+    """Rules for answers with several or incomplete calls, which differ between projects."""
 
     calls: Literal["one", "first", "all"] = "one"
-    """Which function calls of an answer are made; with ``one`` an answer with several is malformed."""
+    """Function calls of an answer to execute; with ``one`` an answer with several is malformed."""
     keeps_rest: bool = True
-    """In text: whether what stands behind the first block stays in the conversation."""
+    """In text: whether text after the first block stays in the conversation."""
     stop: tuple[str, ...] = ()
-    """In text: what the endpoint is told to end an answer at; a block that ends there is whole."""
+    """In text: stop words sent to the endpoint; a block cut off there is complete."""
 
 
 class Problem(StrEnum):
-    """What is wrong with an answer."""
+    """Fault of a malformed answer."""
 
     EMPTY = "empty"
     NO_CALL = "no_call"
@@ -40,45 +40,45 @@ class Problem(StrEnum):
 
 @dataclass(frozen=True)
 class ParsedCall:
-    """A call that can be made: ``arguments`` have the types of the tool's parameters."""
+    """A valid call; ``arguments`` have the types of the tool's parameters."""
 
     tool: Tool
     arguments: dict[str, Any]
     call_id: str = ""
     thought: str = ""
-    """The text around the call."""
+    """Text around the call."""
 
 
 @dataclass(frozen=True)
 class Malformed:
-    """An answer without a call that can be made; ``correction`` is what the model is told."""
+    """An answer without a valid call; ``correction`` is the message to the model."""
 
     problem: Problem
     correction: str
 
 
 class CallFormat(Protocol):
-    """How calls are written, by the model and to it."""
+    """Format of tool calls in a conversation."""
 
     @property
     def name(self) -> Literal["text", "function_calling"]:
-        """As trajectories have it."""
+        """Return the format's name in trajectories."""
 
     @property
     def stop(self) -> list[str] | None:
-        """What the endpoint is told to end an answer at."""
+        """Return the stop words for the endpoint."""
 
     def parse(self, reply: Reply, toolset: Toolset) -> list[ParsedCall] | Malformed:
-        """The calls of an answer that count, at least one. Raises nothing, whatever the answer is."""
+        """Return the calls to execute, at least one, or the fault. Never raises."""
 
     def instructions(self, toolset: Toolset) -> str:
-        """What the system prompt must say of the tools and how to call them; empty in function calling."""
+        """Return the system prompt's description of the tools and their call format; empty in function calling."""
 
     def definitions(self, toolset: Toolset) -> list[ToolDefinition] | None:
-        """What function calling is told of the tools; None in text."""
+        """Return the tools' definitions for function calling; None in text."""
 
     def to_message(self, reply: Reply) -> Message:
-        """The answer as it goes back into the conversation: every endpoint takes it, malformed as it may be."""
+        """Return the answer as a message of the conversation that every endpoint accepts, even if malformed."""
 
     def answer(self, reply: Reply, texts: list[str]) -> list[Message]:
-        """What follows the answer in the conversation: what came of its calls, or a correction."""
+        """Return the messages after the answer: results of its calls, or a correction."""

@@ -1,9 +1,9 @@
-"""Calls in text: ``<function=NAME><parameter=KEY>VALUE</parameter>...</function>``, as R2E-Gym and OpenHands have them.
+"""Tool calls in text: ``<function=NAME><parameter=KEY>VALUE</parameter>...</function>``, as in R2E-Gym and OpenHands.
 
-The first block of an answer counts. Text before it is the thought; what is behind it, further blocks or a result that
-the model imagined, is ignored. What stands in ``<think>`` is no call, nor a tag that is only spoken of, with words
-behind it on its line. A value may hold anything but ``</parameter>`` followed by what follows a value. Of a parameter
-that is given twice the last value counts; one block that begins before another has ended is read as one with it.
+The first block of an answer is executed. Text before it is the thought; text after it, such as further blocks or an
+invented result, is ignored. Tags inside ``<think>`` and tags that are only mentioned, followed by words on their line,
+are not calls. A value may contain anything except ``</parameter>`` followed by a tag that can follow a value. The last
+value of a repeated parameter wins; a block that begins before another has ended is merged with it.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ _NEXT = re.compile(r"<parameter\s*=\s*([^>\n]{0,200})>|(</function>)")
 _END = re.compile(r"</parameter>(?=\s{0,1000}(?:<parameter\s*=|</?function\b|\Z))")
 _ANY_END = "</parameter>"
 _RUN_TOGETHER = re.compile(r"(\w+)\s*=(.*)</parameter", re.DOTALL)
-"""``<parameter=command=view</parameter>``: models write it now and then."""
+"""``<parameter=command=view</parameter>``: an occasional error of models."""
 _THOUGHT_OVER = "</think>"
 _END_OF_BLOCK = "</function>"
 _WHOLE = "<function=...>"
-"""The tag that is not closed where only the block's end is missing."""
+"""Placeholder for the tag if only the block's end is missing."""
 
 
 @dataclass(frozen=True)
 class TextCalls:
-    """Calls as blocks in the text, the first of which counts."""
+    """Tool calls as blocks in the text; the first block is executed."""
 
     rules: Rules
     name: Literal["text", "function_calling"] = "text"
 
     @property
     def stop(self) -> list[str] | None:
-        """See ``CallFormat.stop``."""
+        """Return the stop words, see ``CallFormat.stop``."""
         return list(self.rules.stop) or None
 
     def parse(self, reply: Reply, toolset: Toolset) -> list[ParsedCall] | Malformed:
-        """See ``CallFormat.parse``."""
+        """Parse the first block, see ``CallFormat.parse``."""
         begin, block = self._block(reply.text)
         thinking, spoken = reply.text[:begin], reply.text[begin:]
         shell = example_tool(toolset)
@@ -76,27 +76,27 @@ class TextCalls:
         return [ParsedCall(tool, arguments, "", f"{thinking}{spoken[: block.begin]}".strip())]
 
     def _block(self, text: str) -> tuple[int, _Block | None]:
-        """Where the thoughts are over, and the first block behind that, by its places there."""
+        """Return the end of the thoughts, and the first block after it with positions relative to that end."""
         thinking, over, _ = text.rpartition(_THOUGHT_OVER)
         begin = len(thinking) + len(over)
         block = _first_block(text[begin:])
         if block is not None and block.unclosed == _WHOLE and self.rules.stop:
-            block.unclosed = ""  # the endpoint ended it there
+            block.unclosed = ""  # the endpoint stopped there
         return begin, block
 
     def instructions(self, toolset: Toolset) -> str:
-        """See ``CallFormat.instructions``."""
+        """Return the description of the tools, see ``CallFormat.instructions``."""
         described = "\n\n".join(_described(number, tool) for number, tool in enumerate(toolset.tools, 1))
         return (
             f"You can use these functions:\n\n{described}\n\n{_RULES.format(example=_example(example_tool(toolset)))}"
         )
 
-    def definitions(self, toolset: Toolset) -> list[ToolDefinition] | None:  # noqa: ARG002 - the prompt has them
-        """See ``CallFormat.definitions``."""
+    def definitions(self, toolset: Toolset) -> list[ToolDefinition] | None:  # noqa: ARG002 - part of the prompt
+        """Return None, see ``CallFormat.definitions``."""
         return None
 
     def to_message(self, reply: Reply) -> Message:
-        """See ``CallFormat.to_message``. Without function calls nobody offered: unanswered, endpoints refuse them."""
+        """Return the message, see ``CallFormat.to_message``, without unexpected function calls: these get no result."""
         message = {name: value for name, value in reply.message.items() if name != "tool_calls"}
         content = message.get("content")
         if not self.rules.keeps_rest and content:
@@ -109,12 +109,12 @@ class TextCalls:
         return {**message, "content": content or BLANK}
 
     def answer(self, reply: Reply, texts: list[str]) -> list[Message]:  # noqa: ARG002 - as in function calling
-        """See ``CallFormat.answer``."""
+        """Return the results as a user message, see ``CallFormat.answer``."""
         return [{"role": "user", "content": "\n\n".join(texts)}]
 
 
 def _with_text(parts: list[Any], text: str) -> list[Any]:
-    """Return the parts of a content with this text in the place of theirs."""
+    """Return the content parts with their text replaced."""
     others = [part for part in parts if isinstance(part, dict) and part.get("type") != "text"]
     return [*others, {"type": "text", "text": text}]
 
@@ -124,7 +124,7 @@ def _with_text(parts: list[Any], text: str) -> list[Any]:
 
 @dataclass
 class _Block:
-    """A function block as it stands in the text; ``unclosed`` is the tag that is not."""
+    """A function block with its position in the text; ``unclosed`` is the unclosed tag, if any."""
 
     name: str
     begin: int
@@ -141,12 +141,12 @@ def _first_block(text: str) -> _Block | None:
     block = _Block(match[1].strip().strip("\"'"), match.start())
     _fill(block, text, match.end(), [end.start() for end in _END.finditer(text)])
     if block.unclosed and whole is None:
-        block.unclosed = match[0]  # only spoken of: nothing that an endpoint has ended
+        block.unclosed = match[0]  # only mentioned: the endpoint stopped elsewhere
     return block
 
 
 def _fill(block: _Block, text: str, at: int, proper: list[int]) -> None:
-    """Read the parameters up to the block's end. ``proper``: where tags stand that end a value for certain."""
+    """Parse the parameters up to the block's end. ``proper``: positions of tags that certainly end a value."""
     while True:
         match = _NEXT.search(text, at)
         if match is None:
@@ -172,12 +172,12 @@ def _value_end(text: str, at: int, proper: list[int]) -> int:
     first, place = text.find(_ANY_END, at), bisect_left(proper, at)
     if first < 0 or place == len(proper):
         return first
-    # With a whole block's end between the two, what follows is another block.
+    # A block's end between the two means that the later one belongs to another block.
     return first if text.find("</function>", first, proper[place]) >= 0 else proper[place]
 
 
 def _value(tool: Tool, name: str, value: str) -> str:
-    """A value without the line breaks that set it apart from its tags; of a file's text the last one belongs to it."""
+    """Return a value without the line breaks next to its tags; a file's text keeps its last one."""
     parameter = tool.by_name.get(name)
     if parameter is None or parameter.type != "string" or parameter.enum:
         return value.strip()

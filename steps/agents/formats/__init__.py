@@ -1,6 +1,6 @@
-"""The trajectory formats of other projects: whose actions they are, by which model, what was done, how it ended.
+"""Trajectory formats of other projects: agent, model, actions and end of a run.
 
-One module a format, which reads its rows tolerantly and writes what its own project's tools read.
+Each format has a module that reads its rows tolerantly and writes files for its own project's tools.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ _FORMATS = (atif, r2egym, sweagent, openhands, mini_swe_agent, preds)
 
 
 def read_row(row: Row) -> Recorded | None:
-    """The row in whichever format it is, or None where it is no trajectory. Raises ValueError saying what is wrong."""
+    """Return the row in its format, None if it is no trajectory. Raises ValueError with the fault."""
     return next((form.read(row) for form in _FORMATS if form.is_row(row)), None)

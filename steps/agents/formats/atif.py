@@ -1,4 +1,4 @@
-"""ATIF, the agent trajectory interchange format of Harbor: what trajectory.json is in."""
+"""ATIF, Harbor's agent trajectory interchange format, which trajectory.json uses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NAME = "ATIF"
 
 
 def is_row(row: Row) -> bool:
-    """Whether it says so."""
+    """Return whether the row declares this format."""
     return str(row.get("schema_version", "")).startswith("ATIF-")
 
 
 def read(row: Row) -> Recorded:
-    """ATIF, whoever wrote it. Answers that were malformed, and their corrections, hold nothing to do again."""
+    """Read an ATIF row of any project. Malformed answers and their corrections have no actions."""
     timed = [*_actions(row)]
     for other in map(as_dict, as_list(row.get("subagent_trajectories"))):
         if as_dict(other.get("extra")).get("beside"):
@@ -42,7 +42,7 @@ def read(row: Row) -> Recorded:
 
 
 def _actions(row: Row) -> Iterator[tuple[str, Action]]:
-    """The calls of a conversation, each with the time of its turn."""
+    """Yield the calls of a conversation, each with its turn's time."""
     for step in map(as_dict, as_list(row.get("steps"))):
         if as_dict(step.get("extra")).get("malformed"):
             continue
@@ -60,21 +60,21 @@ def _actions(row: Row) -> Iterator[tuple[str, Action]]:
 
 
 def _scaffold(agent: Row, *, ours: bool) -> str | None:
-    """Harbor has agents of the same names, with tools of their own."""
+    """Return the scaffold of our own rows; Harbor has agents of the same names with tools of their own."""
     named = as_name(as_dict(agent.get("extra")).get("scaffold")) or as_name(agent.get("name"))
     return named if ours and is_model_agent(named) else None
 
 
 def write(done: SolvedUnit) -> bytes:
-    """The whole of it: the ids of every prompt, and text that every reader takes."""
+    """Return the complete trajectory, with all prompts' token ids and without lone surrogates."""
     whole = with_whole_prompts(done.trajectory).model_dump(mode="json", exclude_none=True)
     return (to_json(replace_surrogates_within(whole), separators=(",", ":")) + "\n").encode()
 
 
 def with_whole_prompts(trajectory: Trajectory) -> Trajectory:
-    """The trajectory with all ids of each prompt, those too that it shares with the call before.
+    """Return the trajectory with all ids of each prompt, including those shared with the call before.
 
-    Raises ValueError where the call before has fewer than it says are shared.
+    Raises ValueError if the call before has fewer ids than are declared as shared.
     """
     before: list[int] = []
     turns = []

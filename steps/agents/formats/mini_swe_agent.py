@@ -17,7 +17,7 @@ from swe_argo.steps.contracts.trajectory import StopReason, Turn
 NAME = "mini-swe-agent"
 FORMAT = "mini-swe-agent-1.1"
 OWN = "swe_argo"
-"""Key of ``info`` (the format allows further ones) for what the format has no place for."""
+"""Key of ``info`` for our own data (the format allows further keys)."""
 
 _FENCED = re.compile(r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n```", re.DOTALL)
 _OUTPUT = re.compile(r"<output>\n(.*)</output>\Z", re.DOTALL)
@@ -31,7 +31,7 @@ _STATUS = {
     StopReason.TIMEOUT: "TimeExceeded",
     StopReason.MALFORMED: "RepeatedFormatError",
     StopReason.EMPTY_ANSWER: "RepeatedFormatError",
-    # Where the model gave nothing to go on with, it ends in litellm's exception.
+    # Without a usable answer, mini-swe-agent ends with litellm's exception.
     StopReason.CALL_TIMEOUT: "Timeout",
     StopReason.CONTEXT_LIMIT: "ContextWindowExceededError",
     StopReason.CONTEXT_OVERFLOW: "ContextWindowExceededError",
@@ -55,12 +55,12 @@ _REASONS = {
 
 
 def is_row(row: Row) -> bool:
-    """Whether it looks like one; version 1 has no ``trajectory_format``."""
+    """Return whether the row looks like this format; version 1 has no ``trajectory_format``."""
     return "messages" in row and ("info" in row or "trajectory_format" in row)
 
 
 def read(row: Row) -> Recorded:
-    """Its own, of version 1 and 2, and what ``write`` makes."""
+    """Read a row of version 1 or 2, or one made by ``write``."""
     info = as_dict(row.get("info"))
     own = as_dict(info.get(OWN))
     messages = [as_dict(message) for message in as_list(row.get("messages"))]
@@ -94,7 +94,7 @@ def _actions(messages: list[Row], place: int, *, own: bool) -> list[Action]:
     extra = as_dict(message.get("extra"))
     asked = [as_dict(action) for action in as_list(extra.get("actions"))]
     if "actions" not in extra:
-        # Version 1: the one fenced block of an answer; with more or fewer it was refused.
+        # Version 1: the only fenced block of an answer; other numbers of blocks were refused.
         found = _FENCED.findall(as_text(message.get("content")) or "")
         asked = [{"command": text} for text in found if len(found) == 1]
     observations = [_observation_text(after, own=own) for after in messages[place + 1 : place + 1 + len(asked)]]
@@ -110,7 +110,7 @@ def _actions(messages: list[Row], place: int, *, own: bool) -> list[Action]:
 
 
 def _observation_text(message: Row, *, own: bool) -> str | None:
-    """In its own files what the command printed, whatever words a template has put around that."""
+    """Return the observation; in mini-swe-agent's own files the raw output, whatever its template added."""
     extra = as_dict(message.get("extra"))
     if "returncode" not in extra:
         return None
@@ -119,7 +119,7 @@ def _observation_text(message: Row, *, own: bool) -> str | None:
 
 
 def raw_result(output: str, code: object) -> str:
-    """A command's whole output with its exit code, in one form whatever the recording's template was."""
+    """Return a command's whole output with its exit code, in one form for all templates."""
     return f"<returncode>{code}</returncode>\n<output>\n{output}</output>"
 
 
@@ -127,10 +127,10 @@ def raw_result(output: str, code: object) -> str:
 
 
 def write(done: SolvedUnit) -> bytes:
-    """The file. Calls of other tools than bash stand in an action's ``tool`` and ``arguments``."""
+    """Return the file. Calls of tools other than bash are stored in an action's ``tool`` and ``arguments``."""
     trajectory, spec = done.trajectory, done.run.spec
     usage, reason = trajectory.extra.usage, trajectory.extra.stop_reason
-    status = _STATUS.get(reason, "RuntimeError")  # what only agent programs stop for
+    status = _STATUS.get(reason, "RuntimeError")  # stop reasons of agent programs only
     ending = {"exit_status": status, "submission": done.patch}
     row = {
         "info": {

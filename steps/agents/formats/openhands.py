@@ -1,4 +1,4 @@
-"""OpenHands' ``output.jsonl``: of its evaluation (event dicts, flat or in pairs) and of its SDK's (ActionEvent)."""
+"""OpenHands' ``output.jsonl`` of its evaluation (event dicts, flat or in pairs) and of its SDK (ActionEvent)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _SILENT = frozenset(
         "reject",
     )
 )
-"""Events of an agent that do not touch the machine."""
+"""Agent events without an effect on the sandbox."""
 
 
 def is_row(row: Row) -> bool:
-    """Whether it looks like one."""
+    """Return whether the row looks like this format."""
     return "history" in row and "instance_id" in row
 
 
 def read(row: Row) -> Recorded:
-    """Its own of either kind, and what this project writes. Paths of its workspace become /testbed."""
+    """Read a row of either kind, or one of this project. Paths of OpenHands' workspace become /testbed."""
     instance_id = str(row["instance_id"])
     entries = as_list(row.get("history"))
     events = [as_dict(event) for entry in entries for event in (entry if isinstance(entry, list) else [entry])]
@@ -70,14 +70,14 @@ def read(row: Row) -> Recorded:
 
 
 def _actions(event: Row) -> Iterator[Action]:
-    if event.get("kind") == "ActionEvent":  # its SDK, since 2025
+    if event.get("kind") == "ActionEvent":  # the SDK's, since 2025
         arguments = {key: value for key, value in as_dict(event.get("action")).items() if key != "kind"}
         yield from _performable(str(event.get("tool_name", "")), arguments)
     elif isinstance(name := event.get("action"), str) and event.get("source", "agent") == "agent":
         arguments = as_dict(event.get("args"))
         if name == "edit" and not arguments.get("command"):
             name = "edit (by line range)"
-        if name == "read":  # what a view of its editor is recorded as
+        if name == "read":  # OpenHands' record of a view in its editor
             if event.get("tool_call_metadata") or arguments.get("impl_source") == "oh_aci":
                 view = {"command": "view", "path": arguments.get("path"), "view_range": arguments.get("view_range")}
                 yield Action(tool="edit", arguments={key: value for key, value in view.items() if value is not None})
@@ -94,7 +94,7 @@ def _performable(tool: str, arguments: Row) -> Iterator[Action]:
 
 
 def _observations(events: list[Row]) -> dict[int, str | None]:
-    """What followed each action, by the action's place in memory: by its ``cause``, else what stands right after it."""
+    """Return each action's observation by ``id()`` of its event: the one with its ``cause``, else the next event."""
     caused = {event["cause"]: event for event in events if _key(event.get("cause")) and "observation" in event}
     caused |= {event["action_id"]: event for event in events if _key(event.get("action_id"))}
     texts: dict[int, str | None] = {}
@@ -103,9 +103,7 @@ def _observations(events: list[Row]) -> dict[int, str | None]:
         if effect is None and number + 1 < len(events) and not _key(events[number + 1].get("cause")):
             effect = events[number + 1]
         if effect is not None and "observation" in effect:
-            body = (
-                effect["observation"] if isinstance(effect["observation"], dict) else effect
-            )  # its SDK's is an object
+            body = effect["observation"] if isinstance(effect["observation"], dict) else effect  # an object in the SDK
             texts[id(event)] = as_text(body.get("content"))
     return texts
 
@@ -115,15 +113,14 @@ def _key(value: object) -> bool:
 
 
 def _workspace(instance_id: str) -> re.Pattern[str]:
-    """``/workspace/<owner>__<repo>__<version>`` of its evaluation, ``/workspace/<repo>`` of its SDK's."""
+    """Return the pattern of ``/workspace/<owner>__<repo>__<version>`` (evaluation) and ``/workspace/<repo>`` (SDK)."""
     repo = re.sub(r"-[^-]*$", "", instance_id)
     short = repo.rpartition("__")[2]
     return re.compile(rf"/workspace/(?:{re.escape(repo)}(?:__[\w.]*\w)?|{re.escape(short)})(?![\w-])")
 
 
 def move_repository(recorded: Recorded, workdir: str) -> Recorded:
-    """A recording of OpenHands' own as if it had been made with the repository at ``workdir``; others are as they were,
-    for their agents saw the instance's own folder."""
+    """Return OpenHands' own recording with the repository moved to ``workdir``; others, unchanged, have it there."""
     if workdir == WORKDIR or recorded.format != NAME or recorded.scaffold is not None:
         return recorded
     actions = [_inward(action, re.compile(rf"{WORKDIR}(?![\w-])"), workdir) for action in recorded.actions]

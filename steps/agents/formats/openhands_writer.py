@@ -1,4 +1,4 @@
-"""A solved unit -> a row of OpenHands' ``output.jsonl``, and its ``metadata.json``, as its eval_infer reads them."""
+"""Writer of OpenHands' ``output.jsonl`` and ``metadata.json`` from a solved unit, as its eval_infer reads them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _SENTENCES = {
     StopReason.SANDBOX_BROKEN: "RuntimeError: the agent broke its runtime",
     StopReason.CALL_TIMEOUT: "Timeout: a call of the model took too long",
 }
-"""Its words for why an agent did not finish: the reason of the last event. A row has an ``error`` only where its unit
-failed, for rows with one count as not done."""
+"""OpenHands' wording for an unfinished agent: the reason of the last event. Only failed units have an ``error``, as
+such rows count as not done."""
 
 
 def run_metadata(run: RunFile) -> Row:
-    """``metadata.json``: the fields that EvalMetadata needs, and no key."""
+    """Return ``metadata.json`` with the fields that EvalMetadata requires, without the API key."""
     spec, agent = run.spec, agent_of(run.spec.agent)
     llm = {
         "model": run.model,
@@ -62,7 +62,7 @@ def run_metadata(run: RunFile) -> Row:
 
 
 def write(done: SolvedUnit) -> bytes:
-    """One line."""
+    """Return a solved unit's line."""
     trajectory = done.trajectory
     users = [turn.message for turn in trajectory.steps if turn.source == "user"]
     own = {
@@ -85,7 +85,7 @@ def write(done: SolvedUnit) -> bytes:
 
 
 def write_failed(run: RunFile, instance: Instance, attempt: int, error: str) -> bytes:
-    """One line of ``output_errors.jsonl``: a unit that its infrastructure failed."""
+    """Return a line of ``output_errors.jsonl`` for a unit with an infrastructure failure."""
     none = _metrics(Usage(), run.model)
     return _line(run, instance, attempt, test_result={}, instruction="", history=[], metrics=none, error=error)
 
@@ -130,7 +130,7 @@ def _metrics(usage: Usage, model: str) -> Row:
 
 
 class _Events:
-    """The history as its event stream serializes it (openhands/events/serialization)."""
+    """Event history in the form of OpenHands' event stream (openhands/events/serialization)."""
 
     def __init__(self, done: SolvedUnit) -> None:
         self.done = done
@@ -187,7 +187,7 @@ class _Events:
 
 
 def _action(tool: str, arguments: Row, thought: str) -> tuple[str, Row]:
-    """Its name for an action, and its arguments; one that it has no name for is one of a further (MCP) tool."""
+    """Return OpenHands' action name and arguments; tools without such a name become MCP tools."""
     thought_field = {"thought": thought}
     if tool in _SHELLS:
         command = arguments.get("command", arguments.get("cmd", ""))
@@ -209,7 +209,7 @@ def _action(tool: str, arguments: Row, thought: str) -> tuple[str, Row]:
 
 
 def _response(act: AgentAction, model: str) -> Row:
-    """The answer as litellm has it, with this one call: the call word for word."""
+    """Return the answer in litellm's form, with this call only and verbatim."""
     call, metrics = act.call, act.turn.metrics
     function = {"name": call.function_name, "arguments": json.dumps(call.arguments)} if call else {}
     message = {
@@ -237,7 +237,7 @@ def _response(act: AgentAction, model: str) -> Row:
 
 
 def _observation(action: str, act: AgentAction) -> tuple[str, Row, Row]:
-    """Its name for what came of an action, its ``extras``, and its content with whether it went well."""
+    """Return OpenHands' observation name, its ``extras``, and its content with the success flag."""
     arguments = act.call.arguments if act.call else {}
     known = act.result.extra if act.result else None
     code = known.exit_code if known else None

@@ -1,4 +1,4 @@
-"""Predictions as swebench reads them (``all_preds.jsonl``), and as mini-swe-agent keeps them (``preds.json``)."""
+"""Predictions in the form of swebench (``all_preds.jsonl``) and of mini-swe-agent (``preds.json``)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ NAME = "predictions"
 
 
 def is_row(row: Row) -> bool:
-    """Whether it looks like one."""
+    """Return whether the row looks like a prediction."""
     return "model_patch" in row
 
 
 def read(row: Row) -> Recorded:
-    """To do again what it tells is to apply its patch; an empty one is nothing to do. Raises ValueError."""
+    """Read a prediction; its replay applies the patch, if not empty. Raises ValueError."""
     patch = "" if row["model_patch"] is None else row["model_patch"]
     if not isinstance(patch, str):
         raise ValueError(f"model_patch is {type(patch).__name__}, not text or null")  # noqa: TRY004 - of a file
@@ -27,15 +27,15 @@ def read(row: Row) -> Recorded:
 
 
 def to_prediction(instance_id: str, model: str, patch: str) -> Row:
-    """One. Bytes of the patch that are no UTF-8 are lone surrogates (PEP 383), as this project reads them again."""
+    """Return a prediction row. Patch bytes that are not UTF-8 are lone surrogates (PEP 383), as our reader expects."""
     return {"model_name_or_path": model, "instance_id": instance_id, "model_patch": patch}
 
 
 def prediction_line(instance_id: str, model: str, patch: str) -> bytes:
-    """One line of ``all_preds.jsonl``, ASCII only."""
+    """Return a line of ``all_preds.jsonl``, ASCII only."""
     return (json.dumps(to_prediction(instance_id, model, patch)) + "\n").encode()
 
 
 def keyed_predictions(predictions: dict[str, Row]) -> bytes:
-    """``preds.json``: by instance id."""
+    """Return ``preds.json``, predictions by instance id."""
     return json.dumps(predictions, indent=2).encode()

@@ -1,4 +1,4 @@
-"""R2E-Gym's ``Trajectory``, one a line of ``traj/<exp_name>.jsonl`` (its agenthub/trajectory/trajectory.py)."""
+"""R2E-Gym's ``Trajectory``, one per line of ``traj/<exp_name>.jsonl`` (its agenthub/trajectory/trajectory.py)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from swe_argo.steps.contracts.verdict import Outcome
 
 NAME = "R2E-Gym"
 OWN = "swe_argo"
-"""Key of a step's ``info`` and of ``agent_args`` (the format allows further ones) for calls as they were: its own text
-form holds strings alone, and strips them."""
+"""Key of a step's ``info`` and of ``agent_args`` for our exact calls (the format allows further keys): R2E-Gym's text
+form holds only strings, and strips them."""
 
 _FUNCTION = re.compile(r"<function\s*=\s*([^>]{1,200})>(.*?)(?:</function>|\Z)", re.DOTALL)
 _PARAMETER = re.compile(r"<parameter\s*=\s*([^>]{1,200})>(.*?)(</parameter>|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"sweb\.eval\.[^.:/]+\.([^:/]+)")
 _BROKEN = ("llm_query_error", "env_exception", "agent_exception")
-"""Exit reasons that are its infrastructure's, not the agent's."""
+"""Exit reasons caused by R2E-Gym's infrastructure, not by the agent."""
 _EXITS = {
     StopReason.FINISHED: "agent",
     StopReason.ABSOLUTE_STEPS: "abs_step_limit",
-    StopReason.MALFORMED: "abs_step_limit",  # it goes on asking until no step is left
+    StopReason.MALFORMED: "abs_step_limit",  # R2E-Gym asks again until no step is left
     StopReason.EMPTY_ANSWER: "abs_step_limit",
     StopReason.TIMEOUT: "traj_time_limit",
     StopReason.CALL_TIMEOUT: "llm_query_error",
@@ -43,8 +43,8 @@ _EXITS = {
     StopReason.SANDBOX_BROKEN: "agent_exception",
     StopReason.INTERRUPTED: "env_exception",
 }
-"""max_steps is told by how many actions came after the limit: max_step_limit or agent_max_step_limit. What only agent
-programs stop for is agent_exception."""
+"""Stop reason -> exit reason. max_steps becomes max_step_limit or agent_max_step_limit, depending on the actions after
+the limit. Reasons of agent programs become agent_exception."""
 _REASONS = {
     "agent": StopReason.FINISHED,
     "max_step_limit": StopReason.MAX_STEPS,
@@ -56,12 +56,12 @@ _REASONS = {
 
 
 def is_row(row: Row) -> bool:
-    """Whether it looks like one."""
+    """Return whether the row looks like this format."""
     return "trajectory_steps" in row
 
 
 def read(row: Row) -> Recorded:
-    """Its own, and what ``write`` makes; keys may be missing, for older files lack some."""
+    """Read a row of R2E-Gym or of ``write``; older files lack some keys."""
     own = as_dict(as_dict(row.get("agent_args")).get(OWN))
     actions = [action for step in map(as_dict, as_list(row.get("trajectory_steps"))) if (action := _action(step))]
     word = as_name(row.get("exit_reason"))
@@ -93,7 +93,7 @@ def _action(step: Row) -> Action | None:
 
 
 def text_action(text: str) -> Action | None:
-    """The first ``<function=NAME><parameter=KEY>VALUE</parameter></function>`` of a text; values are stripped."""
+    """Return the first ``<function=NAME><parameter=KEY>VALUE</parameter></function>`` of a text, values stripped."""
     found = _FUNCTION.search(text)
     if not found:
         return None
@@ -113,7 +113,7 @@ def _instance(row: Row) -> str:
 
 
 def write(done: SolvedUnit) -> bytes:
-    """One line. Token counts that are not known are -1, as there."""
+    """Return a line. Unknown token counts are -1, as in R2E-Gym."""
     spec, instance, grade = done.run.spec, done.instance, done.grade
     steps = _steps(done)
     agent = spec.agent
@@ -149,7 +149,7 @@ def write(done: SolvedUnit) -> bytes:
 
 
 def exit_reason(done: SolvedUnit, steps: int) -> str:
-    """Its word for why the agent stopped."""
+    """Return R2E-Gym's exit reason."""
     reason = done.trajectory.extra.stop_reason
     if reason is StopReason.MAX_STEPS:
         return "max_step_limit" if steps <= done.run.spec.agent.told_after + 1 else "agent_max_step_limit"
@@ -157,7 +157,7 @@ def exit_reason(done: SolvedUnit, steps: int) -> str:
 
 
 def _limits(agent: AgentSpec, taken: int) -> tuple[int, int]:
-    """Steps until it is told to finish, and until it is ended; of agents without such limits, those that were taken."""
+    """Return the step limits (finish request, end); for agents without limits, the steps taken."""
     return (agent.told_after, agent.ended_after) if agent_of(agent).calls_tools else (max(taken, 1), max(taken, 1))
 
 
@@ -220,7 +220,7 @@ def _step(act: AgentAction, number: int, total: float, *, last: bool) -> Row:
 
 
 def _text(act: AgentAction) -> str:
-    """The call in its text form; an answer without one has a function without a name there."""
+    """Return the call in R2E-Gym's text form, which has a nameless function for an answer without a call."""
     name, arguments = (act.call.function_name, act.call.arguments) if act.call else ("", {})
     parameters = "".join(
         f"  <parameter={key}>{value if isinstance(value, str) else json.dumps(value)}</parameter>\n"

@@ -1,4 +1,4 @@
-"""A trajectory as it was read from any format, and how rows are read whose keys may be missing or of any type."""
+"""A trajectory read from any format, and tolerant readers for values that may be missing or of any type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Recorded:
-    """One row, read: ``good`` is False where the recording ended in an error of its own infrastructure."""
+    """A parsed trajectory row; ``good`` is False if it ended in an error of its own infrastructure."""
 
     format: str
     instance_id: str
@@ -23,15 +23,15 @@ class Recorded:
     good: bool = True
     actions: list[Action] = field(default_factory=list)
     scaffold: str | None = None
-    """Whose tools they are, where it is known that they are those of this project or of mini-swe-agent."""
+    """Scaffold whose tools it used, if those are known to be this project's or mini-swe-agent's."""
     patch: str | None = None
     stop_reason: StopReason | None = None
     patch_alone: bool = False
-    """Whether ``actions`` are its patch, for its tools are not here."""
+    """Whether ``actions`` only apply its patch, because its tools are unknown here."""
 
 
 def as_dict(value: object) -> Row:
-    """The object, or the one in a JSON text; anything else is an empty one."""
+    """Return the object, parsed from JSON text if necessary; {} for anything else."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -41,22 +41,22 @@ def as_dict(value: object) -> Row:
 
 
 def as_list(value: object) -> Iterable[Any]:
-    """The list, or an empty one."""
+    """Return the list, or an empty one."""
     return value if isinstance(value, list) else []
 
 
 def as_name(value: object) -> str | None:
-    """The text, or None where there is none."""
+    """Return the text, None if it is empty or no text."""
     return value if isinstance(value, str) and value else None
 
 
 def as_text(value: object) -> str | None:
-    """The text, perhaps empty; a list of content parts is their texts, one after the other."""
+    """Return the text, possibly empty; the texts of a list of content parts are joined."""
     if isinstance(value, list):
         value = "".join(str(as_dict(part).get("text") or "") for part in value)
     return value if isinstance(value, str) else None
 
 
 def as_reason(value: object) -> StopReason | None:
-    """The reason of that name."""
+    """Return the stop reason of that name, None if there is none."""
     return StopReason(value) if isinstance(value, str) and value in set(StopReason) else None

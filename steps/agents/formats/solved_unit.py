@@ -1,4 +1,4 @@
-"""A unit that was solved, as it is handed to whatever writes it in another project's format."""
+"""A solved unit as input of the format writers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from swe_argo.steps.contracts.trajectory import Result, ToolCall, Trajectory, Tu
 from swe_argo.steps.contracts.verdict import GradeRecord
 
 TEXT_CALL = "<function="
-"""How a call begins in text."""
+"""Beginning of a call in text."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class SolvedUnit:
-    """What is known of it. ``patch`` holds bytes that are no UTF-8 as lone surrogates (PEP 383)."""
+    """A solved unit. ``patch`` has bytes that are not UTF-8 as lone surrogates (PEP 383)."""
 
     run: RunFile
     instance: Instance
@@ -28,11 +28,11 @@ class SolvedUnit:
     patch: str
     grade: GradeRecord | None = None
     log: str | None = None
-    """What the tests printed."""
+    """Output of the tests."""
 
     @property
     def scaffold(self) -> str | None:
-        """Whose tools it used."""
+        """Return the scaffold whose tools were used, None if unknown."""
         agent = self.trajectory.agent
         named = agent.extra.scaffold if agent.extra else None
         return named or (agent.name if is_model_agent(agent.name) else None)
@@ -40,41 +40,41 @@ class SolvedUnit:
 
 @dataclass(frozen=True)
 class AgentAction:
-    """A call and what came of it. ``first``: of its turn's calls; the turn's tokens and thought are counted with it."""
+    """A call with its result. ``first``: first call of its turn, which carries the turn's tokens and thought."""
 
     turn: Turn
     call: ToolCall | None
-    """None: an answer without a call that could be made; ``said`` is the correction."""
+    """None for an answer without a valid call; ``said`` is then the correction."""
     result: Result | None = None
     first: bool = True
     said: str = ""
 
     @property
     def observation(self) -> str:
-        """What the agent saw."""
+        """Return the text shown to the agent."""
         return self.said if self.call is None else (self.result and self.result.content) or ""
 
     @property
     def seconds(self) -> float:
-        """Spent in the sandbox."""
+        """Return the seconds spent in the sandbox."""
         return self.result.extra.seconds if self.result and self.result.extra else 0.0
 
     @property
     def model_seconds(self) -> float:
-        """Spent waiting for the model."""
+        """Return the seconds spent waiting for the model."""
         metrics = self.turn.metrics
         return metrics.extra.seconds if self.first and metrics and metrics.extra else 0.0
 
     @property
     def thought(self) -> str:
-        """What the agent said beside the call."""
+        """Return the agent's text beside the call."""
         if not self.first:
             return ""
         return self.turn.message.partition(TEXT_CALL)[0].strip() if self.call else self.turn.message.strip()
 
 
 def agent_actions(trajectory: Trajectory) -> Iterator[AgentAction]:
-    """The agent's turns, call by call, in order."""
+    """Yield the agent's turns, call by call, in order."""
     for number, turn in enumerate(trajectory.steps):
         if turn.source != "agent":
             continue
@@ -90,23 +90,23 @@ def agent_actions(trajectory: Trajectory) -> Iterator[AgentAction]:
 
 
 def is_malformed(turn: Turn) -> bool:
-    """Whether no call could be made of the turn's answer, whatever it held."""
+    """Return whether the turn's answer had no valid call."""
     return bool((turn.extra or {}).get("malformed"))
 
 
 def replace_surrogates(text: str) -> str:
-    """Text that every reader takes: lone surrogates, which are no characters, as U+FFFD."""
+    """Return the text with lone surrogates replaced by U+FFFD, so that every reader accepts it."""
     return _SURROGATES.sub("\ufffd", text)
 
 
 def replace_surrogates_within(value: Any) -> Any:
-    """A JSON value with every text ``replaced``: pydantic's reader of JSON refuses the whole file otherwise."""
+    """Return a JSON value with all texts' surrogates replaced: pydantic's JSON reader refuses the file otherwise."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, dict):
         return {replace_surrogates(key): replace_surrogates_within(item) for key, item in value.items()}
     if isinstance(value, list):
-        # Token ids are many, and hold no text.
+        # Lists of numbers are skipped: token ids are many, and hold no text.
         return (
             value if all(isinstance(item, int | float) for item in value) else [*map(replace_surrogates_within, value)]
         )

@@ -18,15 +18,15 @@ from swe_argo.steps.datasets.sweagent import OWN, SUBMITTED
 NAME = "SWE-agent"
 
 _SHELL, _EDITOR, _END = "bash_session", "str_replace_editor", "submit"
-"""Its tools under names that mean the same here: its shell goes on from call to call."""
+"""SWE-agent's tools under names with the same meaning here: its shell is persistent."""
 _GIVEN_UP = ("exit_forfeit", "forfeit")
 _WINDOWED = (
     "open", "goto", "scroll_up", "scroll_down", "create", "edit", "insert", "search_dir", "search_file", "find_file",
     "filemap", "view_image",
 )  # fmt: skip
-"""Programs of its images, which have a file open from call to call: nothing performs them here."""
+"""Programs of SWE-agent's images that keep a file open between calls; they cannot be replayed here."""
 _STATUS = {
-    StopReason.ABSOLUTE_STEPS: "exit_cost",  # its limits of calls and of money have one name
+    StopReason.ABSOLUTE_STEPS: "exit_cost",  # SWE-agent has one name for its limits of calls and of cost
     StopReason.TOKEN_LIMIT: "exit_cost",
     StopReason.COST_LIMIT: "exit_cost",
     StopReason.TIMEOUT: "exit_total_execution_time",
@@ -43,14 +43,14 @@ _STATUS = {
 
 
 def is_row(row: Row) -> bool:
-    """Whether it looks like one."""
+    """Return whether the row looks like this format."""
     return sweagent.is_row(row)
 
 
 def read(row: Row) -> Recorded:
-    """Its own of every version, demonstrations, and what ``write`` makes. Raises ValueError.
+    """Read a row of any version, a demonstration, or one made by ``write``. Raises ValueError.
 
-    Where tools were used that are not here, to do it again is to apply the patch.
+    If it used unknown tools, its replay applies the patch.
     """
     row = sweagent.chosen_attempt(row)
     own = as_dict(as_dict(row.get("info")).get(OWN))
@@ -58,7 +58,7 @@ def read(row: Row) -> Recorded:
     patch = sweagent.submitted_patch(row)
     actions = _actions(row)
     missing = not own and any(action.tool not in KINDS for action in actions)
-    if not own:  # with a review its submit comes twice, and what lies between is a part of the work
+    if not own:  # a review repeats the submit, and actions between the two belong to the work
         actions = [action for action in actions[:-1] if KINDS.get(action.tool) is not Kind.END] + actions[-1:]
     if missing:
         actions = [Action(tool=APPLY, arguments={"patch": patch})] if patch and patch.strip() else []
@@ -92,7 +92,7 @@ def _actions(row: Row) -> list[Action]:
 
 
 def _called(row: Row) -> list[tuple[str, Row]]:
-    """The actions of the conversation, and the call by function calling that each was."""
+    """Return the actions of the conversation with their function calls."""
     pairs = []
     for message in map(as_dict, as_list(row.get("history"))):
         if message.get("role") == "assistant" and not message.get("is_demo"):
@@ -102,7 +102,7 @@ def _called(row: Row) -> list[tuple[str, Row]]:
 
 
 def _steps(row: Row) -> list[Row]:
-    """Those of a demonstration, which has a conversation alone."""
+    """Return the steps of a demonstration, which has only a conversation."""
     history = [as_dict(message) for message in as_list(row.get("history"))]
     after = [as_text(message.get("content")) for message in history[1:]] + [None]
     return [
@@ -113,7 +113,7 @@ def _steps(row: Row) -> list[Row]:
 
 
 def _call(text: str, function: Row) -> tuple[str, Row]:
-    """What an action is: as it was called, else as the line that its shell was given."""
+    """Return tool and arguments of an action, from its function call or its shell line."""
     name, arguments = as_name(function.get("name")), as_dict(function.get("arguments"))
     word = text.split(maxsplit=1)[0]
     if word in (_END, *_GIVEN_UP):
@@ -125,7 +125,7 @@ def _call(text: str, function: Row) -> tuple[str, Row]:
 
 
 def _editor_line(text: str) -> Row:
-    """``str_replace_editor COMMAND PATH --name value``, as its config writes a call for the shell."""
+    """Parse ``str_replace_editor COMMAND PATH --name value``, SWE-agent's shell form of a call."""
     try:
         _, command, path, *rest = shlex.split(text)
     except ValueError:
@@ -146,7 +146,7 @@ def _editor_line(text: str) -> Row:
 
 
 def write(done: SolvedUnit) -> bytes:
-    """The file. Calls of other tools than its own stand in ``extra_info``."""
+    """Return the file. Calls of other tools than SWE-agent's are stored in ``extra_info``."""
     trajectory = done.trajectory
     usage, reason = trajectory.extra.usage, trajectory.extra.stop_reason
     status = _STATUS.get(reason, SUBMITTED)
@@ -195,7 +195,7 @@ def _step(act: AgentAction) -> Row:
 
 
 def _line(act: AgentAction) -> str:
-    """A call as its shell would be given it."""
+    """Return a call in SWE-agent's shell form."""
     if act.call is None:
         return ""
     name, arguments = act.call.function_name, act.call.arguments

@@ -1,4 +1,4 @@
-"""The files of each format, filled unit by unit beside their place, and put there when they are whole."""
+"""Writers of all formats: files are filled unit by unit in a temporary place, and moved when complete."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from swe_argo.steps.errors import ConfigError
 
 Format = Literal["r2egym", "openhands", "sweagent", "mini", "atif", "preds"]
 WITHOUT_TRAJECTORY = ("preds",)
-"""Formats of patches alone."""
+"""Formats with patches only."""
 _ONE_FILE: dict[Format, str] = {"r2egym": "{run}.jsonl", "preds": "all_preds.jsonl"}
-"""Formats that are one file, and its name."""
+"""Formats with a single file -> its name."""
 
 
 class FormatWriters:
-    """The files of one export. ``place``: the folder they are in until they are whole, or the one file."""
+    """Files of one export. ``place``: temporary folder, or the temporary file of a single-file format."""
 
     def __init__(self, place: Path, form: Format, run: RunFile, attempts: int) -> None:
         self.form, self.run = form, run
@@ -35,16 +35,16 @@ class FormatWriters:
 
     @property
     def wants_logs(self) -> bool:
-        """Whether what the tests printed belongs to it."""
+        """Return whether the format includes the tests' output."""
         return self.form == "r2egym"
 
     @property
     def wants_failures(self) -> bool:
-        """Whether units that failed belong to it."""
+        """Return whether the format includes failed units."""
         return self.form == "openhands"
 
     def unit(self, done: SolvedUnit) -> None:
-        """Add a unit that was solved."""
+        """Add a solved unit."""
         name, folder = done.instance.instance_id, self._folder(done.attempt)
         match self.form:
             case "r2egym":
@@ -62,16 +62,16 @@ class FormatWriters:
                 self._add(folder / name / Patch.file, Patch.from_text(done.patch).data)
 
     def patch(self, instance_id: str, attempt: int, patch: str) -> None:
-        """Add a patch, in a format of patches."""
+        """Add a patch, for formats with patches only."""
         self._add(self._file(self._folder(attempt)), preds.prediction_line(instance_id, self.run.model, patch))
 
     def failed(self, instance: Instance, attempt: int, reason: str) -> None:
-        """Add a unit that its infrastructure failed: beside the rest, for such rows are not results."""
+        """Add a unit with an infrastructure failure, in a separate file: such rows are not results."""
         line = openhands_writer.write_failed(self.run, instance, attempt, reason)
         self._add(self._folder(attempt) / "output_errors.jsonl", line)
 
     def finish(self) -> None:
-        """Write what is one for all units."""
+        """Write the files that cover all units."""
         for path, rows in self._predictions.items():
             self._add(path, preds.keyed_predictions(rows))
         if self.form == "openhands":
@@ -97,9 +97,9 @@ class FormatWriters:
 
 @contextmanager
 def open_writers(target: Path, form: Format, run: RunFile, attempts: int, *, force: bool) -> Iterator[FormatWriters]:
-    """The files for ``target``, put there at the end; after an error nothing of them is left.
+    """Yield writers for ``target``, moved there at the end; after an error nothing is left.
 
-    Raises ConfigError where ``target`` is taken (``force`` replaces it) or cannot be written.
+    Raises ConfigError if ``target`` exists (``force`` replaces it) or cannot be written.
     """
     target = target.expanduser()
     one = form in _ONE_FILE and target.suffix == ".jsonl" and not target.is_dir()
@@ -115,9 +115,9 @@ def open_writers(target: Path, form: Format, run: RunFile, attempts: int, *, for
 
 @contextmanager
 def put_when_whole(target: Path, *, force: bool) -> Iterator[Path]:
-    """A path beside ``target`` for a file or a folder, which takes its place at the end; after an error it is gone.
+    """Yield a temporary path beside ``target``, moved there at the end; after an error it is removed.
 
-    Raises ConfigError where ``target`` is taken (``force`` replaces it) or cannot be written.
+    Raises ConfigError if ``target`` exists (``force`` replaces it) or cannot be written.
     """
     if not force and (target.is_file() or (target.is_dir() and any(target.iterdir()))):
         raise ConfigError(f"{target} is there already: --force replaces it, --out names another place", field="--out")
@@ -133,7 +133,7 @@ def put_when_whole(target: Path, *, force: bool) -> Iterator[Path]:
 
 
 def _put(part: Path, target: Path) -> None:
-    """By renames: a reader sees the old or the new. Only a file takes the place of a file in one."""
+    """Replace the target by renames, so that readers see the old or the new. File over file takes one rename."""
     if target.is_dir() or (part.is_dir() and target.exists()):
         old = part.with_suffix(".old")
         target.rename(old)

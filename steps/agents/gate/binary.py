@@ -1,7 +1,7 @@
-"""The model gateway as a program: wheels and images carry it, a checkout builds it once.
+"""Binary of the model gateway, shipped in wheels and images; a checkout builds it once.
 
-``python -m swe_argo.steps.agents.gate.binary`` builds it for every architecture, into the folder that images and
-wheels carry.
+``python -m swe_argo.steps.agents.gate.binary`` builds it for every architecture, into the folder that images and wheels
+include.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from swe_argo.steps.errors import ConfigError, StepError, one_line
 from swe_argo.steps.settings import settings
 
 _KEPT = 8
-"""Versions of the source whose programs stay: several checkouts may be at work at a time."""
+"""Source versions whose binaries are kept, as several checkouts may be in use."""
 _WAY_OUT = "the model gateway was not built: install Go 1.24 or newer, or the wheel, which carries it"
 
 
@@ -102,7 +102,7 @@ def _explain_failure() -> Iterator[None]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Units that begin together build it once."""
+    """Hold the build lock, so that concurrent units build the binary once."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

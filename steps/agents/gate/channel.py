@@ -1,4 +1,4 @@
-"""An agent program in a sandbox, and the way of its model requests out of there: ``Gate``."""
+"""Connection to an agent program in a sandbox through the model gateway: ``Gate``."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from swe_argo.steps.sandbox.protocol import JobProgress, Sandbox
 from swe_argo.steps.sandbox.wrapper import start_job
 
 PORT = 8377
-"""Where the gate listens in a sandbox that has a network of its own."""
+"""Port of the gateway in a sandbox with its own network."""
 _BELL = "SWE_ARGO_BELL"
 _ENDS_BYTES = 128 << 20
-"""More than a gate can have told between two looks: its output is ended before that (FLOOD_BYTES)."""
+"""Bytes fetched per poll, more than a gateway can produce: its output is stopped before that (FLOOD_BYTES)."""
 _END_S = 15.0
-"""How long the gate may take to end all that the agent started."""
+"""Timeout for the gateway to end all processes that the agent started."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def choose_port(box: Sandbox) -> int:
-    """Where a gate in this sandbox will listen on 127.0.0.1: one that is free, where the sandbox shares this host's."""
+    """Return the gateway's port on 127.0.0.1: a free one if the sandbox shares the host's network."""
     if box.machine.isolation != "none":
         return PORT
     with socket.socket() as probe:
@@ -44,10 +44,10 @@ def choose_port(box: Sandbox) -> int:
 
 
 class Gate:
-    """Runs ``command`` by ``/bin/bash -c`` in a sandbox, with nothing to read and no terminal; ends it when left.
+    """Runs ``command`` by ``/bin/bash -c`` in a sandbox, without input or terminal; ends it on exit.
 
-    One thread polls; others may answer meanwhile. Its methods raise what Sandbox's do. ConfigError: the backend cannot
-    start commands that go on, or there is no gate for the sandbox' architecture.
+    A single thread polls; others may answer concurrently. Methods raise what Sandbox's do, and ConfigError if the
+    backend has no background commands or there is no gateway for the sandbox's architecture.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Gate:
         port: int | None = None,
         home: str = "",
     ) -> None:
-        """``home``: the folder that may take ``limits.home_bytes`` of the disk; none is looked at where empty."""
+        """Start the command. ``home``: folder limited to ``limits.home_bytes`` on disk; empty for no check."""
         self._reader = FrameReader(limits)
         self._lock = threading.Lock()
         self._answers: list[bytes] = []
@@ -91,7 +91,7 @@ class Gate:
                 self.poll(_END_S)
 
     def poll(self, wait_s: float) -> list[GateEvent]:
-        """What has come since, as soon as there is something; nothing when ``wait_s`` are over. The last is Ended."""
+        """Return new events as soon as there are any, none after ``wait_s``. The last event is Ended."""
         until = time.monotonic() + wait_s
         while self._ended is None:
             left_s = until - time.monotonic()
@@ -112,7 +112,7 @@ class Gate:
         return self._events(progress)
 
     def answer(self, number: int, answer: GateAnswer) -> None:
-        """Answer a request, once; what was answered already is left alone. It goes with the next poll, or at once."""
+        """Answer a request once; later answers are ignored. Sent with the next poll, or at once during one."""
         with self._lock:
             if not self._reader.answered(number) or self._ended is not None:
                 return
@@ -123,7 +123,7 @@ class Gate:
         self._job.send(lines)
 
     def kill(self) -> None:
-        """Have the agent ended, with all it started; polling goes on until that is told. Twice is once."""
+        """End the agent and all that it started; polling continues until Ended. Idempotent."""
         with self._lock:
             if self._kill_at is not None or self._ended is not None:
                 return

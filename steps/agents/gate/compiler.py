@@ -1,6 +1,6 @@
-"""Compiler of the model gateway: Go source to one program for each architecture.
+"""Compiler of the model gateway: from Go source to one binary per architecture.
 
-Imports only the standard library, because the build hook of the package runs it where nothing else is installed.
+Imports only the standard library, because the package's build hook runs it without any dependencies installed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 ARCHITECTURES = ("amd64", "arm64")
 SOURCE = Path(__file__).resolve().with_name("program")
 SHIPPED = Path(__file__).resolve().with_name("built")
-"""Folder of the programs that wheels and images carry."""
+"""Folder of the binaries that wheels and images include."""
 _STAMP = "source"
-"""File beside these programs: the digest of their source."""
+"""File beside the binaries with the digest of their source."""
 
 
 def source_digest() -> str:
@@ -30,7 +30,7 @@ def source_digest() -> str:
 
 
 def is_shipped() -> bool:
-    """Return whether the folder of shipped programs was built from the present source."""
+    """Return whether the shipped binaries were built from the current source."""
     try:
         return (SHIPPED / _STAMP).read_text() == source_digest()
     except OSError:
@@ -38,7 +38,7 @@ def is_shipped() -> bool:
 
 
 def compile_shipped(go: str) -> None:
-    """Compile the programs that wheels and images carry. Raises subprocess.CalledProcessError, OSError."""
+    """Compile the binaries that wheels and images include. Raises subprocess.CalledProcessError, OSError."""
     (SHIPPED / _STAMP).unlink(missing_ok=True)
     compile_gateway(SHIPPED, ARCHITECTURES, go)
     (SHIPPED / _STAMP).write_text(source_digest())

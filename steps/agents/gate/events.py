@@ -1,4 +1,4 @@
-"""What comes out of a sandbox in which an agent program runs behind the gate, and the answer that goes in."""
+"""Events from an agent program behind the model gateway, and answers to its requests."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ Over = Literal["output", "home", "waiting"]
 
 @dataclass(frozen=True)
 class GateRequest:
-    """A request of the agent. Its client waits until ``number`` is answered, or is told by Withdrawn to be gone."""
+    """A request of the agent, whose client waits for an answer to ``number`` or is gone after Withdrawn."""
 
     number: int
     method: str
     path: str
-    """With its query."""
+    """Path with its query."""
     headers: dict[str, str]
-    """Names in lower case; of several of one name, all with commas between."""
+    """Names in lower case; repeated headers are joined with commas."""
     body: bytes
 
 
 @dataclass(frozen=True)
 class GateAnswer:
-    """What its client gets, whole; the length is added."""
+    """A complete answer for the agent's client; its length header is added."""
 
     status: int
     headers: dict[str, str]
@@ -32,14 +32,14 @@ class GateAnswer:
 
 @dataclass(frozen=True)
 class Withdrawn:
-    """The client of a request has hung up. The same request, sent once more, gets the answer to the first one."""
+    """Disconnection of a request's client. The same request, sent again, gets the answer to the first one."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Printed:
-    """What the agent wrote to ``stream`` (stdout or stderr), ``skipped`` bytes before it left out."""
+    """Output of the agent on ``stream`` (stdout or stderr), after ``skipped`` omitted bytes."""
 
     stream: str
     data: bytes
@@ -48,7 +48,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Refused:
-    """A request that the gate answered itself with ``status``; only the first twenty are told so."""
+    """A request that the gateway answered itself with ``status``; reported for the first twenty only."""
 
     method: str
     path: str
@@ -57,13 +57,12 @@ class Refused:
 
 @dataclass(frozen=True)
 class Ended:
-    """The agent has ended, and all that it started; nothing comes after it.
+    """Last event: the agent and all processes that it started have ended.
 
-    ``exit_code`` is None where nobody knows it: the gate was killed (``lost``), wrote more than a job may print
-    (``flooded``) or what no gate of ours writes (``forged`` says what), all of which only the agent can bring about; or
-    did not start (``failure`` says why). ``killed``: it was asked to end. ``over``: the gate ended it, since it printed
-    more than output_bytes, its HOME took more than home_bytes, or it did nothing for idle_s (GateLimits).
-    ``refused``: how many requests the gate answered itself, by status.
+    ``exit_code`` is None if unknown: the gateway was killed (``lost``), printed more than a job may (``flooded``) or
+    invalid frames (``forged`` describes these), all of which only the agent can cause; or it did not start (``failure``
+    says why). ``killed``: ended on request. ``over``: ended by the gateway because of output_bytes, home_bytes or
+    idle_s (GateLimits). ``refused``: number of requests that the gateway answered itself, by status.
     """
 
     exit_code: int | None

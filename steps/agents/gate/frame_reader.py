@@ -1,4 +1,4 @@
-"""Bytes that a gate printed -> events, each held to the limits once more."""
+"""Parser of a gateway's output: bytes -> events, with all limits enforced again."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from swe_argo.steps.agents.gate.limits import GateLimits
 _LINE_MARGIN_BYTES = 128 << 10
 _KEPT_BODIES = 4
 _RATE_MARGIN = 3.0
-"""Requests that came steadily may be read in one go."""
+"""Allowance for requests that arrived steadily and are read at once."""
 
 
 class FrameReader:
-    """Takes what comes, in pieces. Its methods raise ForgedFrameError where a gate of ours would have written else."""
+    """Incremental parser of frames. Methods raise ForgedFrameError for output that the gateway cannot have written."""
 
     def __init__(self, limits: GateLimits) -> None:
         self.port: int | None = None
-        """Where the gate listens, once it does."""
+        """The gateway's port, once it listens."""
         self._limits = limits
         self._longest = limits.body_bytes * 4 // 3 + limits.header_bytes + limits.printed_bytes + _LINE_MARGIN_BYTES
         self._part = bytearray()
@@ -38,7 +38,7 @@ class FrameReader:
         self._began = time.monotonic()
 
     def take(self, data: bytes) -> list[GateEvent]:
-        """What the lines say that are whole now."""
+        """Return the events of the lines completed by ``data``."""
         self._part += data
         *lines, rest = bytes(self._part).split(b"\n")
         if len(rest) > self._longest:
@@ -47,7 +47,7 @@ class FrameReader:
         return [event for line in lines if (event := self._event(read_frame(line))) is not None]
 
     def answered(self, number: int) -> bool:
-        """Whether the request waited for its answer, as it does no longer."""
+        """Mark a request as answered. Return whether it was waiting."""
         there = number in self._waiting
         self._waiting.discard(number)
         return there

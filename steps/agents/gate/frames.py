@@ -1,4 +1,4 @@
-"""The lines that the gate and the step exchange. What comes out of a sandbox is foreign: nothing in it is believed."""
+"""Frames exchanged between the model gateway and the step. A sandbox's output is untrusted and fully validated."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class ForgedFrameError(Exception):
-    """No gate of ours wrote that."""
+    """Output that the model gateway cannot have written."""
 
 
 class Frame(BaseModel):
-    """A part of a line; see program/tell.go."""
+    """Part of a line; see program/tell.go."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class BodyFrame(Frame):
-    """A body as the difference from that of request ``base``; see program/bodies.go."""
+    """A body as the difference from request ``base``'s body; see program/bodies.go."""
 
     size: Count
     base: Count = 0
@@ -47,7 +47,7 @@ class RequestFrame(Frame):
 
 
 class PrintedFrame(Frame):
-    """What the agent printed."""
+    """Output of the agent."""
 
     stream: str = Field(pattern="^(stdout|stderr)$")
     skipped: Count = 0
@@ -55,7 +55,7 @@ class PrintedFrame(Frame):
 
 
 class RefusedFrame(Frame):
-    """A request that the gate answered itself."""
+    """A request that the gateway answered itself."""
 
     method: str
     path: str
@@ -63,7 +63,7 @@ class RefusedFrame(Frame):
 
 
 class EndedFrame(Frame):
-    """The gate's last line."""
+    """The gateway's last line."""
 
     exit_code: int
     killed: bool = False
@@ -73,7 +73,7 @@ class EndedFrame(Frame):
 
 
 class ToldFrame(Frame):
-    """One line; one of its fields is there."""
+    """A line; exactly one field is set."""
 
     listening: int | None = None
     request: RequestFrame | None = None
@@ -84,7 +84,7 @@ class ToldFrame(Frame):
 
 
 def read_frame(line: bytes) -> ToldFrame:
-    """Raises ForgedFrameError."""
+    """Parse a line. Raises ForgedFrameError if it is invalid."""
     try:
         return ToldFrame.model_validate_json(line)
     except ValidationError as error:
@@ -92,7 +92,7 @@ def read_frame(line: bytes) -> ToldFrame:
 
 
 def answer_lines(number: int, status: int, headers: dict[str, str], body: bytes) -> bytes:
-    """The two lines that answer a request, the second one its body; see program/answers.go."""
+    """Return the two lines that answer a request, the second with its body; see program/answers.go."""
     letters = base64.b64encode(_deflate(body))
     fields = {
         "number": number,
@@ -105,7 +105,7 @@ def answer_lines(number: int, status: int, headers: dict[str, str], body: bytes)
 
 
 def plain_bytes(data: str) -> bytes:
-    """What base64 says. Raises ForgedFrameError."""
+    """Decode base64. Raises ForgedFrameError if it is invalid."""
     try:
         return base64.b64decode(data, validate=True)
     except ValueError as error:
@@ -113,7 +113,7 @@ def plain_bytes(data: str) -> bytes:
 
 
 def inflate(data: str, size: int) -> bytes:
-    """What was compressed to exactly ``size`` bytes. Raises ForgedFrameError; never makes more of it than that."""
+    """Decompress to exactly ``size`` bytes, never more. Raises ForgedFrameError if the size differs."""
     reader = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
     try:
         plain = reader.decompress(plain_bytes(data), size + 1)

@@ -1,4 +1,4 @@
-"""What an agent program may hand out of its sandbox, and how much of it."""
+"""Limits on an agent program's requests and output."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GateLimits:
-    """Kept by the gate, which answers what is beyond (404, 413, 429, 431), and once more by whoever reads its frames;
-    the last three by the gate alone (``Ended.over``). 503 is its answer where a body, or an answer, finds no room: the
-    disk is full, and 4 MiB of memory are taken.
+    """Limits of an agent program, enforced by the gateway and again by the reader of its frames.
 
-    ``allowed`` are methods and paths without query; a path that ends in * stands for all that begin so.
+    The gateway answers excess requests with 404, 413, 429 or 431, and with 503 if a body or an answer does not fit: the
+    disk is full, and 4 MiB of memory are taken. It alone enforces the last three limits (``Ended.over``). ``allowed``
+    are methods and paths without query; a path that ends in * is a prefix.
     """
 
     allowed: tuple[tuple[str, str], ...]
@@ -19,20 +19,20 @@ class GateLimits:
     headers: int = 100
     header_bytes: int = 32 << 10
     at_a_time: int = 16
-    """Requests that wait for an answer."""
+    """Concurrent requests."""
     a_second: float = 20.0
-    """Twice as many may come at once."""
+    """Requests per second; bursts may have twice as many."""
     printed_bytes: int = 1 << 20
-    """Of what the agent prints to a stream: half as it comes, and half of it is its end."""
+    """Bytes passed on per output stream: half from its beginning, half from its end."""
     output_bytes: int = 256 << 20
-    """What it may print in all before it is ended; 0 for any, as of the two below."""
+    """Bytes of output in all before the agent is ended; 0 for no limit, as for the next two."""
     home_bytes: int = 1_000_000_000
-    """What its HOME may take of the disk before it is ended; looked at once a second, where it is large less often."""
+    """Bytes of its HOME on disk before the agent is ended; checked once a second, less often if large."""
     idle_s: float = 600.0
-    """How long it may do nothing before it is ended: no request, no output, of the processor less than a fiftieth."""
+    """Idle seconds before the agent is ended: no request, no output, less than a fiftieth of the processor."""
 
     def allows(self, method: str, path: str) -> bool:
-        """Whether a request may pass; ``path`` with its query."""
+        """Return whether a request is allowed; ``path`` may have a query."""
         path = path.partition("?")[0]
         return any(
             method == each and (path.startswith(place[:-1]) if place.endswith("*") else path == place)

@@ -1,4 +1,4 @@
-"""The agent of the library mini-swe-agent, with its own prompts, on our sandbox and our model."""
+"""Agent of the library mini-swe-agent, with its own prompts, on our sandbox and model client."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from swe_argo.steps.contracts.trajectory import StopReason
 
 
 def check() -> None:
-    """Refuse a spec for it where it is not installed: for plan. Raises ConfigError."""
+    """Check that the library is installed, for plan. Raises ConfigError."""
     library.load()
 
 
 def act(task: Task) -> StopReason:
-    """Let it work. The patch is the change of the tree, as for every agent, not what it submits.
+    """Run the agent. The patch is the change of the tree, as for every agent, not the agent's submission.
 
-    Where the spec names no limit its own hold. It is not told to finish: the first of ``max_steps`` and
-    ``max_steps_absolute`` ends it. Raises InfraError, ResourceError, ConfigError.
+    Without limits in the spec the library's apply. The agent is never asked to finish: the lower one of ``max_steps``
+    and ``max_steps_absolute`` ends it. Raises InfraError, ResourceError, ConfigError.
     """
     lib = library.load()
     settings = library.swebench_config(lib, fn_calling=task.fn_calling, max_observation=task.spec.max_observation)
@@ -53,7 +53,7 @@ def act(task: Task) -> StopReason:
 
 
 def _limits(spec: AgentSpec, own: dict[str, Any]) -> dict[str, Any]:
-    """Its settings, by the spec where that says something."""
+    """Return the library's limits, replaced by the spec's if set."""
     return {
         "step_limit": spec.ended_after,
         "cost_limit": spec.max_cost_usd or own["cost_limit"],
@@ -71,4 +71,4 @@ def _reason(end: dict[str, Any], agent: Any, asking: RecordedModel) -> StopReaso
         return StopReason(end["stop_reason"])
     if 0 < agent.config.cost_limit <= agent.cost:
         return StopReason.COST_LIMIT
-    return StopReason.ABSOLUTE_STEPS  # it is never told to finish
+    return StopReason.ABSOLUTE_STEPS  # the agent is never asked to finish

@@ -12,17 +12,18 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 SUBMITTED = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 ENVIRONMENT = {"PAGER": "cat", "MANPAGER": "cat", "LESS": "-R", "PIP_PROGRESS_BAR": "off", "TQDM_DISABLE": "1"}
-"""Of its configuration for SWE-bench (config/benchmarks/swebench.yaml). BASH_ENV, too, is set there; here by Shell."""
+"""Variables of its configuration for SWE-bench (config/benchmarks/swebench.yaml). BASH_ENV is set there; here by
+Shell."""
 _FAILED = "An error occurred while executing the command:"
-"""Its environments begin an ``exception_info`` so."""
+"""Beginning of ``exception_info`` in the library's environments."""
 _TIDY = """[ -f patch.txt ] && ! git cat-file -e HEAD:./patch.txt 2>/dev/null || exit 0
 read -r first <patch.txt
 case $first in '' | 'diff '* | '--- '*) rm -f patch.txt ;; esac"""
 _TIDY_S = 60.0
 
 Output = dict[str, Any]
-"""What its Environment gives for a command: ``output`` (both streams), ``returncode`` (-1 where it was ended),
-``exception_info``; in ``extra`` what is recorded beside: ``exit_code``, ``timed_out``, ``seconds``."""
+"""A command's result in the library's form: ``output`` (both streams), ``returncode`` (-1 after a timeout),
+``exception_info``; ``extra`` has recorded values: ``exit_code``, ``timed_out``, ``seconds``."""
 
 
 class Commands:
@@ -35,10 +36,10 @@ class Commands:
         self._export = "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in ENVIRONMENT.items())
 
     def run(self, command: object, timeout_s: float) -> Output:
-        """What comes of a command; what is no command at all is one that failed. Raises what Sandbox raises."""
+        """Run a command; an invalid one counts as failed. Raises what Sandbox raises."""
         if not isinstance(command, str) or "\0" in command:
             return _output(ToolResult("", None), f"{_FAILED} it is no text, or has a NUL in it")
-        command = command.encode("utf-8", "replace").decode()  # JSON may hold halves of surrogate pairs
+        command = command.encode("utf-8", "replace").decode()  # JSON may hold lone surrogates
         result = self._shell.run(f"{self._export}; {command}", timeout_s=timeout_s)
         if not result.timed_out:
             return _output(result)
@@ -46,23 +47,23 @@ class Commands:
         return _output(result, f"{_FAILED} {late}")
 
     def tidy(self) -> None:
-        """Remove the file that its prompt has it submit from: it is no part of the change, unless HEAD has one, too."""
+        """Remove the file from which its prompt submits, which is no part of the change unless HEAD has one."""
         self._box.exec(_TIDY, timeout_s=_TIDY_S)
 
 
 def submission_in(output: Output) -> str | None:
-    """What is submitted with this output; None where nothing is, or the command failed."""
+    """Return the submission in this output; None if there is none, or the command failed."""
     return submitted_text(output["output"]) if output["returncode"] == 0 else None
 
 
 def submitted_text(text: str) -> str | None:
-    """What stands behind the line that submits, where the text begins with it; None where it does not."""
+    """Return the text after a leading submit line; None if the text has none."""
     lines = text.lstrip().splitlines(keepends=True)
     return "".join(lines[1:]) if lines and lines[0].strip() == SUBMITTED else None
 
 
 def _output(result: ToolResult, exception_info: str = "") -> Output:
-    # Where not all was fetched, its templates show the ends all the same.
+    # If the output was not fetched completely, the library's templates still show both ends.
     text = result.text if result.tail is None else f"{result.text}\n[...]\n{result.tail}"
     if result.note:
         text = f"{text.rstrip()}\n{result.note}\n".lstrip()

@@ -1,4 +1,4 @@
-"""A sandbox as mini-swe-agent's Environment."""
+"""Adapter of a sandbox to mini-swe-agent's Environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swe_argo.steps.agents.mini_swe_agent.turns import Action, Turns
 
 
 class Environment:
-    """The library's protocol Environment. What Sandbox raises passes through the library's agent unchanged.
+    """The library's protocol Environment. Errors of Sandbox pass through the library's agent unchanged.
 
     ``time_s``: seconds that the next command may run.
     """
@@ -20,8 +20,8 @@ class Environment:
         self.config: dict[str, Any] = {"cwd": commands.workdir, "timeout": int(time_s()), "env": ENVIRONMENT}
         self._library, self._commands, self._turns, self._time_s = library, commands, turns, time_s
 
-    def execute(self, action: Action, cwd: str = "") -> Output:  # noqa: ARG002 - its agent names no folder
-        """Run a command in the repository. Raises Submitted with the submission, where its output says so."""
+    def execute(self, action: Action, cwd: str = "") -> Output:  # noqa: ARG002 - the library's agent passes no folder
+        """Run a command in the repository. Raises Submitted if its output contains a submission."""
         output = self._commands.run(action["command"], self._time_s())
         self._turns.ran(output)
         submitted = submission_in(output)
@@ -31,9 +31,9 @@ class Environment:
         return output
 
     def get_template_vars(self, **kwargs: Any) -> dict[str, Any]:
-        """What its templates may name."""
+        """Return the names available in the library's templates."""
         return {**self.config, **kwargs}
 
     def serialize(self) -> dict[str, Any]:
-        """Its part of mini-swe-agent's own trajectory, which is not written here."""
+        """Return nothing: the library's own trajectory is not written."""
         return {}

@@ -1,4 +1,4 @@
-"""Importing mini-swe-agent: its agent, parsers and prompts for SWE-bench, and nothing that its own models need."""
+"""Import of mini-swe-agent: its agent, parsers and prompts for SWE-bench, without its models' dependencies."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from swe_argo.steps.errors import ConfigError, extra_hint
 
 ACTION_REGEX = r"```mswea_bash_command\s*\n(.*?)\n```"
-"""Of its LitellmTextbasedModelConfig, which cannot be imported without litellm."""
+"""Copied from LitellmTextbasedModelConfig, which cannot be imported without litellm."""
 _CONFIGS = {True: "swebench.yaml", False: "swebench_backticks.yaml"}
-"""By whether its tool is called by function calling: its packaged configurations for SWE-bench."""
+"""Whether tools are called by function calling -> the library's packaged configuration for SWE-bench."""
 _SHOWN = 10_000
-"""Characters of output that its templates show whole; of more, they show half of that from each end."""
+"""Characters of output that its templates show in full; of longer output, half of that from each end."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """What is used of it."""
+    """The used parts of the library."""
 
     agent: Any
     """DefaultAgent."""
@@ -33,9 +33,9 @@ class Library:
 
 
 def load() -> Library:
-    """Import it. Raises ConfigError where it is not installed."""
-    # Its import prints a banner, makes a folder in the user's home and takes variables from a file in it, unless these
-    # say otherwise: a step is configured by its spec alone. This folder exists and has no such file.
+    """Import the library. Raises ConfigError if it is not installed."""
+    # On import the library prints a banner, creates a folder in the user's home and reads variables from a file in it,
+    # unless these are set: only the spec configures a step. This folder exists and has no such file.
     os.environ["MSWEA_SILENT_STARTUP"] = "1"
     os.environ["MSWEA_GLOBAL_CONFIG_DIR"] = str(Path(__file__).resolve().parent)
     try:
@@ -52,8 +52,7 @@ def load() -> Library:
 
 
 def swebench_config(library: Library, *, fn_calling: bool, max_observation: int | None) -> dict[str, dict[str, Any]]:
-    """Its settings for SWE-bench: tables agent, environment, model. ``max_observation``: characters, instead of its own
-    10,000."""
+    """Return the library's SWE-bench settings: agent, environment, model. ``max_observation`` replaces its 10,000."""
     import yaml
 
     settings: dict[str, dict[str, Any]] = yaml.safe_load((library.configs / _CONFIGS[fn_calling]).read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Our model client as mini-swe-agent's Model: its parsers, its corrections, and the limits of an attempt."""
+"""Adapter of our model client to mini-swe-agent's Model, with its parsers and corrections and our limits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from swe_argo.steps.models.reply import Message, Reply
 
 
 class RecordedModel:
-    """The library's protocol Model. What ends the attempt is raised as LimitsExceeded with our ``stop_reason`` in it.
+    """The library's protocol Model. The end of an attempt is raised as LimitsExceeded with our ``stop_reason``.
 
-    All that is billed counts toward the library's cost limit, answers that could not be parsed and failed requests too.
+    All billed requests count toward the library's cost limit, also malformed answers and failed requests.
     ``model_settings``: the table ``model`` of its configuration.
     """
 
@@ -34,11 +34,11 @@ class RecordedModel:
 
     @property
     def only_blank(self) -> bool:
-        """Whether the malformed answers since the last good one held nothing at all."""
+        """Return whether all malformed answers since the last good one were empty."""
         return all(self._blank)
 
     def query(self, messages: list[Message], **_: Any) -> Message:
-        """An answer with its actions. Raises LimitsExceeded, FormatError, and what Model raises but NoReplyError."""
+        """Return an answer with its actions. Raises LimitsExceeded, FormatError, and as Model, except NoReplyError."""
         if (reason := self._limits.reached(self._task.journal.usage)) is not None:
             raise self._ended(reason)
         request_messages = [{key: value for key, value in each.items() if key != "extra"} for each in messages]
@@ -85,7 +85,7 @@ class RecordedModel:
         return actions
 
     def format_message(self, **message: Any) -> Message:
-        """A message as the conversation holds it."""
+        """Record a message and return it for the conversation."""
         if message["role"] != "exit":
             self._turns.journal.add_message(message["role"], message["content"])
             self._limits.count_message(message)
@@ -94,7 +94,7 @@ class RecordedModel:
     def format_observation_messages(
         self, message: Message, outputs: list[Output], template_vars: dict[str, Any] | None = None
     ) -> list[Message]:
-        """What came of a message's actions, in its own words."""
+        """Return the observations of a message's actions, by the library's templates."""
         words = {"observation_template": self.config["observation_template"], "template_vars": template_vars}
         observation_messages: list[Message]
         if self._task.fn_calling:
@@ -105,7 +105,7 @@ class RecordedModel:
         else:
             observation_messages = self._library.text.format_observation_messages(outputs, **words)
         for each in observation_messages:
-            del each["extra"]["raw_output"]  # it would stay in memory to the end
+            del each["extra"]["raw_output"]  # frees memory
         shown = self._turns.observed([each["content"] for each in observation_messages])
         for each, content in zip(observation_messages, shown, strict=True):
             each["content"] = content
@@ -113,9 +113,9 @@ class RecordedModel:
         return observation_messages
 
     def get_template_vars(self, **kwargs: Any) -> dict[str, Any]:
-        """What its templates may name."""
+        """Return the names available in the library's templates."""
         return {**self.config, **kwargs}
 
     def serialize(self) -> dict[str, Any]:
-        """Its part of mini-swe-agent's own trajectory, which is not written here."""
+        """Return nothing: the library's own trajectory is not written."""
         return {}

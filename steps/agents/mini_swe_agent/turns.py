@@ -1,4 +1,4 @@
-"""What a mini-swe-agent does, turn by turn, in the journal."""
+"""Recording of mini-swe-agent's turns in the journal."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from swe_argo.steps.models.reply import Reply
 
 TOOL = "bash"
 _KEPT = 10_000
-"""Characters kept of output that no template has shortened: that of the command which submits."""
+"""Characters kept of output that no template shortened: that of the submitting command."""
 
 Action = dict[str, Any]
-"""``command``, and ``tool_call_id`` in function calling."""
+"""``command``, and with function calling ``tool_call_id``."""
 
 
 class Turns:
-    """An answer joins the journal when it came, what came of its commands when the agent is shown it."""
+    """Recorder of answers, when received, and of their commands' results, when shown to the agent."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -26,7 +26,7 @@ class Turns:
         self._done: list[Output] = []
 
     def answered(self, reply: Reply, actions: list[Action]) -> None:
-        """An answer with commands."""
+        """Record an answer with commands."""
         number = len(self.journal.turns) + 1
         self._ids = [str(action.get("tool_call_id") or f"call-{number}-{n}") for n, action in enumerate(actions, 1)]
         calls = [
@@ -36,7 +36,7 @@ class Turns:
         self.journal.add_agent_turn(reply.text, calls, reasoning=reply.reasoning, metrics=reply.metrics)
 
     def malformed(self, reply: Reply, problem: str, correction: str) -> None:
-        """An answer without a command that can be run: what it tried stands in it, for nobody to perform."""
+        """Record an answer without a valid command; its calls are kept, but not executed."""
         calls = [
             ToolCall(tool_call_id=call.id, function_name=call.name, arguments={}, extra={"arguments": call.arguments})
             for call in reply.calls
@@ -47,11 +47,11 @@ class Turns:
         self.journal.add_message("user", correction)
 
     def ran(self, output: Output) -> None:
-        """A command of the last answer ended."""
+        """Store the result of a command of the last answer."""
         self._done.append(output)
 
     def observed(self, contents: list[str]) -> list[str]:
-        """The agent is shown what came of its commands: what it is to see."""
+        """Record the results shown to the agent. Return the texts to show."""
         outputs, self._done = self._done, []
         results = [
             Result(source_call_id=name, content=_plain(content), extra=_extra(output, content))
@@ -65,7 +65,7 @@ class Turns:
         return [*seen, *contents[len(seen) :]]
 
     def close(self) -> None:
-        """What ran and will not be shown to the agent, since it submitted or the machine failed under it."""
+        """Record results that will not be shown, because the agent submitted or the machine failed."""
         if self._done:
             self.observed([_shortened(output["output"]) for output in self._done])
 

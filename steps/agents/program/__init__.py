@@ -1,4 +1,4 @@
-"""Agent programs: each runs in the sandbox as it is, and asks its model through the gate."""
+"""Agent programs, which run unchanged in the sandbox and reach the model through the model gateway."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ LIMITS = GateLimits(
     ),
     printed_bytes=256 << 10,
 )
-"""What an agent program may ask: a model, in any of its protocols, and which models there are."""
+"""Requests allowed to an agent program: model calls in any protocol, and lists of models."""
 LOOK_S = 30.0
-"""The longest wait between two looks at the agent's limits."""
+"""Longest interval between checks of the agent's limits."""
 
 
 def act(task: Task) -> StopReason:
-    """Let the program of ``task.program`` work until it ends, or one of its limits is reached.
+    """Run the program of ``task.program`` until it ends or reaches a limit.
 
-    Its calls are in the journal as they are answered, further conversations beside the main one. Raises InfraError,
-    ResourceError, ConfigError: also where its files cannot run in the image.
+    Calls are recorded in the journal when answered, side conversations beside the main one. Raises InfraError,
+    ResourceError, ConfigError, the last also if its files cannot run in the image.
     """
     if task.program is None or task.forwarder is None:
         raise ConfigError("the run has no agent program", field="agent.name")

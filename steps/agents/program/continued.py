@@ -1,7 +1,7 @@
-"""Going on with an agent program: what an earlier try was answered is answered again, without asking the model.
+"""Resuming of an agent program: recorded requests get the recorded answers, without asking the model.
 
-The program works as ever, in a fresh machine, and really sees what comes of its actions there. A request that is the
-one of then in all that matters to its answer gets the answer of then, byte for byte; any other is asked.
+The program works from the start in a fresh sandbox, and sees the real results of its actions there. A request equal to
+a recorded one in all that matters to its answer gets the recorded answer, byte for byte; any other goes to the model.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from swe_argo.steps.models.reply import NoReplyError
 
 
 class ProgramCalls(AttemptCalls):
-    """The calls of an attempt of a program: each is taken over by whichever request is the same, in any order.
+    """Calls of a program's attempt: each is replayed for any equal request, in any order. Thread-safe.
 
-    What the program sees is its own affair, so there is nothing that comes out otherwise. Several threads may use it.
+    The program sees only real results, so its replay cannot diverge.
     """
 
     def __init__(self, solve: SolveCalls, number: int, known: list[KeptCall], clock: AgentClock, workdir: str) -> None:
@@ -40,20 +40,20 @@ class ProgramCalls(AttemptCalls):
 
     @property
     def inherited(self) -> Usage:
-        """What the calls that are taken over had cost, each by itself."""
+        """Return the usage of the replayed calls, summed per call."""
         return self._inherited
 
     @property
     def lost_s(self) -> float:
-        """As of the one that had come to most: they are in no order."""
+        """Return the lost seconds of the replayed call with the most, as calls have no order."""
         return self._lost_s
 
     def show(self, results: list[Result]) -> list[Result]:
-        """What comes of its actions now."""
+        """Return the new results unchanged."""
         return results
 
     def take(self, request: str) -> KeptCall | None:
-        """The oldest known answer to such a request that was not taken yet; None where there is none."""
+        """Return the oldest unused recorded answer to an equal request, None if there is none."""
         with self._taking:
             same = self._untaken.get(request)
             if not same:
@@ -67,42 +67,42 @@ class ProgramCalls(AttemptCalls):
 
 
 class ContinuedForwarder:
-    """A forwarder some of whose answers are known already. Several threads may use it at a time."""
+    """A forwarder that answers recorded requests from the record. Thread-safe."""
 
     def __init__(self, forwarder: Forwarder, calls: AttemptCalls) -> None:
-        """``calls``: ProgramCalls."""
+        """Wrap a forwarder. ``calls``: ProgramCalls."""
         self._forwarder, self._calls = forwarder, calls
         self._digests = RequestDigests(calls.workdir)
         self._tokens = TokenRecord(calls.known)
 
     @property
     def usage(self) -> Usage:
-        """Of all calls of the attempt, what was taken over included."""
+        """Return the usage of all calls of the attempt, replayed ones included."""
         return self._calls.inherited + self._forwarder.usage
 
     @property
     def lost_s(self) -> float:
-        """Seconds that the endpoint wasted."""
+        """Return the seconds lost to the endpoint."""
         return self._calls.lost_s + self._forwarder.lost_s
 
     @property
     def reused_count(self) -> int:
-        """Answers that were not asked for again, so far."""
+        """Return the number of answers replayed so far."""
         return len(self._calls.reused)
 
     @property
     def endpoint(self) -> str:
-        """As ``Forwarder.endpoint``."""
+        """Return the endpoint, see ``Forwarder.endpoint``."""
         return self._forwarder.endpoint
 
     @property
     def model(self) -> str:
-        """As ``Forwarder.model``."""
+        """Return the model's name, see ``Forwarder.model``."""
         return self._forwarder.model
 
     @property
     def helper_model(self) -> str:
-        """As ``Forwarder.helper_model``."""
+        """Return the helper model's name, see ``Forwarder.helper_model``."""
         return self._forwarder.helper_model
 
     def __enter__(self) -> ContinuedForwarder:
@@ -118,7 +118,7 @@ class ContinuedForwarder:
     def answer(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float | None = None
     ) -> Forwarded:
-        """The known answer, else the forwarder's, which is kept where a model gave it. Raises as ``Forwarder``."""
+        """Return the recorded answer, else the forwarder's, recorded if a model gave it. Raises as ``Forwarder``."""
         request = self._digests.digest(method, path, body)
         if request is None:
             return self._forwarder.answer(method, path, headers, body, timeout_s)
@@ -133,11 +133,11 @@ class ContinuedForwarder:
         return done
 
     def refuse(self, path: str, why: str) -> Forwarded:
-        """As ``Forwarder.refuse``."""
+        """Return an error response, see ``Forwarder.refuse``."""
         return self._forwarder.refuse(path, why)
 
     def _describe(self, done: Forwarded, call: ModelCall) -> dict[str, Any]:
-        """What is kept of an answer, by the names of ``KeptCall``."""
+        """Return an answer as fields of ``KeptCall``."""
         answer = NoReplyError(call.ended) if call.ended else call.reply
         words = describe_answer(answer) if answer else {}
         metrics = call.metrics.model_copy(update=dict.fromkeys(FIELDS))
@@ -146,7 +146,7 @@ class ContinuedForwarder:
         return {**words, "metrics": metrics, "forwarded": forwarded}
 
     def _call_then(self, path: str, body: bytes, known: KeptCall) -> ModelCall | None:
-        """The call as it is recorded: what is asked now, and what was said then."""
+        """Return the call to record: the new request with the recorded answer."""
         if (call := self._forwarder.read_call(path, body)) is None or known.forwarded is None:
             return None
         metrics = (known.metrics or Metrics()).model_copy(update=self._tokens.unpack(known.forwarded))
@@ -158,7 +158,7 @@ class ContinuedForwarder:
 
 
 def _usage_of(metrics: Metrics | None) -> Usage:
-    """What one call took; a request that was refused is no call."""
+    """Return the usage of one call; a refused request counts as no call."""
     if metrics is None or metrics.extra is None:
         return Usage(requests=1)
     return Usage(

@@ -1,8 +1,8 @@
-"""An agent program's calls, in the order in which they were answered -> conversations in the journal, each apart.
+"""Assignment of an agent program's calls, in order of their answers, to separate conversations in the journal.
 
-A program tells nobody which call belongs to which of its conversations: it follows from what a call repeats. One that
-repeats a conversation with its last answer goes on with it; one that begins with other words and other tools is a
-conversation of a sub-agent or of a helper.
+A program does not say which conversation a call belongs to; it is derived from the repeated messages. A call that
+repeats a conversation with its last answer continues it; a call with another beginning and other tools starts a
+conversation of a sub-agent or a helper.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from swe_argo.steps.models.reply import Message, Reply
 from swe_argo.steps.models.token_ids import SharedIds
 
 Key = tuple[str, str, tuple[str, ...], str]
-"""What of a message stays the same when it is sent again: role, text, ids of its calls, id of the call it answers."""
+"""Fields of a message that stay the same when it is sent again: role, text, ids of its calls, id of the call it
+answers."""
 
 
 _BILLING = "x-anthropic-billing-header:"
@@ -30,42 +31,42 @@ _BILLING = "x-anthropic-billing-header:"
 class _Conversation:
     journal: Journal
     system: str
-    """What of it lasts."""
+    """The stable part of the system message."""
     tools: tuple[str, ...]
     rank: tuple[bool, bool]
-    """By which the main one is known: it has tools, and was told the instruction."""
+    """Rank for choosing the main conversation: it has tools, and contains the instruction."""
     known: list[Key] = field(default_factory=list)
-    """Of all messages so far, the last answer included."""
+    """Keys of all messages so far, the last answer included."""
     pending: set[str] = field(default_factory=set)
     """Ids of the calls of the last answer."""
     answered: Key | None = None
-    """The last answer."""
+    """Key of the last answer."""
     ids: SharedIds = field(default_factory=SharedIds)
 
     def new_from(self, keys: list[Key], system: str) -> int | None:
-        """The first message that this conversation has not had, where the messages go on with it; else None."""
+        """Return the index of the first new message if the messages continue this conversation, else None."""
         if keys[: len(self.known)] == self.known:
             return len(self.known)
         if self.answered is None or (_lasting(system) != self.system and not self.answered[2]):
             return None
-        # Agents change what lies further back: they shorten results, take reminders out.
+        # Agents change older messages: they shorten results and remove reminders.
         places = [place for place, key in enumerate(keys) if _same_answer(key, self.answered)]
         return places[-1] + 1 if places else None
 
 
 class Conversations:
-    """Of one attempt. The journal's own is the first of those that rank highest; the others stand beside it."""
+    """Conversations of an attempt. The journal's own is the first of the highest rank; others are side ones."""
 
     def __init__(self, journal: Journal, instruction: str, model: str) -> None:
-        """``model``: the one of the run, as the endpoint knows it."""
+        """Start without calls. ``model``: the run's model, by its name at the endpoint."""
         self._journal, self._model, self._name = journal, model, journal.agent.model_name
         self._instruction_mark = _mark_of(instruction)
         self._all: list[_Conversation] = []
-        """The one of the newest call is the last."""
+        """Ordered by the newest call, the latest last."""
         self._main: _Conversation | None = None
 
     def add(self, call: ModelCall) -> list[Message]:
-        """Record a call; the messages that were new in it."""
+        """Record a call. Return its new messages."""
         keys = [_key(message) for message in call.messages]
         conversation, start = self._find(call, keys)
         new = call.messages[start:]
@@ -82,7 +83,7 @@ class Conversations:
         return new
 
     def _find(self, call: ModelCall, keys: list[Key]) -> tuple[_Conversation, int]:
-        """The conversation, and from where on its messages are new."""
+        """Return the call's conversation, and the index of its first new message."""
         found = [(start, each) for each in self._all if (start := each.new_from(keys, call.system)) is not None]
         if found:
             start, conversation = max(found, key=lambda pair: (pair[0], self._all.index(pair[1])))
@@ -94,7 +95,7 @@ class Conversations:
             and not main.pending
             and (main.system, main.tools) == (_lasting(call.system), _names(call.tools))
         ):
-            known = set(main.known)  # it was shortened by the agent itself, and begins with a summary
+            known = set(main.known)  # the agent shortened it, so that it begins with a summary
             return main, next((place for place, key in enumerate(keys) if key not in known), len(keys))
         return self._begin(call), 0
 
@@ -120,7 +121,7 @@ class Conversations:
         return conversation
 
     def _hear(self, conversation: _Conversation, messages: list[Message]) -> None:
-        """Results complete the turn whose calls they answer; what else is new follows it."""
+        """Record new messages: results complete the turn of their calls, other messages follow it."""
         results: list[Result] = []
         said: list[Message] = []
         for message in messages:
@@ -128,7 +129,7 @@ class Conversations:
             if message["role"] == "tool" and answers in conversation.pending:
                 results.append(Result(source_call_id=answers, content=text_of(message.get("content"))))
                 continue
-            if message["role"] == "assistant":  # a turn of which the model was not asked here: of before a fork
+            if message["role"] == "assistant":  # a turn from before a fork, not produced by this model call
                 self._write_down(conversation, results, said)
                 results, said = [], []
                 conversation.pending = {str(call.get("id")) for call in _functions(message)}
@@ -136,7 +137,7 @@ class Conversations:
         self._write_down(conversation, results, said)
 
     def _write_down(self, conversation: _Conversation, results: list[Result], said: list[Message]) -> None:
-        """``said`` begins with the assistant's turn that the results complete, or they complete the last one."""
+        """Record results and messages. Results belong to ``said``'s leading assistant turn, else to the last turn."""
         journal = conversation.journal
         if said and said[0]["role"] == "assistant":
             calls = [_tool_call(str(each.get("id")), each["function"]) for each in _functions(said[0])]
@@ -160,16 +161,14 @@ class Conversations:
 
 
 def _mark_of(instruction: str) -> str:
-    """By what an instruction is known, whatever stands around it: its longest line, of those that name no place in the
-    sandbox, which has other names on a host that it shares."""
+    """Return an instruction's identifying line: its longest one without a path, as paths differ on shared hosts."""
     return (
         max((line.strip() for line in instruction.splitlines() if "/" not in line), key=len, default="") or instruction
     )
 
 
 def _lasting(system: str) -> str:
-    """The system's words by which a conversation is known: Claude Code's begin with a line that has a hash of the first
-    message, another one as soon as it has summed up what was before."""
+    """Return a system message's stable part: Claude Code's first line has a hash that changes with summaries."""
     return (
         "\n".join(line for line in system.splitlines() if not line.startswith(_BILLING))
         if _BILLING in system
@@ -195,7 +194,7 @@ def _names(tools: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _tool_call(call_id: str, function: dict[str, Any]) -> ToolCall:
-    """A call as it is recorded; arguments that no record can hold stand beside, as they were written."""
+    """Return a call to record; arguments that the record cannot hold are stored beside it as text."""
     written, extra = function.get("arguments") or "{}", None
     try:
         arguments = json.loads(written)

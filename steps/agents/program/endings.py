@@ -1,4 +1,4 @@
-"""How an agent program ended -> the reason that is recorded, or the failure that it was."""
+"""Mapping of an agent program's end to a stop reason or a failure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ OVER: dict[Over, tuple[StopReason, str]] = {
 
 
 def reason_of(ended: Ended, exchange: Exchange, recipe: Recipe, task: Task) -> StopReason:
-    """The reason; what there is to say about it becomes the journal's note.
+    """Return the stop reason, and add a note about it to the journal.
 
-    Raises InfraError where the gate did not start, ConfigError where the agent's files cannot run in this image.
+    Raises InfraError if the gateway did not start, ConfigError if the agent's files cannot run in this image.
     """
     reason, note = _reason(ended, exchange, recipe, task)
     if note:

@@ -1,4 +1,4 @@
-"""An agent program's requests, answered in threads: recorded, counted against the limits, and refused beyond them."""
+"""Handling of an agent program's requests in threads: answered, recorded, counted, and refused beyond the limits."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from swe_argo.steps.models.program_requests import asks_model
 
 AT_A_TIME = 16
 FAILURES = 10
-"""Calls in a row without an answer after which an agent is taken to ask for ever."""
+"""Consecutive failed calls after which the agent is considered stuck in a loop."""
 GRACE_S = 10.0
-"""What an agent that has reached a limit has left to end by itself, as it is refused every further call."""
+"""Seconds for an agent to end by itself after a limit is reached; all further calls are refused."""
 
 ENDING_S = 1.0
-"""Between two looks at an agent that is being ended."""
+"""Interval between checks of an agent that is being ended."""
 
 
 class Exchange:
-    """Of one attempt. ``reason`` is why it is over, where a limit of ours ends it."""
+    """Requests of one attempt. ``reason`` is set if one of our limits ends it."""
 
     def __init__(self, task: Task, forwarder: Forwards, instruction: str) -> None:
         self._task, self._forwarder = task, forwarder
@@ -43,13 +43,13 @@ class Exchange:
         self._failure: BaseException | None = None
         self._left = False
         self.asked = False
-        """Whether it has asked the model anything."""
+        """Whether the agent has called the model."""
         self.reason: StopReason | None = None
         self._answers = 0
         self.last_ended: StopReason | None = None
-        """Why the newest call was answered with an error, where it was."""
+        """Stop reason of the newest call, if it was answered with an error."""
         self.last_detail = ""
-        """The same in the endpoint's words."""
+        """The endpoint's message about it."""
 
     def __enter__(self) -> Self:
         return self
@@ -63,12 +63,12 @@ class Exchange:
 
     @property
     def early_end(self) -> StopReason | None:
-        """The endpoint's reason, where it ended the newest call and one answer at most came before."""
+        """Return the endpoint's stop reason if it ended the newest call after at most one answer."""
         return self.last_ended if self._answers < EARLY_TURNS and self.last_ended in ENDED_BY_ENDPOINT else None
 
     @property
     def left_s(self) -> float:
-        """Seconds until it is to be looked at again, whatever the agent does."""
+        """Return the seconds until the next check, whatever the agent does."""
         with self._lock:
             if self._kill_at is None:
                 return self._limits.left_s
@@ -76,18 +76,18 @@ class Exchange:
             return left_s if left_s > 0 else ENDING_S
 
     def take(self, request: GateRequest, gate: Gate) -> None:
-        """Have a request answered."""
+        """Answer a request in a thread."""
         self._pool.submit(self._answer, request, gate)
 
     def count_refused(self) -> None:
-        """The gate has refused a request. Only of an agent that never asked a model is that a loop."""
+        """Count a request that the gateway refused; a loop only for an agent that never called the model."""
         with self._lock:
             self._refused += 1
             if not self.asked and self._refused >= FAILURES:
                 self._stop(StopReason.ERROR_LOOP)
 
     def is_over(self) -> bool:
-        """Whether the agent is to be ended now. Raises InfraError where only the endpoint used up its time."""
+        """Return whether to end the agent now. Raises InfraError if the endpoint alone used up its time."""
         with self._lock:
             self._limits.lost(self._forwarder.lost_s)
             if self._failure is None and self.reason is None and self._limits.out_of_time:
@@ -96,7 +96,7 @@ class Exchange:
             return over or self._failure is not None
 
     def finish(self) -> None:
-        """Wait for the calls that are under way: they are paid for. Raises what one of them raised."""
+        """Wait for running calls, which are already paid for. Raises the first error of a call."""
         self._pool.shutdown()
         self._task.journal.set_usage(self._forwarder.usage)
         if self._failure is not None:
@@ -106,7 +106,7 @@ class Exchange:
         try:
             answer = self._answered(request)
             gate.answer(request.number, GateAnswer(answer.status, answer.headers, answer.body))
-        except BaseException as error:  # noqa: BLE001 - raised by finish, in the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised by finish, in the waiting thread
             with self._lock:
                 if not self._left:
                     self._failure = self._failure or error

@@ -1,4 +1,4 @@
-"""A recipe and an instruction -> what lies in the sandbox for an agent program: its HOME, and what runs it."""
+"""Files of an agent program in the sandbox: its HOME and start script, made from a recipe and an instruction."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from swe_argo.steps.contracts.recipe import BUNDLE_PLACE, WORDS, Recipe
 from swe_argo.steps.errors import InfraError, StepError
 from swe_argo.steps.sandbox.protocol import Sandbox
 
-FOLDER = "/var/tmp/swe-argo-agent"  # noqa: S108 - of the sandbox, the same in every try: a request may name it
+FOLDER = "/var/tmp/swe-argo-agent"  # noqa: S108 - in the sandbox; the same in every try, as requests may contain it
 LONGEST_WORD = 120_000
-"""Bytes of an instruction that stands in a command; a word of Linux has at most 128 KiB (MAX_ARG_STRLEN)."""
+"""Longest instruction in bytes as a command argument; Linux allows 128 KiB per argument (MAX_ARG_STRLEN)."""
 _TIMEOUT_S = 120.0
-# An agent's shells may be login shells, which set PATH anew: what was activated for the repository holds in them, too.
+# An agent's shells may be login shells, which reset PATH; the repository's activated environment must survive that.
 _SCRIPT = """\
 {activate}unset BASH_ENV
 [ ! -f "$HOME/.gitconfig" ] || [ -f {home}/.gitconfig ] || cp "$HOME/.gitconfig" {home}/.gitconfig
@@ -31,14 +31,14 @@ cd {workdir} && exec {command}
 
 
 class ProgramPlace:
-    """Made when entered, removed when left. Raises what Sandbox's methods do.
+    """Context manager of a program's files, removed on exit. Raises what Sandbox's methods raise.
 
-    ``model``: the name by which the agent asks for it; ``port``: where the gate will listen.
+    ``model``: the agent's name for the model; ``port``: the gateway's port.
     """
 
     def __init__(self, box: Sandbox, recipe: Recipe, instruction: str, *, model: str, port: int) -> None:
         workdir = box.machine.workdir
-        # Where a sandbox has no root of its own, the folder around the repository is all that is its own.
+        # Without a root of its own, a sandbox owns only the folder around the repository.
         self.folder = FOLDER if box.machine.isolation != "none" else f"{workdir}/../.swe-argo-agent"
         self.home = f"{self.folder}/home"
         self._box, self._recipe, self._instruction, self._workdir = box, recipe, instruction, workdir
@@ -68,7 +68,7 @@ class ProgramPlace:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(StepError):  # whoever uses the machine next is told
+        with suppress(StepError):  # the next user of the sandbox gets the error
             self._box.exec(f"rm -rf {shlex.quote(self.folder)}", timeout_s=_TIMEOUT_S, cwd="/")
 
     def _script(self) -> str:
@@ -80,5 +80,5 @@ class ProgramPlace:
         return _SCRIPT.format(activate=ACTIVATE, home=home, workdir=workdir, command=command)
 
     def _filled(self, text: str) -> str:
-        """The text with what its words in braces stand for; other braces are text."""
+        """Return the text with placeholders in braces filled in; other braces stay."""
         return re.sub(rf"\{{({'|'.join(WORDS)})\}}", lambda match: self._words[match[1]], text)

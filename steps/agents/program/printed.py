@@ -1,4 +1,4 @@
-"""What an agent program printed itself, as text."""
+"""Output of an agent program as text."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from swe_argo.steps.agents.gate.events import Printed
 
 
 class PrintedText:
-    """Takes what was printed as it comes, both streams in one; of one the gate has left out the middle, it is said."""
+    """Collector of output, both streams merged, with a note for bytes that the gateway omitted."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
     def add(self, printed: Printed) -> None:
-        """What came next."""
+        """Append output."""
         if printed.skipped:
             self._parts.append(f"\n[{printed.skipped:,} bytes of {printed.stream} left out]\n".encode())
         self._parts.append(printed.data)
 
     def text(self) -> str:
-        """All of it."""
+        """Return all output."""
         return b"".join(self._parts).decode("utf-8", "replace")

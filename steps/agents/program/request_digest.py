@@ -1,4 +1,4 @@
-"""Digests of an agent program's requests: two tries of a program that ask the same get the same digest."""
+"""Digests of an agent program's requests: equal requests of two tries have equal digests."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from swe_argo.steps.models.program_requests import wire_at
 _IRRELEVANT = frozenset(
     {"metadata", "client_metadata", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
 )
-"""Fields of a request by which an endpoint knows who asks, or what it may have cached: names of sessions and the like,
-another one in every run of a program."""
+"""Fields that identify the client or its cache, such as session names, and differ in every run of a program."""
 _CONVERSATION = ("messages", "input")
 _LONG = 200
-"""Characters of a text whose digest is remembered: every request repeats the texts of those before it."""
+"""Shortest text, in characters, whose digest is cached: every request repeats the texts of earlier ones."""
 
 
 class RequestDigests:
-    """Digests over all that matters to a model's answer. Several threads may use it."""
+    """Digests over all parts of a request that matter to the model's answer. Thread-safe."""
 
     def __init__(self, workdir: str) -> None:
-        """``workdir``: where the repository is."""
+        """Set up an empty cache. ``workdir``: the repository's folder."""
         self._workdir = workdir
         self._known: dict[bytes, str] = {}
 
     def digest(self, method: str, path: str, body: bytes) -> str | None:
-        """Return the digest of a request; None where the body is no request to a model."""
+        """Return the digest of a request; None if the body is not a model request."""
         try:
             request = json.loads(body)
             if method != "POST" or not isinstance(request, dict):
@@ -47,7 +46,7 @@ class RequestDigests:
             return None
 
     def _steady(self, value: Any) -> Any:
-        """Return the value without what varies from one run of a program to the next, in the texts within."""
+        """Return the value with the volatile parts of all texts in it replaced."""
         if isinstance(value, str):
             return self._steady_text(value)
         if isinstance(value, list):
@@ -67,13 +66,13 @@ class RequestDigests:
 
 
 def _order_results(items: list[Any], *, by_block: bool) -> list[Any]:
-    """Return the items of a conversation, the results of parallel calls in the order of these calls.
+    """Return the items of a conversation with the results of parallel calls in the order of the calls.
 
-    Agents send results in the order in which the calls end. What else stands between two turns of the model follows.
+    Agents send results in the order in which the calls end. Other items between two model turns follow the results.
 
     Args:
-        items: messages of chat completions or of Anthropic's, or items of Responses.
-        by_block: whether they are messages of content blocks. Neighbours of one role are then one message.
+        items: Messages of chat completions or of Anthropic's API, or items of Responses.
+        by_block: Whether these are messages of content blocks; adjacent messages of one role are then merged.
     """
     if by_block:
         items = [block for message in items for block in _blocks(message)]
@@ -90,7 +89,7 @@ def _order_results(items: list[Any], *, by_block: bool) -> list[Any]:
 
 
 def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a message's blocks, each with its role. The mark of what is to be cached moves to the newest block."""
+    """Return a message's blocks, each with its role, without the cache mark, which moves to the newest block."""
     content = message.get("content") or ""
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
     return [
@@ -105,7 +104,7 @@ def _is_of_model(item: dict[str, Any]) -> bool:
 
 
 def _calls(item: dict[str, Any]) -> list[str]:
-    """Return the ids of the calls that a message, block or item of the model makes."""
+    """Return the ids of the calls in a message, block or item of the model."""
     ids = [call.get("id") for call in item.get("tool_calls") or []]
     own = item.get("call_id") or (item.get("id") if item.get("type") == "tool_use" else None)
     return [str(name) for name in (*ids, own) if name is not None]
@@ -116,8 +115,10 @@ def _answered_call(item: dict[str, Any]) -> str:
 
 
 def _without_id(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item of Responses without its id: Codex names those that it makes anew in every run. A call and its
-    result share another id, and an item that stands for an earlier one has nothing but its id."""
+    """Return a Responses item without its id, which Codex creates anew in every run.
+
+    A call and its result share another id, and an item that refers to an earlier one has only its id.
+    """
     if item.get("type") in ("tool_use", "item_reference"):
         return item
     return {name: part for name, part in item.items() if name != "id"}

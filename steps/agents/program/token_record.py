@@ -1,6 +1,6 @@
-"""Token ids of a program's calls as they are kept: of each prompt only those that no earlier call has.
+"""Storage of the token ids of a program's calls: of each prompt only the ids that no earlier call has.
 
-A prompt repeats its conversation: kept whole with every call, a record would grow with the square of the turns.
+A prompt repeats its conversation, so storing it whole would make the record grow with the square of the turns.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from swe_argo.steps.contracts.trajectory import Metrics
 from swe_argo.steps.models.token_ids import count_common
 
 FIELDS = ("prompt_token_ids", "completion_token_ids", "logprobs")
-"""Of ``Metrics``, which stand in ``KeptForwarded.tokens`` alone."""
+"""Fields of ``Metrics`` that are stored only in ``KeptForwarded.tokens``."""
 _NEWEST = 16
-"""Calls that a prompt is compared with: as many as may be under way at a time, each in a conversation of its own."""
+"""Number of recent calls to compare a prompt with: the maximum of concurrent calls, each in its own conversation."""
 
 
 class TokenRecord:
-    """Of one attempt. Several threads may use it."""
+    """Token ids of one attempt. Thread-safe."""
 
     def __init__(self, known: Iterable[KeptCall]) -> None:
-        """``known``: the calls of earlier tries, with all to which they refer."""
+        """Start with the record of earlier tries. ``known``: their calls, with all calls that these refer to."""
         self._lock = threading.Lock()
         self._kept = {call.forwarded.name: call.forwarded for call in known if call.forwarded and call.forwarded.name}
         self._newest: OrderedDict[str, list[int]] = OrderedDict()
 
     def pack(self, metrics: Metrics) -> dict[str, Any]:
-        """What is kept of a call's ids, by the names of ``KeptForwarded``; nothing where there are none."""
+        """Return a call's ids as fields of ``KeptForwarded``; empty if there are none."""
         prompt, *others = (getattr(metrics, field) for field in FIELDS)
         if prompt is None and not any(others):
             return {}
@@ -50,7 +50,7 @@ class TokenRecord:
         }
 
     def add(self, name: str, metrics: Metrics) -> None:
-        """Let later calls refer to this one, which is kept now."""
+        """Register a recorded call, so that later ones can refer to it."""
         if name and metrics.prompt_token_ids is not None:
             with self._lock:
                 self._newest[name] = [*metrics.prompt_token_ids, *(metrics.completion_token_ids or [])]
@@ -58,9 +58,9 @@ class TokenRecord:
                     self._newest.popitem(last=False)
 
     def unpack(self, kept: KeptForwarded) -> dict[str, Any]:
-        """Return the whole ids by the names of ``Metrics``, and checked like them.
+        """Return the complete ids by the names of ``Metrics``, validated like these.
 
-        Raises DivergedError where a call that it extends is missing.
+        Raises DivergedError if a call that it extends is missing.
         """
         if not kept.tokens:
             return {}
@@ -70,7 +70,7 @@ class TokenRecord:
         return Metrics(**dict(zip(FIELDS, (prompt, *others), strict=True))).model_dump(include={*FIELDS})
 
     def _beginning(self, kept: KeptForwarded) -> list[int]:
-        """The ids that are kept with earlier calls."""
+        """Return the ids that are stored with earlier calls."""
         pieces, wanted = [], kept.shared_ids
         while kept.extends:
             if (base := self._kept.get(kept.extends)) is None:

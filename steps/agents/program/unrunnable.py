@@ -1,11 +1,11 @@
-"""What kept an agent program from running at all, by the words of the shell and of the loader that was to start it."""
+"""Diagnosis of an agent program that cannot start, from messages of the shell and the loader."""
 
 from __future__ import annotations
 
 import re
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
-"""By which a shell says that what it was to run is not there, is for another machine, or lacks its C library."""
+"""Exit codes of a shell for a program that is missing, for another machine, or without its C library."""
 _WORDS = (
     (r"exec format error|cannot execute binary file", "it is for another processor"),
     (r"version `(GLIBC|GLIBCXX|CXXABI)_\S+' not found", "the image's libraries are older than it needs"),
@@ -22,7 +22,7 @@ _WORDS = (
 
 
 def explain_unrunnable(code: int, printed: str) -> str | None:
-    """Why a program that asked no model ended with this code and these words; None where it seems to have run."""
+    """Return the reason why a program could not start, None if it seems to have run."""
     if code in (NOT_EXECUTABLE, NOT_FOUND):
         return next((why for words, why in _WORDS if re.search(words, printed, re.IGNORECASE)), "it cannot be executed")
     words, why = _WORDS[1]

@@ -1,1 +1,1 @@
-"""What models are told at first: templates, their checks, and the words of a scaffold."""
+"""Prompts: templates, their validation, and the wording of a scaffold."""

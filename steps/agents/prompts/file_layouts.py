@@ -1,4 +1,4 @@
-"""How a prompt shows files: SWE-bench's published layout (swebench.inference.make_datasets.create_instance)."""
+"""Layout of files in prompts, as published by SWE-bench (swebench.inference.make_datasets.create_instance)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swe_argo.steps.models.reply import Message
 
 
 def render_prompt(style: str, issue: str, readmes: Sequence[FileContext], files: Sequence[FileContext]) -> str:
-    """The prompt of a published style about an issue, byte for byte. style-2-edits-only has the words of style-2."""
+    """Return the prompt of a published style, byte for byte. style-2-edits-only has the wording of style-2."""
     file = prompts_folder() / "oneshot" / f"{style.removesuffix('-edits-only')}.j2"
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
     words = {"problem_statement": issue, "readmes": render_files(readmes), "code": render_files(files)}
@@ -21,8 +21,7 @@ def render_prompt(style: str, issue: str, readmes: Sequence[FileContext], files:
 
 
 def prompt_messages(prompt: str) -> list[Message]:
-    """The conversation that swebench's own inference makes of a prompt (run_api.call_chat): its first line is said by
-    the system, the rest by the user."""
+    """Return swebench's own conversation (run_api.call_chat): line 1 from the system, the rest from a user."""
     first, newline, rest = prompt.partition("\n")
     if not newline:
         return [{"role": "user", "content": prompt}]
@@ -30,7 +29,7 @@ def prompt_messages(prompt: str) -> list[Message]:
 
 
 def render_files(files: Sequence[FileContext]) -> str:
-    """The files, in order of their paths, each line with its number; where there are windows, those, in given order."""
+    """Return the files in order of path, with line numbers; files with windows show only those, in given order."""
     if any(file.windows is not None for file in files):
         return _windowed(files)
     text = "".join(_framed(file.path, "\n".join(_numbered(file.text or ""))) for file in _by_path(files))
@@ -50,8 +49,11 @@ def _numbered(text: str) -> list[str]:
 
 
 def _windowed(files: Sequence[FileContext]) -> str:
-    """As published, its quirks included: a window that begins above the file counts from the file's end, so that a hunk
-    near the top of a long file shows nothing; blank lines around what was shown so far are lost with each file."""
+    """Return files with windows, with the quirks of the published layout.
+
+    A window that begins above the file counts from its end, so a hunk near the top of a long file shows nothing; blank
+    lines around the text so far are lost with each file.
+    """
     text = ""
     for file in files:
         lines = _numbered(file.text or "")

@@ -1,4 +1,4 @@
-"""The words that a run is planned with: read, checked against every instance, kept for its resumption."""
+"""Prompts of a run, read and checked against every instance by plan, and kept for resuming."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from swe_argo.steps.families import rows
 
 
 def read_instruction(spec: AgentSpec, chosen: list[dict[str, Any]], before: RunFile | None) -> tuple[str, list[str]]:
-    """The text of the agent's template, empty where it has none, and what a person should know of it.
+    """Return the text of the agent's template, "" if it has none, and notices about it.
 
-    A run goes on with the words it began with: another version of this project may have others of its own. Raises
-    ConfigError where the template cannot be read, or fails on an instance, or is a file that changed since.
+    A resumed run keeps its original text, as another version of this project may have changed it. Raises ConfigError if
+    the template cannot be read, fails on an instance, or is a file that changed since.
     """
     if not agent_of(spec).asks_model and spec.instruction_template is None:
         return "", []
@@ -34,9 +34,9 @@ def read_instruction(spec: AgentSpec, chosen: list[dict[str, Any]], before: RunF
 
 
 def read_scaffold_words(spec: AgentSpec) -> tuple[str, list[str]]:
-    """The text of the file with the scaffold's words, empty where there is none, and what a person should know of it.
+    """Return the text of the file with the scaffold's wording, "" if there is none, and notices about it.
 
-    Raises ConfigError where it cannot be read, or says what the scaffold has no place for.
+    Raises ConfigError if it cannot be read, or contains names that the scaffold does not have.
     """
     if spec.scaffold_words is None:
         return "", []

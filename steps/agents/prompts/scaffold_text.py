@@ -1,12 +1,12 @@
-"""The words of a scaffold from a file: what a model is told at first, of its tools, and of what they did.
+"""Wording of a scaffold from a file: system prompt, tool descriptions, and frames around results.
 
-A model that was trained on some format meets it so: its sentences, its frames. The file is TOML; all in it may be left
-out, and is the scaffold's own then:
+A model trained on some format is thus shown that format's sentences and frames. The file is TOML; all keys are optional
+and default to the scaffold's own wording:
 
     system = "..."                      # Jinja2: finish, tools, working_dir
     [tools.execute_bash]                # a tool of the scaffold
     description = "..."
-    parameters.command = "..."          # what is said of its parameters
+    parameters.command = "..."          # descriptions of its parameters
     [frames]                            # Jinja2, by kind of tool: shell, edit, search, note
     shell = "..."                       # OBSERVED
 """
@@ -31,13 +31,13 @@ from swe_argo.steps.errors import ConfigError
 
 FIELD = "agent.scaffold_words"
 KINDS = ("shell", "edit", "search", "note")
-"""Kinds of tools whose results have a frame; what ends the work needs none."""
+"""Kinds of tools whose results have a frame; tools that end the work need none."""
 OBSERVED = (
     *("tool", "output", "errors", "note"),
     *("exit_code", "timed_out", "running", "seconds", "folder", "python"),
 )
-"""What a frame may name. ``errors`` is what a command printed to stderr, where the scaffold tells that apart from
-``output``; ``exit_code`` is none where a command still runs or was ended by its time."""
+"""Names available in a frame. ``errors`` is a command's stderr if the scaffold separates it from ``output``;
+``exit_code`` is none while a command runs and after a timeout."""
 _EXAMPLES = (
     ToolResult("text\n", 0),
     ToolResult("", None, timed_out=True),
@@ -47,7 +47,7 @@ _EXAMPLES = (
 
 @dataclass(frozen=True)
 class Words:
-    """The file's content. What is empty is the scaffold's own."""
+    """Content of the file; empty fields mean the scaffold's own wording."""
 
     system: str
     tools: Mapping[str, Mapping[str, Any]]
@@ -55,9 +55,7 @@ class Words:
 
 
 def read(spec: AgentSpec) -> str:
-    """The file's text, empty where there is none. Raises ConfigError where it cannot be read or the agent has no use of
-    it.
-    """
+    """Return the file's text, "" if none is set. Raises ConfigError if it cannot be read or the agent ignores it."""
     if spec.scaffold_words is None:
         return ""
     if not agent_of(spec).is_scaffold:
@@ -69,7 +67,7 @@ def read(spec: AgentSpec) -> str:
 
 
 def check(source: str, display_name: str, tools: Toolset) -> list[str]:
-    """What a person should know of the file, if anything. Raises ConfigError in a line that names what is wrong."""
+    """Return notices about the file. Raises ConfigError that names the fault in one line."""
     words = parse_words(source, display_name, tools)
     tried = _framed(tools, words, display_name)
     for tool in tried.tools:
@@ -88,7 +86,7 @@ def check(source: str, display_name: str, tools: Toolset) -> list[str]:
 
 
 def parse_words(source: str, display_name: str, tools: Toolset) -> Words:
-    """The content of a file for these tools. Raises ConfigError where it holds what they have not."""
+    """Return a file's content for these tools. Raises ConfigError for names that the tools do not have."""
     try:
         content = tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:
@@ -113,12 +111,12 @@ def parse_words(source: str, display_name: str, tools: Toolset) -> Words:
 
 
 def system_names(finish: str, tools: str, workdir: str = WORKDIR) -> dict[str, Any]:
-    """What the system prompt may name."""
+    """Return the names available in the system prompt."""
     return {"finish": finish, "tools": tools, "working_dir": workdir}
 
 
 def word_tool_texts(tools: Toolset, source: str) -> tuple[Toolset, str]:
-    """The tools in the words of a file that was checked, and its system prompt; empty where that is the scaffold's."""
+    """Return the tools with a checked file's wording, and its system prompt; "" for the scaffold's own."""
     if not source:
         return tools, ""
     words = parse_words(source, "scaffold_words", tools)

@@ -1,4 +1,4 @@
-"""Prompt templates: Jinja2 files, chosen by name or path, checked before a run, rendered from plain data alone."""
+"""Prompt templates: Jinja2 files chosen by name or path, checked before a run, and rendered from plain data only."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from swe_argo.steps.errors import ConfigError
 
 FIELD = "agent.instruction_template"
 RENDER_S = 5
-"""Seconds of computing that one rendering may take; templates take milliseconds."""
+"""CPU seconds allowed for one rendering; templates take milliseconds."""
 LARGEST_BYTES = 1 << 20
 _SUFFIX = ".j2"
 _INSTANCE = ("instance_id", "repo", "version", "base_commit", "problem_statement", "hints_text", "created_at")
 _GLOBALS = ("range", "namespace")
 _GUARDS = ("defined", "undefined", "default", "d")
-"""Tests and filters that may be applied to a name that is undefined."""
+"""Tests and filters that may be applied to an undefined name."""
 _OPENHANDS_PLACE = re.compile(r"/workspace/\{\{-?\s*(?:workspace_dir_name|instance\.repo)\s*-?\}\}")
-"""Where OpenHands' own templates say the repository is; here it is where the image has it."""
+"""Path of the repository in OpenHands' own templates; replaced by its path in the image."""
 
 
 def template_values(instance: Instance) -> dict[str, Any]:
-    """What a template may name: strings, and ``instance``, which holds the same once more. Nothing else is reachable.
+    """Return the names available in a template: strings, and ``instance`` with the same strings. Nothing else.
 
-    ``hints_text`` is empty without ``--hints``. OpenHands' names for the place are known, so that its users' templates
-    work; ``task`` is mini-swe-agent's name for the issue.
+    ``hints_text`` is empty without ``--hints``. OpenHands' names for the repository's place are defined, so that its
+    users' templates work; ``task`` is mini-swe-agent's name for the issue.
     """
     plain = {name: str(getattr(instance, name) or "") for name in _INSTANCE}
     return plain | {
@@ -55,14 +55,14 @@ def template_values(instance: Instance) -> dict[str, Any]:
 
 
 def prompts_folder() -> Path:
-    """Where the templates of this project are."""
+    """Return the folder of this project's templates."""
     return TEMPLATES / "prompts"
 
 
 def template_source(spec: AgentSpec) -> str:
-    """The text of the template that the agent is instructed by, its scaffold's own by default; empty where it has none.
+    """Return the text of the agent's template, by default its scaffold's own; "" if it has none.
 
-    Raises ConfigError where the spec names a file that cannot be read, or an agent that takes no instruction.
+    Raises ConfigError if the spec names an unreadable file, or an agent that takes no instruction.
     """
     chosen, agent = spec.instruction_template, agent_of(spec)
     if chosen is None:
@@ -80,14 +80,14 @@ def template_source(spec: AgentSpec) -> str:
 
 
 def is_own(chosen: str) -> bool:
-    """Whether it is the name of one of this project's templates, with its suffix or without."""
+    """Return whether the name is that of a bundled template, with or without its suffix."""
     return _stem(chosen) in _choices()
 
 
 def check(text: str, spec: AgentSpec, instances: Iterable[Instance]) -> list[str]:
-    """Render the template for every instance, and return what a person should know of it, if anything.
+    """Render the template for every instance, and return notices about it.
 
-    Raises ConfigError naming the file, the line and what is wrong with it.
+    Raises ConfigError that names the file, the line and the fault.
     """
     display_name = spec.instruction_template or spec.name
     _template(text, display_name)
@@ -106,15 +106,15 @@ def check(text: str, spec: AgentSpec, instances: Iterable[Instance]) -> list[str
 
 
 def render(text: str, instance: Instance, *, display_name: str = "the instruction") -> str:
-    """The instruction for one instance. Raises ConfigError: a template that was checked may still fail on its data."""
+    """Return the instruction for one instance. Raises ConfigError, as a checked template may still fail on new data."""
     return _render(text, display_name, template_values(instance))
 
 
 def system_prompt(scaffold: str, finish: str, tools: str, own: str = "", workdir: str = WORKDIR) -> str:
-    """What the scaffold's system prompt says, or the template ``own``. ``finish`` is the tool that ends it, ``tools``
-    their description in text.
+    """Return the rendered system prompt of the scaffold, or of the template ``own``.
 
-    Without function calling the model knows of its tools from ``tools`` alone; with it that is empty.
+    ``finish`` is the tool that ends the work, ``tools`` the description of the tools, which is empty with function
+    calling; without, it is the model's only source.
     """
     name = f"system_{scaffold}{_SUFFIX}"
     words = {"finish": finish, "tools": tools, "working_dir": workdir}
@@ -122,7 +122,7 @@ def system_prompt(scaffold: str, finish: str, tools: str, own: str = "", workdir
 
 
 def render_text(text: str, display_name: str, words: Mapping[str, Any], field: str) -> str:
-    """A template of any names. Raises ConfigError for ``field``."""
+    """Return a rendered template with any names. Raises ConfigError for ``field``."""
     try:
         _refuse_unknown(_parse(text, display_name), display_name, words)
         return _render(text, display_name, words)
@@ -131,7 +131,7 @@ def render_text(text: str, display_name: str, words: Mapping[str, Any], field: s
 
 
 def names_in(text: str) -> set[str]:
-    """What a template names."""
+    """Return the names that a template uses."""
     return _names_of(_parse(text, "it"))
 
 
@@ -147,7 +147,7 @@ def _choices() -> list[str]:
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """A product or a power that would take all memory, or for ever in one step of the interpreter, is refused."""
+    """Environment that refuses products and powers which would take all memory, or endless time in one operation."""
 
     intercepted_binops = frozenset(("*", "**"))
 
@@ -165,8 +165,8 @@ class _Environment(ImmutableSandboxedEnvironment):
 
 @cache
 def _environment() -> ImmutableSandboxedEnvironment:
-    # No loader: a template cannot include, import or extend anything. Immutable: nor change what it is given.
-    # Everything else as jinja2 has it: a template of another tool comes out as it does there.
+    # Without a loader, templates cannot include, import or extend others; immutable, they cannot change their data.
+    # Otherwise jinja2's defaults: a template of another tool renders as it does there.
     made = _Environment(undefined=StrictUndefined, autoescape=False)
     made.globals = {name: made.globals[name] for name in _GLOBALS}
     return made
@@ -199,15 +199,15 @@ def _render(text: str, display_name: str, words: Mapping[str, Any]) -> str:
     try:
         with _bounded():
             return template.render(words)
-    except Exception as error:  # noqa: BLE001 - whatever an expression of the template does: 1 / 0, 'a' + 1, ...
+    except Exception as error:  # noqa: BLE001 - expressions of the template may raise anything: 1 / 0, 'a' + 1, ...
         _refuse(display_name, error, words)
 
 
 @contextmanager
 def _bounded() -> Iterator[None]:
-    """Raise TimeoutError in what has taken RENDER_S of this process's own time, whatever the load.
+    """Raise TimeoutError inside the block after RENDER_S of this process's CPU time, independent of the load.
 
-    Only the main thread can be interrupted so; plan and solve render there.
+    Only the main thread can be interrupted this way; plan and solve render there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -226,7 +226,7 @@ def _bounded() -> Iterator[None]:
 
 
 def _refuse(display_name: str, error: Exception, words: Mapping[str, Any]) -> NoReturn:
-    """Say where: jinja2 gives the frames of a template its own name and lines."""
+    """Raise ConfigError with the line: jinja2 gives a template's frames its own name and lines."""
     line, trace = 0, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == display_name:
@@ -237,7 +237,7 @@ def _refuse(display_name: str, error: Exception, words: Mapping[str, Any]) -> No
 
 
 def _refuse_unknown(tree: nodes.Template, display_name: str, words: Mapping[str, Any]) -> None:
-    """Names that no instance has, in branches too that nothing reaches."""
+    """Refuse names that no instance has, also in unreachable branches."""
     guarded = {node.node for kind in (nodes.Test, nodes.Filter) for node in tree.find_all(kind) if node.name in _GUARDS}
     excused = {node.name for node in guarded if isinstance(node, nodes.Name)}
     unknown = meta.find_undeclared_variables(tree) - set(words) - set(_GLOBALS) - excused
@@ -252,7 +252,7 @@ def _refuse_unknown(tree: nodes.Template, display_name: str, words: Mapping[str,
 
 
 def _names_of(tree: nodes.Template) -> set[str]:
-    """All names in it: ``name``, ``instance.name`` and ``instance["name"]``."""
+    """Return all names in a template: ``name``, ``instance.name`` and ``instance["name"]``."""
     names_used = {node.name for node in tree.find_all(nodes.Name)} | {
         node.attr for node in tree.find_all(nodes.Getattr)
     }

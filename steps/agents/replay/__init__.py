@@ -1,1 +1,1 @@
-"""Recorded actions performed again, without a model."""
+"""Replay of recorded actions without a model."""

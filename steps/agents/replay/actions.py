@@ -1,6 +1,4 @@
-"""Performing recorded actions: with the very tools of one of our scaffolds, as mini-swe-agent's environment does, or
-for the tools of other projects by what their names mean.
-"""
+"""Execution of recorded actions, with the tools of their scaffold, of mini-swe-agent or of a similar kind."""
 
 from __future__ import annotations
 
@@ -26,24 +24,24 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.sandbox.protocol import Sandbox
 
 MAX_OBSERVATION = 64 << 10
-"""Characters of a command's output that are kept where no scaffold says how many an agent sees."""
+"""Characters kept of a command's output if no scaffold sets a limit."""
 MINI = "mini-swe-agent"
 
 
 @dataclass(frozen=True)
 class PerformedAction:
-    """What came of an action. ``also``: other forms in which a recording may have it."""
+    """Result of an action. ``also``: other forms in which a recording may have it."""
 
     observed: ToolObservation
     also: tuple[str, ...] = ()
 
 
 Perform = Callable[[Action, float], PerformedAction]
-"""Performs an action within the given seconds. Raises what Sandbox raises, nothing else."""
+"""Function that executes an action within the given seconds. Raises what Sandbox raises, nothing else."""
 
 
 def performer_of(scaffold: str | None, sandbox: Sandbox, spec: AgentSpec) -> Perform:
-    """What performs the actions of a recording."""
+    """Return the executor for a recording's actions."""
     session = Session(sandbox, spec.command_timeout_s, spec.max_observation)
     if scaffold is not None and scaffold in TOOLSETS:
         return _Own(toolset(scaffold, spec.scaffold_fidelity), session)
@@ -52,7 +50,7 @@ def performer_of(scaffold: str | None, sandbox: Sandbox, spec: AgentSpec) -> Per
 
 @dataclass
 class _Own:
-    """The tools of one of our scaffolds, and what the agent is shown of them."""
+    """Tools of a bundled scaffold, with its observations."""
 
     tools: Toolset
     session: Session
@@ -66,7 +64,7 @@ class _Own:
 
 
 class _Mini:
-    """A new bash for every command, shown in that library's words where it is installed."""
+    """A new bash per command, with observations by mini-swe-agent's templates if that library is installed."""
 
     def __init__(self, sandbox: Sandbox, max_observation: int | None) -> None:
         self.commands = Commands(sandbox)
@@ -104,7 +102,7 @@ class _Mini:
 
 @dataclass
 class _Foreign:
-    """The tools of other projects, by what their names mean; what is seen is ours to word."""
+    """Tools of other projects, mapped by name to a kind of action; the observations are ours."""
 
     session: Session
 
@@ -129,7 +127,7 @@ class _Foreign:
                 outcome = ToolResult(*answers.describe_apply(self.session.sandbox, patch))
             case Kind.NOTHING | Kind.END:
                 return PerformedAction(ToolObservation("", ends=kind is Kind.END))
-            case _:  # recordings are checked when they are read; one made otherwise says what was left out
+            case _:  # recordings are checked when read; actions from elsewhere get a note
                 return PerformedAction(_not_performed(f"tool {action.tool!r} is unknown"))
         cut = cut_middle(outcome.text, outcome.tail, self.session.max_observation or MAX_OBSERVATION)
         text = cut.text + (f"\n{outcome.note}" if outcome.note else "")

@@ -1,4 +1,4 @@
-"""The agent that performs recorded actions again, without a model, and says whether they came out as they did then."""
+"""Agent that replays recorded actions without a model, and compares their results with the recording."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 
 def act(task: Task) -> StopReason:
-    """Perform the recording that the task came with; a patch that was its answer is the answer again."""
+    """Replay the task's recording. A patch that was the recorded answer becomes the answer again."""
     if task.recording is None:
         raise ConfigError(f"there is no recording of {task.instance.instance_id}", field="agent.trajectories")
     reason = perform(task.recording, task.box, task.spec, task.journal, time.monotonic)
@@ -31,16 +31,16 @@ def act(task: Task) -> StopReason:
 def perform(
     recording: Recording, sandbox: Sandbox, spec: AgentSpec, journal: Journal, clock: Callable[[], float]
 ) -> StopReason:
-    """Perform the actions in order; each joins ``journal`` with what came of it, so that a lost machine leaves them.
+    """Replay the actions in order, each recorded in ``journal`` with its result, so that a lost sandbox leaves these.
 
-    Where the recording says whose tools they are, it is those that are used, and what is shown now stands beside what
-    was shown then where that is something else. Ends where the agent said that it is done, at the last action, as the
-    recording did, or when ``spec.timeout_s`` is over; no limit of steps holds. A command that fails or is ended by
-    ``spec.command_timeout_s`` is an observation. Raises what Sandbox raises.
+    If the recording names its scaffold, that scaffold's tools are used, and a differing recorded observation is stored
+    beside the new one. Ends at the agent's end action, after the last action with the recording's stop reason, or after
+    ``spec.timeout_s``; there is no step limit. A command that fails or exceeds ``spec.command_timeout_s`` gives an
+    observation. Raises what Sandbox raises.
     """
     reason = _perform(recording, sandbox, spec, journal, clock)
     if recording.scaffold == MINI:
-        Commands(sandbox).tidy()  # as that agent did
+        Commands(sandbox).tidy()  # as in that agent
     return reason
 
 
@@ -66,7 +66,7 @@ def _perform(
 
 
 def _note(journal: Journal, number: int, action: Action, done: PerformedAction, workdir: str | None) -> None:
-    """``workdir``: of the repository; None where observations are not compared."""
+    """Record an action. ``workdir``: the repository's folder; None if observations are not compared."""
     call = ToolCall(tool_call_id=f"call-{number}", function_name=action.tool, arguments=action.arguments)
     observed, then = done.observed, action.observation
     differs = (
@@ -85,8 +85,9 @@ def _note(journal: Journal, number: int, action: Action, done: PerformedAction, 
 
 
 def recorded_answer(recording: Recording) -> bytes | None:
-    """The patch that agent oneshot answered: its result, whether it applies or not, and what became of it is an
-    observation. None of other agents, whose result is what they changed.
+    """Return the patch that agent oneshot answered; None for other agents, whose result is their changes.
+
+    It is the result whether it applies or not; the outcome of applying it is an observation.
     """
     if recording.scaffold != "oneshot":
         return None
@@ -95,8 +96,9 @@ def recorded_answer(recording: Recording) -> bytes | None:
 
 
 def compare_with_recording(recording: Recording, journal: Journal, patch: bytes) -> Replayed:
-    """Whether a replay came out as its recording: its observations, where they are those of tools that are known, and
-    ``patch``. An action that was not performed again counts as observed otherwise.
+    """Return the comparison of a replay with its recording: observations of known tools, and ``patch``.
+
+    An action that was not replayed counts as differing.
     """
     turns = [turn for turn in journal.turns if turn.source == "agent"]
     compared_numbers = [number for number, action in enumerate(recording.actions, 1) if action.observation is not None]
@@ -117,8 +119,9 @@ def _recorded(turn: Turn) -> str | None:
 
 
 def _same_patch(recording: Recording, turns: list[Turn], patch: str) -> bool | None:
-    """A mini-swe-agent's own recording has what it submitted: a part of the changes, perhaps. R2E-Gym's files have
-    U+FFFD for bytes that are no text.
+    """Return whether the patch is the recorded one; None without a recorded patch.
+
+    mini-swe-agent records its submission, perhaps a part of the changes; R2E-Gym has U+FFFD for bytes that are no text.
     """
     if recording.patch is None:
         return None

@@ -1,4 +1,4 @@
-"""Recorded trajectories, in whatever form they lie on disk -> the actions to perform again, by instance."""
+"""Reader of recorded trajectories in any supported format: the actions to replay, by instance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KNOWN = (
 
 @dataclass
 class Recordings:
-    """What was read: ``model`` is the first that was named, ``notices`` are for the person who asked."""
+    """Recordings read from files: ``model`` is the first one named, ``notices`` are for the user."""
 
     model: str | None = None
     by_id: dict[str, Recording] = field(default_factory=dict)
@@ -31,12 +31,12 @@ class Recordings:
 
 
 def read(path: str, instances: Mapping[str, str] | Collection[str], known: Collection[str] | None = None) -> Recordings:
-    """The recordings of ``instances`` in a file or folder. Of several of one, the first good one counts.
+    """Return the recordings of ``instances`` in a file or folder. Of several for one, the first good one is used.
 
-    ``instances``: their ids, each with the folder of its repository, by default /testbed for all.
-    ``known`` are all ids of the dataset: a recording of any other is an error; without it others are passed over.
-    Ids are compared without regard to case, for image names have none. Raises ConfigError: nothing there, a malformed
-    row (named), unknown tools, unknown ids (all of them), instances without a recording (all of them).
+    ``instances``: ids, each with its repository's folder, by default /testbed for all. ``known``: all ids of the
+    dataset; a recording of any other is an error; without ``known`` others are skipped. Ids are compared
+    case-insensitively, as image names have no case. Raises ConfigError: nothing there, a malformed row (named), unknown
+    tools, unknown ids (all of them), instances without a recording (all of them).
     """
     if not Path(path).expanduser().exists():
         raise ConfigError(f"there is no file or folder {path}", field=FIELD)
@@ -78,14 +78,14 @@ def _recording(place: str, recorded: Recorded) -> Recording:
     )
     try:
         recording.to_bytes()
-    except ValueError:  # pydantic writes fewer levels than json reads
+    except ValueError:  # pydantic serializes fewer levels than json reads
         raise ConfigError(f"{place} is malformed: nested too deeply", field=FIELD) from None
     return recording
 
 
 @dataclass
 class _Pile:
-    """Recordings as they come; ``wanted`` and ``found`` by lower-case id."""
+    """Recordings collected so far; ``wanted`` and ``found`` by lower-case id."""
 
     wanted: dict[str, str]
     found: dict[str, tuple[str, Recorded]] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class _Pile:
 
 
 def _rows(root: Path) -> Iterator[tuple[str, Recorded]]:
-    """Every trajectory below ``root`` and where it stands (``file`` or ``file:row``)."""
+    """Yield every trajectory below ``root`` with its position (``file`` or ``file:row``)."""
     for file in _files(root):
         if file.suffix == ".jsonl":
             with file.open("rb") as lines:
@@ -130,7 +130,7 @@ def _rows(root: Path) -> Iterator[tuple[str, Recorded]]:
 
 
 def _whole(file: Path) -> Iterator[tuple[str, Recorded]]:
-    """The one trajectory of a file, or predictions: in a list, or by instance id (``preds.json``)."""
+    """Yield a file's only trajectory, or its predictions: a list, or a map by instance id (``preds.json``)."""
     value = _value(file.read_bytes(), str(file))
     if isinstance(value, list):
         yield from ((f"{file}:{number}", _read(row, f"{file}:{number}")) for number, row in enumerate(value, 1))
@@ -139,7 +139,7 @@ def _whole(file: Path) -> Iterator[tuple[str, Recorded]]:
     ):
         yield from ((f"{file}:{name}", _read(row, f"{file}:{name}", name)) for name, row in value.items())
     else:
-        # SWE-agent and mini-swe-agent 1 name the instance by its file only.
+        # SWE-agent and mini-swe-agent 1 name the instance only in the file name.
         yield str(file), _read(value, str(file), file.name.removesuffix(".json").removesuffix(".traj"))
 
 
@@ -147,11 +147,11 @@ def _files(root: Path) -> list[Path]:
     if root.is_file():
         return [root]
     files = [file for end in ("*.traj.json", "*.traj", "trajectory.json") for file in root.rglob(end)]
-    # What a failed try left lies beside the real one.
+    # Trajectories of failed tries are in the folder tries.
     files = [file for file in files if "tries" not in file.relative_to(root).parts]
     if not files and (root / "output.jsonl").is_file():
         files = [root / "output.jsonl"]
-    if not files and root.name == "trajs":  # of a leaderboard bundle: <instance_id>.json
+    if not files and root.name == "trajs":  # a leaderboard bundle: <instance_id>.json
         files = list(root.glob("*.json"))
     return sorted(files or [*root.rglob("*.jsonl")] or root.rglob("preds.json"))
 
@@ -176,7 +176,7 @@ def _read(row: object, place: str, fallback: str = "") -> Recorded:
 
 
 def _patch_of(place: str, recorded: Recorded) -> str | None:
-    """ATIF has no place for the patch: it lies beside the trajectory, here and in what is exported."""
+    """Return the patch; ATIF has no field for it, so it is a file beside the trajectory, also in exports."""
     patch_file = Path(place).with_name(Patch.file)
     if recorded.patch is None and recorded.format == "ATIF" and patch_file.is_file():
         return Patch(patch_file.read_bytes()).text
@@ -184,8 +184,8 @@ def _patch_of(place: str, recorded: Recorded) -> str | None:
 
 
 def _with_known_tools(place: str, recorded: Recorded) -> Recorded:
-    """The recording; its patch alone where it used tools that are not here. Raises ConfigError where it has none."""
-    anybodys = recorded.format == "ATIF" and recorded.scaffold is None  # `edit` is the name of several tools
+    """Return the recording, reduced to its patch if it used unknown tools. Raises ConfigError if it has none."""
+    anybodys = recorded.format == "ATIF" and recorded.scaffold is None  # several tools are named `edit`
     unknown = dict.fromkeys(
         action.tool
         for action in recorded.actions

@@ -1,4 +1,4 @@
-"""What agents act with: tools as values, the sets that scaffolds are made of, and what they do to a sandbox."""
+"""Tools of agents: their definitions, the scaffolds' sets of tools, and their effects on a sandbox."""
 
 from swe_argo.steps.agents.tools.foreign_tools import APPLY, KINDS, Kind, shell_command
 

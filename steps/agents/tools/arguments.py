@@ -1,4 +1,4 @@
-"""The arguments of a call, checked against its tool and converted to its types; every fault is a sentence."""
+"""Validation of a call's arguments: converted to the tool's types, with a sentence for every fault."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _SHOWN = 60
 
 
 class BadArgumentError(Exception):
-    """A value that its parameter does not take; the message goes on after the parameter's name: ``must be a text``."""
+    """Invalid value of a parameter; the message continues a sentence about the parameter: ``must be a text``."""
 
 
 def check_arguments(tool: Tool, raw: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The arguments with their types, and what is wrong with them, a sentence each.
+    """Return the typed arguments, and a sentence for each fault.
 
-    Nothing is wrong with the arguments of a call that ends the work: what they would say does not matter.
+    Calls that end the work have no faults: their arguments do not matter.
     """
     arguments: dict[str, Any] = {}
     wrong, unknown = [], []
@@ -30,7 +30,7 @@ def check_arguments(tool: Tool, raw: dict[str, Any]) -> tuple[dict[str, Any], li
             unknown.append(_unknown(tool, name))
             continue
         if value is None and not parameter.required:
-            continue  # how some models leave a parameter out
+            continue  # some models omit a parameter this way
         try:
             arguments[name] = _typed(parameter, value)
         except BadArgumentError as error:
@@ -40,7 +40,7 @@ def check_arguments(tool: Tool, raw: dict[str, Any]) -> tuple[dict[str, Any], li
         for parameter in tool.parameters
         if parameter.required and parameter.name not in raw
     ]
-    if wrong or not tool.lenient:  # where something is missing, it may be there under another name
+    if wrong or not tool.lenient:  # a missing parameter may have been passed under another name
         wrong = unknown + wrong
     return (arguments, []) if tool.ends else (arguments, wrong)
 
@@ -93,7 +93,7 @@ def _number(value: Any) -> float:
             number = float(value)
         except (ValueError, OverflowError):
             number = -1.0
-        if 0 < number < 1e9:  # neither infinity nor NaN
+        if 0 < number < 1e9:  # rejects infinity and NaN
             return number
     raise BadArgumentError("must be a number above 0")
 

@@ -1,4 +1,4 @@
-"""What models are told of the tools: names and parameters are those of the projects, the sentences are our own."""
+"""Tool descriptions for models: names and parameters are the projects' own, the sentences are ours."""
 
 from __future__ import annotations
 

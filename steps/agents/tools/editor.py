@@ -1,4 +1,4 @@
-"""A file editor: the commands that ``str_replace_editor`` and its kin share, in each project's dialect."""
+"""File editor with the commands of ``str_replace_editor`` and similar tools, in each project's dialect."""
 
 from __future__ import annotations
 
@@ -21,45 +21,45 @@ CLIPPED = (
     "`grep -n`, then view that range.</NOTE>"
 )
 _AROUND = 4
-"""Lines shown before and after an edit."""
+"""Context lines shown before and after an edit."""
 _NAMED = 50
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What differs between the editors of the projects."""
+    """Differences between the projects' editors."""
 
     limit: int = 10_000
-    """Characters of a file or a folder that are shown (R2E-Gym, file_editor)."""
+    """Characters shown of a file or folder (R2E-Gym, file_editor)."""
     absolute_only: bool = False
-    """Whether a path must begin with a slash."""
+    """Whether paths must be absolute."""
     strips: bool = False
-    """Whether old_str, where it is not found, is looked for without the white space around it."""
+    """Whether a missing old_str is searched again without surrounding white space."""
     outline_lines: int | None = None
-    """A Python file of more lines is shown without the bodies of its functions, unless a range is asked for."""
+    """Lines above which a Python file is shown without function bodies, unless a range is given."""
     outline_characters: int | None = None
-    """The same, by characters."""
+    """The same limit in characters."""
     python_only: bool = False
     """Whether only Python files and folders are shown (R2E-Gym)."""
     within_only: bool = False
-    """Whether a range that ends behind the file's last line is refused (R2E-Gym)."""
+    """Whether a range beyond the file's last line is refused (R2E-Gym)."""
     shows_new: bool = False
-    """Whether a file that was made is shown (R2E-Gym)."""
+    """Whether a created file is shown (R2E-Gym)."""
     separator: str = "\t"
-    """Between the number of a line and the line, in a view."""
+    """Separator between line number and line in a view."""
 
 
 class Editor:
-    """Edits files of one sandbox and remembers them, so that ``undo_edit`` works."""
+    """Editor of files in one sandbox, with an edit history for ``undo_edit``."""
 
     def __init__(self, sandbox: Sandbox, timeout_s: float, dialect: Dialect | None = None) -> None:
         self.files = Files(sandbox, timeout_s)
         self.dialect = dialect or Dialect()
 
     def act(self, arguments: dict[str, Any], limit: int | None = None) -> str:
-        """Perform one command; ``limit`` overrides the dialect's.
+        """Execute a command; ``limit`` overrides the dialect's.
 
-        Raises RefusedError, and what Sandbox raises when the machine is lost.
+        Raises RefusedError, and what Sandbox raises if the machine is lost.
         """
         command, path = arguments.get("command"), arguments.get("path")
         if not isinstance(path, str) or not path.strip():
@@ -162,7 +162,7 @@ class Editor:
         return self._edited(path, changed, first, first + new.count("\n"), limit)
 
     def _find_match(self, path: str, text: str, old: str, new: str) -> tuple[int, str, str]:
-        """Where ``old_str`` is, once, and both as this file writes its line ends."""
+        """Return the only position of ``old_str``, and both strings with the file's line ends."""
         tries: list[Callable[[str], str]] = [str, _crlf]
         if self.dialect.strips and old.strip():
             tries += [str.strip, lambda part: _crlf(part.strip())]
@@ -199,7 +199,7 @@ class Editor:
         end = "\r\n" if _ends_in_crlf(text, 0) else "\n"
         block = (_crlf(new) if end == "\r\n" else new) + end
         at = sum(len(line) + 1 for line in lines[:after])
-        beyond = at > len(text)  # behind a last line without an end
+        beyond = at > len(text)  # after a last line without a line end
         changed = text + end + block.removesuffix(end) if beyond else text[:at] + block + text[at:]
         self.files.write(path, changed, before=text)
         return self._edited(path, changed, after + 1, after + 1 + new.count("\n"), limit)
@@ -223,7 +223,7 @@ class Editor:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines, without the nothing behind the last one's end."""
+    """Return the lines, without the empty string after a final line end."""
     lines = text.split("\n")
     return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
@@ -234,7 +234,7 @@ def _numbered(name: str, lines: list[str], first: int, limit: int, between: str 
 
 
 def _until(lines: list[str], limit: int) -> list[str]:
-    """As many lines as can be shown, and one more: numbering a file of a million takes a second."""
+    """Return the lines that fit, and one more: numbering a million lines would take a second."""
     size = 0
     for number, line in enumerate(lines):
         size += len(line) + 8
@@ -260,7 +260,7 @@ def _crlf(text: str) -> str:
 
 
 def _ends_in_crlf(text: str, at: int) -> bool:
-    """Whether the line at ``at``, or the one before a last line without an end, ends in CRLF."""
+    """Return whether the line at ``at``, or the one before an unterminated last line, ends in CRLF."""
     end = text.find("\n", at)
     if end < 0:
         end = text.rfind("\n", 0, at)
@@ -285,7 +285,7 @@ def _number(value: object) -> int:
 
 
 def _range(value: object) -> tuple[int, int] | None:
-    """``[1, 20]``, as a list or as text; None where nothing is asked for."""
+    """Return the range of ``[1, 20]``, given as a list or as text; None if empty."""
     if isinstance(value, str) and value.strip():
         try:
             value = json.loads(value)

@@ -1,4 +1,4 @@
-"""How a file writes its characters: found from its bytes, and kept when it is written again."""
+"""Detection of a file's encoding from its bytes, and encoding in the same way when it is written."""
 
 from __future__ import annotations
 
@@ -11,49 +11,49 @@ from swe_argo.steps.agents.tools.text import CONTROL
 
 _MARKS = (
     ("utf-8", codecs.BOM_UTF8),
-    ("utf-32-le", codecs.BOM_UTF32_LE),  # before UTF-16's, with which it begins
+    ("utf-32-le", codecs.BOM_UTF32_LE),  # before UTF-16, whose mark is its prefix
     ("utf-32-be", codecs.BOM_UTF32_BE),
     ("utf-16-le", codecs.BOM_UTF16_LE),
     ("utf-16-be", codecs.BOM_UTF16_BE),
 )
 _HEAD = 1024
-"""Characters at the beginning of a file that may say how it is written (HTML's rule)."""
+"""Characters at a file's beginning that may declare its encoding (HTML's rule)."""
 _DECLARED = re.compile(
     r"""\A(?:(?:.*\n)?[ \t\f]*#.*?coding[:=][ \t]*|<\?xml[^>]*?encoding=["'])"""
     r"""([-\w.]+?)(?:-(?:unix|dos|mac))?(?![-\w.])"""
 )
-"""In a comment of the first two lines (PEP 263, Emacs, Vim), or in XML's first."""
+"""Declaration in a comment of the first two lines (PEP 263, Emacs, Vim), or in the first line of XML."""
 _MENTIONED = re.compile(r"""charset=["']?([-\w.]+)""", re.IGNORECASE)
-"""HTML, gettext: better than a guess."""
+"""Mention of a charset in HTML or gettext: better than a guess."""
 _ASCII = "".join(map(chr, range(0x20, 0x7F))).replace("\\", "\\u0041")
-"""What a file can be written in that begins with a line in ASCII leaves as it is (UTF-7 and escapes do not)."""
+"""Characters that an encoding must leave unchanged to be usable after an ASCII line (UTF-7 and escapes do not)."""
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """An encoding by its Python name, and the mark that a file in it begins with.
+    """An encoding by its Python name, and the byte order mark at the file's beginning.
 
-    In UTF-8 bytes that are no text are kept (surrogateescape).
+    Invalid bytes in UTF-8 are kept (surrogateescape).
     """
 
     name: str = "utf-8"
     mark: bytes = b""
 
     def encode(self, text: str) -> bytes:
-        """The bytes of a file. Raises UnicodeEncodeError for a character that it cannot write."""
+        """Return the bytes of a file. Raises UnicodeEncodeError if the encoding lacks a character."""
         return self.mark + text.encode(self.name, "surrogateescape" if self.name == "utf-8" else "strict")
 
     def after(self, before: str, text: str) -> Encoding:
-        """What ``text`` is written in where ``before`` was in this: another if it now declares another."""
+        """Return the encoding for ``text``, the edited form of ``before``: a newly declared one, else the same."""
         name = _declared(text)
         return Encoding(name) if name and not self.mark and name != _declared(before) else self
 
 
 def decode(data: bytes) -> tuple[str, Encoding]:
-    """A file's text without its mark, and how to write it: the same text gives the same bytes again.
+    """Return a file's text without its mark, and its encoding, which gives the same bytes again.
 
-    By its mark; as UTF-8; as it declares; as UTF-16 without a mark, Latin-1 or Windows-1252. What is none of them, or
-    mostly UTF-8, is UTF-8 whose odd bytes are kept.
+    Candidates in order: the mark's encoding, UTF-8, a declared one, UTF-16 without a mark, Latin-1 or Windows-1252.
+    Otherwise, and for mostly valid UTF-8, the result is UTF-8 with the invalid bytes kept.
     """
     for encoding in _encodings(data):
         try:
@@ -61,14 +61,14 @@ def decode(data: bytes) -> tuple[str, Encoding]:
             same = encoding.name == "utf-8" or encoding.encode(text) == data
         except UnicodeError:
             continue
-        # Data that begin with a mark by chance have no blanks or line ends where UTF-16 has them.
+        # Data that start with a mark by chance lack blanks and line ends at UTF-16's positions.
         if same and (not encoding.mark or not text or any(map(str.isascii, text))):
             return text, encoding
     return data.decode("utf-8", "surrogateescape"), Encoding()
 
 
 def _encodings(data: bytes) -> Iterator[Encoding]:
-    """Those that a file may be in, the likeliest first."""
+    """Yield candidate encodings, the likeliest first."""
     yield from (Encoding(name, mark) for name, mark in _MARKS if data.startswith(mark))
     head = data[:_HEAD].decode("latin-1")
     declared, mentioned = _declared(head), _MENTIONED.search(head)
@@ -83,7 +83,7 @@ def _encodings(data: bytes) -> Iterator[Encoding]:
 
 
 def _guess(data: bytes) -> str | None:
-    """Of text without a mark or a word about it, as editors on Windows and older ones on Unix write it."""
+    """Return an encoding for text without mark or declaration, as editors on Windows and old ones on Unix write."""
     if b"\0" in data:
         name = "utf-16-le" if data[1::2].count(0) > data[::2].count(0) else "utf-16-be"
         text = data.decode(name, "replace")
@@ -96,7 +96,7 @@ def _guess(data: bytes) -> str | None:
 
 
 def _declared(text: str) -> str | None:
-    """The encoding that a text says it is in, where there is one of that name that begins with ASCII."""
+    """Return the declared encoding if Python has it and it is a superset of ASCII."""
     match = _DECLARED.match(text[:_HEAD])
     return _python_name(match[1]) if match else None
 

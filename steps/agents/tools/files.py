@@ -1,4 +1,4 @@
-"""Files of a sandbox as an editor needs them: whole texts in their own encodings, and a memory of what they were."""
+"""Files of a sandbox for an editor: complete texts in their own encodings, with an edit history."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from swe_argo.steps.errors import InfraError
 from swe_argo.steps.sandbox.protocol import Sandbox
 
 MAX_BYTES = 10 << 20
-"""Of a file that is opened (OpenHands' editor)."""
+"""Largest file that can be opened (OpenHands' editor)."""
 REMEMBERED = 10
-"""Edits of a file that can be undone (OpenHands' editor), of a large one fewer:"""
+"""Number of edits per file that can be undone (OpenHands' editor), fewer for large files:"""
 REMEMBERED_BYTES = 16_000_000
 
 _READ = f"""p={{path}}
@@ -35,7 +35,7 @@ _LIST = """cd -- {path} || exit
 all() {{ find -L . -mindepth 1 -maxdepth 2 -not -path '*/.*' "$@"; }}
 {{ all -type d -exec printf '%s/\\n' {{}} +; all -not -type d; }} 2>/dev/null | head -c 1000000
 printf '\\0'; find . -mindepth 1 -maxdepth 1 -name '.*' 2>/dev/null | wc -l"""
-# A file that is there is replaced by one that is written beside it.
+# An existing file is replaced by a new one written beside it.
 _WRITABLE = """p={path}; d=$(dirname -- "$p")
 mkdir -p -- "$d" || exit 1
 if [ -e "$p" ]; then
@@ -46,7 +46,7 @@ fi
 
 
 class RefusedError(Exception):
-    """The edit cannot be made; the message is what the agent reads."""
+    """The edit was refused; the message is shown to the agent."""
 
 
 class FolderError(Exception):
@@ -55,17 +55,17 @@ class FolderError(Exception):
 
 @dataclass
 class Files:
-    """Files of one sandbox. A text is written in the encoding in which it was read; line ends stay as they are."""
+    """Files of one sandbox. Texts are written in their original encoding; line ends stay unchanged."""
 
     sandbox: Sandbox
     timeout_s: float
     _before: dict[str, list[bytes | None]] = field(default_factory=lambda: defaultdict(list))
     _real: dict[str, str] = field(default_factory=dict)
-    """Paths with their links followed."""
+    """Paths with links resolved."""
     _encodings: dict[str, Encoding] = field(default_factory=dict)
 
     def read(self, path: str) -> str:
-        """A file's text. Raises RefusedError; FolderError for a folder."""
+        """Return a file's text. Raises RefusedError; FolderError for a folder."""
         result = self.sandbox.exec(
             _READ.format(path=shlex.quote(path)),
             timeout_s=self.timeout_s,
@@ -85,12 +85,12 @@ class Files:
         return text
 
     def exists(self, path: str) -> bool:
-        """Whether there is anything of that name."""
+        """Return whether a file, folder or link of that name exists."""
         script = f'p={shlex.quote(path)}; [ -e "$p" ] || [ -L "$p" ]'
         return self.sandbox.exec(script, timeout_s=self.timeout_s, cwd="/").exit_code == 0
 
     def write(self, path: str, text: str, *, before: str | None) -> None:
-        """Write a text and remember what was there (None: nothing). A link's target is written, not the link."""
+        """Write a text and remember the previous one (None: no file). Links are followed."""
         old = Encoding() if before is None else self._encodings[path]
         new = old.after(before or "", text)
         try:
@@ -104,7 +104,7 @@ class Files:
                 "an escape sequence."
             ) from None
         if before is None:
-            self._real.pop(path, None)  # a link of that name is gone
+            self._real.pop(path, None)  # a link of that name no longer exists
         self._put(path, data)
         self._encodings[path] = new
         remembered = [*self._before[path], None if before is None else old.encode(before)][-REMEMBERED:]
@@ -113,9 +113,9 @@ class Files:
         self._before[path] = remembered
 
     def undo(self, path: str) -> str | None:
-        """Take back the last edit; the text that is there then, None where the file was new and is gone again.
+        """Undo the last edit. Return the restored text, None if the file was new and is removed.
 
-        Raises RefusedError where there is none, or it cannot be taken back: it can be tried again then.
+        Raises RefusedError if there is no edit or undoing fails; it can then be tried again.
         """
         if not self._before[path]:
             raise RefusedError(f"No edit history found for {path}: nothing was edited there.")
@@ -132,7 +132,7 @@ class Files:
         return text
 
     def folder(self, path: str) -> tuple[list[str], int]:
-        """What is in a folder, two levels deep and sorted, folders with a slash; and how many hidden things are not."""
+        """Return a folder's sorted content, two levels deep, folders with a slash; and the number of hidden items."""
         script = _LIST.format(path=shlex.quote(path))
         result = self.sandbox.exec(script, timeout_s=self.timeout_s, cwd="/", max_output_bytes=2 << 20)
         names, _, hidden = result.stdout.rpartition(b"\0")
@@ -145,7 +145,7 @@ class Files:
         try:
             self.sandbox.write(self._real.get(path, path), data)
         except (OSError, InfraError) as error:
-            # Not the machine's fault where the path itself is one that nobody could write.
+            # The machine is not at fault if the path itself is not writable.
             check = self.sandbox.exec(
                 _WRITABLE.format(path=shlex.quote(path)), timeout_s=self.timeout_s, cwd="/", merge=True
             )
@@ -156,5 +156,5 @@ class Files:
 
 
 def absolute_path(path: str, workdir: str) -> str:
-    """A path as seen from the repository."""
+    """Return an absolute path, resolved from the repository."""
     return posixpath.normpath(posixpath.join(workdir, path))

@@ -1,4 +1,4 @@
-"""The tools of other agents, by the names their recordings use, and what each means for a sandbox."""
+"""Tools of other agents by their names in recordings, and the effect of each on a sandbox."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What performing a tool's call means."""
+    """Effect of a tool call."""
 
     SHELL = "shell"
     """A command in a new shell in the repository."""
     SESSION = "session"
-    """A command in a shell that keeps its folder and its exported variables from call to call."""
+    """A command in a shell that keeps its folder and exported variables between calls."""
     EDIT = "edit"
     """``create``, ``str_replace``, ``insert``, ``undo_edit`` or ``view`` of a file."""
     SEARCH = "search"
-    """A text looked for in files; reads only."""
+    """A text search in files; reads only."""
     PATCH = "patch"
-    """A diff applied to the repository, as the grader does it."""
+    """A diff applied to the repository, as the grader applies it."""
     NOTHING = "nothing"
     """No effect on the machine."""
     END = "end"
-    """The agent says it is done."""
+    """The end of the agent's work."""
 
 
 APPLY = "apply_diff"
-"""The tool that a patch stands under where it is all that an agent gave; its one argument is ``patch``."""
+"""Name of the tool call for a patch that is an agent's whole answer; its only argument is ``patch``."""
 KINDS: dict[str, Kind] = {
     **dict.fromkeys(
         ("bash", "execute_bash", "execute_command", "run_command", "run_shell_command", "shell", "run", "cmd"),
@@ -39,18 +39,18 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(("think", "task_tracker"), Kind.NOTHING),
     **dict.fromkeys(
         ("Read", "Glob", "Grep", "TodoWrite", "Agent", "Task"), Kind.NOTHING
-    ),  # a sub-agent's calls are there
+    ),  # a sub-agent's own calls are recorded
     **dict.fromkeys(("update_plan", "view_image"), Kind.NOTHING),
     **dict.fromkeys(("read", "glob", "grep", "list", "todowrite", "todoread", "task"), Kind.NOTHING),
     **dict.fromkeys(("read_file", "list_directory", "grep_search", "todo_write"), Kind.NOTHING),
     **dict.fromkeys(("finish", "submit"), Kind.END),
 }
-"""Of R2E-Gym's scaffolds, OpenHands' CodeAct agent and SDK, mini-swe-agent, our oneshot; the usual names of others; of
-Claude Code, Codex, opencode and Qwen Code those that run commands or change nothing."""
+"""Tools of R2E-Gym's scaffolds, OpenHands' CodeAct agent and SDK, mini-swe-agent, our oneshot; usual names of others;
+for Claude Code, Codex, opencode and Qwen Code the tools that run commands or change nothing."""
 
 
 def shell_command(arguments: dict[str, object]) -> str:
-    """The shell command among the arguments of a call."""
+    """Return the shell command among a call's arguments, "" if there is none."""
     for key in ("command", "cmd"):
         if isinstance(value := arguments.get(key), str):
             return value

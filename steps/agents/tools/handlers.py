@@ -1,4 +1,4 @@
-"""What the tools of the scaffolds do: each a function of its arguments and the attempt's session."""
+"""Handlers of the scaffolds' tools: functions of a call's arguments and the attempt's session."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 Act = Callable[[Arguments, "Session"], ToolResult]
 
 QUIET_S = 30.0
-"""Silence after which a command that goes on is left alone (OpenHands, BashSession)."""
+"""Seconds without output after which a running command is left in the background (OpenHands, BashSession)."""
 _EARLIER = "[Below is the output of the previous command.]"
 LONGEST_S = 86_400.0
-"""What a command may run where nothing else says."""
+"""Longest run of a command if nothing else limits it."""
 _CHANGES = "git add -A && git diff --cached"
 _MOST_CHANGES = 100_000
 _REVIEW = """Before this is handed in, look at it once more:
@@ -43,7 +43,7 @@ _STILL = (
 
 
 def edit_handler(dialect: Dialect) -> Act:
-    """An editor's command, in a dialect."""
+    """Return a handler for editor commands in a dialect."""
 
     def act(arguments: Arguments, session: Session) -> ToolResult:
         try:
@@ -55,7 +55,7 @@ def edit_handler(dialect: Dialect) -> Act:
 
 
 def run_handler(parameter: str, *, persistent: bool, refused: tuple[str, ...] = (), apart: bool = False) -> Act:
-    """A command to its end; one whose first word is among ``refused`` is not run. ``apart``: errors by themselves."""
+    """Return a handler that runs a command, except first words in ``refused``. ``apart``: stderr is separate."""
 
     def act(arguments: Arguments, session: Session) -> ToolResult:
         command = str(arguments[parameter])
@@ -70,7 +70,7 @@ def run_handler(parameter: str, *, persistent: bool, refused: tuple[str, ...] = 
 
 
 def session_handler(arguments: Arguments, session: Session) -> ToolResult:
-    """A command in a shell that goes on, or something for the one that still runs (OpenHands' execute_bash)."""
+    """Run a command in a persistent shell, or send input to the running one (OpenHands' execute_bash)."""
     shell, command = session.shell(persistent=True), str(arguments["command"]).strip()
     is_input = str(arguments.get("is_input") or "false").lower() == "true"
     seconds, limit = arguments.get("timeout"), min(session.left_s, LONGEST_S)
@@ -84,7 +84,7 @@ def session_handler(arguments: Arguments, session: Session) -> ToolResult:
 
 
 def _for_the_running(shell: Shell, command: str, *, is_input: bool, limit: float, patience: Patience) -> ToolResult:
-    """What is said while a command runs: a key, a line of its input, or nothing; no other command."""
+    """Handle input while a command runs: a key, a line of input, or nothing; other commands are not run."""
     if command == "C-c":
         return shell.interrupt()
     if command and not is_input:
@@ -103,7 +103,7 @@ def _for_the_running(shell: Shell, command: str, *, is_input: bool, limit: float
 
 
 def _noted(outcome: ToolResult, patience: Patience, note: str = "") -> ToolResult:
-    """The outcome, with why it is not the end."""
+    """Return the result with a note if the command still runs."""
     if not note and outcome.running:
         waited = f"The command has not ended after {patience.seconds:g} seconds."
         if patience.quiet_s and outcome.quiet:
@@ -118,17 +118,17 @@ def _continued(outcome: ToolResult) -> ToolResult:
 
 
 def note_handler(_arguments: Arguments, _session: Session) -> ToolResult:
-    """Nothing."""
+    """Log a thought, without any effect."""
     return ToolResult("Your thought has been logged.", None)
 
 
 def finish_handler(_arguments: Arguments, _session: Session) -> ToolResult:
-    """The end of the work."""
+    """End the work."""
     return ToolResult("<<< Finished >>>", None)
 
 
 def review_handler(_arguments: Arguments, session: Session) -> ToolResult:
-    """First all changes, to be looked at once more; the end of the work when it is called again (SWE-agent)."""
+    """Show all changes for a review at the first call; end the work at the second (SWE-agent)."""
     session.submitted += 1
     if session.submitted > 1:
         return ToolResult("<<< Finished >>>", None)

@@ -1,6 +1,6 @@
-"""What an agent is shown of what a tool did: cut and framed as its project does it.
+"""Observations of tool results, cut and framed as in each project.
 
-Of each project there are its own frames, which its users and the models trained on it know, and ours, which tell more.
+Each project has two variants: its own frames, which its users and trained models know, and ours, with more information.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from swe_argo.steps.agents.tools.tool import Tool
 R2EGYM_LINES = 40
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m|\r")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-"""What a terminal takes for a command to itself: the sessions of OpenHands and SWE-agent show none."""
+"""Terminal control sequences, which the sessions of OpenHands and SWE-agent remove."""
 
 
 def r2egym(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
-    """Both streams of a command, the first and the last 40 lines of them, below its exit code."""
+    """Return both streams of a command, their first and last 40 lines, below its exit code."""
     if tool.ends:
         return text.Cut(outcome.text, False)
     if tool.kind != "shell":
@@ -40,7 +40,7 @@ def r2egym(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
 
 
 def _streams(outcome: ToolResult) -> tuple[str, str | None]:
-    """Both streams under their names, as the beginning and the end of one text."""
+    """Return both streams under headings, as the beginning and the end of one text."""
     if outcome.errors is None:
         return outcome.text, outcome.tail
     first = "[STDOUT]\n\n" if outcome.exit_code == 0 else "Error executing command:\n\n[STDOUT]\n\n"
@@ -52,7 +52,7 @@ def _streams(outcome: ToolResult) -> tuple[str, str | None]:
 
 
 def r2egym_ours(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
-    """Exit code, tool, text; of a command's output the first and the last 40 lines."""
+    """Return exit code, tool and text; for commands the first and last 40 lines."""
     if tool.ends:
         return text.Cut(outcome.text, False)
     cut = text.Cut(outcome.text, text.CLIPPED in outcome.text)
@@ -69,7 +69,7 @@ def r2egym_ours(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
 
 
 def openhands(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
-    """The text, then of a command that ended its exit code, the folder and the Python that it left."""
+    """Return the text; for an ended command also its exit code, folder and Python."""
     if tool.kind != "shell":
         said = re.sub(r"\AERROR: ", "ERROR:\n", outcome.text)
         return text.Cut(said, text.CLIPPED in said)
@@ -90,7 +90,7 @@ def _openhands_output(outcome: ToolResult, limit: int) -> text.Cut:
 
 
 def openhands_ours(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
-    """The text, then the exit code, -1 of a command that did not end; of long output the beginning and the end."""
+    """Return the text, then the exit code, -1 while a command runs; long output is cut in the middle."""
     if tool.kind != "shell":
         return text.Cut(outcome.text, text.CLIPPED in outcome.text)
     cut = _openhands_output(outcome, limit)
@@ -106,12 +106,12 @@ def openhands_ours(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
 
 
 def sweagent(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
-    """The text under a heading; of long output the beginning. How a command ended is not said."""
+    """Return the text under a heading, cut at the end; without the command's exit code."""
     return _sweagent(tool, _plain(outcome) if tool.kind == "shell" else outcome, limit, states_success=False)
 
 
 def sweagent_ours(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
-    """The same, with a command's exit code."""
+    """Return the same observation with a command's exit code."""
     return _sweagent(tool, outcome, limit, states_success=tool.kind == "shell")
 
 
@@ -134,7 +134,7 @@ def _sweagent(tool: Tool, outcome: ToolResult, limit: int, *, states_success: bo
 
 
 def _plain(outcome: ToolResult) -> ToolResult:
-    """Without colours and what else moves a terminal's cursor."""
+    """Remove colours and other terminal control sequences."""
     tail = outcome.tail and _ESCAPES.sub("", outcome.tail)
     return replace(outcome, text=_ESCAPES.sub("", outcome.text), tail=tail)
 

@@ -1,4 +1,4 @@
-"""A Python file without the bodies of its functions: what is in it, at a glance."""
+"""Outline of a Python file: its text without function bodies."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import ast
 import warnings
 
 LEAST_LINES = 4
-"""Shorter bodies are shown (R2E-Gym)."""
+"""Shorter bodies are kept (R2E-Gym)."""
 LEAST_DOCSTRING = 5
 MOST_CHARACTERS = 300_000
-"""Of a text that is parsed: a tree takes a hundred times its memory, and 10 us a line."""
+"""Longest text to parse: a syntax tree takes a hundred times its memory, and 10 us a line."""
 
 
 def outline(text: str) -> list[tuple[int, str]] | None:
-    """The lines that stay, with their numbers from 1; a body's first line says what was left out.
+    """Return the remaining lines with their numbers from 1; each gap has a note in its first line.
 
-    None where the text is no Python that this interpreter reads, or too long.
+    Returns None for text that is too long or not valid Python for this interpreter.
     """
     if len(text) > MOST_CHARACTERS:
         return None
@@ -42,7 +42,7 @@ def outline(text: str) -> list[tuple[int, str]] | None:
 
 
 def _left_out(tree: ast.Module) -> list[tuple[int, int]]:
-    """First and last lines of what is long; nested ones lie within others."""
+    """Return first and last lines of long parts; parts may be nested."""
     gaps = []
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -1,4 +1,4 @@
-"""What came of a tool, and what of it an agent is shown."""
+"""Results of tool calls, and the observations shown to an agent."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool did, before it is cut and framed as a scaffold does it.
+    """Result of a tool, before a scaffold cuts and frames it.
 
-    ``exit_code`` is None where a command still runs or was ended by its time. ``tail`` is the end of a text that was
-    too long to be fetched; None where ``text`` is all.
+    ``exit_code`` is None while a command runs and after a timeout. ``tail`` is the end of a text that was too long to
+    fetch; None if ``text`` is complete.
     """
 
     text: str
@@ -19,27 +19,27 @@ class ToolResult:
     seconds: float = 0.0
     tail: str | None = None
     note: str = ""
-    """What the agent must know beside the text; never cut."""
+    """Additional message to the agent; never cut."""
     running: bool = False
     quiet: bool = False
-    """Whether it is left running for its silence, not for its time."""
+    """Whether the command was left running because it was silent, not because of its time."""
     errors: str | None = None
-    """What it printed to stderr, where that is told apart from ``text``."""
+    """Output on stderr, if separated from ``text``."""
     where: tuple[str, str] = ("", "")
-    """The folder in which a shell that goes on is now, and its Python."""
+    """Current folder of a persistent shell, and its Python."""
     goes_on: bool = False
-    """Whether the work is not over yet, though the tool is one that ends it."""
+    """Whether the work continues although the tool is one that ends it."""
 
 
 @dataclass(frozen=True)
 class ToolObservation:
-    """What the agent is shown of a call, ready to be sent, and what is recorded beside it."""
+    """Observation of a call for the agent, and the values recorded with it."""
 
     text: str
     exit_code: int | None = None
     timed_out: bool = False
     seconds: float = 0.0
     cut: bool = False
-    """Whether there was more than ``text``."""
+    """Whether ``text`` was cut."""
     ends: bool = False
-    """Whether the agent said that it is done."""
+    """Whether the call ended the work."""

@@ -1,4 +1,4 @@
-"""Looking for a text in files, with the machine's own grep."""
+"""Text search in files, with the sandbox's own grep."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from swe_argo.steps.agents.tools.session import Session
 
 MOST_FILES = 100
-"""With more the agent is asked to narrow its search (R2E-Gym)."""
+"""Most matching files to list; beyond, the agent is asked to narrow its search (R2E-Gym)."""
 
-# `-type f` keeps grep from devices and FIFOs; `-c` prints a count for every file. Odd names: one a line is enough.
+# `-type f` keeps grep from devices and FIFOs; `-c` prints a count per file. Names with line feeds are not supported.
 _IN_FOLDER = """cd -- {path} || exit 2
 find . -type f -not -path '*/.*' -exec grep -cHF -e {term} -- {{}} + 2>/dev/null | grep -v ':0$' | head -c 1000000"""
 _IN_FILE = "grep -n -e {term} -- {path}"
 
 
 def search(arguments: Arguments, session: Session) -> ToolResult:
-    """``search_term`` in the file or folder ``path``: in a file the lines, in a folder how many in each file."""
+    """Search ``search_term`` in ``path``: matching lines of a file, or counts per file of a folder."""
     term, path = str(arguments["search_term"]), str(arguments.get("path") or "").strip() or "."
     if not term:
         return ToolResult("`search_term` is empty: say what to look for.", 1)

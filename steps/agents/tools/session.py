@@ -1,4 +1,4 @@
-"""What tools share during one attempt: the machine, the limits, the editor's memory, the shell's state."""
+"""State shared by tools during one attempt: sandbox, limits, edit history and shell."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 @dataclass
 class Session:
-    """One attempt at one machine. ``timeout_s`` is what a command may take; whoever runs the loop narrows it."""
+    """Tool session of one attempt. ``timeout_s`` limits a command; the agent loop adjusts it."""
 
     sandbox: Sandbox
     timeout_s: float
     max_observation: int | None = None
-    """Characters of a call's result that the agent sees, whatever the scaffold's own limits are."""
+    """Characters of a result that the agent sees, instead of the scaffold's own limit."""
     left_s: float = math.inf
-    """What is left of the attempt: a command that may outlast its call is ended by then."""
+    """Remaining seconds of the attempt, which also limit commands that outlast their call."""
     submitted: int = 0
-    """How often the agent said that it is done."""
+    """Number of submissions by the agent."""
     _editors: dict[Dialect, Editor] = field(default_factory=dict)
     _shells: dict[bool, Shell] = field(default_factory=dict)
 
     def editor(self, dialect: Dialect) -> Editor:
-        """The attempt's editor, which remembers its edits."""
+        """Return the attempt's editor for a dialect, with its edit history."""
         if dialect not in self._editors:
             self._editors[dialect] = Editor(self.sandbox, self.timeout_s, dialect)
         editor = self._editors[dialect]
@@ -34,7 +34,7 @@ class Session:
         return editor
 
     def shell(self, *, persistent: bool) -> Shell:
-        """The attempt's shell, which goes on where its last command ended, or one whose commands all begin anew."""
+        """Return the attempt's shell: persistent, or new for every command."""
         if persistent not in self._shells:
             self._shells[persistent] = Shell(self.sandbox, persistent=persistent)
         return self._shells[persistent]

@@ -1,7 +1,7 @@
-"""The shell of an attempt: each command starts where the last one ended, or anew; one may go on running between calls.
+"""Shell of an attempt: commands continue from the last one's state or start anew; one may keep running between calls.
 
-Kept from command to command are the folder, variables, functions, aliases, options and the umask. Lost is all that a
-command changed, where it ended by ``exec`` or a signal.
+The state is the folder, variables, functions, aliases, options and the umask. A command that ends by ``exec`` or a
+signal loses its changes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from swe_argo.steps.sandbox.protocol import FLOOD_BYTES, ExecResult, Sandbox, St
 from swe_argo.steps.sandbox.wrapper import start_job
 
 ALONE_BYTES = 16 << 20
-"""Bytes of a command's output that are fetched where it runs to its end: what is behind is not seen."""
+"""Bytes fetched of the output of a command that runs to its end; the rest is not seen."""
 ENDS_BYTES = 512 << 10
-"""Bytes of the beginning and of the end of an output that are fetched; what is between is not."""
+"""Bytes fetched from each end of an output; the middle is not."""
 _INTERRUPT_S = 2.0
 _NOTE_LINES = 3
 _SIGKILL = 137
@@ -30,7 +30,7 @@ _FLOOD = f"[The command was ended: it had printed more than {FLOOD_BYTES >> 20} 
 
 @dataclass
 class _Running:
-    """A command that has not ended, when it began, and what of its output is the beginning of a character."""
+    """A running command, its start time, and the incomplete character at the end of its output so far."""
 
     job: StartedJob
     command: str
@@ -40,14 +40,14 @@ class _Running:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long one call waits for a command that may go on: ``seconds`` in all, ``quiet_s`` without new output."""
+    """Waiting time of one call for a command that may keep running: ``seconds`` in all, ``quiet_s`` without output."""
 
     seconds: float | None = None
     quiet_s: float | None = None
 
 
 class Shell:
-    """Runs commands in one sandbox. ``persistent``: a command starts where the last one ended."""
+    """Runs commands in one sandbox. ``persistent``: each continues from the state of the last one."""
 
     def __init__(self, sandbox: Sandbox, *, persistent: bool) -> None:
         self._sandbox = sandbox
@@ -57,24 +57,24 @@ class Shell:
         self._home = f"${{TMPDIR:-/tmp}}/{name}"
         self._note = f"/tmp/{name}.where"  # noqa: S108 - the sandbox's own
         self._number = 0
-        """Of the last command that may go on running."""
+        """Number of the last command that may keep running."""
         self._where = ("", "")
         self._running: _Running | None = None
         self._began = False
-        """Whether there is a state to go on from, so that nothing need be activated again."""
+        """Whether there is a saved state, so that nothing must be activated again."""
 
     @property
     def running(self) -> bool:
-        """Whether the last command had not ended when it was last looked at."""
+        """Return whether the last command was still running when last checked."""
         return self._running is not None
 
     def run(
         self, command: str, *, timeout_s: float, patience: Patience | None = None, apart: bool = False
     ) -> ToolResult:
-        """Run a command to its end, or until ``timeout_s``, when it is ended.
+        """Run a command to its end, or stop it after ``timeout_s``.
 
-        With ``patience`` it can be sent input, and goes on running when patience is over. Not to be called while
-        another one runs. ``apart``: what it prints to stderr is the outcome's ``errors``. Raises what Sandbox raises.
+        With ``patience`` it accepts input, and keeps running when patience ends. Not allowed while another command
+        runs. ``apart``: stderr goes to the result's ``errors``. Raises what Sandbox raises.
         """
         if patience is None:
             return self._alone(command, timeout_s, apart=apart)
@@ -85,7 +85,7 @@ class Shell:
         return self._look(timeout_s, patience)
 
     def _alone(self, command: str, timeout_s: float, *, apart: bool) -> ToolResult:
-        """A command that nobody looks at before its end is one of the machine's own: a process costs a millisecond."""
+        """Run a command that nobody polls as a plain sandbox command: a background process costs a millisecond."""
         word = self._one_word(command)
         result = self._sandbox.exec(
             shell_script.going_on(word, self._home, self._workdir) if self._persistent else shell_script.alone(word),
@@ -107,21 +107,21 @@ class Shell:
         )
 
     def watch(self, *, timeout_s: float, patience: Patience) -> ToolResult:
-        """What the running command has printed since. ``timeout_s`` counts from its start, as in all that follow."""
+        """Return the running command's new output. ``timeout_s`` counts from its start, as in the next methods."""
         return self._look(timeout_s, patience)
 
     def send(self, text: str, *, timeout_s: float, patience: Patience) -> ToolResult:
-        """Send a line to the running command's input; nobody need be reading."""
+        """Send a line to the running command's input, whether it reads or not."""
         self._job.send(text.encode("utf-8", "surrogateescape") + b"\n")
         return self._look(timeout_s, patience)
 
     def close_input(self, *, timeout_s: float, patience: Patience) -> ToolResult:
-        """End the running command's input."""
+        """Close the running command's input."""
         self._job.close_input()
         return self._look(timeout_s, patience)
 
     def interrupt(self) -> ToolResult:
-        """Interrupt the running command (SIGINT); one that has not ended two seconds later is killed."""
+        """Interrupt the running command (SIGINT), and kill it if it has not ended after two seconds."""
         self._job.interrupt()
         return self._look(time.monotonic() - self._current.began + _INTERRUPT_S, Patience())
 
@@ -143,7 +143,7 @@ class Shell:
         seconds = time.monotonic() - running.began
         first, last = running.part + progress.output, progress.tail
         if progress.running:
-            # A program that fills a buffer may stop within a character: that is shown together with its rest.
+            # A program that fills a buffer may stop within a character, which is then shown with the next output.
             newest = first if last is None else last
             running.part = newest[len(whole(newest)) :]
             first, last = (whole(first), None) if last is None else (first, whole(last))
@@ -170,7 +170,7 @@ class Shell:
         )
 
     def _one_word(self, text: str) -> str:
-        # Without namespaces, paths are translated, which must be in sight, and the words are on this host's lines.
+        # Without namespaces, paths are translated and must be visible; the words are on this host's command lines.
         return shell_script.one_word(text, in_sight=self._sandbox.machine.isolation == "none")
 
     def _without_session(self, command: str, timeout_s: float) -> ToolResult:
@@ -187,7 +187,7 @@ class Shell:
 
 
 def _both_ends(result: ExecResult) -> tuple[str, str | None]:
-    """What is there to show of an output, and its end where that is not all."""
+    """Return the output, or its beginning and its end if it is too long."""
     out = result.stdout
     if len(out) <= 2 * ENDS_BYTES:
         return readable(whole(out) if result.truncated else out), "" if result.truncated else None

@@ -1,6 +1,6 @@
-"""The shell side of an agent's commands: how one goes on where the last one ended.
+"""Shell scripts for an agent's commands, which save the shell's state and restore it for the next command.
 
-The command's words are on no command line but its own: ``pkill -f word`` would find them.
+A command's words appear in no other command line: ``pkill -f word`` would find them.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import shlex
 from swe_argo.steps.sandbox.job_script import in_pieces
 
 NO_SESSION = 125
-"""Exit code where the folder of the state cannot be made."""
+"""Exit code if the state's folder cannot be created."""
 
 
 def one_word(text: str, *, in_sight: bool) -> str:
-    """A text as one word on one line of shell. Unless it is ``in_sight``, ``pkill -f word`` does not find it there."""
+    """Return a text as one shell word on one line, hidden from ``pkill -f word`` unless it is ``in_sight``."""
     word = shlex.quote(text) if in_sight else in_pieces(text.encode("utf-8", "surrogateescape"))
     return word.replace("\n", "'$'\\n''")
 
 
-# What SWE-bench images activate their conda environment in; a plain `bash -c` would miss it. Not by BASH_ENV: a .bashrc
-# that runs a script of bash, as pyenv's does, would be read by that one too, and so on for ever. A shell that goes on
-# from its last command has the variables already.
+# SWE-bench images activate their conda environment in .bashrc, which a plain `bash -c` would miss. BASH_ENV is no
+# solution: a .bashrc that runs a bash script, as pyenv's does, would be read by that script, too, without end. A shell
+# that continues from its last command has the variables already.
 ACTIVATE = '[ -n "$BASH_ENV" ] || [ ! -f "$HOME/.bashrc" ] || . "$HOME/.bashrc"; '
-# One line each: line numbers in messages are the command's.
-# What is readonly cannot be declared again, which is no fault of the command: hence no messages, and no errexit.
-# A state is written beside the last one: there is a whole one whenever a command is killed, and no program is needed.
+# Each script is one line, so that line numbers in messages are the command's. Readonly variables cannot be declared
+# again, which is not the command's fault: hence no messages and no errexit. A new state is written beside the last one,
+# so a complete one exists whenever a command is killed, without any program.
 _GO_ON = (
     f'[ -f "$__home/slot" ] || {{ {ACTIVATE}}}; '
     r"""unset BASH_ENV; cd '@workdir@'; shopt -s expand_aliases; """
@@ -40,15 +40,15 @@ _GO_ON = (
 
 
 def alone(command: str) -> str:
-    """A script that runs a command by itself, in a new bash: it is one word (see ``one_word``)."""
+    """Return a script that runs a command in a new bash. ``command`` is one word (see ``one_word``)."""
     return f"{ACTIVATE}unset BASH_ENV; eval {command}"
 
 
 def going_on(command: str, home: str, workdir: str, note: str = "", number: int = 0) -> str:
-    """A script that runs a command where the last one in the folder ``home`` ended, the first one in ``workdir``.
+    """Return a script that continues from the state in the folder ``home``, at first in ``workdir``.
 
-    It exits with NO_SESSION if that cannot be made. All is on one line: line numbers in messages are the command's. How
-    it leaves the shell is told in the file ``note``, a line each: the ``number``, the folder, its Python.
+    It exits with NO_SESSION if the folder cannot be created. All is on one line: line numbers in messages are the
+    command's. The final state goes to the file ``note``, a line each: the ``number``, the folder, its Python.
     """
     enter = f'__home="{home}"; [ -d "$__home" ] || mkdir -p "$__home" || exit {NO_SESSION}; '
     return f"""{enter}{_GO_ON.replace("@workdir@", workdir)}'{note}' {number}" EXIT; eval {command}"""

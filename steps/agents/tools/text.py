@@ -1,6 +1,6 @@
-"""Text for an agent's eyes: decoded from whatever a program printed, and cut as each project's users know it.
+"""Text for agents: decoded from program output, and cut as in each project.
 
-A text comes as its beginning and, where there was more than was fetched, its end: ``tail`` is None for a whole one.
+A text is given as its beginning and, if it was not fetched completely, its end: ``tail`` is None for a complete one.
 """
 
 from __future__ import annotations
@@ -12,43 +12,43 @@ from dataclasses import dataclass
 CLIPPED = "<response clipped>"
 _RULE = "-" * 50
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
-"""Not the escape character: colours of terminals stay."""
+"""Control characters, except the escape character: terminal colours stay."""
 _REST = re.compile(rb"\A[\x80-\xbf]{1,3}")
-"""What is left of a character whose beginning was cut off."""
+"""Rest of a character whose beginning was cut off."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A text as it is shown, and whether there was more."""
+    """A text as shown, and whether it was cut."""
 
     text: str
     cut: bool
 
 
 def readable(data: bytes) -> str:
-    """What a program printed, as text: bytes that are not UTF-8 and control characters become U+FFFD."""
+    """Return program output as text: invalid UTF-8 and control characters become U+FFFD."""
     return CONTROL.sub("\ufffd", data.decode("utf-8", "replace"))
 
 
 def whole(data: bytes) -> bytes:
-    """The data without the beginning of a character at its end: the rest is still to come, or was cut off."""
+    """Return the data without an incomplete character at its end, which is still to come or was cut off."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(data[-4:])
     return data[: len(data) - len(decoder.getstate()[0])]
 
 
 def cut_apart(first: bytes, last: bytes) -> tuple[str, str]:
-    """The texts of a beginning and an end between which bytes were left out: no character is shown in parts."""
+    """Return the texts of a beginning and an end with a gap between, without incomplete characters."""
     return readable(whole(first)), readable(_REST.sub(b"", last))
 
 
 def clean_text(text: str) -> str:
-    """What ``readable`` would have given, of text that was decoded with its odd bytes kept (surrogateescape)."""
+    """Return the text as ``readable`` would give it, for text decoded with surrogateescape."""
     return CONTROL.sub("\ufffd", text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
 def cut_middle_lines(text: str, tail: str | None, lines: int) -> Cut:
-    """The first and the last ``lines`` lines (R2E-Gym: 40)."""
+    """Return the first and last ``lines`` lines (R2E-Gym: 40)."""
     first = text.splitlines()
     if tail is None and len(first) <= 2 * lines:
         return Cut(text, False)
@@ -58,7 +58,7 @@ def cut_middle_lines(text: str, tail: str | None, lines: int) -> Cut:
 
 
 def cut_middle(text: str, tail: str | None, limit: int) -> Cut:
-    """The first and the last half of ``limit`` characters (OpenHands: 30,000)."""
+    """Return the first and last half of ``limit`` characters (OpenHands: 30,000)."""
     if tail is None and len(text) <= limit:
         return Cut(text, False)
     half = max(1, limit // 2)
@@ -67,7 +67,7 @@ def cut_middle(text: str, tail: str | None, limit: int) -> Cut:
 
 
 def cut_end(text: str, tail: str | None, limit: int, notice: str) -> Cut:
-    """The first ``limit`` characters (SWE-agent: 100,000; editors), then ``notice``."""
+    """Return the first ``limit`` characters (SWE-agent: 100,000; editors), then ``notice``."""
     if tail is None and len(text) <= limit:
         return Cut(text, False)
     return Cut(text[:limit] + notice, True)

@@ -1,4 +1,4 @@
-"""A tool as a value: what a model is told of it, what it does to a machine, and what is seen of that."""
+"""Definition of a tool: its description for the model, its effect on a sandbox, and its kind of observation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from swe_argo.steps.agents.tools.session import Session
 
 Arguments = dict[str, Any]
 ParameterType = Literal["string", "integer", "number", "boolean", "array"]
-"""JSON schema's names; an array is one of integers."""
+"""JSON schema's type names; arrays are of integers."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a tool."""
+    """A parameter of a tool."""
 
     name: str
     description: str
@@ -25,13 +25,13 @@ class Parameter:
     required: bool = False
     enum: tuple[str, ...] = ()
     example: str = ""
-    """A right value, for whoever gave none."""
+    """Example value for corrections."""
     whole_file: bool = False
-    """In text format the value's last newline belongs to it."""
+    """Whether the value's last newline belongs to it in text format."""
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """Its JSON schema."""
+        """Return the parameter's JSON schema."""
         schema: dict[str, Any] = {"type": self.type, "description": self.description}
         if self.enum:
             schema["enum"] = list(self.enum)
@@ -42,7 +42,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool. ``act`` raises only what Sandbox raises: what goes wrong by the agent's doing is a ToolResult."""
+    """A tool. ``act`` raises only what Sandbox raises; the agent's own errors become a ToolResult."""
 
     name: str
     description: str
@@ -50,21 +50,21 @@ class Tool:
     act: Callable[[Arguments, Session], ToolResult]
     kind: Literal["shell", "edit", "search", "note", "end"]
     lenient: bool = False
-    """Whether arguments that it has no parameter for may be given, and mean nothing."""
+    """Whether unknown arguments are ignored."""
 
     @property
     def ends(self) -> bool:
-        """Whether calling it ends the agent's work. What such a call says beside is never a reason to refuse it."""
+        """Return whether calling the tool ends the agent's work. Such a call is accepted whatever its arguments."""
         return self.kind == "end"
 
     @cached_property
     def by_name(self) -> dict[str, Parameter]:
-        """The parameters by name."""
+        """Return the parameters by name."""
         return {parameter.name: parameter for parameter in self.parameters}
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """The JSON schema of its arguments."""
+        """Return the JSON schema of the tool's arguments."""
         return {
             "type": "object",
             "properties": {parameter.name: parameter.schema for parameter in self.parameters},
@@ -73,6 +73,6 @@ class Tool:
 
     @cached_property
     def definition(self) -> dict[str, Any]:
-        """What function calling is told of it."""
+        """Return the tool's definition for function calling."""
         function = {"name": self.name, "description": self.description, "parameters": self.schema}
         return {"type": "function", "function": function}

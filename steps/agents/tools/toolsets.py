@@ -1,4 +1,4 @@
-"""The tools of each scaffold, and how what they do is shown: as its project does it, or as we think better."""
+"""Tools of each scaffold and the format of their observations: as in its project, or with our improvements."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from swe_argo.steps.agents.tools.tool import Arguments, Parameter, Tool
 from swe_argo.steps.contracts.data import WORKDIR
 
 Shown = Callable[[Tool, ToolResult, int], Cut]
-"""An outcome as a scaffold shows it, cut to that many characters."""
+"""Function that formats a result as a scaffold does, cut to a number of characters."""
 
 NOT_TEXT = "holds a character that no machine takes (NUL, or half of a surrogate pair)"
 
 
 @dataclass(frozen=True)
 class Toolset:
-    """The tools of a scaffold."""
+    """The tools of a scaffold and the format of their observations."""
 
     scaffold: str
     tools: tuple[Tool, ...]
     show: Shown
     max_observation: int
-    """Characters of a command's output that are shown, where the spec says nothing else."""
+    """Characters shown of a command's output, unless the spec sets another limit."""
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """Names that tools have elsewhere."""
+    """Names of the tools in other scaffolds."""
 
     def find(self, name: str) -> Tool | None:
-        """The tool of that name."""
+        """Return the tool of that name or alias, None if there is none."""
         name = self.aliases.get(name, name)
         return next((tool for tool in self.tools if tool.name == name), None)
 
     def perform(self, tool: Tool, arguments: Arguments, session: Session) -> ToolObservation:
-        """Perform a call and show what came of it, a refusal too. Raises what Sandbox raises, nothing else."""
+        """Execute a call and return its observation, also if refused. Raises what Sandbox raises, nothing else."""
         began = time.monotonic()
         typed, wrong = check_arguments(tool, arguments)
         wrong += [f"`{name}` {NOT_TEXT}." for name, value in typed.items() if not is_sendable(name, value)]
@@ -66,7 +66,7 @@ class Toolset:
 
 
 def is_sendable(name: str, value: object) -> bool:
-    """Whether the value of that parameter can be handed to a machine: what stands on a command line holds no NUL."""
+    """Return whether a parameter's value can be sent to a sandbox: command line arguments cannot contain NUL."""
     if not isinstance(value, str):
         return True
     try:
@@ -77,10 +77,10 @@ def is_sendable(name: str, value: object) -> bool:
 
 
 REFUSED = ("git", "ipython", "jupyter", "nohup")
-"""First words that R2E-Gym's execute_bash does not run."""
+"""First words of commands that R2E-Gym's execute_bash refuses."""
 
 Fidelity = Literal["project", "ours"]
-"""Whether a tool is just like its project's, or shows what its project keeps from the model."""
+"""Whether tools behave exactly as in their project, or also show what the project hides from the model."""
 
 # -- the sets --------------------------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ _TIMEOUT = Parameter("timeout", "Seconds to wait for the end of the command befo
 
 
 def _r2egym(fidelity: Fidelity) -> Toolset:
-    """R2E-Gym shows no file but Python's, no line behind a file's end, and errors apart from output."""
+    """Return R2E-Gym's tools, which show only Python files, no lines beyond a file's end, and stderr separately."""
     own = fidelity == "project"
     editor = Dialect(outline_lines=110, python_only=own, within_only=own, shows_new=own, separator=" " if own else "\t")
     finishing = (
@@ -126,7 +126,7 @@ def _r2egym(fidelity: Fidelity) -> Toolset:
 
 
 def _openhands(fidelity: Fidelity) -> Toolset:
-    """OpenHands tells the folder and the Python that a command left, and shows 16,000 characters of a file."""
+    """Return OpenHands' tools, which report a command's folder and Python, and show 16,000 characters of a file."""
     own = fidelity == "project"
     editor = Dialect(limit=16_000 if own else 30_000, absolute_only=True, strips=True)
     bash = (
@@ -158,7 +158,7 @@ def _openhands(fidelity: Fidelity) -> Toolset:
 
 
 def _sweagent(fidelity: Fidelity) -> Toolset:
-    """SWE-agent says nothing of how a command ended, and has its agent review the changes before it submits them."""
+    """Return SWE-agent's tools, which report no exit codes and ask for a review of the changes before submission."""
     own = fidelity == "project"
     editor = Dialect(limit=16_000, outline_characters=16_000)
     bash = (Parameter("command", "The command to run.", required=True),)
@@ -181,7 +181,7 @@ _OURS: Mapping[str, Toolset] = {name: make("ours") for name, make in _MAKERS.ite
 
 
 def toolset(scaffold: str, fidelity: Fidelity = "project", workdir: str = WORKDIR) -> Toolset:
-    """The tools of ``r2egym``, ``openhands`` or ``sweagent`` for a repository there. Raises KeyError for any other."""
+    """Return the tools of ``r2egym``, ``openhands`` or ``sweagent``, for a workdir. Raises KeyError for others."""
     tools = (TOOLSETS if fidelity == "project" else _OURS)[scaffold]
     if workdir == WORKDIR:
         return tools
@@ -189,7 +189,7 @@ def toolset(scaffold: str, fidelity: Fidelity = "project", workdir: str = WORKDI
 
 
 def _at_folder(tool: Tool, workdir: str) -> Tool:
-    """The tool in words that name the folder."""
+    """Return the tool with descriptions that name the folder."""
     parameters = (
         replace(
             each,
