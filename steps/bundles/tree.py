@@ -1,4 +1,4 @@
-"""A folder's files as one digest and as one archive: the same files give the same bytes wherever and whenever."""
+"""Digest and archive of a folder's files: the same files always give the same bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PIECE = 1 << 20
 
 
 def digest_tree(root: Path) -> str:
-    """``sha256:`` over paths, kinds, contents and what may be executed; owners and times are no part of it.
+    """Return ``sha256:`` over paths, kinds, contents and executable bits, without owners and times.
 
-    Raises OSError, ValueError for what is neither file, folder nor link.
+    Raises OSError, and ValueError for anything but files, folders and links.
     """
     whole = hashlib.sha256()
     for path in _entries(root):
@@ -31,7 +31,7 @@ def digest_tree(root: Path) -> str:
 def write_tar(
     root: Path, out: io.RawIOBase | IO[bytes], place: str = "", programs: Mapping[str, bytes] = MappingProxyType({})
 ) -> None:
-    """The tree as a tar, under ``place`` and all root's; ``programs`` stand beside it. Raises as ``digest_tree``."""
+    """Write the tree as a tar under ``place``, owned by root, with ``programs`` added. Raises as ``digest_tree``."""
     with tarfile.open(fileobj=cast("IO[bytes]", out), mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for name, data in programs.items():
             member = tarfile.TarInfo(name)
@@ -55,7 +55,7 @@ def write_tar(
 
 
 def _entries(root: Path) -> Iterator[Path]:
-    """All that is in a folder, in the order of their names, each folder before what it holds."""
+    """Yield all entries below a folder sorted by name, each folder before its content."""
     for entry in sorted(os.scandir(root), key=lambda each: each.name):
         path = Path(entry.path)
         yield path
@@ -64,7 +64,7 @@ def _entries(root: Path) -> Iterator[Path]:
 
 
 def _described(path: Path, *, with_content: bool = True) -> tuple[str, str]:
-    """Its kind (folder d, link l, file f, executable x), and its content's digest or the link's target."""
+    """Return the kind (folder d, link l, file f, executable x), and the content's digest or the link's target."""
     mode = path.lstat().st_mode
     if stat.S_ISDIR(mode):
         return "d", ""
