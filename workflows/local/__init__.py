@@ -1,1 +1,1 @@
-"""The chain as processes on this machine."""
+"""The local engine: runs and trainings as processes on this machine."""

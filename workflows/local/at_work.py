@@ -1,4 +1,4 @@
-"""Units that a runner of this machine works on at this moment, read from the folders that their steps write into."""
+"""Units that a runner on this machine is working on now, read from the output folders of their steps."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from swe_argo.workflows.local.recovery import is_same_run
 
 @dataclass(frozen=True)
 class UnitAtWork:
-    """A unit at work on this machine."""
+    """A unit in progress on this machine."""
 
     progress: UnitProgress
     trajectory: Path
-    """The file that grows by each turn; there is none before the first, nor in grade."""
+    """The file to which each turn is appended; it is missing before the first turn and during grade."""
 
 
 def find_units_at_work(run: RunFile) -> list[UnitAtWork]:
-    """Of this very run, whoever runs it here: of all folders those that hold it, in the order in which they began."""
+    """Return the units in progress of this run, whichever process runs it here, in the order of their start."""
     found = []
     for folder in folders.find_owned():
-        with suppress(OSError, ValueError):  # it may end at any moment
+        with suppress(OSError, ValueError):  # the step may end at any moment
             progress = parse_progress((folder / "out" / PROGRESS).read_bytes())
             if progress is None or progress.run != run.run_id:
                 continue

@@ -1,4 +1,4 @@
-"""What a helper of a training prints on stderr, kept beside the training when it ends or fails."""
+"""The stderr of a training's helper processes, written to the store when a helper ends or fails."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from swe_argo.steps.errors import ConfigError, StepError
 from swe_argo.steps.store import Store
 
 KEPT_BYTES = 1 << 20
-"""Of what was printed, its end."""
+"""Maximum size that is kept; the end of the log counts."""
 
 
 class ChildLog:
-    """Of one helper, however many processes it has one after the other. Methods may be called from any thread."""
+    """The log of one helper, across restarts of its process. Thread-safe."""
 
     def __init__(self, store: Store, training: str, helper: str) -> None:
         self._store, self._key = store, key(HelperLog, training, name=helper)
         self._title = f"the {helper}'s log"
         self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this
-        """For the stderr of its processes. They share its place, so that each goes on behind the last."""
+        """The stderr of its processes. They share the file offset, so each appends to the last one's output."""
 
     @property
     def size(self) -> int:
-        """Bytes printed so far."""
+        """Bytes written so far."""
         return os.fstat(self.file.fileno()).st_size
 
     def read(self, start: int = 0) -> str:
-        """What was printed from there on, its end."""
+        """Return the log from offset ``start``, at most its last KEPT_BYTES."""
         size = self.size
         start = max(start, size - KEPT_BYTES)
-        return os.pread(self.file.fileno(), size - start, start).decode(errors="replace")  # moves nobody's place
+        return os.pread(self.file.fileno(), size - start, start).decode(errors="replace")  # keeps the shared offset
 
     def keep(self) -> bool:
-        """Write it into the store; whether there is anything there now. A store that fails costs the log alone."""
+        """Write the log into the store and return whether it has content. A store failure loses only the log."""
         data = self.read().encode()
         with suppress(StepError):
             if data:
@@ -46,11 +46,11 @@ class ChildLog:
         return False
 
     def keep_for(self, error: StepError) -> None:
-        """The same, and have the failure name it, unless it is the request's, of which one line says all."""
+        """Store the log and add its location to the error, except to a ConfigError, whose message is enough."""
         if self.keep() and not isinstance(error, ConfigError):
             error.add_note(f"{self._title}: {self._store.locate(self._key)}")
 
     def close(self) -> None:
-        """Keep it a last time."""
+        """Store the log and close the file."""
         self.keep()
         self.file.close()

@@ -1,4 +1,4 @@
-"""One run on this machine from its plan to its report, told to whoever watches it."""
+"""One run on this machine, from planning to its report, with callbacks to an observer."""
 
 from __future__ import annotations
 
@@ -31,42 +31,42 @@ STOPPED_BY_CANARY = StopReached("ended by its canary", failed=True, flags=("--no
 
 
 class RunObserver(Protocol):
-    """What is told of a run as it goes, by the thread that runs it."""
+    """Callbacks about the progress of a run, called by the thread that executes it."""
 
     def activity(self, title: str) -> AbstractContextManager[Show]:
-        """Entered while something is done that takes its time; what it gives is called with how far that is."""
+        """Return a context for an activity that takes time; the value it yields is called with its progress."""
 
     def note(self, text: str) -> None:
-        """What a person should know of the run."""
+        """Show a message about the run to the user."""
 
     def lose(self) -> None:
-        """Another runner has taken over the run. Called by another thread."""
+        """Report that another runner has taken over the run. Called from another thread."""
 
     def begin(self, plan: Plan) -> None:
-        """The run is planned."""
+        """Report that the run is planned."""
 
     def work(self, plan: Plan, *, canary: bool) -> AbstractContextManager[Watch]:
-        """Entered while units are worked on; what it gives is called from the workers, one call at a time."""
+        """Return a context for the work on units; the value it yields is called by the workers, one call at a time."""
 
     def judge_canary(self, result: CanaryResult) -> None:
-        """The reference patches that a run has graded first are known."""
+        """Report the result of the reference patches that the run graded first."""
 
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a run came to its end: ``stopped`` by a person, ``limit`` by a limit, else by its last unit."""
+    """The end of a run: ``stopped`` by a person, ended by a ``limit``, or after its last unit."""
 
     plan: Plan
     stopped: bool
     limit: StopReached | None
     not_begun: int
-    """Units that nobody has begun."""
+    """Number of units that were not started."""
 
 
 class Evaluation:
-    """One run of a spec on this machine. ``run`` it once; ``stop`` may come from any thread.
+    """One run of a spec on this machine. Call ``run`` once; ``stop`` may be called from any thread.
 
-    ``env``: for the environment of the steps.
+    ``env``: additional environment variables of the steps.
     """
 
     def __init__(self, spec: RunSpec, observer: RunObserver, env: Mapping[str, str] | None = None) -> None:
@@ -80,13 +80,14 @@ class Evaluation:
         self._planning: ForkedProgram | None = None
 
     def run(self) -> RunEnd:
-        """Plan, do what is missing, write the report. The same spec again does only what is missing.
+        """Plan the run, execute the missing steps and write the report; a second run with the same spec resumes it.
 
-        Raises StepError: ConfigError where the request is wrong, InfraError where the world failed.
+        Raises:
+            StepError: ConfigError if the request is invalid, InfraError if the infrastructure failed.
         """
         spec, observer = self._spec, self._observer
         if is_own_backend(spec.sandbox.backend):
-            load_backend(spec.sandbox.backend)  # this process needs it, too: refused before plan writes anything
+            load_backend(spec.sandbox.backend)  # reject an invalid backend before plan writes anything
         with hold_run(open_store(spec.store, create=True), self._run_id) as hold:
             if hold.caveat:
                 observer.note(hold.caveat)
@@ -108,7 +109,7 @@ class Evaluation:
         return end
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Begin no further step and end those that run; ``at_once`` does not wait for their sandboxes."""
+        """Start no further step and end the running ones; ``at_once`` does not wait for their sandboxes."""
         with self._lock:
             self._stop.set()
             runner = self._runner
@@ -118,7 +119,7 @@ class Evaluation:
             runner.stop(at_once=at_once)
 
     def _make_plan(self, env: Mapping[str, str], show: Show) -> Plan:
-        """Planning asks nobody whether it may go on: where the run is stopped meanwhile it is killed."""
+        """Run the plan step, which has no stop check of its own: ``stop`` kills its process."""
 
         def keep(process: ForkedProgram) -> None:
             with self._lock:
@@ -136,7 +137,7 @@ class Evaluation:
             self._planning = None
 
     def _work_canary_first(self, plan: Plan, hold: RunLock) -> RunEnd:
-        """The canary, then the plan: unless the machines are not to be believed, and the spec says to stop there."""
+        """Grade the canary, then work through the plan unless the canary failed and ``stop_on_canary`` is set."""
         if plan.canary_to_do:
             canary = Plan(run_id=plan.run_id, units=plan.canary_to_do)
             if (end := self._work(canary, plan, hold)).stopped:
@@ -148,7 +149,7 @@ class Evaluation:
         return self._work(plan, plan, hold)
 
     def _work(self, part: Plan, plan: Plan, hold: RunLock) -> RunEnd:
-        """Work through a part of the plan."""
+        """Work through ``part``, which is the canary or the whole ``plan``."""
         with self._observer.work(part, canary=part is not plan) as watch:
             runner = LocalRunner(part, hold.store, watch, self._spec, self._env)
 

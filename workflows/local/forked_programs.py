@@ -1,4 +1,4 @@
-"""Programs of ours as processes of this machine, each forked by one that has imported what it needs."""
+"""Our programs as processes of this machine, forked by a process that has imported their modules."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from swe_argo.steps.forking import Request
 
 
 def request(module: str, words: list[str], environment: Mapping[str, str]) -> Request:
-    """For ``python -m module words``, in the folder that is this process' now; text is UTF-8 there."""
+    """Return the request for ``python -m module words`` in the current folder, with UTF-8 as the text encoding."""
     try:
         folder = str(Path.cwd())
-    except OSError:  # it was removed
+    except OSError:  # the folder was removed
         folder = "."
     return Request(module, words, {**environment, "PYTHONUTF8": "1"}, folder)
 
 
 class ForkedProgram:
-    """One process of a program, and what it forks from there on: its process group."""
+    """One process of a program, with its process group."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
 
     def wait(self) -> int:
-        """The exit code, negative for a signal; one that nobody watches any more counts as killed. Call it once."""
+        """Return the exit code, negative for a signal; SIGKILL if its forking process died. Call this once."""
         try:
             data = self._line.recv(16)
         except OSError:
@@ -43,7 +43,7 @@ class ForkedProgram:
         return int(data) if data else -signal.SIGKILL
 
     def signal(self, number: int) -> None:
-        """Send a signal; nothing where it has ended."""
+        """Send a signal; does nothing if the process has ended."""
         with suppress(OSError):
             self._line.send(bytes([number]))
 
@@ -53,37 +53,37 @@ class ForkedProgram:
 
 
 class Forker:
-    """A process that forks programs, begun when the first is asked for, and again where it has died."""
+    """A process that forks programs, started at the first request and restarted if it has died."""
 
     def __init__(self, begin: Callable[[socket.socket], Callable[[], object]]) -> None:
-        """``begin`` has a new process fork what is asked for over a socket, and returns what waits for its end."""
+        """Create it; ``begin`` starts a process that serves fork requests on a socket and returns its wait()."""
         self._begin = begin
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._wait: Callable[[], object] = lambda: None
 
     def take(self, control: socket.socket, wait: Callable[[], object]) -> None:
-        """Use a process that was begun already."""
+        """Use a forking process that is already running."""
         self._control, self._wait = control, wait
 
     def start(
         self, asked: Request, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
     ) -> ForkedProgram:
-        """A program in a session of its own: Ctrl-C reaches this process alone, which then tells its programs.
+        """Start a program in its own session: Ctrl-C reaches only this process, which then signals its programs.
 
-        Each stream is a descriptor, which stays open here; /dev/null by default.
+        Each stream is a file descriptor, which stays open here; /dev/null by default.
         """
         line, its_line = socket.socketpair()
         with Path(os.devnull).open("r+b", buffering=0) as nothing:
             streams = [nothing.fileno() if each is None else each for each in (stdin, stdout, stderr)]
-            with suppress(OSError):  # wait() finds it ended
+            with suppress(OSError):  # wait() reports it as killed
                 with its_line, self._lock:
                     self._ask(its_line.fileno(), *streams)
                 line.sendall(asked.to_bytes())
         return ForkedProgram(line)
 
     def close(self) -> None:
-        """Keep the process no longer. What it forked goes on."""
+        """End the forking process. Programs that it forked continue."""
         with self._lock:
             self._end()
 
@@ -108,7 +108,7 @@ class Forker:
 
 
 def root() -> Forker:
-    """What forks for this process all programs that it begins; it ends with this process."""
+    """Return the process that forks all programs of this one; it ends with this process."""
     return _root(os.environ.get("PYTHONPATH"))
 
 
@@ -120,9 +120,9 @@ def _root(_python_path: str | None) -> Forker:
 
 
 def fork_root() -> None:
-    """Have this process' programs forked from what it is now: to be called before it has done anything but import.
+    """Let programs fork from the current state of this process: call it after the imports and before anything else.
 
-    It saves each of them an interpreter's start. Where that could make a difference to them, one is started as ever.
+    It saves each program the start of an interpreter. Where forking could change their behaviour, one is started.
     """
     if forking.can_fork_here():
         control, pid = forking.fork_here()

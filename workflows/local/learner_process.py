@@ -1,4 +1,4 @@
-"""The learner as a child of this process: begun when it is first needed, and again where it dies."""
+"""The learner as a child process: started when it is first needed, restarted when it dies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GRACE_S = 15.0
 
 
 class LearnerProcess:
-    """Learns the steps of one training. After a failure that may pass the step is begun again, ``retries`` times."""
+    """Learner of one training's steps. After an InfraError the step is retried up to ``retries`` times."""
 
     def __init__(self, store: Store, training: str, retries: int, note: Callable[[str], None]) -> None:
         self._store, self._training, self._retries, self._note = store, training, retries, note
@@ -37,10 +37,10 @@ class LearnerProcess:
         self._log = ChildLog(store, training, "learner")
         self._over = threading.Event()
         self.is_preparing = False
-        """Whether nothing would be lost by its end."""
+        """Whether killing it now would lose no work."""
 
     def prepare(self) -> None:
-        """Make what the first step begins with. Raises as ``learn``: what Tinker refuses of the spec, too."""
+        """Create the adapter for the first step. Raises as ``learn``, also if Tinker rejects the spec."""
         self.is_preparing = True
         self._insist(0, "the adapter is made")
         self.is_preparing = False
@@ -65,13 +65,13 @@ class LearnerProcess:
             raise
 
     def kill(self) -> None:
-        """End it where it stands: the step that it learns is begun again another time."""
+        """Kill the learner; the current step starts over in the next session."""
         self._over.set()
         if self._process:
             self._process.kill()
 
     def close(self) -> None:
-        """End it."""
+        """End the learner and store its log."""
         self._over.set()
         if self._process is not None:
             _end(self._process)
@@ -82,7 +82,7 @@ class LearnerProcess:
             raise InfraError(FailureClass.STOPPED, "the learner was ended")
         if self._process is None or self._process.poll() is not None:
             if self._process is not None:
-                _end(self._process)  # its pipes, too
+                _end(self._process)  # closes its pipes
             self._process = self._begin()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -90,7 +90,7 @@ class LearnerProcess:
             self._process.stdin.write(f"{step}\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
-        except OSError:  # it died before it read this
+        except OSError:  # it died before it read the request
             line = ""
         if not line:
             code = self._process.wait()
@@ -111,13 +111,13 @@ class LearnerProcess:
             stderr=self._log.file,
             text=True,
             env={**os.environ, "PYTHONUTF8": "1"},
-            start_new_session=True,  # Ctrl-C reaches this process alone
+            start_new_session=True,  # Ctrl-C reaches only this process
         )
 
 
 def _end(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
-    with suppress(BrokenPipeError):  # it died before it read what it was told
+    with suppress(BrokenPipeError):  # it died before it read its input
         process.stdin.close()
     try:
         process.wait(GRACE_S)
@@ -135,7 +135,7 @@ def _reason(outcome: object) -> str:
 
 @contextmanager
 def running_learner(store: Store, training: str, retries: int, note: Callable[[str], None]) -> Iterator[LearnerProcess]:
-    """A learner for as long as it is needed."""
+    """Yield a learner, and close it afterwards."""
     learner = LearnerProcess(store, training, retries, note)
     try:
         yield learner

@@ -1,7 +1,7 @@
-"""Numbers of steps on standard input -> what each came to, a JSON object a line: the child process that learns.
+"""The child process of the learner: reads step numbers on stdin, writes one JSON result per line to stdout.
 
-0 is what there is to prepare before the first.
-It ends when its standard input does, in the midst of a step, too: that is begun again from the checkpoint before it.
+Number 0 prepares the first step. The process ends when its stdin closes, even in the middle of a step, which is then
+learnt again from the checkpoint before it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Learning:
-    """The steps that are asked for, one after the other, by one learner."""
+    """A queue of requested steps, learnt one after the other by one learner."""
 
     def __init__(self, store_url: str, training: str) -> None:
         self._store_url, self._training = store_url, training
@@ -35,7 +35,7 @@ class _Learning:
         self._over = threading.Event()
 
     def work(self) -> None:
-        """Until nobody can ask any more."""
+        """Learn the requested steps until stdin closes."""
         threading.Thread(target=self._read, daemon=True).start()
         while (step := self._steps.get()) is not None:
             with self._lock:
@@ -52,7 +52,7 @@ class _Learning:
             self._steps.put(int(line))
         self._over.set()
         if not self._lock.acquire(blocking=False):
-            os._exit(0)  # whoever asked is gone, and somebody else may learn this step already
+            os._exit(0)  # the parent is gone, and another process may learn this step already
         self._lock.release()
         self._steps.put(None)
 
@@ -65,7 +65,7 @@ class _Learning:
                 self._learner.prepare()
         except StepError as error:
             return {"reason": error.reason, "exit_code": error.exit_code}
-        except Exception as error:  # noqa: BLE001 - told to whoever asked, who says it is our bug
+        except Exception as error:  # noqa: BLE001 - sent to the parent, which reports it as our bug
             return {"reason": f"{type(error).__name__}: {error}", "exit_code": EXIT_BUG}
         return {"step": step}
 

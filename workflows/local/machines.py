@@ -1,4 +1,4 @@
-"""Machines of a runner: how many at a time, and what is done when one was lost or a dead runner left some."""
+"""Concurrency of a runner, recovery from a lost machine, and removal of what dead runners left behind."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from swe_argo.workflows.local import recovery
 from swe_argo.workflows.resources import OUTAGE_POLL_S, OUTAGE_S
 
 MOST = 24
-"""Units at a time on one machine, where nobody says otherwise: what the SWE-bench documentation advises."""
+"""Default limit of concurrent units on one machine, as advised by the SWE-bench documentation."""
 
 REASON_WIDTH = 300
-"""Of what a care that failed says."""
+"""Maximum length of the error text of failed lifecycle hooks."""
 
 T = TypeVar("T")
 
 
 def default_workers(backend: str = "local", *, asks_model: bool = False) -> int:
-    """How many units run at a time.
+    """Return the default number of concurrent units.
 
-    On this machine's own cores as many as may be graded there; of units that mostly wait for a model four for each
-    core, at most MOST. On a cluster and at a provider the steps here only wait.
+    On this machine: as many as may be graded on its cores. Units that mostly wait for a model: four for each core, at
+    most MOST. On a cluster or at a provider more, because the steps here only wait.
     """
     if asks_model and not backend_named(backend).serves_pods:
         return min(4 * (os.cpu_count() or 1), MOST)
@@ -39,20 +39,20 @@ def default_workers(backend: str = "local", *, asks_model: bool = False) -> int:
 
 
 def default_graders(backend: str = "local") -> int:
-    """How many units are graded at a time: tests that share their cores with too many others time out."""
+    """Return the default number of concurrent gradings: tests time out if too many of them share the cores."""
     return 16 if backend_named(backend).serves_pods else max(1, min(int(0.75 * (os.cpu_count() or 1)), MOST))
 
 
 def remove_leftovers() -> list[str]:
-    """Put away what dead runners left, but for what their runs may still want; a line for what cannot be removed."""
+    """Remove folders of dead runners that no run may need; return a line for each that cannot be removed."""
     failures = folders.clean(folder for folder in folders.find_orphans() if not recovery.is_worth_keeping(folder))
     return [f"{folder} of an earlier run could not be removed: {reason}" for folder, reason in failures.items()]
 
 
 def recover(care: Care, unit: Unit, stopping: threading.Event) -> None:
-    """A machine of ``unit`` was lost: remove what is left of it.
+    """Remove the remains of a lost machine of ``unit``.
 
-    While no machine can be had at all it waits, so that an outage does not use up tries.
+    Waits while no sandbox can be created, for at most OUTAGE_S, so that an outage does not use up tries.
     """
     remove_leftovers()
     until = time.monotonic() + OUTAGE_S
@@ -63,9 +63,9 @@ def recover(care: Care, unit: Unit, stopping: threading.Event) -> None:
 
 
 class SteadyCare:
-    """A care of any make, of which no failure ends a unit or a run: each of its methods says its first on stderr.
+    """Lifecycle hooks whose failures never end a unit or a run: the first failure of each hook is written to stderr.
 
-    Where it cannot say whether sandboxes can be had, a try is begun: that one will say it.
+    If ``can_create`` fails, the answer is True: the try then reports the problem itself.
     """
 
     def __init__(self, care: Care) -> None:
@@ -74,19 +74,19 @@ class SteadyCare:
 
     @property
     def env(self) -> Mapping[str, str]:
-        """As the care has it now."""
+        """The environment variables that the hooks currently give to the steps."""
         return self._care.env
 
     def can_create(self) -> bool:
-        """As the care says; True where it fails."""
+        """Return whether a sandbox can be created; True if the hook fails."""
         return self._ask("can_create", self._care.can_create, True)
 
     def remove_remains(self, unit: Unit) -> None:
-        """As the care does it, if it does. Raises StepError alone."""
+        """Remove what is left of the unit's sandboxes. Raises StepError; other failures are only reported."""
         self._ask("remove_remains", lambda: self._care.remove_remains(unit), None)
 
     def finish_unit(self, unit: Unit) -> None:
-        """As the care does it, if it does."""
+        """Run the hook for a finished unit; failures are only reported."""
         self._ask("finish_unit", lambda: self._care.finish_unit(unit), None)
 
     def _ask(self, name: str, ask: Callable[[], T], otherwise: T) -> T:

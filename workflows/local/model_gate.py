@@ -1,7 +1,7 @@
-"""Who may ask the model now: one door before an endpoint, for all step processes of a runner.
+"""The model gateway: a limiter on model calls, shared by all step processes of a runner.
 
-A client connects to a Unix stream socket, reads one byte, and may go; when its connection closes, however it closes,
-its place is free again.
+A client connects to a Unix stream socket and reads one byte before it calls the model. When its connection closes, for
+whatever reason, its slot is free again.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.host import folders, removal
 
 WAITING = 1024
-"""Connections that the system keeps until they are taken."""
+"""Backlog of the listening socket."""
 LONGEST_PATH = 100
-"""Bytes that the address of such a socket may have on every system."""
+"""Maximum bytes of a Unix socket path on every system."""
 GO = b"."
 ADDRESS = "SWE_ARGO_GATE"
-"""The variable by which steps find it."""
+"""The environment variable with the path of the socket."""
 
 
 class ModelGate:
-    """At most ``concurrency`` clients at a time, one begun every 60 / ``requests_per_minute`` seconds at most."""
+    """Admits at most ``concurrency`` clients at a time, and one every 60 / ``requests_per_minute`` seconds."""
 
     def __init__(self, path: Path, concurrency: int | None, requests_per_minute: float | None) -> None:
         self._most = concurrency
@@ -40,7 +40,7 @@ class ModelGate:
         self._inside: set[socket.socket] = set()
         self._selector = selectors.DefaultSelector()
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # What is written to the rope rings the bell: the thread that waits for connections wakes, and ends.
+        # A wake-up pipe: a write to ``_rope`` wakes the serving thread, which then ends.
         self._bell, self._rope = socket.socketpair()
         self._door.bind(str(path))
         self._door.listen(WAITING)
@@ -51,7 +51,7 @@ class ModelGate:
         self._thread.start()
 
     def close(self) -> None:
-        """Let nobody in any more. Whoever waits sees its connection close."""
+        """Admit no further client and close all connections, waiting ones included."""
         self._rope.send(b".")
         self._thread.join()
         for each in (*self._queue, *self._inside, self._door, self._bell, self._rope):
@@ -70,7 +70,7 @@ class ModelGate:
             self._let_in()
 
     def _wait_s(self) -> float | None:
-        """Until the next may go by the clock alone; None while there is nothing but connections to wait for."""
+        """Return the seconds until the rate limit admits the next client; None if no time limit applies."""
         if not self._queue or self._full:
             return None
         return max(0.0, self._next - time.monotonic())
@@ -82,9 +82,9 @@ class ModelGate:
     def _take(self) -> None:
         try:
             client, _ = self._door.accept()
-        except (BlockingIOError, ConnectionAbortedError):  # it left before it was taken
+        except (BlockingIOError, ConnectionAbortedError):  # the client left before it was accepted
             return
-        except OSError:  # this process has no file descriptor left: some come back when others leave
+        except OSError:  # this process is out of file descriptors: some are freed when clients leave
             time.sleep(0.1)
             return
         client.setblocking(False)
@@ -92,7 +92,7 @@ class ModelGate:
         self._selector.register(client, selectors.EVENT_READ)
 
     def _leave(self, client: socket.socket) -> None:
-        """A client says nothing: what can be read of it is that it closed its end."""
+        """Handle a readable client. Clients send nothing, so this means that it closed the connection."""
         try:
             if client.recv(64):
                 return
@@ -123,9 +123,9 @@ class ModelGate:
 
 @contextmanager
 def gate(spec: RunSpec) -> Iterator[dict[str, str]]:
-    """What the steps must know of the gate, which is open as long as the block; nothing where no limit is set.
+    """Run the gateway and yield the variables that steps need to use it; empty if the spec sets no limit.
 
-    Raises ConfigError where the temporary folder is too deep for a socket.
+    Raises ConfigError if the path of the temporary folder is too long for a socket.
     """
     llm = spec.llm
     if not agent_of(spec.agent).asks_model or (llm.concurrency is None and llm.requests_per_minute is None):

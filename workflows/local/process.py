@@ -1,4 +1,4 @@
-"""One try of one step as a process on this machine: files out of the store, files into the store."""
+"""One try of one step as a process on this machine: inputs from the store, outputs into the store."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 GRACE_S = 15.0
-"""Seconds a step has to destroy its sandbox after SIGTERM."""
+"""Seconds that a step has after SIGTERM to destroy its sandbox."""
 LOG_BYTES = 1 << 20
-"""Of what a failed try printed, its end is kept."""
+"""Maximum size of a failed try's log; its end is kept."""
 DETAIL = 20_000
-"""Characters of it that stand in the failure of a step that could not say why."""
+"""Maximum characters of that log in the failure of a step that wrote no failure itself."""
 
 
 @dataclass(frozen=True)
 class TryResult:
-    """How a try ended: ``failure`` is None when its files are in the store, ``stopped`` when it was told to end."""
+    """The result of a try: ``failure`` is None if its files are in the store; ``stopped`` if it was told to end."""
 
     failure: Failure | None
     stopped: bool = False
     usage: Usage = field(default_factory=Usage)
-    """What it spent on its model."""
+    """What the try spent on its model."""
     seconds: float = 0.0
-    """As the report counts them: in the stages of a step that succeeded, else of the whole try."""
+    """Duration as in the report: the stages of a successful step, the whole try of a failed one."""
 
 
 class Processes:
-    """The step processes of one runner. They end when the runner ends, however it ends."""
+    """The step processes of one runner. They end when the runner ends or dies."""
 
     def __init__(self, store: Store, run_id: str, spec: RunSpec) -> None:
         self._store = store
@@ -79,10 +79,10 @@ class Processes:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self.env: Callable[[], Mapping[str, str]] = dict
-        """What the steps must know beside their files, asked for at each start."""
+        """Returns the environment variables of the steps; called at each start."""
 
     def attempt(self, step: Step, unit: Unit, factor: float, deadline_s: float) -> TryResult:
-        """Run one try of ``step`` for ``unit``. Raises InfraError or ConfigError where the store fails."""
+        """Run one try of ``step`` for ``unit``. Raises InfraError or ConfigError if the store fails."""
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
         began = time.monotonic()
         with _staging() as folder:
@@ -117,33 +117,33 @@ class Processes:
             )
             if not stopped:
                 self._insist(self._keep_try, unit, name, outputs, failure, output)
-            elif failure.usage.requests:  # nobody's failure, but somebody's money
+            elif failure.usage.requests:  # the try did not fail, but its calls cost money
                 with suppress(InfraError):
                     self._keep_try(unit, name, outputs, failure, "")
             return TryResult(failure, stopped, failure.usage, failure.seconds)
 
     def verdict(self, unit: Unit) -> GradeRecord:
-        """The record of a unit that was graded. Raises InfraError where the store fails."""
+        """Return the record of a graded unit. Raises InfraError if the store fails."""
         return GradeRecord.from_bytes(self._insist(self._get, self._key(GradeRecord, unit)))
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Tell every step to end: it destroys its sandbox first, unless ``at_once``."""
+        """Signal every step to end: it destroys its sandbox first, unless ``at_once``."""
         with self._lock:
             self._stopping.set()
             for process in self._running:
                 process.signal(signal.SIGKILL if at_once else signal.SIGTERM)
 
     def close(self) -> None:
-        """Begin no more."""
+        """Stop the forking processes: no step can start any more."""
         self._forking.close()
 
     def _insist(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Work that is done is not lost to a store that fails for some minutes: each of these acts may be repeated."""
+        """Call an idempotent ``act``, with retries, so that a store outage of some minutes loses no work."""
         again = Retrying(
             retry=retry_if_exception_type(InfraError),
             wait=wait_exponential_jitter(initial=1, max=30),
             stop=stop_any(stop_after_delay(STORE_OUTAGE_S), stop_when_event_set(self._stopping)),
-            sleep=sleep_using_event(self._stopping),  # Ctrl-C does not wait for the next offer
+            sleep=sleep_using_event(self._stopping),  # Ctrl-C does not wait for the next try
             reraise=True,
         )
         return again(act, *args, **kwargs)
@@ -160,7 +160,7 @@ class Processes:
             (folder / names[name].file).write_bytes(data)
 
     def _run_to_end(self, step: Step, flags: list[str], deadline_s: float) -> tuple[int, str, bool]:
-        """(exit code, what it said on stderr, whether its deadline ended it)."""
+        """Return (exit code, end of its stderr, whether it was ended at its deadline)."""
         overdue = threading.Event()
         with tempfile.TemporaryFile() as log:
             with self._lock:
@@ -205,7 +205,7 @@ class Processes:
         self._store.put_many(files_kept | {f"{folder}/{Failure.file}": failure.to_bytes()})
 
     def _recorded_usage(self, folder: Path) -> Usage:
-        """What a try spent that did not succeed; the trajectory it had got to is dropped where the spec says so."""
+        """Return the usage of a failed try; delete its partial trajectory unless the spec has ``save_checkpoints``."""
         growing = folder / Trajectory.file
         if not growing.exists():
             failure = self._read_failure(folder)
@@ -222,7 +222,7 @@ class Processes:
             raise self._store_failure(name) from None
 
     def _store_failure(self, name: str) -> InfraError:
-        """What was written before and is not there."""
+        """Return the error for a file that was written before and is missing."""
         return InfraError(FailureClass.STORAGE, f"the store lost {self._store.locate(name)}")
 
     def _key(self, kind: Kind, unit: Unit) -> str:
@@ -238,7 +238,7 @@ class Processes:
 
 @contextmanager
 def _staging() -> Iterator[Path]:
-    """A folder that names this process as its owner: it holds the answer, so a killed runner's is found and removed."""
+    """Yield a folder owned by this process: it holds the answer columns, so a killed runner's is found and removed."""
     folder = folders.private_folder()
     try:
         yield folder
@@ -247,7 +247,7 @@ def _staging() -> Iterator[Path]:
 
 
 def _solved(outputs: Path) -> Usage:
-    """What a try spent that succeeded: grading asks no model."""
+    """Return the usage of a successful try; only solve calls a model."""
     record = outputs / SolveRecord.file
     return SolveRecord.from_bytes(record.read_bytes()).spent if record.exists() else Usage()
 
@@ -258,7 +258,7 @@ def _spent_s(step: Step, outputs: Path) -> float:
 
 
 def _describe_failure(step: Step, unit: Unit, code: int, output: str, *, overdue: bool, stopped: bool) -> Failure:
-    """What is to be said of a process that could say nothing itself."""
+    """Return the failure of a process that wrote none itself."""
     if stopped:
         failure_class, reason = FailureClass.STOPPED, f"the run was stopped in the midst of {step.name}"
     elif overdue:

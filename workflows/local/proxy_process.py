@@ -1,4 +1,4 @@
-"""A training's own proxy as a process of this machine: begun again where it dies, ended with the one that began it."""
+"""A training's own proxy as a child process: restarted when it dies, ended together with this process."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from swe_argo.steps.training.served_weights import PATIENCE_S, PAUSE_S, await_we
 from swe_argo.workflows.local.child_log import ChildLog
 
 REFRESH_S = 86_400.0
-"""The proxy reads the pointer when it begins; then it is told, so that what it read late never takes weights back."""
+"""The proxy reads the pointer only at its start: later weights are pushed, and a late read would undo a push."""
 GRACE_S = 10.0
 
 
 class ProxyProcess:
-    """``url`` is where rollouts ask, ``env`` what they must know for it. The port stays the same for all its processes.
+    """A proxy in a child process. Rollouts call ``url`` with ``env`` set; the port survives restarts.
 
-    ``on_loss`` is called, by another thread, with why there can be none any more.
+    ``on_loss`` is called from another thread, with the reason, when the proxy cannot be restarted.
     """
 
     def __init__(self, training: TrainFile, store: Store, on_loss: Callable[[StepError], None]) -> None:
         self._training, self._store, self._on_loss = training, store, on_loss
         self._admin_key = secrets.token_hex(16)
         caller_key = secrets.token_hex(16)
-        # By name, so that a key of the person's own for other endpoints never reaches this one.
+        # The key is a variable of the steps, so that a user's own key for other endpoints never reaches this proxy.
         self.env = {"LLM_API_KEY": caller_key, "OPENAI_API_KEY": caller_key}
         self.url = ""
         self.deaths = 0
-        """Of its processes that nobody ended."""
+        """Number of processes that died without being ended."""
         self.is_away = True
         self._port = 0
         self._log = ChildLog(store, training.name, "proxy")
@@ -53,7 +53,7 @@ class ProxyProcess:
         self._thread = threading.Thread(target=self._watch, name="proxy", daemon=True)
 
     def begin(self) -> None:
-        """Start it; returns when it takes calls. Raises ConfigError, InfraError: what the proxy said, in a line."""
+        """Start the proxy; return when it accepts calls. Raises ConfigError, InfraError with the proxy's message."""
         try:
             self._start()
         except StepError as error:
@@ -62,15 +62,15 @@ class ProxyProcess:
         self._thread.start()
 
     def serve(self, weights: Weights, is_over: Callable[[], bool]) -> None:
-        """Return when new calls are answered with these weights, or ``is_over``.
+        """Wait until the proxy answers new calls with these weights, or until ``is_over`` returns True.
 
-        Raises ConfigError where Tinker has them no more, or takes the key no more; InfraError after a time.
+        Raises ConfigError if Tinker no longer has them or rejects the API key; InfraError after PATIENCE_S.
         """
         until, failure = time.monotonic() + PATIENCE_S, "it does not answer"
         while not is_over():
             try:
                 self._tell(weights)
-            except (OSError, HTTPException) as error:  # it is being begun again, or the service fails for a while
+            except (OSError, HTTPException) as error:  # the proxy is being restarted, or the service fails for a while
                 failure = str(error)
             else:
                 return
@@ -100,21 +100,21 @@ class ProxyProcess:
         raise ConfigError(message, field="checkpoints")
 
     def kill(self) -> None:
-        """End it at once, from any thread, and begin no other; ``close`` is still to come."""
+        """Kill the proxy, from any thread, and start no other; ``close`` must still be called."""
         self._over.set()
         if self._process:
             self._process.kill()
 
     def close(self) -> None:
-        """End it, at once: nobody asks it any more."""
+        """Terminate the proxy without waiting for open calls: it has no callers any more."""
         self._over.set()
         if self._process:
             self._process.terminate()
-        if self._thread.is_alive():  # it may be about to begin another
+        if self._thread.is_alive():  # it may be about to start another process
             self._thread.join(GRACE_S)
         if self._process:
             self._process.kill()
-            with self._process:  # its pipes, too
+            with self._process:  # closes its pipes
                 pass
         self._log.close()
 
@@ -123,7 +123,7 @@ class ProxyProcess:
         while not self._over.is_set():
             assert self._process is not None
             self._process.wait()
-            with self._process:  # its pipes, too
+            with self._process:  # closes its pipes
                 pass
             self.is_away = True
             self.deaths += 1
@@ -156,7 +156,7 @@ class ProxyProcess:
         self._process = _begin(
             [sys.executable, "-m", "swe_argo.steps.proxy", *flags], self._environment(), self._log.file
         )
-        if self._over.is_set():  # killed before there was anything to kill
+        if self._over.is_set():  # killed before the process existed
             self._process.kill()
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -174,7 +174,7 @@ class ProxyProcess:
 
 
 class GivenProxy:
-    """A proxy that somebody else runs, begins again where it dies, and that follows the training's weights."""
+    """A proxy that somebody else runs and restarts, and that follows the training's weights by itself."""
 
     deaths = 0
     is_away = False
@@ -184,12 +184,12 @@ class GivenProxy:
         self._training = training
 
     def serve(self, weights: Weights, is_over: Callable[[], bool]) -> None:
-        """Return when it answers with these weights, or ``is_over``. Raises ConfigError, InfraError after a time."""
+        """Wait until it answers with these weights or ``is_over``. Raises ConfigError; InfraError after a timeout."""
         await_weights(self.url, self._training, weights.version, is_over)
 
 
 def _said(body: bytes) -> str:
-    """The message of an error, as OpenAI tells them."""
+    """Return the message of an error response in OpenAI's format."""
     try:
         return str(json.loads(body)["error"]["message"])
     except (ValueError, KeyError, TypeError):
@@ -197,7 +197,7 @@ def _said(body: bytes) -> str:
 
 
 def _begin(command: list[str], environment: dict[str, str], log: IO[bytes]) -> subprocess.Popen[str]:
-    """In a session of its own: Ctrl-C reaches this process alone. Its standard input is a pipe that ends with us."""
+    """Start the process in its own session, out of reach of Ctrl-C; its stdin is a pipe that closes when we end."""
     return subprocess.Popen(
         command,
         env=environment,

@@ -1,4 +1,4 @@
-"""What a runner that was killed had not brought to the store yet: what its units in flight had done and spent."""
+"""Recovery of trajectories and costs of units that were in progress when their runner was killed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from swe_argo.steps.host import folders, removal
 from swe_argo.steps.store import Store
 
 NAME = "try"
-"""File in such a folder: how the try is called, whose answered calls are in the store already."""
+"""File in a try's folder with the name of the try, whose recorded calls are in the store already."""
 KEPT_S = 7 * 86_400.0
-"""Seconds that such a folder waits for its run to be resumed."""
+"""Seconds for which such a folder is kept for its run to be resumed."""
 
 
 def keep_tries(store: Store, run_id: str) -> None:
-    """Keep it as failed tries of the run, so that what was paid for is counted. Raises InfraError.
+    """Store leftover folders as failed tries of the run, so that their cost counts, and remove them.
 
-    A folder that was kept is removed.
+    Raises InfraError if the store fails.
     """
     for folder in filter(is_worth_keeping, folders.find_orphans()):
         run = _run(folder)
@@ -44,7 +44,7 @@ def keep_tries(store: Store, run_id: str) -> None:
 
 
 def is_worth_keeping(folder: Path) -> bool:
-    """Whether a dead runner's folder holds what its run may still want: not for the clean-up of another run."""
+    """Return whether a dead runner's folder may still be needed by its run, so that other runs must keep it."""
     try:
         age_s = time.time() - folder.stat().st_mtime
     except FileNotFoundError:  # another runner has removed it meanwhile
@@ -53,14 +53,14 @@ def is_worth_keeping(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Where a solve leaves its trajectory: a step that had ended took what it had left with it."""
+    """Return the possible trajectory paths; a step that ended moved its own from the try folder to the outputs."""
     return [folder / "out" / Trajectory.file, folder / "out" / TRY / Trajectory.file]
 
 
 def _try_name(folder: Path) -> str:
     try:
         return (folder / NAME).read_text()
-    except OSError:  # of an older version
+    except OSError:  # written by an older version
         return datetime.fromtimestamp(folder.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%S%f")
 
 
@@ -72,7 +72,7 @@ def _run(folder: Path) -> RunFile | None:
 
 
 def is_same_run(run: RunFile, other: RunFile) -> bool:
-    """Whether both are files of one run, which may have grown meanwhile: elsewhere there may be one of its name."""
+    """Return whether both files belong to one run, which may have grown; elsewhere its name may mean another run."""
     names = [(each.run_id, each.created_at, each.dataset.name) for each in (run, other)]
     return names[0] == names[1]
 
@@ -82,7 +82,7 @@ def _place(url: str) -> str:
 
 
 def _failure(folder: Path, trajectory: bytes) -> Failure | None:
-    """The try as a failed one; None where nothing had been asked, or where its last words are broken off."""
+    """Return the failure record of the try; None without model requests or with a truncated trajectory."""
     try:
         extra = Trajectory.from_bytes(trajectory).extra
     except ValueError:

@@ -1,4 +1,4 @@
-"""What ends a run before its last unit: money, too many units without a verdict, the first failure with --fail-fast."""
+"""Limits that end a run early: cost, too many units without a verdict, the first failure with --fail-fast."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _SPENDING: dict[str, type[SolveRecord | Failure | RunFile]] = {
     kind.file: kind for kind in (SolveRecord, Failure, RunFile)
 }
 AT_ONCE = 128
-"""Records that are read in one go."""
+"""Number of records read per request."""
 
 
 @dataclass(frozen=True)
 class StopReached:
-    """No further unit is begun."""
+    """A limit that was reached: no further unit is started."""
 
     reason: str
     """One line for a person."""
     failed: bool = False
-    """The run as a whole has failed: what runs is ended, too."""
+    """Whether the run as a whole failed, so that running steps are ended, too."""
     flags: tuple[str, ...] = ()
-    """What the command that goes on needs beside its own words."""
+    """Additional flags that the command to resume needs."""
 
 
 class RunLimits:
-    """Counts what a run spends, over all its sessions, and says when it is enough."""
+    """Counter of a run's cost and failures over all its sessions, checked against the limits of the spec."""
 
     def __init__(self, spec: RunSpec, before: Usage) -> None:
         self._spec = spec
@@ -46,7 +46,7 @@ class RunLimits:
         self._money()
 
     def count(self, usage: Usage) -> None:
-        """Something was spent."""
+        """Add the usage of a try and check the cost limit."""
         with self._lock:
             self.spent += usage
             unpriced = usage.calls > 0 and usage.cost_usd is None
@@ -58,7 +58,7 @@ class RunLimits:
             self._money()
 
     def failed(self, failure: Failure) -> None:
-        """A unit failed for good: its own line has said why."""
+        """Count a unit that failed for good; the runner has reported the reason already."""
         name = unit_name(failure.instance_id, failure.attempt)
         with self._lock:
             self._lost.append(failure.failure_class)
@@ -73,7 +73,7 @@ class RunLimits:
                 self._close(f"{why}{reason} (--give-up-after; 0: go on all the same)")
 
     def judged(self) -> None:
-        """A unit came to its verdict."""
+        """Note that a unit has a verdict, which disables ``give_up_after``."""
         with self._lock:
             self._judged = True
 
@@ -89,14 +89,14 @@ class RunLimits:
 
 
 def read_usage_before(store: Store, run_id: str) -> Usage:
-    """What planning, finished solves and failed tries of a run took, as the store has it. Raises InfraError."""
+    """Return the usage of a run's planning, finished solves and failed tries, from the store. Raises InfraError."""
     names = store.keys(f"runs/{run_id}/units/")
     names_wanted = [name for name in names if name.rpartition("/")[2] in _SPENDING]
     names_wanted.append(key(RunFile, run_id))
     total, solves = Usage(), set[tuple[str, bytes]]()
     for start in range(0, len(names_wanted), AT_ONCE):
         for name, data in store.get_many(names_wanted[start : start + AT_ONCE]).items():
-            # A solve that is being put away (--redo) lies in two places, and was paid for once.
+            # A solve that is being archived (--redo) lies in two places but was paid for once.
             solve = (name.removesuffix(f"/{SolveRecord.file}").partition("/tries/")[0], data)
             if solve not in solves:
                 total += _usage(name, data)
@@ -108,7 +108,7 @@ def read_usage_before(store: Store, run_id: str) -> Usage:
 def _usage(name: str, data: bytes) -> Usage:
     try:
         record = _SPENDING[name.rpartition("/")[2]].from_bytes(data)
-    except ValueError:  # what cannot be read is the report's to tell
+    except ValueError:  # the report tells of records that cannot be read
         return Usage()
     if isinstance(record, RunFile):
         return record.planning

@@ -1,4 +1,4 @@
-"""The lock of a run: a file of its store, so that one runner works on it, whichever machine and home it has."""
+"""The lock of a run: a file in its store, so that only one runner on any machine works on the run."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from swe_argo.steps.store import Store
 from swe_argo.steps.store.run_lock import Lock, lock_in
 
 BEAT_S = 20.0
-"""Seconds between two signs of life."""
+"""Seconds between two heartbeats."""
 
 
 class RunLock:
-    """This process's hold on one run of a store.
+    """The lock of this process on one run of a store.
 
-    ``on_loss`` is called, by another thread, when somebody else has taken the run over.
+    ``on_loss`` is called from another thread when another runner has taken over the run.
     """
 
     def __init__(self, store: Store, run_id: str, kind: type[Lock] = Lock) -> None:
-        """``kind``: TrainingLock, where it is a training of that name."""
+        """Create the lock, not yet acquired; ``kind`` is TrainingLock for a training."""
         self.on_loss: Callable[[], None] = lambda: None
         self.store, self._run, self._kind = store, run_id, kind
         self._key = key(kind, run_id)
         self.caveat = ""
-        """After ``take``: a sentence about what the store cannot guard; empty if it guards all."""
+        """Set by ``take``: a sentence about the guarantees that the store lacks; empty if there are none."""
         self._mine, self._began_at = b"", round(time.time(), 3)
         self.token = secrets.token_hex(8)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="hold", daemon=True)
 
     def take(self) -> None:
-        """Raises ConfigError where another runner that lives has it, and what the store raises."""
+        """Acquire the lock. Raises ConfigError if another live runner holds it, and the errors of the store."""
         existing: bytes | None = None
         while not self._write(existing):
             existing = self.store.get_many([self._key]).get(self._key)
@@ -55,7 +55,7 @@ class RunLock:
         self._thread.start()
 
     def leave(self) -> None:
-        """Give it up. A store that has gone keeps it, and it counts as dead soon."""
+        """Release the lock. If the store is unreachable, the lock expires soon."""
         self._end.set()
         self._thread.join()
         with suppress(StepError):
@@ -77,15 +77,15 @@ class RunLock:
 
     def _beat(self) -> None:
         while not self._end.wait(BEAT_S):
-            with suppress(StepError):  # the store is away: what was written there lasts a while
+            with suppress(StepError):  # the store is unreachable: the last heartbeat is valid for a while
                 if not self._write(self._mine) and not self._is_kept():
                     self.on_loss()
                     return
 
     def _is_kept(self) -> bool:
-        """Whether it is still ours: a sign of life may have arrived though its answer was lost."""
+        """Return whether the lock is still ours: a heartbeat may have been written although its response was lost."""
         existing = self.store.get_many([self._key]).get(self._key)
-        if existing is None or (lock := lock_in(existing)) is None:  # removed by hand
+        if existing is None or (lock := lock_in(existing)) is None:  # the file was removed by hand
             return self._write(existing)
         if lock.token != self.token:
             return False
@@ -95,9 +95,9 @@ class RunLock:
 
 @contextmanager
 def hold_run(store: Store, run_id: str, kind: type[Lock] = Lock) -> Iterator[RunLock]:
-    """Hold the run (``kind``: the training) for this process; a dead runner's hold is taken over.
+    """Hold the lock of the run (or training, by ``kind``); take over that of a dead runner.
 
-    Raises ConfigError where another lives.
+    Raises ConfigError if another live runner holds it.
     """
     hold = RunLock(store, run_id, kind)
     hold.take()

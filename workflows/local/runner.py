@@ -1,4 +1,4 @@
-"""The chain as processes on this machine: plan, then every unit's steps with bounded parallelism, then report."""
+"""The runner of this machine: executes the steps of every unit in processes, with bounded parallelism."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from swe_argo.workflows.resources import deadline_s, retry
 
 @dataclass(frozen=True)
 class Event:
-    """Something a person watching a run wants to know."""
+    """A progress event of a run."""
 
     unit: Unit
     kind: Literal["begun", "spent", "done", "retry", "failed", "stopped"]
@@ -39,9 +39,9 @@ class Event:
     failure: Failure | None = None
     pause_s: float = 0.0
     usage: Usage | None = None
-    """Of the try that ended (kind spent)."""
+    """Usage of the try that ended (kind ``spent``)."""
     seconds: float = 0.0
-    """Of that try, as the report counts them."""
+    """Duration of that try, as the report counts it."""
 
 
 Watch = Callable[[Event], None]
@@ -54,13 +54,13 @@ _MACHINE_LOST = (
     FailureClass.STEP_KILLED,
     FailureClass.STEP_TIMEOUT,
 )
-"""After these a machine may be left, or no machine may be had for a while."""
+"""Failures that may leave a machine behind, or that mean no machine is available for a while."""
 
 
 class LocalRunner:
-    """Works through a plan. ``watch`` is called from the workers, one call at a time.
+    """Executor of a plan. ``watch`` is called by the workers, one call at a time.
 
-    ``env``: what the steps must know beside their files, for their environment alone.
+    ``env``: additional environment variables of the steps.
     """
 
     def __init__(
@@ -81,18 +81,18 @@ class LocalRunner:
 
     @property
     def limit_reached(self) -> StopReached | None:
-        """Why units are left that were not begun, or what runs was ended, where it was not ``stop``."""
+        """The limit that ended the run early; None after ``stop`` or a complete run."""
         return self._limits.closed
 
     @property
     def not_begun(self) -> int:
-        """Units that nobody has begun."""
+        """Number of units that were not started."""
         return self._waiting.qsize()
 
     def work(self) -> None:
-        """Run every unit that has something to do; returns when all have ended, ``stop`` was called, or it is closed.
+        """Run every unit that has steps to do; return when all have ended, after ``stop``, or when a limit is reached.
 
-        Raises what the store raised when it failed for good.
+        Raises the store's error if it failed for good.
         """
         for unit in self._units:
             self._waiting.put(unit)
@@ -109,7 +109,7 @@ class LocalRunner:
             for thread in threads:
                 thread.start()
             for thread in threads:
-                while thread.is_alive():  # a join without timeout would keep Ctrl-C waiting
+                while thread.is_alive():  # a join without timeout would delay Ctrl-C
                     thread.join(0.5)
             self._processes.close()
         if self._broken:
@@ -128,7 +128,7 @@ class LocalRunner:
                 return
             try:
                 self._unit(unit, care)
-            except BaseException as error:  # noqa: BLE001 - told to the main thread, which raises it
+            except BaseException as error:  # noqa: BLE001 - the main thread raises it
                 self._broken = error
                 self.stop()
             care.finish_unit(unit)
@@ -144,7 +144,7 @@ class LocalRunner:
         self._tell(Event(unit, "done", grade=grade))
 
     def _step(self, step: Step, unit: Unit, care: Care) -> bool:
-        """Try a step until it is done, its retries are used up, or the run stops."""
+        """Run a step until it succeeds, its retries are used up, or the run stops."""
         policy, failures, factor = retry(self._spec), 0, 1.0
         while not self._stop.is_set():
             result = self._try(step, unit, factor)
@@ -157,7 +157,7 @@ class LocalRunner:
                 self._fail(unit, step, result.failure)
                 return False
             if result.failure.exit_code == EXIT_RESOURCE:
-                factor *= 2  # the step bounds what comes of it: it knows the base
+                factor *= 2  # the step caps the resulting resources, because it knows the base
             pause = policy.pause_s(failures)
             self._tell(Event(unit, "retry", step.name, failure=result.failure, pause_s=pause))
             self._stop.wait(pause)
@@ -167,7 +167,7 @@ class LocalRunner:
         return False
 
     def _try(self, step: Step, unit: Unit, factor: float) -> TryResult | None:
-        """One try; None where the run stopped before its turn came."""
+        """Run one try; return None if the run stopped while it waited."""
         with self._room(step) as came:
             if not came:
                 return None
@@ -179,7 +179,7 @@ class LocalRunner:
 
     @contextmanager
     def _room(self, step: Step) -> Iterator[bool]:
-        """A turn at grading; everything else begins at once. False: the run stopped first."""
+        """Wait for a grading slot; other steps need none. Yields False if the run stopped first."""
         if step is not GRADE:
             yield True
             return
@@ -204,17 +204,17 @@ class LocalRunner:
 
 
 def is_tried_again(spec: RunSpec, failure: Failure, failures: int) -> bool:
-    """Whether a step is, that has failed so often for this runner and the last time like this."""
+    """Return whether a step with this last failure is retried after ``failures`` failures in this runner."""
     return failure.exit_code in (EXIT_INFRA, EXIT_RESOURCE) and failures <= retry(spec).limit
 
 
 def worker_count(spec: RunSpec) -> int:
-    """How many units the spec runs at a time."""
+    """Return the number of units that the spec runs at a time."""
     return spec.workers or default_workers(spec.sandbox.backend, asks_model=agent_of(spec.agent).asks_model)
 
 
 def grader_count(spec: RunSpec) -> int:
-    """How many of them may be graded at a time: where units wait for a model, workers are those that wait."""
+    """Return how many units may be graded at a time; with a model, workers count units that wait for it."""
     if spec.workers and (not agent_of(spec.agent).asks_model or backend_named(spec.sandbox.backend).serves_pods):
         return spec.workers
     return default_graders(spec.sandbox.backend)

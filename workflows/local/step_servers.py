@@ -1,4 +1,4 @@
-"""Processes of steps, each forked by one that has imported what its step needs (steps/forking.py)."""
+"""Step processes, each forked by a process that has imported the modules of its step (steps/forking.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swe_argo.workflows.local.forked_programs import ForkedProgram, Forker, requ
 
 
 class ForkedStep:
-    """One process of a step, which sees when this one dies (--tied)."""
+    """One process of a step, which exits when this process dies (--tied: exit on EOF of stdin)."""
 
     def __init__(self, program: ForkedProgram, tie: int) -> None:
         self._program = program
@@ -21,26 +21,26 @@ class ForkedStep:
         self.signal = program.signal
 
     def wait(self) -> int:
-        """As that of its program."""
+        """Return the exit code of the program."""
         code = self._program.wait()
-        os.close(self._tie)  # where it lives after all, it ends now
+        os.close(self._tie)  # if the process lives after all, it ends now
         return code
 
 
 class Forking:
-    """Starts processes of steps. For each step one is kept that forks them, begun when its first is asked for."""
+    """Starter of step processes. Each step has one forking process, started with the step's first process."""
 
     def __init__(self, backend: str, solve_modules: Sequence[str] = ()) -> None:
-        """``solve_modules``: what tries of solve import beside the step itself."""
+        """Create it; ``solve_modules`` are imported for solve in addition to the step itself."""
         self._backend = backend
         self._solve_modules = solve_modules
         self._lock = threading.Lock()
         self._kept: dict[str, Forker] = {}
 
     def start(self, step: Step, flags: list[str], environment: dict[str, str], log: IO[bytes]) -> ForkedStep:
-        """A process of ``step``. What it says on stderr goes to ``log``.
+        """Start a process of ``step`` with its stderr in ``log``.
 
-        Its standard input is a pipe whose other end is this process' alone: it sees the end when this one dies.
+        Its stdin is a pipe whose other end only this process holds, so that it sees this process die.
         """
         asked = request(f"swe_argo.steps.{step.name}", flags, environment)
         its_end, tie = os.pipe()
@@ -51,7 +51,7 @@ class Forking:
         return ForkedStep(program, tie)
 
     def close(self) -> None:
-        """Keep none any longer. What they forked goes on."""
+        """End the forking processes. Steps that they forked continue."""
         with self._lock:
             for forker in self._kept.values():
                 forker.close()

@@ -1,4 +1,4 @@
-"""One training on this machine: rounds of rollouts and learning, by a proxy and a learner of its own."""
+"""One training on this machine: rounds of rollouts and learning, with its own proxy and learner."""
 
 from __future__ import annotations
 
@@ -36,33 +36,33 @@ from swe_argo.workflows.local.whole_steps import Show, run_whole
 
 
 class TrainingObserver(Protocol):
-    """What is told of a training as it goes."""
+    """Callbacks about the progress of a training."""
 
     def activity(self, title: str) -> AbstractContextManager[Show]:
-        """Entered while something is done that takes its time; what it gives is called with how far that is."""
+        """Return a context for an activity that takes time; the value it yields is called with its progress."""
 
     def note(self, text: str) -> None:
-        """What a person should know of it."""
+        """Show a message about the training to the user."""
 
     def begin(self, training: TrainFile, learned: int) -> None:
-        """It is planned; so many steps were learnt before."""
+        """Report that the training is planned; ``learned`` steps are complete already."""
 
     def of_run(self, spec: RunSpec) -> RunObserver:
-        """Who is told of a run of it."""
+        """Return the observer for one of its runs."""
 
     def learning(self, step: int) -> None:
-        """The rollouts of a step are there, and it is learnt."""
+        """Report that the rollouts of a step are complete and its learning starts."""
 
     def learned(self, figures: StepFigures, seconds: float) -> None:
-        """A step is learnt; it took so long altogether."""
+        """Report that a step is learnt; ``seconds`` is its total duration."""
 
     def measured(self, step: int, run: str) -> None:
-        """The weights that a step made were measured."""
+        """Report that the weights of a step were evaluated on the held-out instances."""
 
 
 @dataclass(frozen=True)
 class TrainingEnd:
-    """How a training came to its end: ``stopped`` by a person, ``limit`` of one of its runs, else by its last step."""
+    """The end of a training: ``stopped`` by a person, by a ``limit`` of one of its runs, or after its last step."""
 
     training: TrainFile
     learned: int
@@ -71,14 +71,14 @@ class TrainingEnd:
 
 
 class _Ended(Exception):  # noqa: N818 - no failure
-    """Nothing more is begun: it was stopped, or a run of it met a limit."""
+    """Raised to end a training: it was stopped, or one of its runs reached a limit."""
 
     def __init__(self, limit: StopReached | None = None) -> None:
         self.limit = limit
 
 
 class Training:
-    """One training on this machine. ``run`` it once; ``stop`` may come from any thread."""
+    """One training on this machine. Call ``run`` once; ``stop`` may be called from any thread."""
 
     def __init__(self, spec: TrainSpec, observer: TrainingObserver) -> None:
         self._spec, self._observer = spec, observer
@@ -90,9 +90,10 @@ class Training:
         self._lost: StepError | None = None
 
     def run(self) -> TrainingEnd:
-        """Learn the steps that are missing. The same spec again goes on.
+        """Learn the missing steps; a second run with the same spec resumes the training.
 
-        Raises StepError: ConfigError where the request is wrong, InfraError where the world failed.
+        Raises:
+            StepError: ConfigError if the request is invalid, InfraError if the infrastructure failed.
         """
         spec, store = self._spec, open_store(self._spec.run.store, create=True)
         with hold_run(store, spec.name, TrainingLock) as hold:
@@ -130,19 +131,18 @@ class Training:
             _Rounds(self, store, training, proxy, learner).work()
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Begin nothing more and end the run under way; a step that is learnt is learnt to its end, unless
-        ``at_once``."""
+        """Start nothing more and end the current run; a step that is being learnt is completed, unless ``at_once``."""
         with self._lock:
             self._stop.set()
             learner, proxy = self._learner, self._own_proxy
         self.end_run(at_once=at_once)
-        if proxy and (at_once or not proxy.url):  # its beginning waits for Tinker, for minutes where that is away
+        if proxy and (at_once or not proxy.url):  # its start waits for Tinker, for minutes during an outage
             proxy.kill()
         if learner and (at_once or learner.is_preparing):
             learner.kill()
 
     def end_run(self, *, at_once: bool = False) -> None:
-        """End the run under way, if there is one."""
+        """End the current run, if there is one."""
         with self._lock:
             evaluation = self._evaluation
         if evaluation:
@@ -150,16 +150,16 @@ class Training:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nothing more is begun."""
+        """Whether ``stop`` was called."""
         return self._stop.is_set()
 
     @property
     def observer(self) -> TrainingObserver:
-        """Who is told of it."""
+        """The observer of the training."""
         return self._observer
 
     def evaluate(self, spec: RunSpec, env: dict[str, str]) -> None:
-        """Do what is missing of a run. Raises _Ended where it did not come to its end, StepError."""
+        """Complete a run. Raises _Ended if it was stopped or reached a limit, StepError if it failed."""
         with self._lock:
             if self._stop.is_set():
                 raise _Ended
@@ -197,8 +197,10 @@ class Training:
 
 
 class _Rounds:
-    """The steps of a training that are missing. Runs are worked through one at a time, in a thread of their own, so
-    that with ``max_lag`` the next can be under way while a step is learnt."""
+    """The missing steps of a training.
+
+    A worker thread executes the runs one at a time; with ``max_lag`` the next may run while a step is learnt.
+    """
 
     def __init__(
         self,
@@ -215,7 +217,7 @@ class _Rounds:
         self._rollouts: dict[int, Future[None]] = {}
 
     def work(self) -> None:
-        """Raises _Ended, StepError."""
+        """Collect rollouts and learn, step by step. Raises _Ended, StepError."""
         try:
             self._work(len(self._log.read()))
         except BaseException:
@@ -226,7 +228,7 @@ class _Rounds:
 
     def _work(self, learned: int) -> None:
         if learned:
-            self._learner.learn(learned)  # what was killed between its checkpoint and the pointer is mended
+            self._learner.learn(learned)  # completes a step that was killed after its checkpoint and before the pointer
         else:
             self._learner.prepare()
         self._serve(learned)
@@ -245,14 +247,14 @@ class _Rounds:
             self._serve(step)
 
     def _begin_rollouts(self, step: int) -> None:
-        """Those of this step, and of the steps that may begin while it is learnt."""
+        """Submit the rollouts of this step and of the next ``max_lag`` steps."""
         spec = self._file.spec
         for each in range(step, min(spec.steps, step + spec.max_lag) + 1):
             if each not in self._rollouts:
                 self._rollouts[each] = self._runs.submit(self._collect, each)
 
     def _serve(self, step: int) -> None:
-        """Let the proxy answer with what a step made, and measure that where it is due."""
+        """Switch the proxy to the weights of a step, and evaluate them if that is due."""
         checkpoints = self._log.read()
         weights: Weights = checkpoints[step - 1].weights if step else FIRST
         self._proxy.serve(weights, lambda: self._training.is_stopped)
@@ -271,10 +273,7 @@ class _Rounds:
             raise InfraError(FailureClass.ENGINE, f"no rollout of step {step} has a verdict; {report} says why")
 
     def _evaluate(self, spec: RunSpec) -> None:
-        """Do what is missing of a run. One that could not be planned since the proxy died is planned again.
-
-        Raises _Ended, StepError.
-        """
+        """Complete a run; plan it again if planning failed because the proxy died."""
         spec = replace_values(spec, {"llm.base_url": self._proxy.url})
         while True:
             deaths = self._proxy.deaths
@@ -289,7 +288,7 @@ class _Rounds:
 
 
 def _plan(spec: TrainSpec, show: Show, note: Callable[[str], None]) -> TrainFile:
-    """Run the step that plans a training. Raises StepError, as that did."""
+    """Run the step that plans a training. Raises its StepError."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(spec.model_dump_json())
         file.flush()

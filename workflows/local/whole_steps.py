@@ -1,4 +1,4 @@
-"""The steps that work on a whole run or training (plan, report, learn), each as a process of this machine."""
+"""The steps for a whole run or training (plan, report), each as a process of this machine."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from swe_argo.steps.store import open_store
 from swe_argo.workflows.local.forked_programs import ForkedProgram, request, root
 
 Show = Callable[[str], None]
-"""Is called with each line that says what is being done."""
+"""Called with each progress line."""
 
 WatchProcess = Callable[[ForkedProgram], None]
-"""Is called with a process that was begun, which may be killed."""
+"""Called with a started process, which may then be killed."""
 
 
 def make_plan(
     spec: RunSpec, env: Mapping[str, str] | None = None, show: Show | None = None, watch: WatchProcess | None = None
 ) -> Plan:
-    """Run the plan step, ``env`` in its environment, and read what it wrote. ``watch`` is handed its process.
+    """Run the plan step with ``env`` in its environment and return its plan; ``watch`` gets its process.
 
-    Raises StepError, as plan did.
+    Raises the StepError of the plan step.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(spec.model_dump_json())
@@ -41,7 +41,7 @@ def make_plan(
 
 
 def make_report(store_url: str, run_id: str, show: Show | None = None) -> None:
-    """Run the report step. Raises StepError, as report did."""
+    """Run the report step. Raises its StepError."""
     run_whole(REPORT, {"store": store_url, "run": run_id}, show=show)
 
 
@@ -57,9 +57,9 @@ def run_whole(
     watch: WatchProcess | None = None,
     note: Callable[[str], None] | None = None,
 ) -> None:
-    """Run a step that works on a whole run or training, as a process. Raises StepError, as the step did.
+    """Run a step for a whole run or training as a process. Raises the StepError of the step.
 
-    ``note`` is called with what it says on stderr that a person should know (``note: ...``), where it succeeds.
+    After success, ``note`` is called with each line of its stderr that is for the user (``note: ...``).
     """
     with tempfile.TemporaryFile() as log:
         asked = request(f"swe_argo.steps.{program.name}", program.command_line(values), {**os.environ, **(env or {})})
@@ -75,7 +75,7 @@ def run_whole(
 
 
 def _run_to_end(asked: Request, log: IO[bytes], show: Callable[[str], object], watch: WatchProcess | None) -> int:
-    """The exit code; ``show`` is called with each line as it comes."""
+    """Run it to its end and return the exit code; ``show`` is called with each line of output."""
     its_end, its_output = os.pipe()
     with os.fdopen(its_end, "rb") as lines:
         process = root().start(asked, stdout=its_output, stderr=log.fileno())
@@ -93,13 +93,13 @@ def _run_to_end(asked: Request, log: IO[bytes], show: Callable[[str], object], w
 
 
 def _failed(name: str, code: int, output: str) -> StepError:
-    """What a step of the whole run (plan, report) said when it failed, as the error that it was there."""
+    """Return the error of a failed step (plan, report), rebuilt from its exit code and output."""
     message = output or f"{name} ended with exit code {code}"
     if code == EXIT_CONFIG:
         return ConfigError(message)
     if code == EXIT_INFRA:
         return InfraError(FailureClass.ENGINE, message)
     number = -code if code < 0 else code - 128
-    if number in list(signal.Signals):  # nobody's bug: told to end, or the machine was out of memory
+    if number in list(signal.Signals):  # not a bug: the process was told to end, or the machine was out of memory
         return InfraError(FailureClass.STEP_KILLED, f"{name} was killed by {signal.Signals(number).name}; run it again")
     return StepError(FailureClass.BUG, message)
