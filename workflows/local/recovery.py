@@ -53,7 +53,7 @@ def is_worth_keeping(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the possible trajectory paths; a step that ended moved its own from the try folder to the outputs."""
+    """Return the possible trajectory paths: the output of a solve that ended, else its partial output."""
     return [folder / "out" / Trajectory.file, folder / "out" / TRY / Trajectory.file]
 
 
