@@ -1,1 +1,1 @@
-"""The person's side of the pipeline on Argo: submit, watch, stop, resume, fetch, nightly."""
+"""The Argo client: submit, watch, stop, resume and fetch runs, and manage the nightly run."""

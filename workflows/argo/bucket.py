@@ -1,4 +1,4 @@
-"""The bucket of a cluster's runs, as it is reached from a person's machine."""
+"""Client for the bucket of a cluster's runs, for use on the user's machine."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from swe_argo.workflows.argo.chart import Chart
 
 @dataclass(frozen=True)
 class BucketObject:
-    """An object without its bytes."""
+    """Size and ETag of an object in the bucket."""
 
     size: int
     etag: str
-    """MD5 of the bytes where it was written in one piece; else something with a dash (S3: Common Response Headers)."""
+    """MD5 of an object uploaded in one part; otherwise it contains a dash (S3: Common Response Headers)."""
 
     def same(self, path: Path) -> bool:
-        """Whether the file holds these bytes, as far as can be told without fetching them."""
+        """Return whether the file has the same content, as far as size and ETag tell."""
         if not path.is_file() or path.stat().st_size != self.size:
             return False
         if "-" in self.etag:
@@ -29,10 +29,10 @@ class BucketObject:
 
 
 class Bucket(S3Store):
-    """The store, with sizes, and with transfers that go past memory."""
+    """An S3 store with object sizes, and with transfers that stream from and to files."""
 
     def list_objects(self, prefix: str) -> dict[str, BucketObject]:
-        """Key -> what is told of it, of all keys below a prefix that ends at a slash."""
+        """Return the objects, by key, below a prefix that ends in a slash."""
         objects: dict[str, BucketObject] = {}
         with self._failures():
             pages = self._s3.get_paginator("list_objects_v2").paginate(
@@ -46,7 +46,7 @@ class Bucket(S3Store):
         return objects
 
     def download(self, key: str, path: Path) -> None:
-        """Into a neighbour, then a rename: a file is whole or not there."""
+        """Download an object into a temporary file beside ``path`` and rename it: the write is atomic."""
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.part")
         try:
@@ -57,15 +57,15 @@ class Bucket(S3Store):
             part.unlink(missing_ok=True)
 
     def upload(self, path: Path, key: str) -> None:
-        """A file under a key."""
+        """Upload a file."""
         with self._failures(), path.open("rb") as file:
             self._s3.upload_fileobj(file, self._bucket, self._prefix + key)
 
 
 def open_bucket(url: str, chart: Chart | None) -> Bucket:
-    """The bucket at ``s3://bucket/prefix``, there. Raises ConfigError: no such one, no access; InfraError: no answer.
+    """Return the existing bucket at ``s3://bucket/prefix``. Raises ConfigError if missing or forbidden, InfraError.
 
-    Where this machine's environment names no endpoint, the chart's is asked.
+    The endpoint is that of the environment, else the chart's.
     """
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
     return Bucket(bucket, prefix.strip("/"), create=False, endpoint=(chart.endpoint or None) if chart else None)

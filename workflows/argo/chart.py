@@ -1,4 +1,4 @@
-"""What the chart says of a namespace: which bucket keeps its runs, and the Secrets that its pods read."""
+"""Settings of a namespace's chart: the bucket for its runs, and the Secrets that its pods read."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from swe_argo.workflows.object_names import NO_SECRET, SETTINGS
 
 @dataclass(frozen=True)
 class Chart:
-    """The settings of a namespace. Secrets are "" where none is named."""
+    """The settings of a namespace. The name of an unset Secret is ""."""
 
     bucket: str
     prefix: str
-    """"" or ending in a slash."""
+    """"" or a prefix that ends in a slash."""
     endpoint: str
-    """"" for Amazon's S3."""
+    """"" for Amazon S3."""
     s3_secret: str = ""
     credentials: str = ""
     proxy_url: str = ""
-    """"" where the chart makes no proxy."""
+    """"" if the chart runs no proxy."""
     sandbox_credentials: str = ""
     step_pod: Plain | None = None
-    """Merge patches of the pods of solve and grade, and of the others."""
+    """Merge patch of the solve and grade pods; ``control_pod`` is that of all others."""
     control_pod: Plain | None = None
 
     @property
@@ -36,7 +36,7 @@ class Chart:
 
 
 def describe_missing_chart(engine: Engine) -> ConfigError:
-    """What to say where the chart is not there, or not whole."""
+    """Return the error for a missing or incomplete chart."""
     return ConfigError(
         f"the chart's pipeline is not in {engine.where}: helm upgrade --install swe-argo charts/swe-argo "
         f"-n {engine.namespace} --set aws.s3.bucket=..., or name another namespace with --namespace"
@@ -44,12 +44,12 @@ def describe_missing_chart(engine: Engine) -> ConfigError:
 
 
 def read(engine: Engine) -> Chart | None:
-    """None where this engine does not show it. Raises ConfigError where there is none."""
+    """Return the settings, or None if this engine does not show them. Raises ConfigError if there is no chart."""
     config_map = engine.see("configmaps", SETTINGS)
     if isinstance(config_map, Invisible):
         return None
     if config_map is None:
-        engine.fitness()  # no namespace, or no Argo at all, is said before what would be in it
+        engine.fitness()  # reports a missing namespace or a missing Argo first
         raise describe_missing_chart(engine)
     data = config_map.get("data") or {}
     return Chart(
@@ -66,9 +66,9 @@ def read(engine: Engine) -> Chart | None:
 
 
 def store_address(chart: Chart | None, store_url: str | None) -> str:
-    """The address of the runs: ``store_url`` by a person or SWE_ARGO_STORE where the chart cannot be seen.
+    """Return the store's address: the chart's, or ``store_url`` or SWE_ARGO_STORE if the chart cannot be seen.
 
-    Raises ConfigError where it is not known at all.
+    Raises ConfigError if no address is known.
     """
     url = chart.store if chart else store_url or settings().store or ""
     if not url.startswith("s3://"):

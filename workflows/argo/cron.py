@@ -1,8 +1,8 @@
-"""Cron's schedules as Argo reads them, which tells of a wrong one only after it was stored.
+"""Parser of Argo's cron schedules: Argo itself reports a wrong one only after it was stored.
 
-The rules are those of ParseStandard of robfig/cron v3, which its controller calls: five fields, names of months and
-days, ``?`` for ``*``, the descriptors, no 7 for Sunday. Libraries of Python follow Debian's cron, which differs in most
-of this, in the hour that summer time leaves out, and in ``*/2`` as a day.
+The rules are those of ParseStandard of robfig/cron v3, which Argo's controller calls: five fields, names of months and
+days, ``?`` for ``*``, descriptors such as @daily, no 7 for Sunday. Python's libraries follow Debian's cron, which
+differs in most of this, in the hour that summer time skips, and in ``*/2`` as a day.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Field:
     names: tuple[str, ...] = ()
 
     def number(self, text: str) -> int:
-        """Of a digit or a name. Raises ValueError."""
+        """Parse a number or a name. Raises ValueError."""
         name = text.lower()
         return self.low + self.names.index(name) if name in self.names else int(text)
 
@@ -46,21 +46,21 @@ _DESCRIPTORS = {
 }
 _PART = re.compile(r"(?:(\*|\?)|(\w+)(?:-(\w+))?)(?:/(\d+))?", re.ASCII)
 _EVERY = re.compile(r"[*?](/0*1)?")
-"""A part that leaves its field open; one with a step limits it."""
+"""A part that leaves its field open; a part with a larger step limits it."""
 _YEARS = 5
-"""As far as robfig/cron looks for the next time: 29 February is at most eight years off, and then it says none."""
+"""robfig/cron searches as far: 29 February may be eight years away, and then it finds no next time."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """When something happens: allowed values of minute, hour, day of the month, month, day of the week."""
+    """A schedule: the allowed values of minute, hour, day of the month, month, day of the week."""
 
     allowed: tuple[frozenset[int], ...]
     either_day: bool
-    """Both days are limited: one of them is enough (cron's oldest rule)."""
+    """Whether both day fields are limited, so that one of them is enough (cron's oldest rule)."""
 
     def after(self, moment: datetime) -> datetime | None:
-        """The first time after ``moment``, in its zone; None where there is none in five years."""
+        """Return the first time after ``moment``, in its zone, or None if there is none within five years."""
         minutes, hours, days, months, weekdays = self.allowed
         day = moment.date()
         for _ in range(366 * _YEARS):
@@ -69,7 +69,7 @@ class Schedule:
                 for hour in sorted(hours):
                     for minute in sorted(minutes):
                         candidate = datetime.combine(day, time(hour, minute), moment.tzinfo)
-                        # An hour that summer time leaves out does not come back from UTC as it went.
+                        # An hour that summer time skips does not survive the conversion to UTC and back.
                         there = candidate.astimezone(UTC).astimezone(moment.tzinfo).hour == hour
                         if there and candidate > moment:
                             return candidate
@@ -78,7 +78,7 @@ class Schedule:
 
 
 def schedule(text: str) -> Schedule:
-    """Read a schedule. Raises ConfigError that names the part which is wrong."""
+    """Parse a schedule. Raises ConfigError that names the wrong part."""
     fields = _DESCRIPTORS.get(text, text).split()
     if len(fields) != len(_FIELDS):
         raise ConfigError(
@@ -92,7 +92,7 @@ def schedule(text: str) -> Schedule:
 
 
 def zone(name: str) -> ZoneInfo:
-    """A time zone by its IANA name. Raises ConfigError."""
+    """Return a time zone by its IANA name. Raises ConfigError."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

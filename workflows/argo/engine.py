@@ -1,4 +1,4 @@
-"""Where Workflows live: the Kubernetes API, or an argo-server in front of it. All else here asks one of them."""
+"""Interface to the Workflows of a cluster, behind which is the Kubernetes API or an argo-server."""
 
 from __future__ import annotations
 
@@ -9,81 +9,81 @@ from typing import Any, Protocol
 from swe_argo.steps.contracts.workflow_marks import ENDED
 
 Plain = dict[str, Any]
-"""An object as its API has it."""
+"""An object in the form of its API."""
 
 
 class Invisible(Enum):
-    """There may be such an object, but these rights, or this API, do not show it: no ground to refuse a spec."""
+    """Marker for an object that the user's rights or the API do not show: it may exist, so it rejects no spec."""
 
     UNSEEN = "unseen"
 
 
 UNSEEN = Invisible.UNSEEN
 LOG_LINES = 20
-"""Of a pod's log that are read: a step says how far it has come in a line of its own."""
+"""Number of lines read from the end of a pod's log: a step prints its progress as one line."""
 STEP_CONTAINER = "main"
 """The container of a pod in which Argo runs a step."""
 
 
 @dataclass(frozen=True)
 class WorkflowHeader:
-    """A Workflow without its body: enough to know whether the body is worth asking for."""
+    """A Workflow without its body: enough to decide whether to read the body."""
 
     name: str
     version: str
-    """Changes whenever anything of it does (resourceVersion)."""
+    """Changes whenever anything in the Workflow changes (resourceVersion)."""
     phase: str
     labels: dict[str, str]
     created: str
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more happens to it."""
+        """Whether the Workflow has reached a final phase."""
         return self.phase in ENDED
 
 
 class Engine(Protocol):
     """Workflows of one namespace.
 
-    Every method raises InfraError where nothing answers, ConfigError where the answer is a refusal: one line each.
+    Every method raises InfraError if the server does not answer and ConfigError if it refuses, with a one-line message.
     """
 
     namespace: str
     where: str
-    """For words: the namespace, and whose."""
+    """The namespace and its server, for messages."""
 
     def close(self) -> None:
-        """Give connections back."""
+        """Close the connections."""
 
     def fitness(self) -> list[str]:
-        """What a person should know of the Argo there. Raises ConfigError: none, or one before 4.1."""
+        """Check Argo and return notes for the user. Raises ConfigError if Argo is missing or older than 4.1."""
 
     def see(self, kind: str, name: str) -> Plain | Invisible | None:
-        """An object by its kind's plural (``configmaps``); None: it is not there."""
+        """Return an object by its kind's plural (``configmaps``) and its name; None if it does not exist."""
 
     def see_all(self, kind: str) -> list[Plain] | Invisible:
-        """All objects of a kind in the namespace."""
+        """Return all objects of a kind in the namespace."""
 
     def glance(self, selector: str) -> list[WorkflowHeader]:
-        """The Workflows with these labels, oldest first."""
+        """List the Workflows with these labels, oldest first."""
 
     def workflow(self, name: str) -> Plain | None:
-        """A whole Workflow; None where it is gone."""
+        """Return a whole Workflow, or None if it is gone."""
 
     def log_end(self, workflow: str, pod: str) -> str:
-        """The last lines that a step printed. Raises nothing: empty where there is no log, or none to be seen."""
+        """Return the last lines of a step's log, or "" if there is no log or access. Never raises."""
 
     def create(self, workflow: Plain) -> None:
-        """Make a Workflow. One of that name that is there already is taken for this one: a reply was lost."""
+        """Create a Workflow. If one of that name exists, it counts as created: a response was lost."""
 
     def stop(self, name: str, *, waits: bool = False) -> None:
-        """Ask a Workflow to stop: what runs is ended, its exit handler runs. One that is gone is no error.
+        """Stop a Workflow: running steps are ended, its exit handler runs. Does nothing if it is gone.
 
-        One that ``waits``, for a lock or its turn, hears only that it is terminated; it has nothing to put away.
+        A Workflow that ``waits`` for a lock or its turn reacts only to terminate; it has nothing to clean up.
         """
 
     def remove(self, name: str) -> None:
-        """Delete a Workflow, and with it what it owns. One that is gone is no error."""
+        """Delete a Workflow and the objects that it owns. Does nothing if it is gone."""
 
     def change_cron(self, name: str, spec: Plain) -> None:
         """Change these fields of a CronWorkflow's spec."""

@@ -1,4 +1,4 @@
-"""Which way Workflows are reached: through an argo-server where one is named, else by the Kubernetes API."""
+"""Choice of the engine that reaches Workflows: an argo-server or the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from swe_argo.workflows.argo.engine import Engine
 
 
 def open_engine(spec: KubernetesSpec) -> Engine:
-    """Through argo-server where ARGO_SERVER names one, else by the Kubernetes API. Raises ConfigError."""
+    """Return an engine for argo-server if ARGO_SERVER is set, else for the Kubernetes API. Raises ConfigError."""
     if settings().argo_server:
         from swe_argo.workflows.argo.server_engine import ArgoServerEngine
 

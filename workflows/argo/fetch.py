@@ -1,4 +1,4 @@
-"""Bringing a run from its bucket into a folder that is a store too."""
+"""Download of a run from its bucket into a local store."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from swe_argo.steps.store.runs import no_run
 from swe_argo.workflows.argo.bucket import Bucket, BucketObject
 
 TOGETHER = 16
-"""Files that are on their way at a time."""
+"""Number of concurrent downloads."""
 
 
 def fetch(bucket: Bucket, run: str, folder: Path, console: Console) -> int:
-    """Bring what the folder has not yet: files of the same size and bytes stay. How many were brought.
+    """Download the files that the folder lacks or has in another version; return their number.
 
-    A verdict that was put away in the bucket (--redo) is put away here, too. Whatever else the folder has of its own
-    stays.
+    A verdict that was archived in the bucket (--redo) is archived here, too. Other files of the folder stay.
 
-    Each file is whole or not there, so a fetch that was interrupted goes on when it is asked for again; the report,
-    which says that a run is finished, comes last. Raises ConfigError: no such run, or no such folder.
+    Each file is written atomically, so an interrupted fetch can be resumed; the report, which marks a run as finished,
+    comes last. Raises ConfigError if there is no such run or the folder cannot be written.
     """
     there = bucket.list_objects(f"runs/{run}/")
     if not there:
@@ -61,13 +60,13 @@ def _bring(bucket: Bucket, run: str, missing: dict[str, BucketObject], folder: P
             for names in (first, [name for name in missing if name.startswith(report)]):
                 pending = {pool.submit(bucket.download, name, folder / name): name for name in names}
                 _drain(pending, lambda name: bar.advance(task, missing[name].size))
-        except BaseException:  # Ctrl-C too: what has not begun does not begin
+        except BaseException:  # Ctrl-C, too: cancel the downloads that have not started
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
 def _put_away(there: dict[str, BucketObject], run: str, folder: Path) -> None:
-    """Remove what the bucket has as an earlier try alone, byte for byte, and the report that tells of it."""
+    """Remove files that the bucket has only as an archived try, byte for byte, and the report that counts them."""
     kept = {
         name: unit for name in there if is_kept(unit := name.split("/", 5)[-1]) or unit.startswith(f"tries/{RETRACTED}")
     }
@@ -80,7 +79,7 @@ def _put_away(there: dict[str, BucketObject], run: str, folder: Path) -> None:
     summary = key(Summary, run)
     if outdated and summary not in there:
         outdated.insert(0, summary)
-    # The verdicts go last: a fetch that is killed here finds them again.
+    # The verdicts go last: if this process is killed here, the next fetch finds them again.
     for name in sorted(outdated, key=lambda one: one.endswith(f"/{GradeRecord.file}")):
         (folder / name).unlink(missing_ok=True)
 

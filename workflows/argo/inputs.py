@@ -1,4 +1,4 @@
-"""Files of this machine that a spec names, put where the cluster finds them."""
+"""Local input files of a spec, uploaded to the bucket for the cluster."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from swe_argo.workflows.argo.bucket import Bucket
 
 _TASK_PARTS = {"environment", "tests", "solution"}
-"""Folders of a task in Harbor's form, whose files are all its own."""
+"""Folders of a task in Harbor's format; all files in them belong to the task."""
 _TOGETHER = 16
 
 
 @dataclass(frozen=True)
 class Input:
-    """A file or a folder that goes to the bucket. ``files`` are paths, by their names within it."""
+    """A file or folder to upload. ``files`` maps names within it to paths."""
 
     field: str
     path: Path
@@ -33,12 +33,12 @@ class Input:
 
     @property
     def key(self) -> str:
-        """Where it goes: the same bytes to the same place, so that a run's spec is the same when it is resumed."""
+        """The upload key. It depends on the content, so that a resumed run has the same spec."""
         return f"inputs/{self.digest[:16]}/{self.path.resolve().name}"
 
 
 def find_inputs(spec: RunSpec) -> list[Input]:
-    """What of the spec lies on this machine. Raises ConfigError: it should, and does not."""
+    """Return the local files that the spec names. Raises ConfigError if one is missing."""
     input_files = []
     for field in file_fields():
         value = field.of(spec)
@@ -52,12 +52,12 @@ def find_inputs(spec: RunSpec) -> list[Input]:
 
 
 def in_bucket(spec: RunSpec, input_files: list[Input], store: str) -> RunSpec:
-    """The spec with addresses in the place of paths."""
+    """Return the spec with the local paths replaced by their addresses in the store."""
     return replace_values(spec, {each.field: f"{store}/{each.key}" for each in input_files})
 
 
 def upload(input_files: list[Input], bucket: Bucket, say: Callable[[str], None]) -> None:
-    """Send what is not there yet. Raises ConfigError and InfraError, as the store does."""
+    """Upload the files that the bucket does not have. Raises ConfigError and InfraError, as the store does."""
     for each in input_files:
         there = bucket.list_objects(f"{each.key.rpartition('/')[0]}/")
         paths_by_key = {f"{each.key}/{name}" if name else each.key: path for name, path in each.files.items()}
@@ -83,8 +83,7 @@ def _input(field: str, path: Path) -> Input:
 
 
 def _within(folder: Path) -> dict[str, Path]:
-    """All files of a folder but what begins with a dot, such as a repository's history or a person's .env: no reader
-    looks there, but in the parts of a task."""
+    """Return the files of a folder except ignored ones: .git, and hidden files outside the parts of a task."""
     paths = (path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in paths}
     return {name: path for name, path in names.items() if not _is_hidden(name.split("/"))}

@@ -1,4 +1,4 @@
-"""Workflows by the Kubernetes API, as plain objects: making models of a large status would take longer than asking."""
+"""Engine for the Kubernetes API. Workflows stay plain objects: to model a large status takes longer than to read it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from swe_argo.workflows.object_names import SUBMITTER
 
 T = TypeVar("T")
 PATIENCE = RetryPolicy(total_s=5.0, rights_s=0.0)
-"""A person waits at a terminal; what waits longer, such as a watch, asks again by itself."""
+"""Short, because a person waits at a terminal; a caller that waits longer, such as watch, retries by itself."""
 NO_ARGO = "there is no Argo Workflows in {}: install Argo Workflows 4.1 or newer, then the chart charts/swe-argo"
 PROBE = {
     "apiVersion": API_VERSION,
@@ -34,12 +34,12 @@ PROBE = {
         "templates": [{"name": "probe", "pendingTimeout": "1m", "suspend": {}}],
     },
 }
-"""A Workflow with a field that Argo has since 4.1 and one that it never had: which of them are strange to the CRD tells
-its version, and whether it knows any fields at all. It is sent as a dry run, so it never comes to be."""
+"""A Workflow with a field that Argo has since 4.1 and a field that Argo never had. The fields that the CRD rejects tell
+its version, and whether it validates fields at all. It is sent as a dry run and never created."""
 
 
 class KubernetesEngine:
-    """The Engine that asks the API server."""
+    """An Engine that uses the API server."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.namespace = cluster.namespace
@@ -49,19 +49,19 @@ class KubernetesEngine:
 
     @classmethod
     def of(cls, spec: KubernetesSpec) -> KubernetesEngine:
-        """The cluster and namespace of the spec. Raises ConfigError."""
+        """Return the engine for the cluster and namespace of the spec. Raises ConfigError."""
         try:
             return cls(kubeconfig.find(spec))
-        except ConfigError as error:  # there is no other backend to go to here
+        except ConfigError as error:  # no other backend is possible here
             reason = error.reason.removeprefix(f"{error.field}: ").replace(", or use --backend docker", "")
             raise ConfigError(reason) from error
 
     def close(self) -> None:
-        """Close what the client holds."""
+        """Close the API client."""
         self._client.close()
 
     def fitness(self) -> list[str]:
-        """Asked by a dry run of a strict create: it needs no right but the one that submitting needs."""
+        """Check Argo's version with a strict dry-run create, which needs no right beyond that to submit."""
         if (
             self._read_if_allowed(
                 lambda: request_object(self._client, "GET", path("namespaces", name=self.namespace)), "looking"
@@ -91,18 +91,18 @@ class KubernetesEngine:
         return ["the CRDs of Argo there are the minimal ones, which do not tell its version: it must be 4.1 or newer"]
 
     def see(self, kind: str, name: str) -> Plain | Invisible | None:
-        """Not found is None, not allowed is UNSEEN."""
+        """Return the object: None if it is not found, UNSEEN if access is denied."""
         return self._read_if_allowed(
             lambda: request_object(self._client, "GET", path(kind, self.namespace, name)), f"reading {kind}"
         )
 
     def see_all(self, kind: str) -> list[Plain] | Invisible:
-        """All of a kind."""
+        """Return all objects of a kind."""
         objects = self._read_if_allowed(lambda: items(self._client, path(kind, self.namespace)), f"listing {kind}")
         return [] if objects is None else objects
 
     def glance(self, selector: str) -> list[WorkflowHeader]:
-        """By metadata alone; the phase is a label."""
+        """List the Workflows by metadata alone; the phase is a label."""
         where, query = path("workflows", self.namespace), {"labelSelector": selector}
         page = self._request(
             "listing workflows",
@@ -112,12 +112,12 @@ class KubernetesEngine:
         return sorted(headers, key=lambda each: (each.created, each.name))
 
     def workflow(self, name: str) -> Plain | None:
-        """Whole."""
+        """Return the whole Workflow."""
         body = self._request("reading a workflow", lambda: self._there(path("workflows", self.namespace, name)))
         return body or None
 
     def log_end(self, workflow: str, pod: str) -> str:  # noqa: ARG002 - as the protocol has it
-        """Asked once: the next look comes soon."""
+        """Return the end of the log, without retry: the next poll comes soon."""
         query = {"container": STEP_CONTAINER, "tailLines": LOG_LINES}
         where = f"{path('pods', self.namespace, pod)}/log"
         try:
@@ -127,7 +127,7 @@ class KubernetesEngine:
             return ""
 
     def create(self, workflow: Plain) -> None:
-        """A reply that is lost is asked for again, and then the name is taken: by ourselves."""
+        """Create the Workflow. After a lost response the retry finds the name taken by our own request."""
 
         def make() -> None:
             try:
@@ -139,12 +139,12 @@ class KubernetesEngine:
         self._request("submitting", make)
 
     def stop(self, name: str, *, waits: bool = False) -> None:
-        """As argo stop and argo terminate do (argo-workflows, workflow/util, StopWorkflow, TerminateWorkflow)."""
+        """Stop like argo stop and argo terminate (argo-workflows, workflow/util, StopWorkflow, TerminateWorkflow)."""
         body = {"spec": {"shutdown": "Terminate" if waits else "Stop"}}
         self._request("stopping", lambda: self._patched("workflows", name, body))
 
     def remove(self, name: str) -> None:
-        """What it owns goes after it."""
+        """Delete the Workflow; Kubernetes deletes the objects that it owns."""
         where = path("workflows", self.namespace, name)
 
         def delete() -> None:
@@ -157,7 +157,7 @@ class KubernetesEngine:
         self._request("removing", delete)
 
     def change_cron(self, name: str, spec: Plain) -> None:
-        """A merge patch."""
+        """Change the CronWorkflow by a merge patch."""
         self._request("changing the nightly run", lambda: self._patched("cronworkflows", name, {"spec": spec}))
 
     def _there(self, where: str) -> Plain:

@@ -1,4 +1,4 @@
-"""The nightly run: put on, put off, and looked at."""
+"""The nightly run of a cluster: switch on, switch off, show."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from swe_argo.workflows.argo.engine import Engine, Plain
 from swe_argo.workflows.object_names import NIGHTLY
 
 SHOWN = 10
-"""Runs that are listed."""
+"""Maximum number of runs in the list."""
 
 
 def check_schedule(schedules: list[str], timezone: str | None) -> None:
-    """Raises ConfigError where these are no times, or no zone: Argo would take them, and start nothing."""
+    """Check the schedules and the time zone. Raises ConfigError: Argo would accept wrong ones and start nothing."""
     for each in schedules:
         schedule(each)
     if timezone:
@@ -30,7 +30,7 @@ def check_schedule(schedules: list[str], timezone: str | None) -> None:
 
 
 def switch_on(engine: Engine, schedules: list[str], timezone: str | None, console: Console) -> None:
-    """Start it at its times, or at others, which are right. Raises ConfigError: there is no nightly run."""
+    """Start the nightly run at the given, valid times or at its current ones. Raises ConfigError if there is none."""
     cron = _cron(engine)
     change: Plain = {"suspend": False}
     if schedules:
@@ -50,14 +50,14 @@ def switch_on(engine: Engine, schedules: list[str], timezone: str | None, consol
 
 
 def switch_off(engine: Engine, console: Console) -> None:
-    """Start nothing more; what runs goes on. Raises ConfigError where there is no nightly run."""
+    """Suspend the nightly run; a run in progress continues. Raises ConfigError if there is no nightly run."""
     _cron(engine)
     engine.change_cron(NIGHTLY, {"suspend": True})
     console.print("nightly off; a run that goes on is ended by swe-argo stop", highlight=False)
 
 
 def show_nightly(engine: Engine, console: Console) -> None:
-    """When it comes next, and how the last ones went. Raises ConfigError where there is no nightly run."""
+    """Print the next time and the results of the last runs. Raises ConfigError if there is no nightly run."""
     cron = _cron(engine)
     spec, status = cron.get("spec") or {}, cron.get("status") or {}
     state = "off" if spec.get("suspend") else f"next {_next(spec)}"
@@ -71,7 +71,7 @@ def show_nightly(engine: Engine, console: Console) -> None:
 
 
 def _runs(engine: Engine, console: Console) -> None:
-    """The last ones, newest first: as the cluster knows them, and as the bucket does where it is reached from here."""
+    """Print the last runs, newest first: phases from the cluster, scores from the bucket if it can be reached."""
     phases = {
         each.labels.get(RUN, each.name): each.phase or Phase.PENDING for each in engine.glance(f"{BY_CRON}={NIGHTLY}")
     }
@@ -114,12 +114,12 @@ def _times(spec: Plain) -> str:
 
 
 def _next(spec: Plain) -> str:
-    """The next of all its times, in its own zone; what Argo would not take has none."""
+    """Return the next start in the schedule's own zone, or a message if Argo would not accept the schedule."""
     try:
         now = datetime.now(zone(spec.get("timezone") or "Etc/UTC"))
         times = [schedule(each).after(now) for each in spec.get("schedules") or []]
     except ConfigError:
         return "never: its times are wrong"
-    # Times of one zone are compared by the clock on the wall; by UTC they are compared as they come.
+    # datetimes of one zone compare by local time; compared by UTC they are in the order in which they come
     coming = sorted((each for each in times if each), key=lambda each: each.astimezone(UTC))
     return f"{coming[0]:%a %Y-%m-%d %H:%M %Z}" if coming else "never"

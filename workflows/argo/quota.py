@@ -1,4 +1,4 @@
-"""Whether the namespace's quotas could ever hold one unit at work: its step's pod, its sandbox, its shard's pod."""
+"""Check of the namespace's quotas against one running unit: the pods of its step and shard, and its sandbox."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from swe_argo.workflows.resources import PODS, WAITER, Pod
 
 
 def why_never_fits(quotas: list[Plain], chart: Chart | None) -> str:
-    """Which quota is too small for one unit, in words; "" where each could hold it.
+    """Return the quota that is too small for one unit, as text; "" if every quota can hold one.
 
-    What a sandbox itself takes is the namespace's and the spec's to say: ``plan`` tries that on the cluster.
+    The size of the sandbox depends on the namespace and the spec: ``plan`` tries that on the cluster.
     """
     from swe_argo.steps.sandbox.kubernetes.checks.amounts import amounts, format_amount
 
@@ -30,7 +30,7 @@ def why_never_fits(quotas: list[Plain], chart: Chart | None) -> str:
 
 
 def quota_note(quotas: list[Plain], chart: Chart | None, limits: Plain) -> list[str]:
-    """A note where a quota of pods lets fewer units run than the limit of units would."""
+    """Return a note if a pod quota allows fewer concurrent units than the limit of units."""
     from swe_argo.steps.sandbox.kubernetes.checks.amounts import amounts
 
     units = int((limits.get("data") or {}).get("units") or 0)
@@ -47,7 +47,7 @@ def quota_note(quotas: list[Plain], chart: Chart | None, limits: Plain) -> list[
 
 
 def _need(quota: Plain, pods: list[Plain]) -> dict[str, Decimal]:
-    """What these pods take of a quota, by its names."""
+    """Return the amounts that these pods take of a quota, by the quota's names."""
     from swe_argo.steps.sandbox.kubernetes.checks.quotas import counts_in_quota, quota_needs
 
     total = {"pods": Decimal(0)}
@@ -58,7 +58,7 @@ def _need(quota: Plain, pods: list[Plain]) -> dict[str, Decimal]:
 
 
 def _pods(chart: Chart | None) -> list[Plain]:
-    """The pod that waits for the shard, that of a step, and a sandbox of no size."""
+    """Return the pod that waits for the shard, the pod of a step, and a sandbox without resources."""
     control, step = (chart.control_pod or {}, chart.step_pod or {}) if chart else ({}, {})
     return [_pod(WAITER, control), _pod(PODS["solve"], step), {"spec": {"activeDeadlineSeconds": 1}}]
 

@@ -1,4 +1,4 @@
-"""What the status of a Workflow says: a run's stage, and its shards' units. Pure: an object in, figures out."""
+"""Parser of Workflow statuses: the stage of a run, and the units of its shards. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,72 +24,72 @@ class StepPod:
 
 @dataclass(frozen=True)
 class ShardView:
-    """One part of a run. ``total`` is None until its list is known, and where its body is kept out of sight."""
+    """One shard of a run. ``total`` is None until its list of units is known, and if its body cannot be read."""
 
     number: str
     phase: str
     total: int | None = None
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Units with a verdict, by what it was."""
+    """Units with a verdict, by outcome."""
     failures: Counter[str] = field(default_factory=Counter)
-    """Units that failed for good, by why."""
+    """Units that failed for good, by failure class."""
     running: tuple[str, ...] = ()
-    """Units at work, by name."""
+    """Names of running units."""
     pods: tuple[StepPod, ...] = ()
-    """Those of them whose step runs just now."""
+    """Pods of the steps that are running now."""
     retries: int = 0
-    """Further tries of their steps."""
+    """Number of retries of their steps."""
     waits: Counter[str] = field(default_factory=Counter)
-    """Why something of it does not move -> how often."""
+    """Number of waits by reason."""
 
     @property
     def done_units(self) -> int:
-        """Units that have ended."""
+        """Number of units that have ended."""
         return self.outcomes.total() + self.failures.total()
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more happens to it."""
+        """Whether the shard has reached a final phase."""
         return self.phase in ENDED
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """The parent: where it is, what was planned, how it ended."""
+    """The state of a run's parent Workflow."""
 
     name: str
     phase: str
     stage: str
-    """What it does now, in words."""
+    """The current activity, for the user."""
     message: str = ""
     planned: str = ""
-    """What ``plan`` said that there is to do."""
+    """Summary of the work to do, written by ``plan``."""
     canary: str = ""
-    """What its canary says of the machines; empty where it has none, or none yet."""
+    """Message about the canary's result; empty without a canary or before its result."""
     result: str = ""
-    """What the report came to, in its own words."""
+    """Summary of the result, written by the report."""
     reported: bool = False
-    """This very Workflow wrote a report."""
+    """Whether this very Workflow wrote a report."""
     exit_code: int | None = None
-    """Of the step that ended it, where one did."""
+    """Exit code of the step that failed the run, if one did."""
     stopping: bool = False
     fails_fast: bool = False
-    """True if it is to end at the first unit that is out of retries."""
+    """Whether the run ends at the first unit without retries left."""
     waits: Counter[str] = field(default_factory=Counter)
-    """Why something of it does not move -> how often."""
+    """Number of waits by reason."""
     closing: bool = False
-    """Its last step is at work: the one that puts away and reports."""
+    """Whether the last step is running, which cleans up and reports."""
     shards: dict[str, str] = field(default_factory=dict)
-    """Number -> phase of the pod that waits for it: what is left of a shard whose Workflow was cleaned up."""
+    """Number -> phase of the pod that waits for the shard: all that is left of a shard whose Workflow was deleted."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more happens to it."""
+        """Whether the run has reached a final phase."""
         return self.phase in ENDED
 
 
 def read_nodes(workflow: Plain) -> dict[str, Plain]:
-    """The nodes of its status, which Argo keeps as gzip in base64 where they are large."""
+    """Return the nodes of a Workflow's status; Argo stores large ones as gzip in base64."""
     status = workflow.get("status") or {}
     if packed := status.get("compressedNodes"):
         return unpack_nodes(packed)
@@ -97,7 +97,7 @@ def read_nodes(workflow: Plain) -> dict[str, Plain]:
 
 
 def read_run(workflow: Plain) -> RunStatus:
-    """The parent's state."""
+    """Read the state of a parent Workflow."""
     status, by_id = workflow.get("status") or {}, read_nodes(workflow)
     steps = {name: _step(by_id, name) for name in ("plan", "canary", "report", "finalize")}
     waiting = {parameter(each, "number"): each for each in _of(by_id, "child", "Pod", "Retry")}
@@ -112,7 +112,7 @@ def read_run(workflow: Plain) -> RunStatus:
         planned=_output(steps["plan"], "outcome"),
         canary=_canary(steps["canary"], by_id),
         result=_output(steps["finalize"], "outcome") or _output(steps["report"], "outcome"),
-        # The exit handler reports too, but for a run whose plan was refused there is nothing that it could say.
+        # The exit handler reports, too, but after a rejected plan it has nothing to report.
         reported=_well(steps["plan"]) and (_well(steps["report"]) or _well(steps["finalize"])),
         exit_code=_exit_code(failed_steps[0], by_id) if failed_steps else None,
         stopping=(workflow.get("spec") or {}).get("shutdown") is not None,
@@ -124,7 +124,7 @@ def read_run(workflow: Plain) -> RunStatus:
 
 
 def read_shard(workflow: Plain) -> ShardView:
-    """A child's state."""
+    """Read the state of a shard's Workflow."""
     by_id, outcomes, failures = read_nodes(workflow), Counter[str](), Counter[str]()
     running = []
     grades = {each.get("boundaryID"): each for each in _tops(by_id, "grade")}
@@ -160,7 +160,7 @@ def _step_pods(workflow: Plain, by_id: dict[str, Plain]) -> Iterator[StepPod]:
 
 
 def cleaned_up(number: str, phase: str, planned: str) -> ShardView:
-    """A shard whose Workflow is gone: how many units it had follows from its place, how they ended is not known."""
+    """Return a shard whose Workflow was deleted: its size follows from its number, its outcomes are unknown."""
     todo = int(planned.split(maxsplit=1)[0]) if planned[:1].isdigit() else 0
     size = max(0, min(SHARD_UNITS, todo - int(number) * SHARD_UNITS)) if number.isdigit() else 0
     return ShardView(number=number, phase=phase, total=size, outcomes=Counter({"ended earlier": size}))
@@ -178,7 +178,7 @@ def _stage(phase: str, steps: dict[str, Plain | None], message: str) -> str:
 
 
 def _canary(step: Plain | None, by_id: dict[str, Plain]) -> str:
-    """Its sentence; where the run stops there, its step failed with it."""
+    """Return the canary's message; if the run stops there, it is the error of the failed step."""
     if step is None or step.get("phase") in NOT_RUN:
         return ""
     return _reason(step, by_id) if step.get("phase") in FAILED else _output(step, "outcome")
@@ -193,9 +193,9 @@ def _of(by_id: dict[str, Plain], template: str, *types: str) -> Iterator[Plain]:
 
 
 def _tops(by_id: dict[str, Plain], template: str) -> list[Plain]:
-    """The nodes of a step: one a call, with all its tries below it (a Retry node), or a lone pod, or one skipped.
+    """Return the top nodes of a step, one per call: a Retry node above all its tries, a single pod, or a skipped node.
 
-    Their flag ``retried`` does not tell: an exit handler has it on both.
+    The flag ``retried`` does not distinguish them: with an exit handler both nodes have it.
     """
     of_it = list(_of(by_id, template, "Retry", "Pod", "Skipped"))
     tries = {each["id"] for top in of_it if top["type"] == "Retry" for each in tries_of(top, by_id)}
@@ -221,7 +221,7 @@ def _last(node: Plain, by_id: dict[str, Plain]) -> Plain:
 
 
 def _reason(node: Plain, by_id: dict[str, Plain]) -> str:
-    """Why a step failed."""
+    """Return the error message of a failed step."""
     return own_words(str(_last(node, by_id).get("message") or node.get("message") or ""))
 
 

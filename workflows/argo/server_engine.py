@@ -1,7 +1,7 @@
-"""Workflows through an argo-server, by Hera's service: for whoever has its address and no right to the Kubernetes API.
+"""Engine for an argo-server, by Hera's service, for users without rights to the Kubernetes API.
 
-Hera's methods are used where a model of theirs is sent. What is read comes as its session brings it: a model of a large
-status takes seconds to make, and one that is sent back has lost every field that Hera does not know.
+Hera's models are used only to send. Responses stay plain objects: a model of a large status takes seconds to build, and
+an object sent back from a model has lost every field that Hera does not know.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from swe_argo.workflows.argo.engine import LOG_LINES, STEP_CONTAINER, UNSEEN, In
 T = TypeVar("T")
 REQUEST_S = (5.0, 30.0)
 KINDS = {"workflowtemplates": "workflow-templates", "cronworkflows": "cron-workflows", "workflows": "workflows"}
-"""Plural -> its path; argo-server shows nothing else of a namespace."""
+"""Plural -> URL path; argo-server shows no other kinds of a namespace."""
 BODYLESS = "items.metadata,items.status.phase"
 MINIMUM = (4, 1)
 
 
 class ArgoServerEngine:
-    """The Engine that asks argo-server."""
+    """An Engine that uses argo-server."""
 
     def __init__(self, service: WorkflowsService, namespace: str, address: str) -> None:
         self.namespace = namespace
@@ -41,7 +41,7 @@ class ArgoServerEngine:
 
     @classmethod
     def of(cls, spec: KubernetesSpec) -> ArgoServerEngine:
-        """The server that the environment names, as the ``argo`` command's users know it. Raises ConfigError."""
+        """Return the engine for the server of the environment variables of the ``argo`` command. Raises ConfigError."""
         here = settings()
         namespace = spec.namespace or here.argo_namespace
         if not namespace:
@@ -49,7 +49,7 @@ class ArgoServerEngine:
         address = (here.argo_server or "").rstrip("/")
         scheme = "https://" if here.argo_secure else "http://"
         base = address if "://" in address else scheme + address
-        # The path must end in a slash: Hera joins its own onto it.
+        # The path must end in a slash: Hera joins its own path to it.
         host = f"{base}/{here.argo_base_href.strip('/')}".rstrip("/") + "/"
         if here.argo_skip_verify:
             warnings.filterwarnings("ignore", message="Unverified HTTPS request")
@@ -58,11 +58,11 @@ class ArgoServerEngine:
         return cls(service, namespace, address)
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the HTTP session."""
         self._service.session.close()
 
     def fitness(self) -> list[str]:
-        """By the server's own version."""
+        """Check the version that the server reports."""
         version = str(self._call("asking for its version", lambda: self._get("api/v1/version")).get("version", ""))
         numbers = version.lstrip("v").split(".")
         if len(numbers) < 2 or not all(each.isdigit() for each in numbers[:2]):
@@ -72,17 +72,17 @@ class ArgoServerEngine:
         return []
 
     def see(self, kind: str, name: str) -> Plain | Invisible | None:
-        """Only kinds of Argo's own are shown."""
+        """Return the object; only Argo's own kinds can be seen."""
         if kind not in KINDS:
             return UNSEEN
         return self._call(f"reading {kind}", lambda: self._there(f"api/v1/{KINDS[kind]}/{self.namespace}/{name}"))
 
     def see_all(self, kind: str) -> list[Plain] | Invisible:  # noqa: ARG002 - as the protocol has it
-        """Nothing that is asked for."""
+        """Return UNSEEN: argo-server lists none of the kinds in question."""
         return UNSEEN
 
     def glance(self, selector: str) -> list[WorkflowHeader]:
-        """By the fields that are wanted."""
+        """List the Workflows with only the fields that are needed."""
         query = {"listOptions.labelSelector": selector, "fields": BODYLESS}
         where = f"api/v1/workflows/{self.namespace}"
         page = self._call("listing workflows", lambda: self._get(where, query))
@@ -90,12 +90,12 @@ class ArgoServerEngine:
         return sorted(headers, key=lambda each: (each.created, each.name))
 
     def workflow(self, name: str) -> Plain | None:
-        """Whole; the server unpacks its nodes."""
+        """Return the whole Workflow; the server unpacks its nodes."""
         where = f"api/v1/workflows/{self.namespace}/{name}"
         return self._call("reading a workflow", lambda: self._there(where))
 
     def log_end(self, workflow: str, pod: str) -> str:
-        """A line is a JSON object: argo-server streams the lines of the pods that are meant."""
+        """Return the end of the log, which argo-server streams as one JSON object per line."""
         options = {"podName": pod, "logOptions.container": STEP_CONTAINER, "logOptions.tailLines": str(LOG_LINES)}
         where = f"api/v1/workflows/{self.namespace}/{workflow}/log"
         try:
@@ -106,7 +106,7 @@ class ArgoServerEngine:
             return ""
 
     def create(self, workflow: Plain) -> None:
-        """By Hera's model: it has every field that is sent here."""
+        """Create the Workflow by Hera's model, which has every field that is sent here."""
         body = m.WorkflowCreateRequest(workflow=m.Workflow.model_validate(workflow), namespace=self.namespace)
         try:
             self._call("submitting", lambda: self._service.create_workflow(body))
@@ -115,7 +115,7 @@ class ArgoServerEngine:
                 raise
 
     def stop(self, name: str, *, waits: bool = False) -> None:
-        """As ``argo stop`` and ``argo terminate``."""
+        """Stop like ``argo stop`` and ``argo terminate``."""
 
         def ask() -> object:
             if waits:
@@ -131,7 +131,7 @@ class ArgoServerEngine:
                 raise
 
     def remove(self, name: str) -> None:
-        """As ``argo delete``."""
+        """Delete like ``argo delete``."""
         try:
             self._call("removing", lambda: self._request("delete", f"api/v1/workflows/{self.namespace}/{name}"))
         except ConfigError as error:
@@ -139,7 +139,7 @@ class ArgoServerEngine:
                 raise
 
     def change_cron(self, name: str, spec: Plain) -> None:
-        """It has no patch: the whole object goes back, as it came."""
+        """Change the CronWorkflow by replacing the whole object: argo-server has no patch."""
         where = f"api/v1/cron-workflows/{self.namespace}/{name}"
 
         def change() -> None:

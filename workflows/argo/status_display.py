@@ -1,4 +1,4 @@
-"""What a person sees of a run on the cluster: a table by shard on a terminal, lines elsewhere."""
+"""Display of a run on the cluster: a table by shard on a terminal, otherwise lines of text."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from swe_argo.steps.reports.unit.progress import describe_progress
 from swe_argo.workflows.argo.run_status import RunStatus, ShardView
 
 ROWS = 20
-"""Shards that are shown at a time; those at work go first."""
+"""Maximum number of shards shown at a time; running ones come first."""
 REASONS = 3
-"""Reasons why something does not move that are shown."""
+"""Maximum number of wait reasons shown."""
 NAMES = 3
-"""Units at work that are named."""
+"""Maximum number of running units named."""
 COLOURS = {"resolved": "green", "ended earlier": "dim", "graded": "dim"}
 PHASES: dict[str, str] = {Phase.SUCCEEDED: "green", Phase.FAILED: "yellow", Phase.ERROR: "red", Phase.RUNNING: "cyan"}
 
@@ -30,7 +30,7 @@ PHASES: dict[str, str] = {Phase.SUCCEEDED: "green", Phase.FAILED: "yellow", Phas
 def render_screen(
     run_id: str, run: RunStatus, shards: list[ShardView], away: str, at_work: Iterable[UnitProgress] = ()
 ) -> Group:
-    """The live screen. ``away``: since when the API does not answer, if it does not."""
+    """Return the live screen. ``away``: time since which the API does not answer, or ""."""
     head = Text(run_id, style="bold").append(f"  {run.stage}", style="cyan")
     head.append(f"  {run.planned}" if run.planned else "", style="dim")
     if run.stopping:
@@ -57,7 +57,7 @@ def _canary_style(run: RunStatus) -> str:
 
 
 def status_line(run: RunStatus, shards: list[ShardView]) -> str:
-    """All of it in one line, for a log."""
+    """Return the whole state in one line, for a log."""
     outcomes, failures = count_outcomes(shards)
     done_units, all_of_them = outcomes.total() + failures.total(), sum(each.total or 0 for each in shards)
     ended_shards = sum(each.has_ended for each in shards)
@@ -75,7 +75,7 @@ def status_line(run: RunStatus, shards: list[ShardView]) -> str:
 
 
 def progress_lines(at_work: Iterable[UnitProgress]) -> list[str]:
-    """A line for each unit of which it is known how far it has come."""
+    """Return a line for each unit whose progress is known."""
     now = datetime.now(UTC)
     named = [
         (make_visible(unit_name(each.instance_id, each.attempt)), describe_progress(each, now)) for each in at_work
@@ -85,7 +85,7 @@ def progress_lines(at_work: Iterable[UnitProgress]) -> list[str]:
 
 
 def describe_waits(run: RunStatus, shards: Iterable[ShardView]) -> list[str]:
-    """Why something does not move: first the run itself, then what holds most of its shards' pods."""
+    """Return the most frequent wait reasons: those of the run itself first, then those of its shards' pods."""
     below: Counter[str] = Counter()
     for each in shards:
         below += each.waits
@@ -94,7 +94,7 @@ def describe_waits(run: RunStatus, shards: Iterable[ShardView]) -> list[str]:
 
 
 def count_outcomes(shards: Iterable[ShardView]) -> tuple[Counter[str], Counter[str]]:
-    """Units by verdict, and by why there is none."""
+    """Return the number of units by verdict, and by failure class."""
     outcomes, failures = Counter[str](), Counter[str]()
     for each in shards:
         outcomes += each.outcomes

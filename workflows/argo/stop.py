@@ -1,4 +1,4 @@
-"""Stopping a run: its Workflow and all its parts are asked to end, and what became of it is told."""
+"""Stop a run on the cluster: request its Workflow and shards to end, and report the result."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from swe_argo.workflows.resources import PODS
 
 POLL_S = 2.0
 STANDSTILL_S = 300.0
-"""How long nothing may change of a run that was asked to stop, before it is ended without its last step."""
+"""Seconds without any change after which a stopping run is ended without its last step."""
 CLOSING_S = PODS["finalize"].deadline_s
-"""The same while that step is at work: it has a deadline of its own."""
+"""The same limit while the last step runs, which has a deadline of its own."""
 
 
 def stop(engine: Engine, run_id: str, console: Console, *, wait: bool) -> int:
-    """The exit code: 0 or 3 as of ``swe-argo run`` when it has ended, 0 where nobody waits for that.
+    """Stop a run and return its exit code: 0 or 3 as of ``swe-argo run`` after its end; 0 without ``wait``.
 
-    A run whose last step, which puts away and reports, does not come to begin is ended without it (3).
-    Raises ConfigError where the run is not running, InfraError where nothing ends it: Argo's controller is away.
+    If the last step, which cleans up and reports, does not start, the run is ended without it (3).
+    Raises ConfigError if the run is not running; InfraError if it does not end, because Argo's controller is down.
     """
     headers = engine.glance(runs_of(run_id))
     going = [each for each in headers if not each.has_ended]
@@ -58,14 +58,14 @@ def stop(engine: Engine, run_id: str, console: Console, *, wait: bool) -> int:
 
 @dataclass
 class _Halt:
-    """Workflows of a run on their way to an end."""
+    """The Workflows of a run that is being stopped."""
 
     engine: Engine
     going: list[WorkflowHeader]
     requested: set[str] = field(default_factory=set)
 
     def ask(self) -> None:
-        """Each Workflow and its parts, each once. Argo stops no children by itself."""
+        """Stop each Workflow and its shards, each once: Argo does not stop children by itself."""
         for workflow in self.going:
             for each in (workflow, *self._parts(workflow)):
                 if each.name not in self.requested:
@@ -73,7 +73,7 @@ class _Halt:
                     self.requested.add(each.name)
 
     def follow(self, run: WatchedRun, tell: Callable[[str], None]) -> str | None:
-        """Until it has ended; why it was ended without its last step, or None where it was not."""
+        """Wait for the end; return why the run was ended without its last step, or None if it was not."""
         last_change, place = time.monotonic(), _place(run)
         stuck: str | None = None
         while True:
@@ -83,7 +83,7 @@ class _Halt:
                     last_change = time.monotonic()
                 if run.view and run.view.has_ended:
                     break
-                self.ask()  # a part may have been made since
+                self.ask()  # a shard may have been created since
                 why = "; ".join(describe_waits(run.view, run.parts)) if run.view else ""
                 tell(why)
                 closing = bool(run.view and run.view.closing)
@@ -97,7 +97,7 @@ class _Halt:
             except InfraError as error:
                 if error.failure_class is FailureClass.STEP_TIMEOUT:
                     raise
-                # The API is away. The run goes on by itself; so does this, when something answers again.
+                # The API is unreachable: the run continues by itself, and polling does when the API is back.
             time.sleep(POLL_S)
         if stuck is not None:
             self._remove_parts()
@@ -109,7 +109,7 @@ class _Halt:
                 self.engine.stop(each.name, waits=True)
 
     def _remove_parts(self) -> None:
-        """Of a part that is gone Argo gives up all places of the semaphores; of one that was ended, half of them."""
+        """Delete the shards: Argo frees all semaphore slots of a deleted Workflow, but only half if terminated."""
         for workflow in self.going:
             for each in self.engine.glance(shards_of(workflow.name)):
                 self.engine.remove(each.name)
@@ -119,7 +119,7 @@ class _Halt:
 
 
 def _place(run: WatchedRun) -> object:
-    """How far it has come. What is said of a pod that does not begin changes all the time."""
+    """Return the run's progress, without the messages of pending pods, which change all the time."""
     parts = [(each.number, each.phase, each.done_units, len(each.running)) for each in run.parts]
     return (run.view.phase, run.view.stage, run.view.closing, parts) if run.view else None
 

@@ -1,4 +1,4 @@
-"""What the bucket keeps of a run, for the commands that begin there."""
+"""Records of a cluster's runs in their bucket."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from swe_argo.workflows.argo.engines import open_engine
 
 
 def spec_of(engine: Engine, run: str) -> RunSpec:
-    """The spec that a run was begun with. Raises ConfigError where the bucket holds none."""
+    """Return the spec with which a run was started. Raises ConfigError if the bucket has none."""
     chart = charts.read(engine)
     return record_of(open_bucket(charts.store_address(chart, None), chart), RunFile, run).spec
 
 
 def find_bucket(store: str | None, namespace: str | None, kube_context: str | None) -> Bucket:
-    """The bucket that is named, or else the cluster's. Raises ConfigError, InfraError."""
+    """Return the bucket at ``store``, by default that of the cluster. Raises ConfigError, InfraError."""
     if store is not None:
         if not store.startswith("s3://"):
             raise ConfigError(f"{store} is no bucket: s3://bucket/prefix", field="--store")

@@ -1,4 +1,4 @@
-"""A spec as a Workflow of the pipeline, checked and sent."""
+"""Submission of a run: the spec is checked and sent as a Workflow."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ NOT_SENT: dict[str, Any] = {
     "llm": {"config", "config_file"},
     "sandbox": {"kubernetes": {"namespace", "context"}, "resource_factor": True},
 }
-"""Fields that say where a run is made and how much of it at a time: there, the chart and the namespace say so, but for
-what goes into parameters of its own. What a group of models says is in the spec by now, but its key."""
+"""Fields that are not sent in the spec: on the cluster, the chart and the namespace set the place and the concurrency,
+or the field has its own parameter. A model group is already merged into the spec, except for its key."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """What was sent, or would have been. ``notes``: what a person should know."""
+    """A Workflow that was submitted, or would be in a dry run; ``notes`` are messages for the user."""
 
     workflow: Plain
     run: str
@@ -40,7 +40,7 @@ class Submission:
 
     @property
     def name(self) -> str:
-        """The Workflow's name."""
+        """The name of the Workflow."""
         return str(self.workflow["metadata"]["name"])
 
 
@@ -54,10 +54,11 @@ def submit(
     say: Callable[[str], None],
     key: bool = False,
 ) -> Submission:
-    """Check the spec, bring its files to the bucket, make the Workflow. ``dry``: all checks, and nothing is made.
+    """Check the spec, upload its files to the bucket and create the Workflow.
 
-    ``key``: a key came with the spec, which stays here: the namespace's Secret must hold it.
-    Raises ConfigError: the spec or the cluster cannot work; InfraError: the cluster or the bucket does not answer.
+    ``dry``: run all checks, but upload and create nothing. ``key``: the spec has an API key, which is not sent, so that
+    the namespace's Secret must hold it.
+    Raises ConfigError if the spec or the cluster is unsuitable, InfraError if the cluster or bucket does not answer.
     """
     spec = submit_checks.fit_to_pipeline(requested)
     local = inputs.find_inputs(spec)
@@ -78,9 +79,9 @@ def submit(
 
 
 def workflow(spec: RunSpec, *, priority: int = 0, compare_with: str = "") -> Plain:
-    """The Workflow: a reference to swe-argo-evaluate and its arguments. ``spec`` holds the whole spec, and wins.
+    """Return the Workflow: a reference to swe-argo-evaluate with arguments. The argument ``spec`` holds the whole spec.
 
-    The others are what a person looks for in the list of runs.
+    The other arguments are for people who look at the list of runs; ``spec`` takes precedence.
     """
     run = spec.run_id or ""
     changed = changed_fields(spec.model_dump(mode="json", exclude=NOT_SENT), RunSpec().model_dump(mode="json"))
@@ -103,17 +104,17 @@ def workflow(spec: RunSpec, *, priority: int = 0, compare_with: str = "") -> Pla
 
 
 def _field_parameters(spec: RunSpec) -> dict[str, str]:
-    """Parameter -> text of the field that it sets; empty where the spec leaves it open."""
+    """Return the values of the template's parameters by name; empty if the spec leaves the field open."""
     values = {}
     for field in fields():
         parameter = FIELD_PARAMETERS.get(field.name)
-        # Where nobody says a setting, it is the namespace's.
+        # A setting that the spec does not set keeps the default of the namespace.
         if parameter is None or (parameter.is_setting and not field.is_set(spec)):
             continue
         value = field.of(spec)
         is_open = (
             value is None
-            or (parameter.choices and str(value).lower() not in parameter.choices)  # an agent of one's own
+            or (parameter.choices and str(value).lower() not in parameter.choices)  # an agent of the user's own
             or (field.name == "llm.temperature" and not agent_of(spec.agent).asks_model)
         )
         values[parameter.name] = "" if is_open else str(value).lower() if isinstance(value, bool) else str(value)
@@ -121,9 +122,9 @@ def _field_parameters(spec: RunSpec) -> dict[str, str]:
 
 
 def changed_fields(fields: Plain, default: Plain) -> Plain:
-    """The spec without what is None or empty by default: none of temperature is something to say, none of revision not.
+    """Return the spec without the fields that are None or empty by default and unchanged.
 
-    Nor is a table within a table that is as by default: an older image of the steps may not know it.
+    Nested tables with only default values are left out, too: an older image of the steps may not know them.
     """
     changed = {}
     for name, value in fields.items():
@@ -139,5 +140,5 @@ def changed_fields(fields: Plain, default: Plain) -> Plain:
 
 
 def _is_usual_table(value: Any, usual: Any) -> bool:
-    """Whether it is a table with nothing but defaults, of which some may be left out."""
+    """Return whether the value is a table with only default values, some of which may be missing."""
     return isinstance(value, dict) and bool(usual) and all(item == usual.get(name, ...) for name, item in value.items())

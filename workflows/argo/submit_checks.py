@@ -1,4 +1,4 @@
-"""Everything that would end a run before its first unit, asked before it is submitted. Each refusal is one line."""
+"""Checks before a submission, for everything that would end a run before its first unit. Each error is one line."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from swe_argo.workflows.argo.bucket import Bucket
 
 KEYS = ("LLM_API_KEY", "OPENAI_API_KEY")
-"""Under which of these names a Secret holds the key of a model's endpoint (swe_argo.steps.settings)."""
+"""Keys of a Secret, one of which holds the API key of the model endpoint (swe_argo.steps.settings)."""
 PARTS = (
     ("workflowtemplates", EVALUATE),
     ("workflowtemplates", SHARD),
     ("configmaps", LIMITS),
     ("configmaps", ARTIFACTS),
 )
-"""What of the chart a run cannot do without, beside its settings."""
+"""Parts of the chart that a run needs, in addition to its settings."""
 BUCKET_S = 10.0
-"""How long the bucket may take to answer from here, after all else is known: a person waits for the prompt."""
+"""Seconds to wait for the bucket after all other checks: a person waits for the prompt."""
 
 
 def fit_to_pipeline(spec: RunSpec) -> RunSpec:
-    """The spec as the cluster can do it: the pipeline's own backend where it names none. Raises ConfigError."""
+    """Return the spec adapted to the cluster, by default with the pipeline's backend. Raises ConfigError."""
     if "backend" not in spec.sandbox.model_fields_set:
         spec = replace_values(spec, {"sandbox.backend": FIELD_PARAMETERS["sandbox.backend"].default})
     refuse_code(spec, None)
-    # Where the cluster is, is the client's to know, and is not sent.
+    # The client alone needs the location of the cluster, which is not sent.
     refuse_host_fields(replace_values(spec, {f"sandbox.kubernetes.{name}": None for name in ("namespace", "context")}))
     if spec.sandbox.e2b.templates:
         raise ConfigError(
@@ -72,7 +72,7 @@ def fit_to_pipeline(spec: RunSpec) -> RunSpec:
 
 
 def same_store(spec: RunSpec, chart: Chart | None) -> None:
-    """Refuse a store that a person named and that is not the namespace's. Raises ConfigError."""
+    """Check that a store named by the user is the namespace's. Raises ConfigError."""
     is_store_set = "store" in spec.model_fields_set and spec.store != settings().store
     if is_store_set and chart and spec.store.rstrip("/") != chart.store:
         raise ConfigError(
@@ -81,11 +81,11 @@ def same_store(spec: RunSpec, chart: Chart | None) -> None:
 
 
 def check(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool = False) -> list[str]:
-    """What a person should know. What these rights do not show is no ground to refuse. Raises ConfigError.
+    """Check the cluster and return notes for the user; objects that may not be read cause no error. Raises ConfigError.
 
-    ``key``: the spec came with a key, which does not travel.
+    ``key``: the spec has an API key, which is not sent.
     """
-    with ThreadPoolExecutor(len(PARTS) + 4) as pool:  # a person waits: all is asked at once, and judged in order
+    with ThreadPoolExecutor(len(PARTS) + 4) as pool:  # a person waits: all requests run in parallel
         fitness = pool.submit(engine.fitness)
         parts = {part: pool.submit(engine.see, *part) for part in PARTS}
         secrets = pool.submit(_secrets, engine, spec, chart, key=key)
@@ -113,7 +113,7 @@ def _quotas(
 
 
 def refuse_busy_run(engine: Engine, run: str) -> None:
-    """Raises ConfigError where a run of that id goes on."""
+    """Check that no run of that id is in progress. Raises ConfigError."""
     for each in engine.glance(runs_of(run)):
         if not each.has_ended:
             raise ConfigError(
@@ -132,7 +132,7 @@ def _secrets(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool) -
     if not agent_of(spec.agent).asks_model:
         return []
     if chart.proxy_url and spec.llm.base_url in (None, chart.proxy_url):
-        return []  # it is there, with a key of its own, where the Secret names no other
+        return []  # the proxy has a key of its own unless the Secret names another endpoint
     use = f"agent {spec.agent.name} gets its keys from"
     where = f"Secret {chart.credentials}" if chart.credentials else "a Secret"
     if not chart.credentials and (key or spec.llm.base_url is None):
@@ -140,7 +140,7 @@ def _secrets(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool) -
             f"the chart names no Secret which {use}: helm upgrade ... --set credentials.existingSecret=NAME"
         )
     secret = engine.see("secrets", chart.credentials) if chart.credentials else None
-    # An endpoint that was named may take no key. Where none was, it is the Secret's to name, or OpenAI's own.
+    # A named endpoint may need no key. Without one, the endpoint is the Secret's or OpenAI's own.
     if secret is None and (key or spec.llm.base_url is None):
         raise _no_secret(engine, "credentials.existingSecret", chart.credentials, use, KEYS[1])
     if isinstance(secret, dict) and not any(name in (secret.get("data") or {}) for name in KEYS):
@@ -154,7 +154,7 @@ def _secrets(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool) -
 
 
 def _sandbox_keys(engine: Engine, spec: RunSpec, chart: Chart) -> None:
-    """Raises ConfigError where no step could make a sandbox at the backend's provider."""
+    """Check the keys without which no step can create a sandbox at the backend's provider. Raises ConfigError."""
     backend = backend_named(spec.sandbox.backend)
     if not backend.keys:
         return
@@ -178,10 +178,10 @@ def _no_secret(engine: Engine, value: str, name: str, use: str, literal: str = "
 
 
 class BucketCheck:
-    """Looks for the bucket from here while the cluster is asked, for it takes as long.
+    """A check of the bucket from this machine, in a thread beside the checks of the cluster.
 
-    Whoever may submit need not reach the bucket: only a bucket that is known not to be there is refused, unless files
-    are to go into it (``needed``).
+    The submitter does not need access to the bucket: only a missing bucket is an error, unless input files must be
+    uploaded (``needed``).
     """
 
     def __init__(self, spec: RunSpec, chart: Chart | None, *, needed: bool) -> None:
@@ -200,10 +200,10 @@ class BucketCheck:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """The look is left alone: it makes nothing, and ends by itself."""
+        """Leave the thread alone: it changes nothing and ends by itself."""
 
     def notes(self) -> list[str]:
-        """What is known of it in time. Raises ConfigError where it is not there."""
+        """Return notes about the bucket, after BUCKET_S at most unless ``needed``. Raises ConfigError."""
         if not self._url:
             return []
         self._thread.join(None if self._needed else BUCKET_S)
@@ -221,14 +221,14 @@ class BucketCheck:
         return [f"the bucket {where} was not looked at, from here it does not answer: {why}"]
 
     def bucket(self) -> Bucket:
-        """The bucket, once ``notes`` has been asked."""
+        """Return the bucket; call ``notes`` first."""
         assert self._found is not None
         return self._found
 
     def _look(self) -> None:
         try:
-            from swe_argo.workflows.argo.bucket import open_bucket  # boto3 is read while the cluster answers
+            from swe_argo.workflows.argo.bucket import open_bucket  # boto3 is imported while the cluster answers
 
             self._found = open_bucket(self._url, self._chart)
-        except Exception as error:  # noqa: BLE001 - it is raised where it is asked for
+        except Exception as error:  # noqa: BLE001 - ``notes`` raises or reports it
             self._error = error

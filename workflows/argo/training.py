@@ -1,4 +1,4 @@
-"""A training on the cluster: submitted, followed step by step, stopped."""
+"""Trainings on the cluster: submit, watch step by step, stop."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _ANY = TrainSpec(name="any", base_model="any")
 def submit_training(
     engine: Engine, requested: TrainSpec, *, priority: int, dry: bool, say: Callable[[str], None]
 ) -> Submission:
-    """Check the spec, bring its files to the bucket, make the Workflow. ``dry``: all checks, and nothing is made.
+    """Check the spec, upload its files to the bucket and create the Workflow; ``dry`` only runs the checks.
 
-    Raises ConfigError: the spec or the cluster cannot work; InfraError: the cluster or the bucket does not answer.
+    Raises ConfigError if the spec or the cluster is unsuitable, InfraError if the cluster or bucket does not answer.
     """
-    # What a run of its first step would be refused for, it is refused for.
+    # The training is rejected for the same reasons as the run of its first step.
     asked = {"run_id": run_of(requested.name, 1), "llm": requested.run.llm.model_copy(update=_endpoint(requested))}
     run = submit_checks.fit_to_pipeline(requested.run.model_copy(update=asked))
     local = inputs.find_inputs(run)
@@ -57,7 +57,7 @@ def submit_training(
 
 
 def workflow(spec: TrainSpec, *, priority: int = 0) -> Plain:
-    """The Workflow: a reference to swe-argo-train and its arguments; ``spec`` holds the whole spec."""
+    """Return the Workflow: a reference to swe-argo-train with arguments; ``spec`` holds the whole spec."""
     sent = spec.model_dump(mode="json", exclude={"run": NOT_SENT})
     changed = changed_fields(sent, _ANY.model_dump(mode="json")) | {"name": spec.name, "base_model": spec.base_model}
     values = {
@@ -78,14 +78,14 @@ def workflow(spec: TrainSpec, *, priority: int = 0) -> Plain:
 
 
 def is_on_cluster(engine: Engine, name: str) -> bool:
-    """Whether there is a Workflow of a training of this name."""
+    """Return whether the cluster has a Workflow of a training of this name."""
     return bool(engine.glance(trainings_of(name)))
 
 
 def watch_training(engine: Engine, name: str, console: Console) -> int:
-    """Say which step it is at until it ends; the exit code. KeyboardInterrupt ends the watching alone.
+    """Print the current step until the training ends; return the exit code. KeyboardInterrupt ends only the watching.
 
-    Raises ConfigError: there is no such training; InfraError: it ended before its last step.
+    Raises ConfigError if there is no such training, InfraError if it ended before its last step.
     """
     last_line = ""
     while True:
@@ -103,7 +103,7 @@ def watch_training(engine: Engine, name: str, console: Console) -> int:
 
 
 def stop_training(engine: Engine, name: str, console: Console, *, wait: bool) -> int:
-    """Its Workflow ends what it made, and what is learnt stays. Returns 0. Raises ConfigError where it does not run."""
+    """Stop the training's Workflow; learnt steps stay. Returns 0. Raises ConfigError if it is not running."""
     newest = _newest(engine, name)
     if newest.has_ended:
         raise ConfigError(f"it is not running: it ended, {newest.phase}", field=f"training {name!r}")
@@ -137,7 +137,7 @@ def _newest(engine: Engine, name: str) -> WorkflowHeader:
 
 
 def _line(engine: Engine, training: WorkflowHeader) -> str:
-    """Where it is, in words."""
+    """Return the phase and current step as text."""
     rounds = engine.glance(rounds_of(training.name))
     at = f"step {int(rounds[-1].labels.get(ROUND, '0'))}" if rounds else "planning"
     phase = training.phase or Phase.PENDING

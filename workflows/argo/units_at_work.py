@@ -1,4 +1,4 @@
-"""Units at work on the cluster: how far each has come, by the end of its pod's log."""
+"""Progress of running units on the cluster, read from the end of their pods' logs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from swe_argo.workflows.argo.engine import Engine
 from swe_argo.workflows.argo.run_status import ShardView
 
 MOST = 8
-"""Pods whose logs are read in a round: each is a request."""
+"""Maximum number of pods whose logs are read per round: each is a request."""
 
 
 def read_progress(engine: Engine, shards: Iterable[ShardView]) -> list[UnitProgress]:
-    """Of the first units at work, in the order of their shards; of those that tell it, and whose logs may be read."""
+    """Return the progress of the first running units, by shard, as far as their logs are readable and contain it."""
     pods = [pod for each in shards if not each.has_ended for pod in each.pods][:MOST]
     if not pods:
         return []

@@ -1,4 +1,4 @@
-"""Why a Workflow does not move: what Argo says of pods that do not begin, of tries that failed, of locks."""
+"""Reasons why a Workflow makes no progress: messages of Argo about pending pods, failed tries and locks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from swe_argo.steps.errors import one_line
 from swe_argo.workflows.argo.engine import Plain
 
 STARTING = ("", "PodInitializing", "ContainerCreating")
-"""What is said of a pod on its way."""
+"""Messages of a pod that is starting normally."""
 WORDS = 200
-"""Characters of one reason."""
+"""Maximum characters of one reason."""
 NAMED = 3
-"""Workflows that are named as holders of a lock."""
+"""Maximum number of Workflows named as holders of a lock."""
 LOCKS = {
     "shards": "a place among the shards at work (limit shards)",
     "runs": "a place among the runs at work (limit runs)",
@@ -24,7 +24,7 @@ LOCKS = {
 
 
 def count_waits(workflow: Plain, by_id: dict[str, Plain]) -> Counter[str]:
-    """Reason -> how often, of a Workflow and its nodes. Nothing where all that there is to do is being done."""
+    """Return the wait reasons of a Workflow and its nodes, with counts; empty if all of its work is in progress."""
     reasons = Counter(_locks(workflow))
     for node in by_id.values():
         kind, phase = node.get("type"), node.get("phase")
@@ -37,7 +37,7 @@ def count_waits(workflow: Plain, by_id: dict[str, Plain]) -> Counter[str]:
 
 
 def failed_tries(top: Plain, by_id: dict[str, Plain]) -> list[str]:
-    """What was said of its tries, if the last of them failed; else nothing."""
+    """Return the messages of the node's tries if the last one failed, else an empty list."""
     tries = tries_of(top, by_id)
     if not tries or tries[-1].get("phase") not in FAILED:
         return []
@@ -45,7 +45,7 @@ def failed_tries(top: Plain, by_id: dict[str, Plain]) -> list[str]:
 
 
 def own_words(message: str) -> str:
-    """What a step said of its end, where it said something: Argo puts container and exit code before it."""
+    """Return the step's own error message if it wrote one: Argo puts container and exit code in front."""
     head, mark, rest = message.partition("): ")
     return rest if mark and "exit code" in head else message
 
@@ -55,7 +55,7 @@ def _times(number: int) -> str:
 
 
 def _locks(workflow: Plain) -> Iterator[str]:
-    """Of a Workflow that waits as a whole. Units that wait for their turn are none of it."""
+    """Yield the locks that a pending Workflow waits for; units that wait for their turn do not count."""
     status = workflow.get("status") or {}
     if status.get("phase") not in (None, "", Phase.PENDING):
         return
@@ -68,7 +68,7 @@ def _locks(workflow: Plain) -> Iterator[str]:
 
 
 def _format_locks(keys: list[str]) -> str:
-    """Keys of holders: namespace/workflow, and of what is smaller a node's id."""
+    """Return the names of the lock holders. A key is namespace/workflow, followed by a node id for smaller holders."""
     names = list(dict.fromkeys(key.split("/")[1] for key in keys if "/" in key))
     if not names:
         return ""

@@ -1,4 +1,4 @@
-"""Watching a run to its end: its Workflows as often as something changed, and through outages of the API."""
+"""Follow a run on the cluster to its end by polling its Workflows, through outages of the API."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from swe_argo.workflows.terminal.run_end import EXIT_FAILED, print_run_end
 
 POLL_S = 5.0
 QUIET_S = 60.0
-"""Seconds without a line in a log, after which it says what the units at work do."""
+"""Seconds without a new log line after which the progress of the running units is printed."""
 SHARE = 10
-"""A round is followed by ten times as long as it took: a run of many shards is asked for less often, by itself."""
+"""The pause after a poll is at least ten times its duration, so that large runs are polled less often."""
 
 
 class WatchedRun:
-    """What is known of a run on the cluster.
+    """A run on the cluster, as seen by polling.
 
-    Workflows are listed by metadata alone, every few seconds; the body of one is asked for when its resourceVersion is
-    another than last time. A watch would send the whole body, of up to a megabyte, at every change of every shard,
-    several a second.
+    Every few seconds the Workflows are listed by metadata alone; the body of one is read only when its resourceVersion
+    has changed. A watch would send the whole body, up to a megabyte, at every change of every shard, several times a
+    second.
     """
 
     def __init__(self, engine: Engine, run: str) -> None:
@@ -49,7 +49,7 @@ class WatchedRun:
         self._seen: dict[str, str] = {}
 
     def look(self) -> bool:
-        """Look once; whether anything changed. Raises ConfigError: there is no such run; InfraError: no answer."""
+        """Poll once and return whether anything changed. Raises ConfigError if there is no such run, InfraError."""
         parent = self._parent()
         changed = self._read(parent, self._take_parent)
         for each in self.engine.glance(shards_of(parent.name)):
@@ -62,7 +62,7 @@ class WatchedRun:
 
     @property
     def parts(self) -> list[ShardView]:
-        """The shards in their order."""
+        """The shards, sorted by number."""
         return [self.shards[number] for number in sorted(self.shards)]
 
     def _parent(self) -> WorkflowHeader:
@@ -93,9 +93,9 @@ class WatchedRun:
 
 
 def watch(engine: Engine, run_id: str, console: Console) -> int:
-    """Show a run until it ends; the exit code, as of ``swe-argo run``. KeyboardInterrupt ends the watching alone.
+    """Show a run until it ends; return the exit code of ``swe-argo run``. KeyboardInterrupt ends only the watching.
 
-    Raises ConfigError: no such run, or its spec was wrong; InfraError: it ended without a report.
+    Raises ConfigError if there is no such run or its spec was invalid, InfraError if it ended without a report.
     """
     run = WatchedRun(engine, run_id)
     run.look()
@@ -104,7 +104,7 @@ def watch(engine: Engine, run_id: str, console: Console) -> int:
 
 
 def follow(run: WatchedRun, console: Console) -> None:
-    """Until it has ended."""
+    """Show the run until it has ended."""
     live = Live(console=console, auto_refresh=False) if console.is_terminal else None
     last_line, away, said_at = "", "", time.monotonic()
     with live or nullcontext():
@@ -136,7 +136,7 @@ def follow(run: WatchedRun, console: Console) -> None:
 
 
 def end(engine: Engine, run: WatchedRun, console: Console) -> int:
-    """Say how it ended, by the report where the bucket can be reached from here. Returns the exit code."""
+    """Print how the run ended, with the report if the bucket can be reached; return the exit code."""
     view = run.view
     assert view is not None
     if not view.reported:
@@ -164,7 +164,7 @@ def end(engine: Engine, run: WatchedRun, console: Console) -> int:
 
 
 def _again(engine: Engine, run_id: str) -> str:
-    """The command that does what is left, by the spec that the bucket has."""
+    """Return the command that resumes the run with the spec in the bucket."""
     return f"to go on: swe-argo resume {run_id} --namespace {engine.namespace}"
 
 
@@ -173,7 +173,7 @@ def _failed_fast(view: RunStatus, failures: Counter[str]) -> bool:
 
 
 def print_end(chart: Chart | None, run_id: str, console: Console) -> int:
-    """The end of the report, and the exit code that it stands for. Raises ConfigError, InfraError."""
+    """Print the end of the report and return its exit code. Raises ConfigError, InfraError."""
     bucket = open_bucket(charts.store_address(chart, None), chart)
     return EXIT_OK if print_run_end(Run(bucket, run_id), console).complete else EXIT_INCOMPLETE
 
