@@ -1,1 +1,1 @@
-"""``swe-argo view``: the runs of a store in a browser, live while they work."""
+"""``swe-argo view``: the runs of a store in a browser, with live updates of running ones."""

@@ -1,4 +1,4 @@
-"""The viewer where there is no command line: ``python -m swe_argo.workflows.view --store s3://bucket/prefix``."""
+"""The viewer as a separate program: ``python -m swe_argo.workflows.view --store s3://bucket/prefix``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VIEW = Program(
 
 
 def main(flags: Flags) -> None:
-    """Serve until it is stopped. Raises ConfigError."""
+    """Serve the viewer until it is stopped. Raises ConfigError."""
     token = settings().view_token
     options = ViewOptions(flags["host"], flags["port"], token.get_secret_value() if token else None)
     serve(open_store(flags["store"]), options, _announce)

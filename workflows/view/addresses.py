@@ -1,4 +1,4 @@
-"""Addresses of the viewer's pages: what is looked at, and how it is filtered and sorted."""
+"""URLs of the viewer's pages."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from urllib.parse import quote, urlencode
 
 
 def run_url(run: str) -> str:
-    """The page of a run."""
+    """Return the address of a run's page."""
     return f"/runs/{quote(run)}"
 
 
 def unit_url(run: str, instance_id: str, attempt: int) -> str:
-    """The page of a unit."""
+    """Return the address of a unit's page."""
     return f"{run_url(run)}/units/{quote(instance_id)}/{attempt}"
 
 
 def files_url(run: str, instance_id: str, attempt: int) -> str:
-    """What stands before the name of a file of a unit."""
+    """Return the address prefix of a unit's files."""
     return f"{run_url(run)}/files/units/{quote(instance_id)}/{attempt}/"
 
 
 def report_url(run: str, name: str) -> str:
-    """A file of the run's report."""
+    """Return the address of a file of the run's report."""
     return f"{run_url(run)}/files/report/{quote(name)}"
 
 
@@ -37,5 +37,5 @@ def mark_url(run: str) -> str:
 
 
 def trend_url(run: str) -> str:
-    """All runs of the same spec as this one."""
+    """Return the address of the page with all runs of this run's spec."""
     return f"/trend?{urlencode({'run': run})}"

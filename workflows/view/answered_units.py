@@ -1,4 +1,4 @@
-"""Units at work, whoever works on them and wherever: known by the answers of their models, which the store keeps."""
+"""Units in progress on any machine, detected by the recorded model calls in the store."""
 
 from __future__ import annotations
 
@@ -20,46 +20,46 @@ from swe_argo.steps.store import Store
 from swe_argo.steps.store.kept_calls import read_answered
 
 STILL_S = 900.0
-"""Seconds after its newest answer for which a unit counts as at work: a try that is killed leaves no other sign."""
+"""Seconds after its newest model call for which a unit counts as running: a killed try leaves no other sign."""
 PARTS_AT_ONCE = 128
-"""In memory."""
+"""Number of recorded-call files read into memory at a time."""
 
 
 @dataclass(frozen=True)
 class AnsweredUnit:
-    """A unit at work, as far as its answered calls tell."""
+    """The state of a running unit, derived from its recorded model calls."""
 
     progress: UnitProgress
-    """Since its agent began, or its last failed try ended; in iterative mode the usage is of the attempt at work."""
+    """Progress since its agent began or its last failed try ended; iterative mode: the usage of the current attempt."""
     answered_at: datetime
-    """When its newest answer came."""
+    """Time of its newest model response."""
     place: str
-    """Of its answered calls, by ``SolveRecord.kept_calls``."""
+    """Store location of its recorded calls, as in ``SolveRecord.kept_calls``."""
     parts: tuple[str, ...]
-    """Keys of the files of those calls, in their order."""
+    """Keys of the files with those calls, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Newest:
-    """The newest answer that a process kept."""
+    """The newest model call that a process recorded."""
 
     at: datetime
     began: datetime
-    """When its agent would have begun, had no try been lost."""
+    """Start of its agent, as if no try had been lost."""
     usage: Usage
     action: str
 
 
 class AnsweredUnits:
-    """Those of a run that is read again and again: of each process the newest part is read, and that once."""
+    """The running units of a run that is polled: only the newest file of each process is read, and only once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, _Newest | None] = {}
-        """By the part's key; None where it cannot be read."""
+        """By the file's key; None if it cannot be read."""
 
     def find(self, growing: GrowingRun, stored: StoredRun) -> list[AnsweredUnit]:
-        """In the order in which they began. ``stored``: what ``growing`` has just read. Raises as it does."""
+        """Return the running units, oldest first. ``stored`` is the latest result of ``growing``. Raises like it."""
         records = {
             (unit.instance_id, unit.attempt): _records(stored.run.run_id, unit, files)
             for unit in stored.units
@@ -93,7 +93,7 @@ class AnsweredUnits:
 
 
 def _records(run: str, unit: StoredUnit, files: Sequence[str]) -> dict[str, list[str]]:
-    """Place of the calls of a process, of a try that is not known to have failed -> the keys of its parts."""
+    """Return recorded-call files by process, without those of tries known to have failed."""
     folder = Place.UNIT.format(run=run, instance=unit.instance_id, attempt=unit.attempt)
     failed = {one.name for one in unit.tries}
     parts: dict[str, list[str]] = defaultdict(list)
@@ -104,7 +104,7 @@ def _records(run: str, unit: StoredUnit, files: Sequence[str]) -> dict[str, list
 
 
 def _record(part: str) -> str:
-    """What a part is called up to its number."""
+    """Return the name of a recorded-call file without its number."""
     return part.removesuffix(".jsonl").rpartition(".")[0]
 
 
@@ -118,7 +118,7 @@ def _newest(call: KeptCall) -> _Newest:
 
 
 def _last_end(unit: StoredUnit) -> datetime:
-    """When its newest failed try ended, or its verdict was put away: what was answered before is of the past."""
+    """Return when its newest failed try ended or its verdict was archived: earlier calls are of the past."""
     last = datetime.min.replace(tzinfo=UTC)
     for text in (*(one.failure.occurred_at for one in unit.tries), *(one.at for one in unit.redone)):
         with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""The viewer's routes. Nothing is written, and nothing outside the runs' reports and units is read out."""
+"""Routes of the viewer: read-only, and limited to the reports and units of runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from swe_argo.workflows.view.trend_page import trend_context
 from swe_argo.workflows.view.unit_page import unit_file, unit_page
 
 PART = "x-part"
-"""Header of a request for a part of the page: its name."""
+"""Request header with the name of the page part to render."""
 MOST_DIGITS = 9
 TYPES = {
     "html": "text/html",
@@ -41,11 +41,11 @@ TYPES = {
     "tgz": "application/gzip",
     "parquet": "application/octet-stream",
 }
-"""Ending -> media type; whatever else is text, so that a browser shows it and runs none of it."""
+"""File extension -> media type; all other files are text, so that a browser shows them and executes nothing."""
 
 
 class Viewer:
-    """The pages over one store. ``patience_s``: what takes longer to read is waited for on a page of its own."""
+    """The web application for one store. A read that takes longer than ``patience_s`` shows a loading page."""
 
     def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
         self.store = store
@@ -55,7 +55,7 @@ class Viewer:
         self.kept = KeptConversations(store)
 
     def app(self, token: str | None = None, *, loopback: bool = True) -> Guard:
-        """The server. ``token``: what every request has to show; ``loopback``: only this machine may ask."""
+        """Return the server. ``token``: required of every request; ``loopback``: accept only local host names."""
         routes = [
             Route("/", self._page(self.list_runs)),
             Route("/runs/{run}", self._page(self.show_run)),
@@ -71,7 +71,7 @@ class Viewer:
         return Guard(Starlette(routes=routes), token, loopback=loopback)
 
     def list_runs(self, request: Request) -> Response:
-        """All runs."""
+        """Return the page with all runs."""
         asked = read_state(request.query_params, RUN_COLUMNS, RUN_FILTERS)
         lines = self.runs.read(whole=PART in request.headers)
         table = show_table(lines, asked, RUN_COLUMNS, RUN_FILTERS, lambda line: line.text)
@@ -82,7 +82,7 @@ class Viewer:
         return _html(template, store=self.store.url, table=table, marked=marked, live=live, again=again)
 
     def show_run(self, request: Request) -> Response:
-        """One run."""
+        """Return the page of a run."""
         state = self._state(request)
         if request.headers.get(PART) == "table":
             return _html("view/unit_table.html.j2", **units_context(state, request.query_params))
@@ -90,19 +90,19 @@ class Viewer:
         return _html("view/run.html.j2", live=state.live, again=again_s(working=state.working), **context)
 
     def show_unit(self, request: Request) -> Response:
-        """One unit."""
+        """Return the page of a unit."""
         instance, attempt = request.path_params["instance"], _attempt(request)
         page = unit_page(self.store, self.kept, self._state(request), instance, attempt)
         return Response(page, media_type="text/html")
 
     def show_unit_file(self, request: Request) -> Response:
-        """A file of a unit, as it lies in the store."""
+        """Return a file of a unit, unchanged."""
         where = request.path_params
         data = unit_file(self.store, self._state(request), where["instance"], _attempt(request), where["name"])
         return _file(where["name"], data)
 
     def show_report_file(self, request: Request) -> Response:
-        """A file of the report, as it lies in the store."""
+        """Return a file of the report, unchanged."""
         run, name = _run_id(request.path_params["run"]), request.path_params["name"]
         folder = key(Summary, run).removesuffix(Summary.file)
         if f"{folder}{name}" not in self.store.keys(folder):
@@ -110,11 +110,11 @@ class Viewer:
         return _file(name, self.store.get(f"{folder}{name}"))
 
     def show_comparison(self, request: Request) -> Response:
-        """Two runs or more."""
+        """Return the page that compares two or more runs."""
         return _html("view/compare.html.j2", **self.comparisons.context(request.query_params.getlist("run")))
 
     def show_trend(self, request: Request) -> Response:
-        """The runs of a spec."""
+        """Return the page with all runs of a spec."""
         run = _run_id(request.query_params.get("run", ""))
         known = self.runs.files()
         file = next((file for line, file in known if line.run_id == run), None) or record_of(self.store, RunFile, run)
@@ -137,7 +137,7 @@ class Viewer:
 
 
 def prepare_pages() -> None:
-    """Compile the templates and load what reads tables, most of a second that the first who looks need not wait."""
+    """Compile the templates and import pyarrow, which saves the first visitor most of a second."""
     import pyarrow.parquet  # noqa: F401
 
     for name in page_templates().list_templates(["j2"]):
@@ -145,19 +145,19 @@ def prepare_pages() -> None:
 
 
 def make_short(text: str) -> str:
-    """For a message."""
+    """Return the text cut to 80 characters, for a message."""
     return text[:80]
 
 
 def _run_id(name: str) -> str:
-    """Raises ConfigError."""
+    """Return a valid run id. Raises ConfigError."""
     if not is_run_id(name):
         raise ConfigError(f"{make_short(name)!r} is no name of a run", field="run")
     return name
 
 
 def _attempt(request: Request) -> int:
-    """Python reads no number of thousands of digits, and no run has such an attempt. Raises ConfigError."""
+    """Parse the attempt. Raises ConfigError if it has more than MOST_DIGITS: Python refuses very long numbers."""
     digits: str = request.path_params["attempt"]
     if not (digits.isascii() and digits.isdigit() and len(digits) <= MOST_DIGITS):
         raise ConfigError(f"{make_short(digits)!r} is no number of an attempt", field="run")

@@ -1,4 +1,4 @@
-"""The page that compares runs: two as the report does, the overlap of all, cost and turns by outcome."""
+"""The page that compares runs: two as in the report, the overlap of all, cost and turns by outcome."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ from swe_argo.workflows.view.unit_lines import UnitLine
 
 MOST_RUNS = 12
 SHOWN = 300
-"""Instances on which the runs differ."""
+"""Maximum number of instances shown on which the runs differ."""
 COLUMNS = {"cost": "Cost", "each": "A unit", "turns": "Turns, median"}
 """Key of a run's figures -> title of its column, which is hidden if no run has the figure."""
 KEPT = 8
-"""Comparisons that are remembered."""
+"""Number of comparisons in the cache."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Two runs over first attempts that have a verdict in both."""
+    """Agreement of two runs on first attempts that have a verdict in both."""
 
     judged: int
     only_row: int
-    """Resolved by the run of the row alone."""
+    """Number resolved only by the run of the row."""
     alike: float | None
-    """The share on which both agree."""
+    """Share of units on which both agree."""
     href: str
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A run in a drawing; places in per cent."""
+    """A run in a chart; coordinates in percent."""
 
     name: str
     href: str
     x: float
     y: float
-    """From above."""
+    """From the top."""
     words: str
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """What was resolved, against what it took."""
+    """A chart of the resolved rate against a cost."""
 
     title: str
     unit: str
@@ -69,7 +69,7 @@ class Drawing:
 
 
 class Comparisons:
-    """Those of the pairs that somebody looks at, made once."""
+    """A cache of pairwise comparisons."""
 
     def __init__(self, store: Store, states: RunStates) -> None:
         self._store, self._states = store, states
@@ -144,7 +144,7 @@ def _agreement(states: list[RunState], first: list[dict[str, UnitLine]], row: in
 
 
 def _differing(first: list[dict[str, UnitLine]]) -> list[tuple[str, list[UnitLine | None]]]:
-    """(instance, how it stands in each run) where some run resolves it and another does not."""
+    """Return (instance, unit per run) for the instances that some run resolves and another does not."""
     names = dict.fromkeys(name for lines in first for name in lines)
     rows = [(name, [lines.get(name) for lines in first]) for name in names]
     return [

@@ -1,4 +1,4 @@
-"""What is read of a store again and again: by all who look together, and not before it is old."""
+"""A cache for values that are read from a store repeatedly, shared by all requests."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 AGAIN_S = 2.0
-"""Before what was read is as old as this, the store is not asked again."""
+"""Minimum age in seconds before a value is read again."""
 PATIENCE_S = 0.5
-"""Whoever looks waits so long for what is newer."""
+"""Seconds that a request waits for a newer value."""
 
 
 class NotReadYetError(Exception):
-    """Reading takes longer than whoever looks waits, and there is nothing older. Its text: how far it is."""
+    """Raised if reading takes longer than a request waits and no older value exists. Its text is the progress."""
 
 
 class Reread(Generic[T]):
-    """A value as the store has it now, or had it a moment ago."""
+    """A value that is read again when it is outdated."""
 
     def __init__(
         self, read: Callable[[], T], rest: int, patience_s: float = PATIENCE_S, progress: Callable[[], str] = str
     ) -> None:
-        """``rest``: times the seconds that reading took, until the next: a bucket is not worn out by who looks.
+        """Create it; after a read, pause ``rest`` times its duration before the next, to spare a bucket.
 
-        ``progress`` says how far reading is.
+        ``progress`` returns the progress of the current read.
         """
         self._read, self._rest, self._patience_s, self._progress = read, rest, patience_s, progress
         self._lock = threading.Lock()
@@ -36,9 +36,9 @@ class Reread(Generic[T]):
         self._fresh_until = 0.0
 
     def read(self, *, whole: bool = False) -> T:
-        """What is newest; an older one where reading that again takes long, unless it is the ``whole`` answer.
+        """Return the newest value; an older one if reading takes long, unless ``whole``, which waits for it.
 
-        Raises what reading raises, and the next who asks tries again; NotReadYetError, but never to a ``whole`` one.
+        Raises the errors of reading, after which the next call reads again; NotReadYetError, but never if ``whole``.
         """
         with self._lock:
             if self._reading is None and (self._value is None or time.monotonic() >= self._fresh_until):
@@ -48,7 +48,7 @@ class Reread(Generic[T]):
         if reading is not None:
             wait([reading], None if whole else self._patience_s)
             if reading.done():
-                with self._lock:  # a failure is told once
+                with self._lock:  # a failure is raised only once
                     self._reading = None if self._reading is reading else self._reading
                 return reading.result()
         if older is None:
@@ -56,20 +56,20 @@ class Reread(Generic[T]):
         return older
 
     def keep_s(self, took_s: float) -> float:
-        """How long a value is shown that took so long to read."""
+        """Return how many seconds a value is valid that took ``took_s`` to read."""
         return max(AGAIN_S, self._rest * took_s)
 
     def _work(self, reading: Future[T]) -> None:
         began = time.monotonic()
         try:
             value = self._read()
-        except BaseException as error:  # noqa: BLE001 - it is raised where somebody asks
+        except BaseException as error:  # noqa: BLE001 - ``read`` raises it
             with self._lock:
-                self._value = None  # nothing hides that the store is gone
+                self._value = None  # no old value hides that the store is gone
             reading.set_exception(error)
             return
         now = time.monotonic()
         with self._lock:
             self._value, self._fresh_until = value, now + self.keep_s(now - began)
-            self._reading = None  # however long nobody looks now, it is not newer than that
+            self._reading = None  # the value keeps its age, however late the next request comes
         reading.set_result(value)

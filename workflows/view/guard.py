@@ -1,4 +1,4 @@
-"""What every request passes: only reading, only from whom it is meant for, and pages that load nothing of others."""
+"""Access control of every request: read-only methods, host name, token, and headers against foreign content."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ HEADERS = {
 
 
 class Guard:
-    """``loopback``: it listens for this machine alone, so that no other name leads here (DNS rebinding).
+    """ASGI middleware. ``loopback``: listens for this machine only, so any other host name is DNS rebinding.
 
-    ``token``: asked for as ``Authorization: Bearer``, or once as ``?token=`` and by a cookie from then on.
+    ``token``: required as ``Authorization: Bearer``, or once as ``?token=``, which sets a cookie.
     """
 
     def __init__(self, app: ASGIApp, token: str | None = None, *, loopback: bool = True) -> None:
         self._app, self._token, self._loopback = app, token, loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""What agents elsewhere have done so far, turn by turn: of the answered calls that the store keeps."""
+"""Conversations of running agents on other machines, rebuilt from the recorded calls in the store."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from swe_argo.steps.store.kept_calls import read_answered
 from swe_argo.workflows.view.answered_units import AnsweredUnit
 
 KEPT = 8
-"""Units in memory."""
+"""Number of units in the cache."""
 
 
 @dataclass
 class _ReadCalls:
-    """What was read of a unit's parts; those that come later are later."""
+    """The recorded calls read so far for a unit; later files have later calls."""
 
     opening: list[Turn]
     parts: set[str] = field(default_factory=set)
@@ -37,7 +37,7 @@ class _ReadCalls:
 
 
 class KeptConversations:
-    """Those of units that somebody looks at. A part that was read is not read again."""
+    """A cache of running units' conversations. Each recorded-call file is read once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -45,8 +45,10 @@ class KeptConversations:
         self._lock = threading.Lock()
 
     def read(self, run: RunFile, unit: AnsweredUnit) -> Conversation | None:
-        """What a scaffold of ours was told first is made anew, for nobody keeps it; of an agent program that is
-        missing, and what it was shown. None where no answer can be read. Raises InfraError, ConfigError."""
+        """Return a running unit's conversation; None if no call can be read. Raises InfraError, ConfigError.
+
+        A scaffold's first prompt is not stored, so it is rendered again; an agent program's prompt is missing.
+        """
         name = (run.created_at, unit.parts[0])
         with self._lock:
             if name not in self._known:
@@ -66,7 +68,7 @@ class KeptConversations:
         return read_conversation(json.dumps(documents[-1] | {"subagent_trajectories": documents[:-1]}).encode())
 
     def _make_opening(self, run: RunFile, instance_id: str) -> list[Turn]:
-        """Empty where another version of swe-argo worked, whose words may be others, and of agents of one's own."""
+        """Return the first prompt; empty for custom agents and for runs of another version of swe-argo."""
         spec, name = run.spec.agent, key(Instance, run.run_id, instance_id)
         style = PROGRAM if run.program else own_style(spec)
         if style is None or run.versions.get("swe-argo") != version("swe-argo"):
@@ -92,18 +94,18 @@ class KeptConversations:
 
 
 def _without_bulk(call: KeptCall) -> KeptCall:
-    """The call as it is shown: the bytes and the ids of its tokens take the most room."""
+    """Return the call as it is shown, without its large fields: raw bytes and token ids."""
     return call.model_copy(update={"message": {}, "forwarded": None, "metrics": call.as_turn().metrics})
 
 
 def _attempts(calls: Sequence[KeptCall]) -> list[list[KeptCall]]:
-    """The answers of each of a solve's attempts (iterative mode)."""
+    """Return the calls of each of a solve's attempts (iterative mode)."""
     numbers = sorted({call.attempt for call in calls})
     return [[call for call in calls if call.attempt == number] for number in numbers]
 
 
 def _document(run: RunFile, opening: Sequence[Turn], calls: Sequence[KeptCall]) -> dict[str, Any]:
-    """As a trajectory has it. What came of a call's actions is in the next."""
+    """Return the calls in the form of a trajectory; the next call contains the results of the actions."""
     shown = [*(call.shown for call in calls[1:]), []]
     turns = [
         call.as_turn(number, seen)

@@ -1,4 +1,4 @@
-"""The runs of a store, a line each: read again and again, parsed only where a file has changed."""
+"""Lines of the list of runs: refreshed repeatedly, parsed only if a file has changed."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from swe_argo.workflows.view.report_age import count_planned, count_reported
 from swe_argo.workflows.view.tables import Column, Filter
 
 REST = 10
-"""See ``Reread``."""
+"""Pause factor, see ``Reread``."""
 PLAN_AGAIN_S = 60.0
-"""A plan is large: it is read again so late, unless its run.json is another, which is written first and may be seen
-without it."""
+"""A plan is large, so it is read again only after this time or when its run.json has changed, which is written before
+the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """What the list says of a run. Every text is visible."""
+    """A line of the list of runs. Every text is sanitized for display."""
 
     run_id: str
     begun: str
-    """ISO 8601, UTC; empty where run.json cannot be read."""
+    """ISO 8601, UTC; empty if run.json cannot be read."""
     agent: str
     model: str
     dataset: str
@@ -43,20 +43,20 @@ class RunLine:
     resolved: int | None = None
     total: int | None = None
     attempts: int = 1
-    """At each instance."""
+    """Attempts per instance."""
     rate: float | None = None
-    """None, too, where the run is not valid."""
+    """None also if the run is not valid."""
     low: float = 0.0
     high: float = 0.0
     cost_usd: float | None = None
     tokens: int | None = None
     units: int = 0
-    """That its report is of."""
+    """Units in the report."""
     missing: int = 0
     """Units without a verdict."""
     tags: tuple[str, ...] = ()
     text: str = ""
-    """What words are looked for in."""
+    """Lower-case text for the search."""
 
 
 RUN_COLUMNS: tuple[Column[RunLine], ...] = (
@@ -79,7 +79,7 @@ RUN_FILTERS: tuple[Filter[RunLine], ...] = (
 
 
 class RunLines:
-    """The list, newest first, shared by all who look."""
+    """The list of runs, newest first, shared by all requests."""
 
     def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
         self._store = store
@@ -88,11 +88,11 @@ class RunLines:
         self._lines = Reread(self._read, REST, patience_s)
 
     def read(self, *, whole: bool = False) -> list[RunLine]:
-        """As the store has it now, or had it a moment ago. Raises InfraError, ConfigError, and as ``Reread``."""
+        """Return the list, read now or a moment ago. Raises InfraError, ConfigError, and as ``Reread``."""
         return self._lines.read(whole=whole)
 
     def files(self) -> list[tuple[RunLine, RunFile]]:
-        """The same, each with its run.json, where that can be read."""
+        """Return the lines with their run.json, if it can be read."""
         known = ((line, self._parsed.get((line.run_id, "file"))) for line in self.read())
         return [(line, found[1]["file"]) for line, found in known if found and "file" in found[1]]
 
@@ -114,7 +114,7 @@ class RunLines:
         return sorted(lines, key=lambda line: (line.begun, line.run_id), reverse=True)
 
     def _count_planned(self, names: list[str], contents: dict[str, bytes]) -> dict[str, int]:
-        """Run that has a report -> units of its plan."""
+        """Return the number of planned units of each run that has a report."""
         now = time.monotonic()
         files = {run: contents[key(RunFile, run)] for run in names if key(RunFile, run) in contents}
         marks = {run: hashlib.blake2b(file).digest() for run, file in files.items() if key(Summary, run) in contents}
@@ -134,7 +134,7 @@ class RunLines:
         if known is None or known[0] != mark:
             try:
                 known = (mark, parse(data))
-            except (ValueError, KeyError, TypeError, AttributeError):  # broken, or of another version
+            except (ValueError, KeyError, TypeError, AttributeError):  # broken, or written by another version
                 known = (mark, {"state": "unreadable"})
             self._parsed[run, what] = known
         found: dict[str, Any] = known[1]
@@ -161,7 +161,7 @@ def _about(data: bytes) -> dict[str, Any]:
 
 
 def _score(data: bytes) -> dict[str, Any]:
-    """Not parsed as a Summary: a list of hundreds is read at once, and one of an older version has its score, too."""
+    """Return the score. Not parsed as a Summary, so that hundreds are read fast and older versions are understood."""
     read = json.loads(data)
     rate, usage = read["headline"], read["cost"]["usage"]
     usage = Usage.model_validate({name: usage.get(name) for name in ("prompt_tokens", "completion_tokens", "cost_usd")})

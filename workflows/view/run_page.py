@@ -1,4 +1,4 @@
-"""The page of a run: the parts of its report, what works now, and its units to filter, sort and search."""
+"""The page of a run: the sections of its report, its running units, and its units to filter, sort and search."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from swe_argo.workflows.view.timeline import draw_timeline
 from swe_argo.workflows.view.unit_lines import UNIT_COLUMNS, UNIT_FILTERS, UnitLine, figures_of
 
 NAMES = {name: label.name for name, label in STANDINGS.items()} | {name: stop.name for name, stop in STOPS.items()}
-"""What the filters' choices are called."""
+"""Display names of the filters' choices."""
 
 
 @dataclass(frozen=True)
 class WorkingLine:
-    """A unit that is being worked on."""
+    """A unit in progress."""
 
     instance_id: str
     attempt: int
@@ -37,16 +37,16 @@ class WorkingLine:
     phase: str
     since: str
     turns: str
-    """``12 of 40``; empty before the first."""
+    """``12 of 40``; empty before the first turn."""
     tokens: str
     cost: str
     action: str
     answered: str
-    """How long ago its newest answer was; empty where its step tells how far it is."""
+    """Age of its newest model response; empty if the step itself reports its progress."""
 
 
 def run_context(state: RunState, query: QueryParams) -> dict[str, Any]:
-    """What the template of the page is given."""
+    """Return the variables of the page's template."""
     figures = [figures_of(state.run_id, line) for line in state.lines]
     at_work = find_work(state)
     return {
@@ -64,8 +64,10 @@ def run_context(state: RunState, query: QueryParams) -> dict[str, Any]:
 
 
 def find_work(state: RunState) -> Sequence[tuple[UnitProgress, datetime | None]]:
-    """Units at work, each with when its newest answer came where it is known by that alone: what the steps of this
-    machine tell is newer, and tells other phases, too."""
+    """Return the running units, each with the time of its newest model response if nothing else is known of it.
+
+    Steps on this machine report newer progress and more phases than recorded calls.
+    """
     if state.reported:
         return ()
     here = [unit.progress for unit in find_units_at_work(state.file)]
@@ -76,7 +78,7 @@ def find_work(state: RunState) -> Sequence[tuple[UnitProgress, datetime | None]]
 
 
 def units_context(state: RunState, query: QueryParams) -> dict[str, Any]:
-    """What the table of units is given, alone or in the page."""
+    """Return the variables of the units table, which is part of the page or rendered alone."""
     many = len(state.summary.attempts) > 1
     columns = [column for column in UNIT_COLUMNS if many or column.name != "attempt"]
     asked = read_state(query, columns, UNIT_FILTERS)
@@ -90,7 +92,7 @@ def units_context(state: RunState, query: QueryParams) -> dict[str, Any]:
 
 
 def _cells(run: str, line: UnitLine) -> dict[str, str]:
-    """The cells that are words or numbers alone."""
+    """Return the cells that contain only text or numbers."""
     return {
         "href": unit_url(run, line.instance_id, line.attempt),
         "turns": "" if line.turns is None else f"{line.turns:,}",
@@ -102,7 +104,7 @@ def _cells(run: str, line: UnitLine) -> dict[str, str]:
 
 
 def working_line(run: str, progress: UnitProgress, answered_at: datetime | None = None) -> WorkingLine:
-    """What is told of a unit at work. ``answered_at``: where it is known by its newest answer alone."""
+    """Return the line of a running unit. ``answered_at``: if only its newest model response is known."""
     ago = max(0.0, (datetime.now(UTC) - answered_at).total_seconds()) if answered_at else 0.0
     usage, most = progress.usage, progress.most_turns
     used = usage.prompt_tokens + usage.completion_tokens

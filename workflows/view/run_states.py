@@ -1,4 +1,4 @@
-"""A run as the viewer shows it: of its report where it is over, of what the store holds by now where it works."""
+"""State of a run for the viewer: from its report once it has ended, from the store's files while it is running."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from swe_argo.workflows.view.report_age import count_planned, count_reported
 from swe_argo.workflows.view.unit_lines import UnitLine, lines_of
 
 KEPT = 16
-"""Runs in memory; one of 9,000 units takes some 40 MB."""
+"""Number of runs in the cache; a run of 9,000 units takes about 40 MB."""
 REST = 5
-"""See ``Reread``."""
+"""Pause factor, see ``Reread``."""
 
 
 @dataclass(frozen=True)
 class RunState:
-    """What is known of a run at a moment."""
+    """The state of a run at one moment."""
 
     run_id: str
     file: RunFile
@@ -43,29 +43,29 @@ class RunState:
     lines: list[UnitLine]
     compared: Comparison | None
     working: bool
-    """A runner that lives holds it."""
+    """Whether a live runner holds the lock."""
     reported: bool
-    """The figures are those of its report; else they are of what the store holds by now."""
+    """Whether the figures are those of the report; otherwise they are computed from the files in the store."""
     abandoned: bool = False
-    """A runner that died left its lock."""
+    """Whether a dead runner left its lock."""
     stored: StoredRun | None = None
-    """What was read, where there is no report."""
+    """The files read from the store, if there is no report."""
     answered: Sequence[AnsweredUnit] = ()
-    """Units at work, as far as the store tells."""
+    """Running units, as far as the store shows."""
 
     @property
     def live(self) -> bool:
-        """Whether more may come: also of a run that no runner holds, for on a cluster none does."""
+        """Whether the run may still change: even without a lock, because runs on a cluster have none."""
         return not self.reported and not self.abandoned
 
     @cached_property
     def places(self) -> dict[tuple[str, int], int]:
-        """(instance, attempt) -> place in the plan."""
+        """Position in the plan by (instance, attempt)."""
         return {(line.instance_id, line.attempt): place for place, line in enumerate(self.lines)}
 
 
 class RunStates:
-    """The runs of a store that somebody looks at."""
+    """A cache of the states of a store's runs."""
 
     def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
         self._store, self._patience_s = store, patience_s
@@ -73,8 +73,7 @@ class RunStates:
         self._lock = threading.Lock()
 
     def read(self, run_id: str, *, whole: bool = False) -> RunState:
-        """Raises ConfigError where there is no such run or it is not planned yet, InfraError when the store fails;
-        NotReadYetError where it takes long, unless it is the ``whole`` answer."""
+        """Return its state. Raises ConfigError (no run, no plan), InfraError; NotReadYetError unless ``whole``."""
         with self._lock:
             kept = self._kept.setdefault(run_id, _KeptRun(self._store, run_id, self._patience_s))
             self._kept.move_to_end(run_id)
@@ -94,7 +93,7 @@ class _KeptRun:
         self._growing, self._answered = GrowingRun(store, run_id), AnsweredUnits(store)
         self._summary = b""
         self._known: RunState | None = None
-        """Of that report."""
+        """State with that report."""
         self._state = Reread(self._read, REST, patience_s, self._describe_progress)
 
     def read(self, *, whole: bool) -> RunState:
@@ -121,13 +120,13 @@ class _KeptRun:
         return self._unreported(working=working, abandoned=lock is not None and not working)
 
     def _has_grown(self, summary: bytes) -> bool:
-        """Whether its plan has units that its report lacks."""
+        """Return whether the plan has units that the report lacks."""
         name = key(Plan, self._run_id)
         plan = self._store.get_many([name]).get(name)
         return plan is not None and count_planned(plan) > count_reported(summary)
 
     def _reported(self, data: bytes) -> RunState | None:
-        """None where its files are of another version, or broken: the run is read as it lies then."""
+        """Return the state of the report, or None if its files are broken or from another version."""
         table, comparison = key(Summary, self._run_id).replace(Summary.file, UNITS_FILE), key(Comparison, self._run_id)
         contents = self._store.get_many([table, comparison])
         try:

@@ -1,4 +1,4 @@
-"""The viewer as a process: where it listens, whom it lets in, how it ends."""
+"""The viewer as a process: its address, access and shutdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PORT = 7676
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """What a person chooses. ``token``: needed where other machines can ask."""
+    """Options of the viewer. ``token`` is required if other machines can reach it."""
 
     host: str = "127.0.0.1"
     port: int = PORT
@@ -26,7 +26,7 @@ class ViewOptions:
 
 
 def serve(store: Store, options: ViewOptions, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; ``announce`` is given the address once it answers. Raises ConfigError."""
+    """Serve until SIGTERM or SIGINT; call ``announce`` with the address when it is ready. Raises ConfigError."""
     loopback = is_loopback(options.host)
     if options.token is None and not loopback:
         message = f"everybody who reaches {options.host} could look: set SWE_ARGO_VIEW_TOKEN to a token"

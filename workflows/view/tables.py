@@ -1,4 +1,4 @@
-"""A table's filters and order as an address has them: ``?q=django&outcome=unresolved&sort=-cost``."""
+"""Filters and order of a table, encoded in the URL: ``?q=django&outcome=unresolved&sort=-cost``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PAGE_LINES = 100
 
 @dataclass(frozen=True)
 class Column(Generic[L]):
-    """A column that lines can be sorted by."""
+    """A sortable column."""
 
     name: str
-    """In the address."""
+    """Name in the URL."""
     title: str
     value: Callable[[L], Any]
-    """What is compared; None comes last either way."""
+    """The sort key; None comes last in both directions."""
     classes: str = ""
     meaning: str = ""
     optional: bool = False
@@ -30,52 +30,52 @@ class Column(Generic[L]):
 
 @dataclass(frozen=True)
 class Filter(Generic[L]):
-    """A choice among the values that lines have."""
+    """A filter by the values that occur in the lines."""
 
     name: str
     title: str
     value: Callable[[L], str | tuple[str, ...]]
-    """One, or several at once."""
+    """One value, or several."""
 
     def values(self, line: L) -> tuple[str, ...]:
-        """What a line has; the empty text where it has nothing."""
+        """Return the values of a line; one empty text if it has none."""
         value = self.value(line)
         return (value,) if isinstance(value, str) else value or ("",)
 
 
 @dataclass(frozen=True)
 class TableState:
-    """What an address asks of a table."""
+    """The state of a table: search words, filters, order and page."""
 
     words: str = ""
     picks: Mapping[str, str] = field(default_factory=dict)
-    """Filter -> what is chosen."""
+    """Filter -> chosen value."""
     sort: str = ""
     falling: bool = False
     page: int = 1
 
     def address(self, **changes: str) -> str:
-        """The query of the same table otherwise: ``sort``, ``page``, or a filter by its name; from the first page."""
+        """Return the query with ``changes`` to ``sort``, ``page`` or a named filter; by default for the first page."""
         order = f"{'-' if self.falling else ''}{self.sort}"
         values = {"q": self.words, **dict(self.picks), "sort": order} | changes
         return "?" + urlencode({name: value for name, value in values.items() if value})
 
     def order(self, name: str) -> str:
-        """The query that sorts by a column; by the same one again, the other way round."""
+        """Return the query that sorts by a column, or reverses the order if it sorts by that already."""
         turned = self.sort == name and not self.falling
         return self.address(sort=f"{'-' if turned else ''}{name}")
 
 
 @dataclass(frozen=True)
 class ShownTable(Generic[L]):
-    """The lines that an address asks for."""
+    """The part of a table to show."""
 
     state: TableState
     columns: Sequence[Column[L]]
     filters: Sequence[tuple[Filter[L], list[str]]]
-    """Each with its choices, two or more, or what is chosen."""
+    """The filters with their choices: at least two, or the chosen one."""
     lines: list[L]
-    """Of this page."""
+    """Lines of this page."""
     found: int
     total: int
     pages: int
@@ -86,7 +86,7 @@ class ShownTable(Generic[L]):
 
 
 def read_state(query: QueryParams, columns: Sequence[Column[L]], filters: Sequence[Filter[L]]) -> TableState:
-    """What is unknown in the address is passed over: it may be of another version."""
+    """Parse the query; ignore unknown names and values, which may be from another version."""
     sort = query.get("sort", "")
     name = sort.removeprefix("-")
     known = any(column.name == name for column in columns)
@@ -100,7 +100,7 @@ def read_state(query: QueryParams, columns: Sequence[Column[L]], filters: Sequen
 
 
 def read_page(text: str, *, default: int) -> int:
-    """The number of a page as an address has it, which may be any text: the default where it is no number."""
+    """Parse a page number from the URL; return the default if the text is not a number."""
     return int(text) if text.isdecimal() and len(text) < 6 else default
 
 
@@ -111,7 +111,7 @@ def show_table(
     filters: Sequence[Filter[L]],
     text: Callable[[L], str],
 ) -> ShownTable[L]:
-    """Filter, sort, and take a page. ``text``: what words are looked for in, in small letters."""
+    """Filter and sort the lines and take one page. ``text`` returns the lower-case text for the search."""
     words = state.words.lower().split()
     wanted = [(each.values, state.picks[each.name]) for each in filters if each.name in state.picks]
     found = [

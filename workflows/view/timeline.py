@@ -1,4 +1,4 @@
-"""When the tries of a run were at work, a bar each, in as many lanes as there were workers at a time."""
+"""Timeline of a run: a bar for each try, in as many lanes as there were concurrent workers."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from swe_argo.workflows.view.tables import read_page
 from swe_argo.workflows.view.unit_lines import UnitLine
 
 BARS = 2000
-"""Drawn at once; of more tries so many a page, in the order in which they began."""
+"""Maximum number of bars per page; pages are in the order of the tries' starts."""
 NAMES: dict[str, str] = {Standing.NOT_RUN: "No verdict yet"}
-"""What tries of a unit are called in the legend, where that is not its standing's name."""
+"""Names in the legend that differ from the standing's name."""
 PAGE = "tries"
-"""The page's number in an address."""
+"""Query parameter for the page number."""
 HEIGHT, LEAST, MOST = 480, 3, 14
-"""Pixels: of all lanes together, and the least and the most of one."""
+"""Pixels: height of all lanes together, minimum and maximum height of one lane."""
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """A try that is drawn. Seconds since the epoch."""
+    """A try to draw. Times in seconds since the epoch."""
 
     began: float
     ended: float
     standing: str
-    """Its unit's."""
+    """Standing of its unit."""
     failed: bool
     href: str
     title: str
 
     @property
     def tone(self) -> str:
-        """A CSS class."""
+        """The CSS class of the bar."""
         return STANDINGS[Standing.FAILED if self.failed else self.standing].tone
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A try in its place: from the left and wide in per cent, from above in pixels."""
+    """A positioned try: ``x`` and ``width`` in percent, ``y`` in pixels."""
 
     x: float
     width: float
@@ -60,13 +60,13 @@ class Bar:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What the template draws."""
+    """The variables of the template."""
 
     bars: Sequence[Bar]
     lanes: int
-    """Tries at work at a time, at most."""
+    """Maximum number of concurrent tries."""
     lane: int
-    """Pixels."""
+    """Height in pixels."""
     begin: str
     end: str
     took: str
@@ -74,19 +74,19 @@ class Timeline:
     """(tone, name) of the outcomes that occur."""
     failed: int
     first: int
-    """Number of the first that is drawn, from 1."""
+    """Number of the first try shown, from 1."""
     total: int
     before: str
     after: str
-    """Addresses of the tries before and after these; empty where there are none."""
+    """Addresses of the previous and the next page; empty if there is none."""
     untold: int
-    """Units whose records do not say when their tries were."""
+    """Units whose records lack the times of their tries."""
 
 
 def draw_timeline(
     run: str, lines: Sequence[UnitLine], working: Iterable[UnitProgress], query: QueryParams, now: datetime
 ) -> Timeline | None:
-    """None where no try began. ``working``: what is at work at ``now``; then the newest tries are drawn first."""
+    """Return the timeline, or None if no try began. With units ``working`` at ``now``, the newest page comes first."""
     running = [_running(run, progress, now) for progress in working]
     tries = sorted([one for line in lines for one in _tries(run, line)] + running, key=lambda one: one.began)
     untold = sum(1 for line in lines if line.seconds and all(times.failure_class for times in line.times))
@@ -121,7 +121,7 @@ def draw_timeline(
 
 
 def pack(tries: Sequence[Try]) -> tuple[list[int], int]:
-    """A lane for each, the first that is free when it begins, and how many lanes that takes. ``tries``: by begin."""
+    """Assign each try the first lane that is free at its start; return lanes and lane count. Tries sorted by start."""
     places: list[int] = []
     free: list[int] = []
     busy: list[tuple[float, int]] = []
@@ -146,7 +146,7 @@ def _tries(run: str, line: UnitLine) -> list[Try]:
 
 
 def _running(run: str, progress: UnitProgress, now: datetime) -> Try:
-    """From when its phase began: nothing tells when the try did."""
+    """Return a running try. Its start is that of its phase, because the start of the try is unknown."""
     ended = now.timestamp()
     began = min(ended, datetime.fromisoformat(progress.since).timestamp())
     name = unit_name(progress.instance_id, progress.attempt)

@@ -1,4 +1,4 @@
-"""The runs of one spec over time: what they resolved, and where dataset, images or code changed between them."""
+"""The page of one spec's runs over time: scores, and changes of dataset, images or code between the runs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from swe_argo.workflows.view.run_lines import RunLine
 
 VALUE_WIDTH = 60
 NAMED = 6
-"""Changes of a kind that are told one by one."""
+"""Maximum number of changes of one kind that are listed."""
 KINDS = {"dataset": "dataset", "image": "images", "version": "code"}
 
 
 @dataclass(frozen=True)
 class Night:
-    """A run in the drawing; places in per cent, from above."""
+    """A run in the chart; coordinates in percent, from the top."""
 
     line: RunLine
     href: str
@@ -32,15 +32,15 @@ class Night:
     low: float
     high: float
     changes: list[str]
-    """Since the run before it."""
+    """Changes since the run before it."""
     kinds: list[str]
-    """What of dataset, images and code changed."""
+    """Kinds of those changes: dataset, images, code."""
     compare: str
     """Address of the comparison with the run before it."""
 
 
 def trend_context(file: RunFile, known: list[tuple[RunLine, RunFile]]) -> dict[str, Any]:
-    """What the template is given. ``known``: the runs of the store; of them those with a score and ``file``'s spec."""
+    """Return the template's variables. ``known``: the runs of the store, filtered here by score and ``file``'s spec."""
     same = [(line, other) for line, other in known if line.rate is not None and is_same_spec(other, file)]
     same.sort(key=lambda pair: (pair[0].begun, pair[0].run_id))
     lows, highs = [line.low for line, _ in same], [line.high for line, _ in same]
@@ -69,7 +69,7 @@ def trend_context(file: RunFile, known: list[tuple[RunLine, RunFile]]) -> dict[s
 
 
 def _places(lines: list[RunLine]) -> list[float]:
-    """By the time at which each began; evenly where that is not known."""
+    """Return horizontal positions by the start time of each run, or evenly spaced if a time is unknown."""
     try:
         times = [datetime.fromisoformat(line.begun).timestamp() for line in lines]
     except ValueError:
@@ -79,7 +79,7 @@ def _places(lines: list[RunLine]) -> list[float]:
 
 
 def _words(changes: list[Change]) -> list[str]:
-    """A sentence each, the first of a kind; of the others how many there are."""
+    """Return a sentence for each of the first changes of a kind, and the number of the others."""
     words, told = [], Counter[str]()
     for change in changes:
         told[change.kind] += 1

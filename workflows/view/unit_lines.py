@@ -1,4 +1,4 @@
-"""The units of a run, a line each: of the report's own table (units.parquet), or of what there is by now."""
+"""Lines of the table of units, from the report's table (units.parquet) or from the files in the store."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TryTimes:
-    """When a try was. Seconds since the epoch."""
+    """Start and end of a try, in seconds since the epoch."""
 
     step: str
     began: float
     ended: float
-    """No earlier than ``began``: clocks are set back."""
+    """Never before ``began``, even if a clock was set back."""
     failure_class: str
-    """Empty where it succeeded."""
+    """Empty after success."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitLine:
-    """What the table of units says of one. Every text is visible."""
+    """A line of the table of units. Every text is sanitized for display."""
 
     instance_id: str
     attempt: int
     title: str
-    """Of the issue; empty before there is a report."""
+    """Title of the issue; empty before there is a report."""
     repo: str
     standing: str
     label: StandingLabel
-    """What its standing is called."""
+    """Display name of the standing."""
     stop: str
-    """Why its agent stopped; empty where none worked, or has not ended."""
+    """Reason why the agent stopped; empty without an agent or before its end."""
     note: str
     integrity: str
     """``ok``, ``unconfirmed`` or ``suspect``; empty without a verdict."""
     unconfirmed: str
-    """Why it is not confirmed if it is resolved; else empty."""
+    """Reason why a resolved unit is not confirmed; otherwise empty."""
     general: str
-    """``yes`` or ``no``: whether it passed neighbour inputs, too; empty if that was not tried."""
+    """``yes`` or ``no``: whether it passed neighbours, too; empty if they were not tried."""
     tries: int
-    """That failed."""
+    """Number of failed tries."""
     turns: int | None
-    """Before there is a report, the answered calls of the model."""
+    """Before there is a report: number of model calls with a response."""
     tokens: int
     cost_usd: float | None
     patch_sha256: str | None
@@ -65,13 +65,13 @@ class UnitLine:
     failing_tests: Sequence[str]
     error: str
     text: str
-    """What words are looked for in."""
+    """Lower-case text for the search."""
     times: Sequence[TryTimes] = ()
-    """Of the tries that tell."""
+    """The tries whose times are known."""
 
     @property
     def went_wrong(self) -> bool:
-        """Whether it is worth a look: no verdict, or a suspect one."""
+        """Whether the unit needs a look: no verdict, or a suspect one."""
         return self.integrity == "suspect" or self.standing in NO_VERDICT
 
 
@@ -107,7 +107,7 @@ _OPTIONAL = ("title", "tries", *_WHY, "confirmation_tests", "general", "counter_
 
 
 def lines_of(table: pa.Table) -> list[UnitLine]:
-    """In the order of the plan. Raises ValueError where a column is missing: the table is of another version."""
+    """Return the lines in the order of the plan. Raises ValueError if a column is missing (another version)."""
     try:
         columns = {name: table.column(name).to_pylist() for name in _COLUMNS}
         for name in _OPTIONAL:
@@ -160,7 +160,7 @@ def _unconfirmed(row: dict[str, Any]) -> str:
 
 
 def _times(one: Mapping[str, str | None]) -> TryTimes | None:
-    """None where it does not tell."""
+    """Return the times of a try, or None if they are not recorded."""
     try:
         began, ended = _seconds(one["began_at"] or ""), _seconds(one["ended_at"] or "")
     except ValueError:
@@ -174,7 +174,7 @@ def _seconds(moment: str) -> float:
 
 
 def figures_of(run: str, line: UnitLine) -> UnitFigures:
-    """What the parts of the report's page say of it; they lead to its page here."""
+    """Return the unit's figures for the report's sections, with a link to its page here."""
     return UnitFigures(
         instance_id=line.instance_id,
         attempt=line.attempt,

@@ -1,4 +1,4 @@
-"""The page of a unit: the report's own, made of what there is of it now, and of its running try turn by turn."""
+"""The page of a unit: the report's page for its current files, with the turns of its running try."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ from swe_argo.workflows.view.run_states import RunState
 
 
 def unit_page(store: Store, kept: KeptConversations, state: RunState, instance_id: str, attempt: int) -> bytes:
-    """The page, UTF-8. ``kept``: of that store.
-
-    Raises ConfigError where the run has no such unit, InfraError when the store fails.
-    """
+    """Return the page as UTF-8; ``kept`` is of the same store. Raises ConfigError without such a unit, InfraError."""
     answered = _answered(state, instance_id, attempt)
     running = answered.place if answered is not None else ""
     stored, _ = read_unit(store, state.run_id, _planned(store, state, instance_id, attempt), running=running)
@@ -101,7 +98,7 @@ def _neighbours(state: RunState, instance_id: str, attempt: int) -> tuple[str, s
 
 
 def _conversations(store: Store, run_id: str, unit: StoredUnit) -> dict[str, Conversation]:
-    """Name of a failed try, empty for the one that did not fail -> what can be read of its trajectory."""
+    """Return the readable conversations by failed try; the empty name is the try that did not fail."""
     folder = Place.UNIT.format(run=run_id, instance=unit.instance_id, attempt=unit.attempt)
     names = {"": Trajectory.file} | {
         one.name: f"tries/{one.name}/{Trajectory.file}" for one in unit.tries[-TRIES_SHOWN:]
@@ -115,7 +112,7 @@ def _conversations(store: Store, run_id: str, unit: StoredUnit) -> dict[str, Con
 def _growing(at_work: UnitAtWork) -> Conversation | None:
     try:
         return _read_if_whole(at_work.trajectory.read_bytes())
-    except OSError:  # before its first turn, after its last, or in grade
+    except OSError:  # before the first turn, after the last, or in grade
         return None
 
 
@@ -127,7 +124,7 @@ def _read_if_whole(data: bytes | None) -> Conversation | None:
 
 
 def unit_file(store: Store, state: RunState, instance_id: str, attempt: int, name: str) -> bytes:
-    """A file of a unit. Raises ConfigError where there is none of that name."""
+    """Return a file of a unit. Raises ConfigError if it has no file of that name."""
     if (instance_id, attempt) in state.places:
         folder = Place.UNIT.format(run=state.run_id, instance=instance_id, attempt=attempt)
         if f"{folder}/{name}" in store.keys(f"{folder}/"):
