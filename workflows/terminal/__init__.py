@@ -1,1 +1,1 @@
-"""What a person sees at a terminal."""
+"""Terminal output: progress, tables, runs, units and trainings."""

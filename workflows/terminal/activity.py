@@ -1,4 +1,4 @@
-"""What a person sees while one thing is done: that it goes on, however long nothing is printed."""
+"""Signs of activity at a terminal while one operation runs without printing anything."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from swe_argo.steps.reports.text.formatting import duration
 from swe_argo.steps.reports.text.visible import make_visible
 
 PATIENCE_S = 3.0
-"""Seconds without a line after which a person may think that nothing goes on."""
+"""Seconds without output after which a user may think that nothing happens."""
 SILENT_S = 5.0
-"""Seconds between two lines of one activity, at most."""
+"""Maximum seconds between two lines of one activity."""
 SELDOM_S = 60.0
-"""Seconds between two lines of a silence at most: the pause doubles up to this."""
+"""Maximum seconds between two lines without news: the pause doubles up to this."""
 
 
 class SilenceTimer:
@@ -45,13 +45,13 @@ class SilenceTimer:
         self._thread.join()
 
     def restart(self) -> None:
-        """A line was printed: the wait begins anew."""
+        """Reset the timer, because a line was printed."""
         with self._change:
             self._last, self._pause_s = time.monotonic(), self._first_s
             self._change.notify()
 
     def news(self) -> None:
-        """There is something new to print: ``say`` is called as soon as ``first_s`` have passed since the last line."""
+        """Announce news: ``say`` is called as soon as ``first_s`` have passed since the last line."""
         with self._change:
             self._pause_s = self._first_s
             self._change.notify()
@@ -68,7 +68,7 @@ class SilenceTimer:
 
 
 class ActivityLine:
-    """Shows what is being done: at once in a status line of a terminal, and everywhere in lines when it takes long."""
+    """An activity indicator: a status line on a terminal, and printed lines everywhere if it takes long."""
 
     def __init__(self, console: Console, title: str, patience_s: float = PATIENCE_S) -> None:
         self._console, self._title = console, title
@@ -90,7 +90,7 @@ class ActivityLine:
         self._status.stop()
 
     def now(self, what: str) -> None:
-        """This is being done now; where its phase (before a colon) is new, a line comes soon."""
+        """Set the current operation; a line is printed soon if its phase (before a colon) is new."""
         before, self._now = self._now, make_visible(what)
         self._show()
         if before.partition(":")[0] != self._now.partition(":")[0]:
@@ -101,7 +101,7 @@ class ActivityLine:
         return f"{self._title}: {self._now}" if self._now else self._title
 
     def _show(self) -> None:
-        line = Text(self._line)  # one that the terminal breaks would not be taken away as a whole
+        line = Text(self._line)  # the terminal could not erase a line that it wrapped
         line.truncate(max(10, self._console.width - 4), overflow="ellipsis")
         self._status.update(line)
 

@@ -1,4 +1,4 @@
-"""Rows as aligned lines, never cut or broken: names in them are copied into the next command, or piped into another."""
+"""Rows as aligned lines, never cut or wrapped, because names in them are copied or piped into other commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 
 def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """A line a row, two spaces between columns; ``right``: places of columns that end together."""
+    """Return a line for each row, two spaces between columns; ``right``: indexes of right-aligned columns."""
     widths = [max(map(cell_len, cells)) for cells in zip_longest(*rows, fillvalue="")]
     lines = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""What a person sees while a run works: live lines at the end of a terminal, plain lines everywhere."""
+"""Progress of a run: live lines at the bottom of a terminal, plain lines everywhere."""
 
 from __future__ import annotations
 
@@ -27,21 +27,20 @@ from swe_argo.workflows.terminal.activity import SilenceTimer
 
 GOOD, BAD, WORLD = "green", "yellow", "red"
 QUIET_S = 30.0
-"""Seconds in which no unit ends, after which those at work are named, in a terminal as elsewhere."""
+"""Seconds without an ended unit after which a line names the running units, on terminals and elsewhere."""
 LOOK_S = 1.0
-"""Seconds between two looks at what the units at work have come to."""
+"""Seconds between two reads of the running units' progress."""
 SHOWN = 8
-"""Units at work that have a line each at a terminal."""
+"""Maximum number of running units with a line of their own on a terminal."""
 NAMED = 3
-"""Of them those that a line of a log names."""
+"""Maximum number of running units named in a log line."""
 
 Look = Callable[[], list[UnitProgress]]
-"""How far the units at work have come, of those of which that is known."""
+"""Returns the progress of the running units, as far as it is known."""
 
 
 class Progress:
-    """Counts, rate, time left, failures by class, and each unit at work. Call it with events; use it as a context
-    manager."""
+    """Counts, rate, time left, failures by class, and running units. Call it with events, as a context manager."""
 
     def __init__(self, console: Console, units: list[Unit], run_id: str, look: Look = list) -> None:
         self._console = console
@@ -54,7 +53,7 @@ class Progress:
         self._outcomes: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
         self._reasons: dict[tuple[str, str], str] = {}
-        """(class, reason) -> the unit in whose line they stand."""
+        """(class, reason) -> the unit whose line contains them."""
         self._retries = 0
         self._usage = Usage()
         self._units: dict[tuple[str, int], Usage] = {}
@@ -78,7 +77,7 @@ class Progress:
             self._live.stop()
 
     def __call__(self, event: Event) -> None:
-        """Take one event of the runner."""
+        """Process one event of the runner."""
         name = (event.unit.instance_id, event.unit.attempt)
         if event.kind == "begun":
             self._running[name] = None
@@ -111,7 +110,7 @@ class Progress:
         self._silence.restart()
 
     def _why(self, event: Event) -> str:
-        """Class and reason in full where they are new, else the unit in whose line they stand."""
+        """Return class and reason in full if they are new, else a reference to the unit whose line contains them."""
         if not event.failure:
             return ""
         kind, reason = event.failure.failure_class, make_visible(event.failure.reason)
@@ -126,7 +125,7 @@ class Progress:
         return self._before + self._outcomes.total() + self._failures.total()
 
     def __rich__(self) -> Group:
-        """The live lines, none wider than the terminal: one that it breaks would not be taken away as a whole."""
+        """Return the live lines, cut to the terminal's width: the terminal could not erase a line that it wrapped."""
         here, elapsed = self._done_units - self._before, time.monotonic() - self._began
         rate = here / elapsed if elapsed > 0 else 0.0
         remaining_s = (self._total - self._done_units) / rate if rate else 0.0
@@ -148,7 +147,7 @@ class Progress:
         return Group(*lines)
 
     def _bar(self, pace: list[str]) -> Text:
-        """The run, how much of it is done in a bar where there is room for one, and in numbers."""
+        """Return the run id, a progress bar if there is room, and the figures."""
         count = f"{self._done_units}/{self._total}"
         room = self._console.width - 1 - sum(2 + len(word) for word in (count, *pace))
         line = Text(self._run_id, style="bold")
@@ -159,7 +158,7 @@ class Progress:
         return line.append("  " if width else "").append("  ".join([count, *pace]), style="not bold")
 
     def _unit_lines(self) -> list[Text]:
-        """A line for each unit at work, as many as there is room for."""
+        """Return a line for each running unit, as many as fit."""
         self._look_again()
         running = list(self._running)
         room = max(1, min(SHOWN, self._console.height - 4))

@@ -1,4 +1,4 @@
-"""The end of a run at a terminal: the top of its report."""
+"""The end of a run at a terminal: the head of its report."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from swe_argo.steps.reports.messages import terminal
 from swe_argo.workflows.api.run import Run
 
 EXIT_FAILED = 4
-"""A run that was ended by a failure, because that was requested."""
+"""Exit code of a run that was ended by a failure because that was requested."""
 
 
 def print_run_end(run: Run, console: Console) -> Summary:
-    """Print the end of a run as the top of its report says it. Raises ConfigError where it has none."""
+    """Print the head of the run's report. Raises ConfigError if there is no report."""
     summary = run.summary
     console.print("\n".join(terminal.summary_lines(summary, run.page)), highlight=False, soft_wrap=True, markup=False)
     return summary

@@ -1,4 +1,4 @@
-"""A training at a terminal: where it stands, its last steps, its page."""
+"""A training at a terminal: its progress, last steps and page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TITLES = ["step", "reward", "resolved", "held out", "learnt from", "no verdict"
 
 
 def print_training(store: Store, training: StoredTraining, console: Console) -> None:
-    """These lines, and where its page is."""
+    """Print the training's lines and the location of its page."""
     name = training.file.name
     place = training_page_key(name)
     written = bool(store.get_many([place]))
@@ -32,7 +32,7 @@ def print_training(store: Store, training: StoredTraining, console: Console) -> 
 
 
 def training_lines(training: StoredTraining, most: int = STEPS_SHOWN) -> list[Text]:
-    """A line of where it stands, one for each measurement and each doubt, and a table of its last steps."""
+    """Return a line for the progress, each measurement and each doubt, and a table of the last steps."""
     file = training.file
     spec = file.spec
     lines = [

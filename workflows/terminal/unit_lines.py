@@ -1,6 +1,6 @@
-"""A unit at a terminal, a text a line: its verdict, its facts, its turns, its patch and the end of its log.
+"""A unit at a terminal, as lines of text: verdict, facts, turns, patch and the end of its log.
 
-Nothing that a terminal acts on is in the lines.
+The lines contain no terminal control characters.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from swe_argo.steps.store import Store
 from swe_argo.workflows.terminal.columns import columns
 
 FOLDED = 12
-"""Lines of an observation that are shown, where not all are."""
+"""Lines shown of a folded observation."""
 PATCH_LINES = 60
-"""Lines of a patch that are."""
+"""Lines shown of a folded patch."""
 TESTS = 20
-"""Failing tests that are."""
+"""Failing tests shown when folded."""
 _COLOURS = {"resolved": "green", "infra": "red", "waiting": "red"}
 _INDENT = "    "
 LINE_WIDTH = 2000
-"""Characters of a line that are shown, where not all are."""
+"""Characters shown of a folded line."""
 
 
 def unit_lines(unit: StoredUnit, view: UnitView, *, full: bool, judged: bool = True) -> Iterator[Text]:
-    """``view``: with its texts whole; ``full``: nothing is folded. ``judged``: False where nobody can read how."""
+    """Yield the lines of a unit with whole texts. ``full``: fold nothing; ``judged`` False: hide the verdict."""
     yield from _verdict_lines(view, full=full, judged=judged)
     for turn in view.turns:
         yield from turn_lines(turn, full=full)
@@ -83,7 +83,7 @@ def _verdict_lines(view: UnitView, *, full: bool, judged: bool) -> Iterator[Text
 
 
 def turn_lines(turn: ShownTurn, *, full: bool) -> Iterator[Text]:
-    """A turn with all its calls and what came of them."""
+    """Yield the lines of a turn with its calls and their results."""
     yield Text("")
     if turn.number is None:
         yield Text(turn.source, style="bold blue")
@@ -91,7 +91,7 @@ def turn_lines(turn: ShownTurn, *, full: bool) -> Iterator[Text]:
         took = " · ".join(filter(None, [turn.at, turn.usage]))
         yield Text(f"turn {turn.number}  {took}".rstrip(), style="bold cyan")
     yield from _folded(turn.reasoning.head, full=full, style="italic dim")
-    # What calls are made of is not shown twice.
+    # the calls within the message are shown below
     thought = turn.message.head.partition(TEXT_CALL)[0].strip() if turn.calls else turn.message.head
     yield from _folded(thought, full=full, style="italic" if turn.number else "")
     if turn.malformed:
@@ -103,7 +103,7 @@ def turn_lines(turn: ShownTurn, *, full: bool) -> Iterator[Text]:
 
 
 def _call_lines(call: ShownCall, *, full: bool) -> Iterator[Text]:
-    """A call: a shell's command as one, others with their arguments."""
+    """Yield the lines of a call: a shell command like in a shell, other calls with their arguments."""
     arguments = call.arguments
     if [argument.name for argument in arguments] in (["command"], ["cmd"]):
         yield from _folded(f"{call.name} $ {arguments[0].text.head}", full=full, style="green")
@@ -155,14 +155,14 @@ def _style(line: str) -> str:
 
 
 def describe_replay(replay: ReplayView) -> str:
-    """Whether it came out as its recording, and which of its actions did not."""
+    """Return whether a replay matched its recording, and the actions that did not."""
     more = f" and {replay.left_out:,} more" if replay.left_out else ""
     actions = f" Actions: {', '.join(map(str, replay.actions))}{more}" if replay.actions else ""
     return f"{replay.sentence}{actions}"
 
 
 def describe_replays(store: Store, plan: Plan) -> Iterator[Text]:
-    """What came of the replays of a run: how many came out the same, and the first that did not."""
+    """Yield the results of a run's replays: how many matched their recordings, and the first that did not."""
     names = {key(SolveRecord, plan.run_id, unit.instance_id, unit.attempt): unit for unit in plan.units}
     by_key = {name: SolveRecord.from_bytes(data).replayed for name, data in store.get_many(names).items()}
     comparisons = {name: record for name, record in by_key.items() if record is not None}
