@@ -1,1 +1,1 @@
-"""What a program does with runs: read them, compare them, start them. The command line stands on it, too."""
+"""The Python API: read, compare and start runs. The command line uses it, too."""

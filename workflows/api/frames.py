@@ -1,4 +1,4 @@
-"""Tables of a run as data frames of pandas, whose columns are Arrow's: whole numbers stay whole where some are null."""
+"""Tables of a run as pandas data frames with Arrow columns: integers stay integers in columns with nulls."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CALLS: tuple[tuple[str, str], ...] = (
     ("run_id", "string"),
     ("instance_id", "string"),
     ("attempt", "int64"),
-    ("inner_attempt", "int64"),  # from 1; others than 1 in iterative mode alone
-    ("conversation", "int64"),  # from 1; others than 1 of agent programs alone
-    ("turn", "int64"),  # of the agent, from 1 in each conversation, as on pages; null for other steps
-    ("step_id", "int64"),  # of the trajectory, from 1; counts system and user steps too
+    ("inner_attempt", "int64"),  # from 1; greater than 1 only in iterative mode
+    ("conversation", "int64"),  # from 1; greater than 1 only for agent programs
+    ("turn", "int64"),  # agent's turn, from 1 in each conversation, as on pages; null for other steps
+    ("step_id", "int64"),  # step of the trajectory, from 1; counts system and user steps too
     ("kind", "string"),  # model or tool
-    ("name", "string"),  # of the model, or of the tool
+    ("name", "string"),  # of the model or the tool
     ("timestamp", "timestamp"),  # of the turn
     ("seconds", "float64"),
     ("prompt_tokens", "int64"),
@@ -45,18 +45,18 @@ CALLS: tuple[tuple[str, str], ...] = (
     ("exit_code", "int64"),
     ("timed_out", "bool"),
 )
-"""Columns of the frame of calls: name -> type. What is not known, or does not apply to the kind, is null."""
+"""Columns of the frame of calls: name -> type. Values that are unknown or do not apply to the kind are null."""
 
 
 def units_frame(store: Store, run_id: str) -> DataFrame:
-    """A row a unit: of a finished run the report's own table, else of what the store holds. Raises ConfigError."""
+    """Return a row per unit: the report's table for a finished run, else from the store's files. Raises ConfigError."""
     _refuse_without_pandas()
     table = _reported_units(store, run_id)
     return _frame(units_table(read_run(store, run_id)) if table is None else table)
 
 
 def calls_frame(store: Store, run_id: str) -> DataFrame:
-    """A row a call, in the order of the plan and of the turns. Raises ConfigError."""
+    """Return a row per call, in the order of the plan and the turns. Raises ConfigError."""
     import pyarrow as pa
 
     _refuse_without_pandas()
@@ -81,14 +81,14 @@ def _frame(table: pa.Table) -> DataFrame:
 
 
 def _reported_units(store: Store, run_id: str) -> pa.Table | None:
-    """The report's table where nothing can have come since: every unit of the plan has its verdict in it."""
+    """Return the report's table if it is current: every unit of the plan has its verdict in it."""
     names = [key(Summary, run_id), key(Summary, run_id).replace(Summary.file, UNITS_FILE)]
     contents = store.get_many(names)
     try:
         if not Summary.from_bytes(contents[names[0]]).complete:
             return None
         table = read_parquet(contents[names[1]])
-    except (KeyError, ValueError):  # none, or broken
+    except (KeyError, ValueError):  # missing or broken
         return None
     return table if table.num_rows == len(record_of(store, Plan, run_id).units) else None
 
@@ -123,7 +123,7 @@ def _rows(run_id: str, unit: Unit, trajectory: Trajectory) -> Iterator[dict[str,
 
 
 def _calls(turn: Turn) -> Iterator[dict[str, Any]]:
-    """The call of the model that a turn is the answer of, then those of tools that it asked for."""
+    """Yield the model call whose response the turn is, then the tool calls that it requested."""
     if turn.metrics is not None:
         metrics, extra = turn.metrics, turn.metrics.extra
         yield {

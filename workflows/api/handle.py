@@ -1,4 +1,4 @@
-"""A run that was started: watched by going through its events, waited for, stopped, and gone on with by its id."""
+"""Handle of a started run: iterate over its events, wait for it, stop it; start it again by its id to resume."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from swe_argo.workflows.local.runner import Event, Watch
 from swe_argo.workflows.local.whole_steps import Show
 
 LOOK_S = 0.5
-"""Seconds that a wait goes on without giving Ctrl-C its turn."""
+"""Maximum seconds per wait, so that Ctrl-C is handled in between."""
 
 
 @dataclass(frozen=True)
 class RunEvent:
-    """Something that happened in a run; ``str()`` of it is a line for a person."""
+    """An event of a run; ``str()`` of it is a line for a person."""
 
     kind: Literal["activity", "note", "planned", "canary", "unit", "lost"]
     text: str
     unit: Event | None = None
-    """Of kind ``unit``: which unit began, spent, was done, is tried again, failed or was stopped."""
+    """For kind ``unit``: the unit's event (begun, spent, done, retry, failed or stopped)."""
     ended: int = 0
-    """Units that have come to an end, in earlier sessions too."""
+    """Number of ended units, including earlier sessions."""
     total: int = 0
-    """Units of the run; 0 until it is planned."""
+    """Number of units of the run; 0 until it is planned."""
 
     def __str__(self) -> str:
         return f"[{self.ended}/{self.total}] {self.text}" if self.unit else self.text
@@ -45,15 +45,15 @@ class RunEvent:
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended."""
+    """The result of a run."""
 
     run: Run
     summary: Summary
     """Every figure of its report."""
     stopped: bool
-    """It was stopped; start it again by the same id to go on."""
+    """Whether it was stopped; start it again by the same id to resume it."""
     reason: str
-    """Why units are left, where a limit (money, failures) has ended the run; else empty."""
+    """The limit (cost, failures) that ended the run before all units had verdicts; else empty."""
 
     @property
     def complete(self) -> bool:
@@ -62,19 +62,19 @@ class RunResult:
 
 
 class RunHandle:
-    """A run that is under way in a thread of this process, with steps in processes of their own.
+    """A run in a thread of this process, with its steps in processes of their own.
 
-    Go through it to watch: it gives every event from the first on, each time. Ctrl-C meanwhile, or in ``result``, stops
-    the run cleanly, as at the command line, and a second one drops what runs; so does leaving a ``with`` block by an
-    exception. The program does not end before its run has. What is killed goes on from what its store holds when it is
-    started again by its id.
+    Iterate over it to watch: every iteration yields all events from the first on. Ctrl-C during an iteration or
+    ``result``, or an exception that leaves a ``with`` block, stops the run cleanly, as on the command line; a second
+    Ctrl-C drops running steps. The program does not end before its run has. A killed run resumes from its store when it
+    is started again by its id.
     """
 
     def __init__(self, request: RunRequest) -> None:
         self._request = request
         self._events: list[RunEvent] = []
         self._change = threading.Condition()
-        self._over = threading.Event()  # not the thread's own join: one that Ctrl-C interrupts takes it for ended
+        self._over = threading.Event()  # not the thread's join: after Ctrl-C that reports a running thread as ended
         self._end: RunEnd | None = None
         self._error: BaseException | None = None
         self._evaluation = Evaluation(request.spec, _Recorder(self._add), request.env)
@@ -85,17 +85,17 @@ class RunHandle:
 
     @property
     def run_id(self) -> str:
-        """Its id, by which it can be started again."""
+        """The id, by which it can be started again."""
         return self._request.spec.run_id or ""
 
     @property
     def run(self) -> Run:
-        """What the store holds of it: there as soon as it is planned."""
+        """The run as stored: available as soon as it is planned."""
         return Run(open_store(self._request.spec.store), self.run_id)
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, with or without an error."""
         return self._over.is_set()
 
     def __iter__(self) -> Iterator[RunEvent]:
@@ -111,7 +111,7 @@ class RunHandle:
             place += len(new)
 
     def result(self) -> RunResult:
-        """Wait for its end. Raises what ended it early: ConfigError, InfraError, StepError."""
+        """Wait for the end and return the result. Raises its error: ConfigError, InfraError, StepError."""
         with self._stopped_by_ctrl_c():
             self._wait()
         if self._error is not None:
@@ -123,10 +123,10 @@ class RunHandle:
         )
 
     def cancel(self, *, at_once: bool = False) -> None:
-        """Begin nothing more, end what runs and report what there is; returns when that is done.
+        """Stop the run: start nothing more, end running steps and write the report; return when that is done.
 
-        ``at_once``: do not wait for sandboxes to be put away; the next run or ``swe-argo clean`` does it. Ctrl-C
-        meanwhile says the same.
+        ``at_once``: do not wait for sandboxes to be removed; the next run or ``swe-argo clean`` removes them. Ctrl-C
+        during the wait has the same effect.
         """
         try:
             self._evaluation.stop(at_once=at_once)
@@ -162,7 +162,7 @@ class RunHandle:
     def _work(self) -> None:
         try:
             self._end = self._evaluation.run()
-        except BaseException as error:  # noqa: BLE001 - told to whoever asks for the result
+        except BaseException as error:  # noqa: BLE001 - ``result`` raises it
             self._error = error
         finally:
             self._over.set()
@@ -176,15 +176,15 @@ class RunHandle:
 
 
 def start(request: RunRequest) -> RunHandle:
-    """Begin a run on this machine, or go on with the one of the same id: what is done is not done again.
+    """Start a run on this machine, or resume the one of the same id: finished work is not repeated.
 
-    Returns at once; what is wrong with the request shows when the handle's ``result`` is asked for.
+    Returns at once; an invalid request raises its error from the handle's ``result``.
     """
     return RunHandle(request)
 
 
 class _Recorder:
-    """Makes events of what a run tells."""
+    """Observer that turns the callbacks of a run into events."""
 
     def __init__(self, add: Callable[[RunEvent], None]) -> None:
         self._add = add

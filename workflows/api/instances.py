@@ -1,4 +1,4 @@
-"""A slice of a dataset, as it would be run."""
+"""The instances that a request selects from its dataset."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from swe_argo.workflows.api.request import RunRequest
 
 
 def read_instances(request: RunRequest) -> list[Instance]:
-    """The instances that a request selects of its dataset, in order, as an agent may know them.
+    """Return the instances that a request selects from its dataset, in order, as an agent sees them.
 
-    Those that a validation (``select.validated``) leaves out are still there. Raises ConfigError, and InfraError where
-    a hub or a bucket does not answer.
+    Instances that a validation (``select.validated``) excludes are included. Raises ConfigError, InfraError if a hub or
+    bucket does not answer.
     """
     spec = request.spec
     with fetch_inputs(spec) as here:

@@ -1,4 +1,4 @@
-"""A spec that was asked for, whole and checked: over a group of models and the environment, with a name."""
+"""A run request: a complete, checked spec, merged from fields, files, a model group and the environment."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from swe_argo.steps.spec_parsing import Tables, agent_name, checked, has, laid_o
 from swe_argo.workflows.api import variables
 
 KEY = "LLM_API_KEY"
-"""The variable by which steps are handed the key of a group."""
+"""The environment variable in which steps receive the API key of a model group."""
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A spec, whole and checked, and what goes beside it."""
+    """A complete, checked spec and the values that are not part of it."""
 
     spec: RunSpec
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """For the environment of the steps, and nowhere else: the key of a group of models."""
+    """Variables for the environment of the steps only: the API key of a model group."""
     notes: tuple[str, ...] = ()
-    """What a person should know of where it came from."""
+    """Messages for the user about the origin of values."""
     chosen: Tables = field(default_factory=dict, repr=False)
-    """What somebody said of it, not what follows from an agent's own defaults."""
+    """The values that the user set, without those that follow from an agent's defaults."""
 
 
 def make_request(fields: Mapping[str, Any] | None = None, *, file: str | Path | None = None) -> RunRequest:
-    """What ``swe-argo run`` makes of the same words.
+    """Return the request that ``swe-argo run`` makes from the same values.
 
-    ``fields``: names of fields with dots, as ``--set`` takes them, or tables of them: ``{"agent.name": "gold"}`` or
-    ``{"agent": {"name": "gold"}}``. They win over ``file``, a spec in TOML; that over the group that ``llm.config``
-    names, that over variables of the environment, those over defaults. Without ``run_id`` it gets a name with the time
-    in it. Raises ConfigError naming each field that is wrong, and the way out.
+    ``fields``: dotted field names, as for ``--set``, or nested tables: ``{"agent.name": "gold"}`` or
+    ``{"agent": {"name": "gold"}}``. Precedence: ``fields``, ``file`` (a spec in TOML), the group of ``llm.config``,
+    environment variables, defaults. Without ``run_id`` the name contains the time. Raises ConfigError that names each
+    wrong field and the fix.
     """
     tables = of_file(Path(file)) if file else {}
     for name, value in (fields or {}).items():
@@ -48,14 +48,14 @@ def make_request(fields: Mapping[str, Any] | None = None, *, file: str | Path | 
 
 
 def _without_paths(value: Any) -> Any:
-    """Paths as a spec has them: text."""
+    """Return the value with paths converted to text."""
     if isinstance(value, Mapping):
         return {name: _without_paths(each) for name, each in value.items()}
     return str(value) if isinstance(value, PurePath) else value
 
 
 def complete(tables: Tables, source: str) -> RunRequest:
-    """The request that tables come to; ``source`` is named where they are wrong. Raises ConfigError."""
+    """Return the request for these tables; errors name ``source``. Raises ConfigError."""
     tables, env, notes = _with_group(tables)
     notes += variables.lay_under(tables)
     if not has(tables, ("agent", "name")) and has(tables, ("agent", "model")) and agent_name(tables) == "r2egym":
@@ -67,7 +67,7 @@ def complete(tables: Tables, source: str) -> RunRequest:
 
 
 def _with_group(tables: Tables) -> tuple[Tables, dict[str, str], list[str]]:
-    """The spec over the group of models that it names, the group's key, and what of the group has no effect."""
+    """Return the tables merged over their model group, the group's API key, and notes on ineffective group settings."""
     llm = tables.get("llm")
     if not isinstance(llm, dict) or llm.get("config") is None:
         return tables, {}, []
@@ -79,12 +79,12 @@ def _with_group(tables: Tables) -> tuple[Tables, dict[str, str], list[str]]:
 
 
 def _name(spec: RunSpec) -> str:
-    """agent-dataset-time, made legal."""
+    """Return the default run id: agent-dataset-time, with only legal characters."""
     return make_name(agent_of(spec.agent).name, spec.dataset)
 
 
 def make_name(prefix: str, dataset: str, most: int = 63) -> str:
-    """prefix-dataset-time, made legal, of at most so many letters."""
+    """Return prefix-dataset-time with only legal characters, at most ``most`` long."""
     name = f"{prefix}-{Path(dataset).name.split('.')[0]}-{datetime.now(UTC):%Y%m%d-%H%M%S}".lower()
     name = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)[-most:].strip("-")
     return name if is_run_id(name) else f"run-{datetime.now(UTC):%Y%m%d-%H%M%S}"

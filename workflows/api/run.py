@@ -1,4 +1,4 @@
-"""One run of a store for a program: its units, figures and tables, read when they are asked for."""
+"""A run in a store: its units, figures and tables, read on demand."""
 
 from __future__ import annotations
 
@@ -32,23 +32,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How far a run has come, counted in units."""
+    """The progress of a run, in units."""
 
     total: int
     ended: int
     """With a verdict, or failed for good."""
     standings: dict[str, int]
-    """How units stand (``resolved``, ``unresolved``, ``failed``, ``not_run``, ...) -> units."""
+    """Units by standing (``resolved``, ``unresolved``, ``failed``, ``not_run``, ...)."""
     being_worked_on: bool
     """As ``Run.is_worked_on``."""
 
 
 class Run:
-    """One run of a store, finished or not. Nothing is read before it is asked for.
+    """A run in a store, finished or not. Data is read on demand.
 
-    ``file``, ``plan`` and ``summary`` are read once; everything else is read anew each time, so that a run which grows
-    can be watched. All raise ConfigError where there is no such run or a file is broken, InfraError when the store
-    fails.
+    ``file``, ``plan`` and ``summary`` are read once; all else is read again each time, so that a growing run can be
+    watched. All raise ConfigError if there is no such run or a file is broken, InfraError if the store fails.
     """
 
     def __init__(self, store: Store, run_id: str) -> None:
@@ -60,17 +59,17 @@ class Run:
 
     @cached_property
     def file(self) -> RunFile:
-        """``run.json``: the spec, and what dataset, model and versions it came to."""
+        """``run.json``: the spec, and the dataset, model and versions that it was resolved to."""
         return record_of(self._store, RunFile, self.run_id)
 
     @cached_property
     def plan(self) -> Plan:
-        """``plan.json``: all units in order, and where each began."""
+        """``plan.json``: all units in order, and the stage at which each began."""
         return record_of(self._store, Plan, self.run_id)
 
     @cached_property
     def summary(self) -> Summary:
-        """``summary.json``: every figure of the report. Raises ConfigError where there is none, or a broken one."""
+        """``summary.json``: every figure of the report. Raises ConfigError if it is missing or broken."""
         name = key(Summary, self.run_id)
         data = self._store.get_many([name]).get(name)
         if data is None:
@@ -87,23 +86,23 @@ class Run:
 
     @property
     def has_report(self) -> bool:
-        """Whether a report was written, whatever has come since."""
+        """Whether a report was written, even if the run has grown since."""
         return "summary" in self.__dict__ or bool(self._store.get_many([key(Summary, self.run_id)]))
 
     @property
     def is_worked_on(self) -> bool:
-        """Whether a runner that lives holds the run's lock. Workflows on Argo hold none."""
+        """Whether a live runner holds the lock of the run. Workflows on Argo hold none."""
         name = key(Lock, self.run_id)
         lock = lock_in(self._store.get_many([name]).get(name))
         return lock is not None and not lock.is_over()
 
     @property
     def page(self) -> str:
-        """Where a person finds the page of the report: a path, or an ``s3://`` address."""
+        """Location of the report's page, for the user: a path or an ``s3://`` address."""
         return self._store.locate(page_key(self.run_id))
 
     def units(self) -> list[RunUnit]:
-        """All units in the order of the plan, with their verdicts as of now."""
+        """Return all units in the order of the plan, with their current verdicts."""
         read = self.read()
         return [self._unit(stored, read.unreadable) for stored in read.units]
 
@@ -111,7 +110,7 @@ class Run:
         return iter(self.units())
 
     def unit(self, instance_id: str, attempt: int = 1) -> RunUnit:
-        """One unit. ``attempt`` counts from 1. Raises ConfigError where the run has none of that name or number."""
+        """Return one unit; ``attempt`` counts from 1. Raises ConfigError if the run has no such instance or attempt."""
         planned = self.planned_unit(instance_id, attempt)
         stored, unreadable = read_unit(self._store, self.run_id, planned, most_tests=WHOLE)
         return self._unit(stored, unreadable)
@@ -122,7 +121,7 @@ class Run:
         return RunUnit(self._store, self.run_id, stored, own)
 
     def planned_unit(self, instance_id: str, attempt: int = 1) -> Unit:
-        """The unit as the plan has it. Raises ConfigError where there is none of that name or number."""
+        """Return the unit of the plan. Raises ConfigError if the run has no such instance or attempt."""
         units = {unit.attempt: unit for unit in self.plan.units if unit.instance_id == instance_id}
         if not units:
             close = did_you_mean(instance_id, sorted({unit.instance_id for unit in self.plan.units}))
@@ -133,7 +132,7 @@ class Run:
         return units[attempt]
 
     def progress(self) -> RunProgress:
-        """How far it has come by now."""
+        """Return the current progress."""
         standings = Counter(unit.standing for unit in self.read().units)
         return RunProgress(
             total=standings.total(),
@@ -143,20 +142,19 @@ class Run:
         )
 
     def units_frame(self) -> DataFrame:
-        """A row a unit, every figure a column, as in ``units.parquet`` (docs/formats.md); seconds and dollars are real.
+        """Return a row per unit with every figure as a column, as in ``units.parquet`` (docs/formats.md).
 
-        Of a finished run it is the report's own; else what the store holds by now, where ``turns`` is not known yet.
-        Raises ConfigError where pandas is not installed.
+        Seconds and dollars are floats. For an unfinished run the rows come from the store's files, without ``turns``.
+        Raises ConfigError if pandas is not installed.
         """
         from swe_argo.workflows.api.frames import units_frame
 
         return units_frame(self._store, self.run_id)
 
     def calls_frame(self) -> DataFrame:
-        """A row a call, of the model or of a tool, from the trajectories that count: see ``frames.CALLS`` for columns.
+        """Return a row per model or tool call, from the trajectories that count; ``frames.CALLS`` has the columns.
 
-        Failed tries are not in it: their usage is in the frame of units. Raises ConfigError where pandas is not
-        installed.
+        Failed tries are not included: their usage is in the frame of units. Raises ConfigError without pandas.
         """
         from swe_argo.workflows.api.frames import calls_frame
 
@@ -177,13 +175,13 @@ class Run:
         return compare(before, after, known_doubts(self._store, after.run.dataset.name).describe)
 
     def write_report(self, show: Show | None = None) -> Summary:
-        """Write the report again, from what the store holds; ``show`` is called with lines that say how far it is."""
+        """Write the report again from the store's files; ``show`` is called with progress lines."""
         make_report(self._store.url, self.run_id, show)
         self.__dict__.pop("summary", None)
         return self.summary
 
     def read(self) -> StoredRun:
-        """The run as the report reads it, without issues, patches and logs."""
+        """Return the run as the report reads it, without issues, patches and logs."""
         self._insist()
         return read_verdicts(self._store, self.run_id, most_tests=WHOLE)
 

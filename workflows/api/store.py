@@ -1,4 +1,4 @@
-"""All runs of a folder or a bucket, for a program."""
+"""All runs of a folder or bucket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_STORE = RunSpec().store
 
 
 class RunStore:
-    """The runs of a store. Methods raise InfraError when the store fails."""
+    """The runs of a store. Methods raise InfraError if the store fails."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -29,19 +29,19 @@ class RunStore:
 
     @property
     def url(self) -> str:
-        """As it was opened: a folder or ``s3://bucket/prefix``."""
+        """The address with which it was opened: a folder or ``s3://bucket/prefix``."""
         return self._store.url
 
     def runs(self, among: Callable[[str], bool] = lambda _: True) -> list[Run]:
-        """All runs, in the order of their names; what is known of each at first sight is read for all at once.
+        """Return all runs, sorted by name; their ``file`` and ``summary`` are read in one request.
 
-        ``among``: only those whose names it takes.
+        ``among``: returns whether a run of that name is included.
         """
         names = [name for name in self._store.folders("runs/") if among(name)]
         contents = self._store.get_many(name for run in names for name in (key(RunFile, run), key(Summary, run)))
         runs = [Run(self._store, run) for run in names if key(RunFile, run) in contents]
         for run in runs:
-            with suppress(ValueError):  # it is said by whoever asks for the file
+            with suppress(ValueError):  # whoever reads the file gets the error
                 run.file = RunFile.from_bytes(contents[key(RunFile, run.run_id)])
             with suppress(ValueError, KeyError):
                 run.summary = Summary.from_bytes(contents[key(Summary, run.run_id)])
@@ -51,16 +51,16 @@ class RunStore:
         return iter(self.runs())
 
     def run(self, run_id: str) -> Run:
-        """One run by its id. Raises ConfigError where there is none, with names that are like it."""
+        """Return a run by its id. Raises ConfigError with similar names if there is no such run."""
         if not is_run_id(run_id) or not self._store.get_many([key(RunFile, run_id)]):
             raise no_run(self._store, run_id)
         return Run(self._store, run_id)
 
 
 def open_runs(url: str | Path = DEFAULT_STORE) -> RunStore:
-    """The runs below ``url``: a folder or ``s3://bucket/prefix``, by default ``results`` of the current folder.
+    """Return the runs below ``url``: a folder or ``s3://bucket/prefix``, by default ``results`` in the current folder.
 
-    A folder that does not exist holds no runs. Raises ConfigError for what is neither, InfraError where it does not
-    answer.
+    A folder that does not exist holds no runs. Raises ConfigError for an invalid address, InfraError if the bucket does
+    not answer.
     """
     return RunStore(open_store(str(url)))

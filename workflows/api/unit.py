@@ -1,4 +1,4 @@
-"""One unit of a run for a program: an attempt at an instance, and all files of it as what they are."""
+"""One unit of a run: an attempt at an instance, with its files as typed records."""
 
 from __future__ import annotations
 
@@ -20,49 +20,49 @@ D = TypeVar("D", Instance, Patch, TestLog, InstanceLog, Trajectory)
 
 @dataclass(frozen=True)
 class RunUnit:
-    """One attempt at one instance, as it stood when the run's units were read; files are read when they are asked for.
+    """One attempt at one instance, at the time when the run's units were read; its files are read on demand.
 
-    Reading a file raises ConfigError where it is broken, or of another version, InfraError when the store fails.
+    To read a file raises ConfigError if it is broken or from another version, InfraError if the store fails.
     """
 
     store: Store
     run_id: str
     stored: StoredUnit
-    """What the report reads of it."""
+    """The unit as the report reads it."""
     unreadable: tuple[str, ...] = ()
-    """Keys of its records that are broken, or of another version: what they say is None here, as if it had not come."""
+    """Keys of records that are broken or from another version; their values here are None, as if they were missing."""
 
     def __repr__(self) -> str:
         return f"RunUnit({self.instance_id!r}, attempt {self.attempt} of {self.run_id!r}: {self.standing})"
 
     @property
     def instance_id(self) -> str:
-        """Its instance."""
+        """The id of the instance."""
         return self.stored.instance_id
 
     @property
     def attempt(self) -> int:
-        """Which of the instance's attempts, from 1."""
+        """The number of the attempt, from 1."""
         return self.stored.attempt
 
     @property
     def standing(self) -> Standing:
-        """Its outcome, or ``failed`` or ``not_run`` where it has none."""
+        """The outcome, or ``failed`` or ``not_run`` without a verdict."""
         return self.stored.standing
 
     @property
     def resolved(self) -> bool | None:
-        """The verdict; None where there is none (yet)."""
+        """The verdict; None if there is none (yet)."""
         return self.grade.resolved if self.grade else None
 
     @property
     def reward(self) -> float | None:
-        """What its family's rule gives, 1 or 0 for SWE-bench; None where there is no verdict: never to be read as 0."""
+        """The reward by its family's rule, 1 or 0 for SWE-bench; None, never to be read as 0, without a verdict."""
         return self.grade.reward if self.grade else None
 
     @property
     def grade(self) -> GradeRecord | None:
-        """``grade.json``: the verdict and what is known beside it."""
+        """``grade.json``: the verdict and the facts recorded with it."""
         return self.stored.grade
 
     @property
@@ -72,51 +72,51 @@ class RunUnit:
 
     @property
     def solve(self) -> SolveRecord | None:
-        """``solve.json``: how the agent's work went; None where no agent works (``gold``), or it has not ended."""
+        """``solve.json``: the record of the agent's work; None without an agent (``gold``) or before its end."""
         return self.stored.solve
 
     @property
     def failures(self) -> list[Failure]:
-        """Why tries failed, oldest first."""
+        """The failures of failed tries, oldest first."""
         return [failed_try.failure for failed_try in self.stored.tries]
 
     @property
     def usage(self) -> Usage:
-        """What the model took, failed tries with it."""
+        """The usage of the model, failed tries included."""
         return self.stored.usage
 
     @property
     def seconds(self) -> dict[str, float]:
-        """``solve.agent`` and the like -> seconds, for every stage of the tries that succeeded."""
+        """Seconds by stage, such as ``solve.agent``, for every stage of the successful tries."""
         return self.stored.seconds
 
     @property
     def instance(self) -> Instance | None:
-        """The issue, and what else an agent may know."""
+        """The issue and all else that an agent may know."""
         return self._read(Instance)
 
     @property
     def patch(self) -> str | None:
-        """The patch; bytes that are no UTF-8 are lone surrogates (PEP 383). None where there is none (yet)."""
+        """The patch; bytes that are not UTF-8 become lone surrogates (PEP 383). None if there is none (yet)."""
         patch = self._read(Patch)
         return None if patch is None else patch.text
 
     @property
     def trajectory(self) -> Trajectory | None:
-        """What the agent did, turn by turn (ATIF); where no try succeeded, of the last that left one, else None."""
+        """The agent's turns (ATIF); without a successful try, those of the last try that left some; else None."""
         name = self.stored.newest_trajectory
         folder = Place.UNIT.format(run=self.run_id, instance=self.instance_id, attempt=self.attempt)
         return self._parsed(Trajectory, f"{folder}/{name}") if name else None
 
     @property
     def log(self) -> str | None:
-        """What the tests printed; where they did not run, the harness' own log; None where nothing was graded."""
+        """The output of the tests, or the harness' own log if they did not run; None before grading."""
         log = self._read(TestLog) or self._read(InstanceLog)
         return None if log is None else log.data.decode("utf-8", "replace")
 
     @property
     def place(self) -> str:
-        """Where a person finds its files: a folder, or an ``s3://`` address."""
+        """Location of the unit's files, for the user: a folder or an ``s3://`` address."""
         return self.store.locate(Place.UNIT.format(run=self.run_id, instance=self.instance_id, attempt=self.attempt))
 
     def _read(self, kind: type[D]) -> D | None:
@@ -126,6 +126,6 @@ class RunUnit:
         data = self.store.get_many([name]).get(name)
         try:
             return None if data is None else kind.from_bytes(data)
-        except ValueError:  # pydantic's too
+        except ValueError:  # also pydantic's validation error
             place = self.store.locate(name)
             raise ConfigError(f"{place} is broken, or of another version of swe-argo", field="run") from None

@@ -1,7 +1,6 @@
-"""Variables of the environment, and what of a spec each says: one list, and the docs' table.
+"""Environment variables and the spec fields that they set, also as the table of the docs.
 
-They hold where neither a flag, nor the RUN.toml, nor a group of models says something: flags > RUN.toml > group >
-variables > defaults.
+Precedence: flags > RUN.toml > model group > variables > defaults.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from swe_argo.steps.spec_parsing import Tables, asks_model, checked, has, put
 from swe_argo.workflows.parameters import FIELD_PARAMETERS
 
 PREFIX = "EVAL_"
-"""Variables of an evaluation begin so: one that is not known is a typing error, or does nothing."""
+"""Prefix of the evaluation's variables: an unknown one is a typing error or has no effect."""
 RUNTIMES = {name: name for name in BACKENDS} | {"eventstream": "docker"}
 """OpenHands' runtimes -> backends."""
 TRUE, FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
@@ -65,18 +64,18 @@ def _number(text: str) -> float:
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable, the field of the spec that it sets, and how its value is read. No field: ``meaning`` says it all."""
+    """A variable, its spec field and the parser of its value. Without a field, ``meaning`` describes its effect."""
 
     name: str
     field: str = ""
     read: Callable[[str], Any] = str
     meaning: str = ""
     on_argo: str | None = None
-    """The parameter of the workflow there, where it is not that of the field; empty: none."""
+    """Parameter of the Workflow, if it is not that of the field; empty: none."""
 
     @property
     def parameter(self) -> str:
-        """Of the workflow on Argo: spec takes every field that has none of its own, as TOML."""
+        """The parameter of the Workflow on Argo; ``spec`` (TOML) for fields without a parameter of their own."""
         if self.on_argo is not None:
             return self.on_argo
         parameter = FIELD_PARAMETERS.get(self.field)
@@ -84,7 +83,7 @@ class Variable:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Its place in the spec."""
+        """Path of the field in the spec."""
         return tuple(self.field.split("."))
 
 
@@ -115,15 +114,15 @@ VARIABLES = (
     Variable("LLM_API_KEY", meaning="the same; it wins, and a group's `api_key` over both", on_argo=""),
     Variable("SWE_ARGO_STORE", "store", meaning="wins over `EVAL_OUTPUT_PATH`", on_argo=""),
 )
-"""All of them, later ones over earlier ones."""
+"""All variables; later ones take precedence over earlier ones."""
 _MODELS_ONLY = ("agent", "llm")
-"""Tables that say nothing where no model is asked."""
+"""Tables that have no effect if the agent asks no model."""
 
 
 def lay_under(tables: Tables) -> list[str]:
-    """Set what the environment says and ``tables`` does not. Returns what a person should know of it.
+    """Set the fields that the environment sets and ``tables`` does not; return notes for the user.
 
-    Raises ConfigError naming the variable. One that something stronger overrides is not even read.
+    Raises ConfigError that names the variable. An overridden variable is not parsed.
     """
     environment = variables((each.name for each in VARIABLES), PREFIX)
     settings_found: dict[str, tuple[Variable, Any]] = {}
@@ -160,7 +159,7 @@ def _unknown(environment: dict[str, str]) -> list[str]:
 
 
 def table() -> str:
-    """The docs' table, in Markdown."""
+    """Return the docs' table, in Markdown."""
     by_name = {field.name: field for field in fields()}
     lines = ["| variable | sets | flag | parameter on Argo |", "|---|---|---|---|"]
     for each in VARIABLES:
